@@ -1,0 +1,19 @@
+// What the host hands to every kernel. Read by the host compiler and by NVRTC alike: no includes, plain types only.
+#pragma once
+
+namespace moetune {
+
+struct Args {
+  const void* x;                // [x_rows, k], expert order; with permute_x [tokens, k]
+  const void* w;                // [experts, n, k], k contiguous
+  void* y;                      // [rows, n], expert order; with permute_y [tokens * top_k, n] in (token, slot) order
+  const int* m_sizes;           // [experts] rows per expert, zeros legal
+  const int* gather_indices;    // [rows] flat slot (token * top_k + slot) of each row in expert order
+  const float* topk_weights;    // [tokens * top_k] by flat slot
+  long long n;
+  long long k;
+  int experts;
+  int top_k;
+};
+
+}  // namespace moetune

@@ -1,0 +1,100 @@
+// Where candidates run. The seam behind which CUDA, the cpu, the worker process and the tests' fake stand.
+#pragma once
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "variant/outcome.h"
+#include "variant/variant.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// Thrown by verify and sample when the candidate is at fault; everything else is an Error.
+struct CandidateFault : std::runtime_error {
+  CandidateFault(Status s, const std::string& sentence) : std::runtime_error(sentence), status(s) {}
+  Status status;
+};
+
+/// Thrown by load when the operands don't fit: the cell is skipped, with its size stated.
+struct OutOfMemory : std::runtime_error {
+  OutOfMemory(const std::string& sentence, int64_t needed) : std::runtime_error(sentence), needed_bytes(needed) {}
+  int64_t needed_bytes;
+};
+
+/// What runs: a candidate, or a baseline by name ("cublas-loop").
+struct Contender {
+  std::string baseline;  // empty for a candidate
+  Candidate candidate;
+  bool operator==(const Contender&) const = default;
+};
+std::string text(const Contender& contender);
+Json to_json(const Contender& contender);
+Contender contender_from_json(const JsonAt& json);
+
+struct SampleRequest {
+  int blocks = 1;
+  double block_seconds = 2e-3;  // aim for a block; at least one launch over each operand set that rotation needs
+  bool hot = false;             // leave operands in the cache: one operand set
+};
+
+/// Ceilings of the device, measured now.
+struct Ceilings {
+  double read_bandwidth = 0;    // bytes a second
+  double copy_bandwidth = 0;    // bytes read and written a second
+  double dense_burst = 0;       // FLOP a second of a large dense GEMM (bf16 on a GPU, fp32 on a cpu), near boost clock
+  double dense_sustained = 0;   // the same after seconds of load
+  double launch_seconds = 0;    // an empty kernel in a graph (or an empty parallel region)
+  double noise = 0;             // relative half-width of the 95 % interval of a block time, between blocks
+};
+Json to_json(const Ceilings& ceilings);
+Ceilings ceilings_from_json(const JsonAt& json);
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceInfo& device() const = 0;
+  /// Versions and settings that a table records: driver, cuda, nvrtc, cublas, kernels hash, ... (ordered strings).
+  virtual Json environment() = 0;
+  /// Baselines that this device offers, the first is the reference to beat ("cublas-loop", "cublas-grouped"; "loop").
+  virtual std::vector<std::string> baselines() const = 0;
+
+  /// Compiles in parallel; one result each, in order. Results are kept: verify and sample then don't compile again.
+  virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;
+
+  /// Makes operands and reference results for a problem; replaces the one before. Throws OutOfMemory.
+  virtual void load(const Problem& problem) = 0;
+
+  /// Runs on integer and on random inputs over NaN-filled, guarded outputs and compares every element with the
+  /// reference. Throws CandidateFault for compile and launch errors; a wrong result is a Verdict.
+  virtual Verdict verify(const Contender& contender) = 0;
+
+  /// Times blocks of launches of the loaded problem. Throws CandidateFault.
+  virtual std::vector<Block> sample(const Contender& contender, const SampleRequest& request) = 0;
+
+  virtual Ceilings ceilings() = 0;
+};
+
+/// Settings that every backend may read.
+struct BackendOptions {
+  std::string kernels_folder;  // read device code from here instead of from the binary; empty = the binary
+  bool cache = true;           // keep compiled kernels on disk
+  int compile_threads = 0;     // 0 = all cores
+};
+
+/// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1".
+/// Exit::request for unknown words, Exit::machine with a hint where there is no such device.
+std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options);
+
+/// All devices here: "cpu", "cuda:0", ... with their properties. Never throws for lack of a driver.
+struct ListedDevice {
+  std::string word;
+  DeviceInfo info;
+};
+std::vector<ListedDevice> list_devices();
+
+}  // namespace moetune

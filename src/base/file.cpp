@@ -1,0 +1,140 @@
+// POSIX file calls with every error told.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+std::string nearest_in_folder(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) names.push_back(entry.path().filename());
+  const std::string near = nearest(path.filename().string(), names);
+  return near.empty() ? "" : fmt::format("did you mean '{}'?", (path.parent_path() / near).string());
+}
+
+// Writes everything or throws; EINTR and short writes are not errors.
+void write_all(int fd, std::string_view text, const fs::path& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)),
+                          errno == ENOSPC || errno == EDQUOT ? "free some space, then run again with --resume" : "");
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::string read_text(const fs::path& path, int64_t limit) {
+  struct Closer {
+    int fd;
+    ~Closer() {
+      if (fd >= 0) ::close(fd);
+    }
+  } const file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0)
+    throw request_error(fmt::format("{}: {}", path.string(), std::strerror(errno)),
+                        errno == ENOENT ? nearest_in_folder(path) : "");
+  struct stat info {};
+  if (::fstat(file.fd, &info) == 0 && S_ISDIR(info.st_mode))
+    throw request_error(fmt::format("{}: is a folder, expected a file", path.string()));
+  std::string text;
+  std::vector<char> buffer(size_t{1} << 16);
+  for (;;) {
+    const ssize_t got = ::read(file.fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw request_error(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(got));
+    if (static_cast<int64_t>(text.size()) > limit)
+      throw request_error(fmt::format("{}: larger than {} bytes", path.string(), limit));
+  }
+}
+
+void write_atomic(const fs::path& path, std::string_view text) {
+  const fs::path temporary = path.string() + fmt::format(".{}.tmp", ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  try {
+    write_all(fd, text, path);
+    if (::fsync(fd) != 0 && errno != EINVAL)
+      throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  } catch (...) {
+    ::close(fd);
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  ::close(fd);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(temporary.c_str());
+    throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(reason)));
+  }
+}
+
+void require_writable(const fs::path& path, bool make_folder) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (make_folder && !fs::exists(folder, error)) {
+    fs::create_directories(folder, error);
+    if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
+  }
+  if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: no such folder", folder.string()));
+  if (fs::exists(path, error) && ::access(path.c_str(), W_OK) != 0)
+    throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+  // Root passes every access(2) check, a read-only file system or /proc included: try for real.
+  const fs::path probe = folder / fmt::format(".moetune-probe.{}", ::getpid());
+  const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+  ::close(fd);
+  ::unlink(probe.c_str());
+}
+
+AppendFile::AppendFile(const fs::path& path) : path_(path) {
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void AppendFile::append(std::string_view line) {
+  write_all(fd_, std::string(line) + "\n", path_);
+  // Pipes and devices have nothing to sync.
+  if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS)
+    throw machine_error(fmt::format("{}: cannot write: {}", path_.string(), std::strerror(errno)));
+}
+
+fs::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return fs::path(cache) / "moetune";
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache" / "moetune";
+  return fs::temp_directory_path() / "moetune-cache";
+}
+
+}  // namespace moetune

@@ -1,0 +1,131 @@
+// Parsing with places, and checked access.
+#include "base/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+// Line and column (from 1) of a byte offset.
+std::pair<size_t, size_t> line_and_column(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  const size_t newline = before.rfind('\n');
+  return {line, newline == std::string_view::npos ? before.size() + 1 : before.size() - newline};
+}
+
+std::string_view kind_of(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) {
+  const Json::parser_callback_t depth_guard = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) throw request_error(fmt::format("{}: nested deeper than {} levels", where, kMaxDepth));
+    return true;
+  };
+  try {
+    return Json::parse(text, depth_guard);
+  } catch (const Json::parse_error& error) {
+    const auto [line, column] = line_and_column(text, error.byte > 0 ? error.byte - 1 : 0);
+    const bool cut = error.byte > text.size();
+    throw request_error(fmt::format("{}:{}:{}: {}", where, line, column,
+                                    text.empty() ? "the file is empty"
+                                    : cut        ? "the JSON ends too early"
+                                                 : "not valid JSON"),
+                        cut ? "the file may have been cut off while it was written" : error.what());
+  } catch (const Json::exception& error) {
+    throw request_error(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+Json read_json(const std::filesystem::path& path, int64_t limit) {
+  return parse_json(read_text(path, limit), path.string());
+}
+
+Json rounded(double value, int digits) {
+  if (!std::isfinite(value)) return nullptr;
+  return std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr);
+}
+
+bool JsonAt::has(std::string_view key) const {
+  if (!value_->is_object()) return false;
+  const auto found = value_->find(std::string(key));
+  return found != value_->end() && !found->is_null();
+}
+
+JsonAt JsonAt::operator[](std::string_view key) const {
+  if (!value_->is_object()) fail(fmt::format("expected an object, found {}", kind_of(*value_)));
+  const auto found = value_->find(std::string(key));
+  if (found == value_->end()) fail(fmt::format("'{}' is missing", key));
+  return JsonAt(*found, where_.ends_with(": ") ? fmt::format("{}{}", where_, key)
+                        : where_.find(": ") == std::string::npos ? fmt::format("{}: {}", where_, key)
+                                                                 : fmt::format("{}.{}", where_, key));
+}
+
+JsonAt JsonAt::operator[](size_t index) const {
+  if (index >= size()) fail(fmt::format("has {} elements, asked for number {}", size(), index + 1));
+  return JsonAt((*value_)[index], fmt::format("{}[{}]", where_, index));
+}
+
+size_t JsonAt::size() const {
+  if (!value_->is_array()) fail(fmt::format("expected an array, found {}", kind_of(*value_)));
+  return value_->size();
+}
+
+std::string JsonAt::string() const {
+  if (!value_->is_string()) fail(fmt::format("expected a string, found {}", kind_of(*value_)));
+  return value_->get<std::string>();
+}
+
+bool JsonAt::boolean() const {
+  if (!value_->is_boolean()) fail(fmt::format("expected true or false, found {}", kind_of(*value_)));
+  return value_->get<bool>();
+}
+
+double JsonAt::number() const {
+  if (!value_->is_number()) fail(fmt::format("expected a number, found {}", kind_of(*value_)));
+  const double number = value_->get<double>();
+  if (!std::isfinite(number)) fail("the number is too large");
+  return number;
+}
+
+int64_t JsonAt::integer(int64_t low, int64_t high) const {
+  if (!value_->is_number()) fail(fmt::format("expected an integer, found {}", kind_of(*value_)));
+  // 16.0 is an integer to people and to JSON; 16.5 is not.
+  const bool fits = value_->is_number_integer()
+                        ? !(value_->is_number_unsigned() && value_->get<uint64_t>() > uint64_t{INT64_MAX})
+                        : std::abs(value_->get<double>()) < 9e15 && std::trunc(value_->get<double>()) == value_->get<double>();
+  if (!fits) fail(fmt::format("expected an integer, found {}", value_->dump()));
+  const int64_t integer = value_->get<int64_t>();
+  if (integer < low || integer > high) fail(fmt::format("{} is outside {} to {}", integer, low, high));
+  return integer;
+}
+
+void JsonAt::fail(const std::string& what, const std::string& hint) const {
+  throw request_error(fmt::format("{}: {}", where_, what), hint);
+}
+
+void require_schema(const JsonAt& file, std::string_view kind, int version) {
+  const std::string wanted = fmt::format("moetune.{}/{}", kind, version);
+  if (!file.has("schema")) file.fail(fmt::format("this is no {} file: it has no \"schema\"", kind));
+  const std::string found = file["schema"].string();
+  if (found != wanted) file.fail(fmt::format("its schema is '{}', expected '{}'", found, wanted));
+}
+
+}  // namespace moetune

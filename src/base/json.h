@@ -1,0 +1,52 @@
+// JSON values, with errors that name the file and the place in it. Not any file format of our own.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace moetune {
+
+/// Keys keep their order, so that files diff well.
+using Json = nlohmann::ordered_json;
+
+/// Parses `text`. Errors (Exit::request) name `where`, the line and the column. Nesting deeper than 64 is refused.
+Json parse_json(std::string_view text, const std::string& where);
+
+/// Reads and parses a file of at most `limit` bytes. Errors name the path.
+Json read_json(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
+
+/// `value` to `digits` significant decimal digits; NaN and infinities become null.
+Json rounded(double value, int digits = 6);
+
+/// A place in a JSON document: every accessor checks and its error names the place, as in
+/// "table.json: entries[3].candidate: expected a number, found a string".
+class JsonAt {
+ public:
+  JsonAt(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {}
+
+  const Json& value() const { return *value_; }
+  const std::string& where() const { return where_; }
+
+  bool has(std::string_view key) const;             // an object with that key, and it isn't null
+  JsonAt operator[](std::string_view key) const;    // error where it is missing
+  JsonAt operator[](size_t index) const;
+  size_t size() const;                              // of an array; error for anything else
+  std::string string() const;
+  bool boolean() const;
+  double number() const;                            // finite
+  int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
+                  int64_t high = std::numeric_limits<int64_t>::max()) const;
+  [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const;
+
+ private:
+  const Json* value_;
+  std::string where_;
+};
+
+/// Checks that a file says `"schema": "moetune.<kind>/<version>"`; errors say what it is instead.
+void require_schema(const JsonAt& file, std::string_view kind, int version = 1);
+
+}  // namespace moetune

@@ -1,0 +1,69 @@
+// Medians, quantiles and their intervals.
+#include "base/stats.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+
+namespace moetune {
+namespace {
+
+std::vector<double> sorted(std::span<const double> samples) {
+  std::vector<double> values(samples.begin(), samples.end());
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+double quantile_of_sorted(std::span<const double> values, double q) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double at = q * static_cast<double>(values.size() - 1);
+  const size_t below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+}  // namespace
+
+double quantile(std::span<const double> samples, double q) { return quantile_of_sorted(sorted(samples), q); }
+
+double median(std::span<const double> samples) { return quantile(samples, 0.5); }
+
+Interval median_interval(std::span<const double> samples, double confidence) {
+  const std::vector<double> values = sorted(samples);
+  const size_t n = values.size();
+  if (n == 0) return {std::nan(""), std::nan("")};
+  // P(fewer than r samples below the median), binomial(n, 1/2), grows with r: take the largest r that keeps coverage.
+  const double tail = (1 - confidence) / 2;
+  double term = std::pow(0.5, static_cast<double>(n));
+  double below = term;
+  size_t r = 0;
+  while (r < n / 2 && below <= tail) {
+    ++r;
+    term *= static_cast<double>(n - r + 1) / static_cast<double>(r);
+    below += term;
+  }
+  // Here P(B <= r - 1) <= tail, so [x_(r), x_(n - r + 1)] (from 1) covers; r = 0 means that not even the range does.
+  const size_t low = r == 0 ? 0 : r - 1;
+  return {values[low], values[n - 1 - low]};
+}
+
+Interval bootstrap_median_interval(std::span<const double> samples, double confidence, int resamples, uint64_t seed) {
+  if (samples.empty()) return {std::nan(""), std::nan("")};
+  Random random(seed);
+  std::vector<double> medians, draw(samples.size());
+  for (int i = 0; i < resamples; ++i) {
+    for (double& value : draw) value = samples[random.below(samples.size())];
+    medians.push_back(median(draw));
+  }
+  return {quantile(medians, (1 - confidence) / 2), quantile(medians, (1 + confidence) / 2)};
+}
+
+double geometric_mean(std::span<const double> samples) {
+  double sum = 0;
+  for (const double sample : samples) sum += std::log(sample);
+  return samples.empty() ? std::nan("") : std::exp(sum / static_cast<double>(samples.size()));
+}
+
+}  // namespace moetune

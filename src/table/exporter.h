@@ -1,0 +1,30 @@
+// Tables in other programs' formats. A table goes in, files come out; loaded back with the other program's rules.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "table/table.h"
+
+namespace moetune {
+
+struct ExportedFile {
+  std::string name;  // the file name that the other program looks for; "" = whatever the user asks for
+  std::string text;
+};
+
+struct Export {
+  std::vector<ExportedFile> files;
+  std::vector<std::string> notes;  // told on stderr: what was dropped and why, what the knobs mean over there
+};
+
+struct Exporter {
+  std::string_view format;       // "vllm"
+  std::string_view description;
+  Export (*write)(const TunedTable&) = nullptr;
+};
+
+/// vllm, sglang, csv, markdown.
+const std::vector<Exporter>& exporters();
+const Exporter& find_exporter(std::string_view format);
+
+}  // namespace moetune

@@ -1,0 +1,58 @@
+// The record of a tuning run as it happens: JSON lines on disk before and after each launch.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "table/measurement.h"
+#include "variant/device.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// First line of a journal: what the run was, so that --resume can refuse to mix two of them.
+struct JournalHeader {
+  std::vector<Cell> cells;
+  DeviceInfo device;
+  Json environment;      // of the backend; the part under "identity" must be equal to resume
+  std::string space;     // its name
+  std::string strategy;
+  uint64_t seed = 0;
+};
+
+/// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before
+/// and {"kind": "trial", ...} after each trial. Each line is on disk when its call returns.
+class Journal {
+ public:
+  Journal() = default;                                                        // writes nowhere
+  static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // replaces a file there
+  static Journal reopen(const std::filesystem::path& path);                  // appends; mends a cut last line
+  void started(const std::string& cell_id, const Candidate& candidate);
+  void finished(const std::string& cell_id, const Trial& trial);
+
+ private:
+  AppendFile file_;
+};
+
+/// What an earlier run left behind.
+struct Replay {
+  JournalHeader header;
+  std::map<std::string, std::vector<Trial>> trials;  // by cell id, in order
+  /// Started and never finished, with how often: a candidate that was under way at two ends of a run is taken for
+  /// the culprit, one end alone may have been the user's.
+  std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
+};
+
+/// Reads a journal; a cut last line is left out, anything else malformed is an Exit::request error with its line.
+Replay read_journal(const std::filesystem::path& path);
+
+/// Throws Exit::machine where the two runs don't compare (another device, other kernels), Exit::request where the
+/// request differs (other cells, seed).
+void require_resumable(const JournalHeader& before, const JournalHeader& now);
+
+Json to_json(const JournalHeader& header);
+JournalHeader journal_header_from_json(const JsonAt& json);
+
+}  // namespace moetune

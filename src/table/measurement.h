@@ -1,0 +1,39 @@
+// What was measured of one candidate in one cell.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/stats.h"
+#include "variant/candidate.h"
+#include "variant/outcome.h"
+
+namespace moetune {
+
+/// A time with its uncertainty; seconds.
+struct Measurement {
+  double seconds = 0;        // median over blocks of the mean time of a launch
+  Interval interval;         // 95 % interval of that median
+  int samples = 0;           // blocks
+  int64_t launches = 0;      // in all blocks
+  double clock_mhz = 0;      // median; 0 = unknown
+};
+
+/// The summary of blocks; nothing is dropped.
+Measurement summarise(const std::vector<Block>& blocks);
+
+Json to_json(const Measurement& measurement);  // microseconds, named so
+Measurement measurement_from_json(const JsonAt& json);
+
+/// One finished trial, as the journal keeps it.
+struct Trial {
+  Candidate candidate;
+  Status status = Status::ok;
+  std::string reason;            // a sentence where not ok
+  Measurement measurement;       // where ok
+  Verdict verdict;               // where it ran
+  CompileResult compile;
+};
+Json to_json(const Trial& trial);
+Trial trial_from_json(const JsonAt& json);
+
+}  // namespace moetune

@@ -1,0 +1,59 @@
+// The tuning loop: prune, compile, verify, measure, keep. Speaks in events, never prints.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backend/backend.h"
+#include "table/journal.h"
+#include "table/table.h"
+#include "variant/space.h"
+
+namespace moetune {
+
+struct TuneRequest {
+  std::vector<Cell> cells;
+  SearchSpace space;
+  std::string strategy = "exhaustive";
+  int64_t max_candidates = 0;     // a cell; 0 = no limit
+  double time_budget = 0;         // seconds for the whole run, shared out over the cells that remain; 0 = no limit
+  uint64_t seed = 0;
+  int blocks = 5;                 // timed blocks of a trial
+  double block_seconds = 2e-3;
+  int final_rounds = 11;          // of winner, default and baselines
+  Json tool;                      // for the table
+};
+
+struct CellStarted {
+  size_t index, count;            // which of how many cells
+  const Problem* problem;
+  const Cell* cell;
+  const Enumeration* enumeration;
+  int64_t planned;                // trials at most
+  int64_t resumed;                // of those, known from the journal
+};
+struct TrialStarted { const Candidate* candidate; };
+struct TrialFinished {
+  const Trial* trial;
+  int64_t done, planned;
+  const Trial* best;              // so far; null
+};
+struct CellFinished { const Entry* entry; };
+struct Note { std::string text; };  // a warning that says what to do
+using Event = std::variant<CellStarted, TrialStarted, TrialFinished, CellFinished, Note>;
+using Listener = std::function<void(const Event&)>;
+
+/// Tunes every cell. `after_cell` (may be empty) gets the table so far after each cell, for writing. Stops early and
+/// keeps what it has when `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the
+/// machine throw. The default candidate is always tried first; the winner is never one that the default beats.
+TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
+                const Listener& listen, const std::atomic<bool>& stop,
+                const std::function<void(const TunedTable&)>& after_cell);
+
+/// One candidate: compile, verify, measure. Never throws CandidateFault.
+Trial run_trial(Backend& backend, const Shape& shape, const Candidate& candidate, const SampleRequest& request);
+
+}  // namespace moetune

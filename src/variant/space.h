@@ -1,0 +1,40 @@
+// A search space: values per knob and variant; its legal candidates and the reasons for the others.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "variant/variant.h"
+
+namespace moetune {
+
+struct VariantSpace {
+  std::string variant;
+  std::vector<std::pair<std::string, std::vector<int>>> values;  // knob name -> values; all knobs of the variant
+};
+
+struct SearchSpace {
+  std::string name;  // "quick", "full", or the file
+  std::vector<VariantSpace> variants;
+};
+
+/// "quick" or "full" from configs/spaces, or a JSON file of the same form. Unknown variants or knobs, missing knobs and
+/// wrong values are errors that name the place.
+SearchSpace load_space(const std::string& name_or_file);
+
+/// Keeps the named variants; an error where one isn't in the space (the nearest as a hint).
+void keep_variants(SearchSpace& space, const std::vector<std::string>& names);
+
+/// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has.
+void set_values(SearchSpace& space, const std::string& assignment);
+
+/// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason.
+struct Enumeration {
+  std::vector<Candidate> legal;
+  std::map<std::string, int64_t> pruned;  // reason -> how many; variants of another device kind are not counted
+  int64_t total = 0;                      // legal + pruned
+};
+Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device);
+
+}  // namespace moetune

@@ -1,0 +1,47 @@
+// A variant is a kernel family. Its twin of device code is kernels/<name>.cuh; the catalog lists them all.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "variant/candidate.h"
+#include "variant/device.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// How a unit is launched. The grid never depends on m_sizes, which live on the device.
+struct LaunchPlan {
+  int threads = 0;               // a block
+  int64_t shared_bytes = 0;      // dynamic shared memory a block
+  int min_blocks_per_sm = 1;     // as the unit's launch bounds promise
+};
+
+struct Variant {
+  std::string_view name;
+  DeviceKind device = DeviceKind::cuda;
+  std::string_view summary;
+  std::vector<std::string_view> knobs;  // names, in the order of knobs()
+
+  /// Why this candidate cannot run, exact, or nothing where it can.
+  std::optional<std::string> (*illegal)(const Candidate&, const Shape&, const DeviceInfo&) = nullptr;
+  /// For legal candidates. cpu variants have no plan and no unit.
+  LaunchPlan (*plan)(const Candidate&, const Shape&) = nullptr;
+  /// The C++ text of the kernel unit: a Config struct and an extern "C" entry called moetune_kernel.
+  std::string (*unit)(const Candidate&, const Shape&) = nullptr;
+  /// The candidate that is good without tuning; legal for that problem on that device.
+  Candidate (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
+};
+
+/// The catalog, in the order of `moetune list variants`.
+const std::vector<Variant>& variants();
+
+/// Exit::request with the nearest name.
+const Variant& find_variant(std::string_view name);
+
+/// The knobs of one variant.
+std::vector<Knob> knobs_of(const Variant& variant);
+
+}  // namespace moetune

@@ -1,0 +1,40 @@
+// Model shapes: the built-in presets and Hugging Face config.json files.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "workload/shape.h"
+
+namespace moetune {
+
+/// The MoE part of a model: what its expert layers need, and no more.
+struct Model {
+  std::string name;
+  std::string architecture;            // as in its config.json, may be empty
+  std::vector<std::string> aliases;
+  int64_t experts = 0;                 // routed experts
+  int64_t top_k = 0;
+  int64_t hidden = 0;                  // width of an expert's input
+  int64_t intermediate = 0;            // width of an expert, unsharded
+  bool gated = true;                   // up has n = 2 * intermediate
+  bool operator==(const Model&) const = default;
+};
+
+/// The presets of configs/models, sorted by name.
+const std::vector<Model>& model_presets();
+
+/// A preset by name or alias, or the model of a config.json where `name` ends in .json or names a file or a folder
+/// that holds a config.json. Errors name the nearest preset.
+Model find_model(const std::string& name);
+
+/// From a Hugging Face config.json. Errors say which field is missing and which names were tried.
+Model model_from_hf_config(const JsonAt& config, const std::string& name);
+
+/// One projection of a model on one of tp * ep ranks. Errors: tp does not divide intermediate, ep not experts.
+Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep);
+
+}  // namespace moetune

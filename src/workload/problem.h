@@ -1,0 +1,61 @@
+// A problem is a shape with its rows: all that is needed to compute it again. A cell is its recipe.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "workload/routing.h"
+#include "workload/shape.h"
+
+namespace moetune {
+
+/// One point of a sweep: a table holds one winner a cell.
+struct Cell {
+  Shape shape;
+  int64_t tokens = 0;
+  RoutingSpec routing;
+  uint64_t seed = 0;
+  bool operator==(const Cell&) const = default;
+};
+
+/// Readable and unique: "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1", with whatever differs from its default behind it
+/// (/e64, /permute_x, /tp2, /ep8, /seed3); a custom layer tells its sizes.
+std::string id(const Cell& cell);
+
+Json to_json(const Cell& cell);
+Cell cell_from_json(const JsonAt& json);
+
+/// The rows are realised; seed feeds the operands' values too.
+struct Problem {
+  Shape shape;
+  Routing routing;
+  uint64_t seed = 0;
+
+  int64_t rows() const { return routing.rows(); }       // of the grouped GEMM
+  int64_t x_rows() const;                               // rows of X in memory: tokens with permute_x, else rows()
+  int64_t y_rows() const;                               // rows of Y: tokens * top_k with permute_y, else rows()
+  int64_t active_experts() const;
+  double flops() const;                                 // 2 * rows * n * k: real rows only
+  /// Fewest bytes through memory: W of active experts, X rows used once each, Y rows written once, indices, weights.
+  double bytes() const;
+  bool operator==(const Problem&) const = default;
+};
+
+Problem make_problem(const Cell& cell);
+
+/// Everything, rows included: another process can compute the same thing from it.
+Json to_json(const Problem& problem);
+Problem problem_from_json(const JsonAt& json);
+
+/// Values of the operands, the same on every backend: element `index` of operand `stream`, before rounding to the
+/// dtype. A pair of neighbours shares one hash: h = splitmix64(splitmix64(seed * 4 + stream) + index / 2), bits = the
+/// low half of h for an even index, the high half for an odd one.
+///   integer  (bits >> 8) % 9 - 4: whole numbers in [-4, 4], whose products sum exactly in fp32
+///   random   (sum of the four bytes of bits - 510) / 128: about normal, standard deviation 1.15
+/// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1).
+enum class Values { integer, random };
+enum Stream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2 };
+float operand_value(Values values, uint64_t seed, int stream, uint64_t index);
+
+}  // namespace moetune

@@ -1,0 +1,78 @@
+// What the router did: rows per expert, and where each row comes from.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace moetune {
+
+/// How tokens are spread over experts: a name and its numbers, or a recording.
+struct RoutingSpec {
+  std::string name = "uniform";     // see routing_kinds()
+  std::vector<double> parameters;   // zipf:1.0 has one, hot:4:0.9 two
+  std::string file;                 // trace only
+  std::string layer;                // trace only: one recorded layer; empty = all, one cell a layer
+  bool operator==(const RoutingSpec&) const = default;
+};
+
+struct RoutingKind {
+  std::string name;         // "zipf"
+  std::string usage;        // "zipf:a"
+  std::string description;  // one line, with the parameter's range and default
+};
+std::vector<RoutingKind> routing_kinds();
+
+/// "zipf:1.0", "hot:4:0.9", "trace:loads.json#3". Wrong words, counts and ranges are Exit::request errors.
+RoutingSpec parse_routing(std::string_view text);
+
+/// The shortest text that parses back to the same spec: "zipf:1".
+std::string text(const RoutingSpec& spec);
+
+/// One realised routing of `tokens` tokens. Flat slot = token * top_k + slot.
+struct Routing {
+  int64_t tokens = 0;
+  int64_t top_k = 0;
+  std::vector<int32_t> m_sizes;         // [experts held] rows per expert; zeros are legal
+  std::vector<int32_t> gather_indices;  // [rows] flat slot of each row in expert order (stable argsort by expert)
+
+  int64_t rows() const { return static_cast<int64_t>(gather_indices.size()); }
+  bool operator==(const Routing&) const = default;
+};
+
+/// A pure function of its arguments: the same bits on every machine. No token gets an expert twice.
+/// experts, top_k and tokens as in the whole model; for ep > 1 the routing is that of the whole model and the result
+/// keeps the rows of rank 0's experts. Errors: top_k > experts, tokens < 1 (Exit::request), a trace that does not fit.
+Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,
+                         uint64_t seed);
+
+/// What came out: figures that decide which kernel wins.
+struct RoutingFigures {
+  int64_t rows = 0;
+  int64_t active_experts = 0;      // with at least one row
+  int64_t max_rows = 0;
+  double max_over_mean = 0;        // mean over all experts held
+  double cv = 0;                   // standard deviation over mean
+  double effective_experts = 0;    // inverse Simpson: (sum m)^2 / sum m^2
+};
+RoutingFigures figures(const Routing& routing);
+
+/// Useful rows over computed rows: sum m / (sum ceil(m / block_m) * block_m); 1 for no rows.
+double tile_occupancy(const Routing& routing, int64_t block_m);
+
+/// Rows per expert -> a routing, token ids dealt so that no token gets an expert twice: expert after expert over
+/// consecutive tokens. m_sizes must sum to tokens * top_k with no value over tokens.
+Routing routing_from_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k);
+
+/// Chosen experts -> a routing. topk_ids [tokens * top_k], each in [0, experts), no expert twice in a token.
+Routing routing_from_ids(const std::vector<int32_t>& topk_ids, int64_t tokens, int64_t top_k, int64_t experts);
+
+/// The part of a whole-model routing that falls on experts [0, experts / ep).
+Routing shard(const Routing& routing, int64_t ep);
+
+Json to_json(const Routing& routing);
+Routing routing_from_json(const JsonAt& json);
+
+}  // namespace moetune

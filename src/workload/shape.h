@@ -1,0 +1,67 @@
+// What is computed, but for the rows: layer, op and fusions.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "workload/dtype.h"
+
+namespace moetune {
+
+/// up: n = 2 * intermediate where gated (else intermediate), k = hidden. down: n = hidden, k = intermediate.
+enum class Projection { up, down };
+/// fwd: Y_e = X_e W_e^T. dx: dX_e = dY_e W_e. dw: dW_e = dY_e^T X_e.
+enum class Op { fwd, dx, dw };
+
+std::string_view name(Projection projection);
+std::string_view name(Op op);
+Projection parse_projection(std::string_view text);
+Op parse_op(std::string_view text);
+
+/// One projection of an MoE layer, as one rank holds it.
+struct Layer {
+  std::string model;  // "qwen3-30b-a3b", or "custom"
+  Projection projection = Projection::up;
+  int64_t experts = 0;  // of the whole model; a rank holds experts / ep
+  int64_t top_k = 0;
+  int64_t n = 0;        // after tensor parallelism
+  int64_t k = 0;
+  Dtype dtype = Dtype::bf16;
+  int64_t tp = 1;
+  int64_t ep = 1;       // rank 0 is the one measured: experts [0, experts / ep)
+
+  int64_t local_experts() const { return experts / ep; }
+  bool operator==(const Layer&) const = default;
+};
+
+/// Row permutations and scaling inside the kernel; semantics below, after Unsloth's grouped GEMM.
+/// gather_indices[i] is the flat slot (token * top_k + slot) of row i in expert order.
+struct Fusion {
+  bool permute_x = false;     // X is [tokens, k]; row i of expert order is X[gather[i] / top_k]
+  bool permute_y = false;     // row i is stored to Y[gather[i]]: Y is in (token, slot) order
+  bool topk_weights = false;  // y = round(acc); y = round(y * round(weight[gather[i]])); only with permute_y
+
+  bool operator==(const Fusion&) const = default;
+};
+
+/// Everything a kernel is compiled for, up to its own knobs.
+struct Shape {
+  Layer layer;
+  Op op = Op::fwd;
+  Fusion fusion;
+  bool operator==(const Shape&) const = default;
+};
+
+/// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
+/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y, E*n*k over 2^46.
+void require_valid(const Shape& shape);
+
+/// "permute_x", "permute_y+topk_weights", or "plain".
+std::string text(const Fusion& fusion);
+
+Json to_json(const Shape& shape);
+Shape shape_from_json(const JsonAt& json);
+
+}  // namespace moetune
