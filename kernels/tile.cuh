@@ -1,0 +1,36 @@
+// Tiles of 16-bit operands in shared memory: k-contiguous rows of 16-byte chunks, swizzled so that both the copies in
+// and ldmatrix out touch every bank once.
+#pragma once
+#include "ptx.cuh"
+
+namespace moetune {
+
+template <int block_k>
+struct Swizzle {
+  static_assert(block_k == 32 || block_k == 64 || block_k == 128, "rows are 64, 128 or 256 bytes");
+  static constexpr int chunks = block_k / 8;  // in a row
+
+  // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index fall on eight different bank groups.
+  static __device__ __forceinline__ int offset(int row, int chunk) {
+    const int key = chunks == 4 ? row / 2 % 4 : row % 8;
+    return (row * chunks + (chunk ^ key)) * 16;
+  }
+};
+
+// Copies one 16-byte chunk, of which `valid` bytes are real, in pieces that the source's alignment allows.
+template <int load_bytes>
+__device__ __forceinline__ void copy_chunk(unsigned destination, const void* source, int valid) {
+  if constexpr (load_bytes >= 4) {
+#pragma unroll
+    for (int at = 0; at < 16; at += load_bytes)
+      cp_async<load_bytes>(destination + at, static_cast<const char*>(source) + at, max(0, min(load_bytes, valid - at)));
+  } else {
+#pragma unroll
+    for (int at = 0; at < 16; at += 2) {
+      const unsigned short bits = at < valid ? *reinterpret_cast<const unsigned short*>(static_cast<const char*>(source) + at) : 0;
+      asm volatile("st.shared.b16 [%0], %1;" ::"r"(destination + at), "h"(bits) : "memory");
+    }
+  }
+}
+
+}  // namespace moetune

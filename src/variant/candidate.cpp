@@ -1,0 +1,122 @@
+// The list of knobs, and all that loops over it. To add a knob: one line in the struct, one line here.
+#include "variant/candidate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kMaxKnobValue = 1 << 20;
+
+std::vector<std::string> names(const std::vector<Knob>& list) {
+  std::vector<std::string> result;
+  for (const Knob& knob : list) result.emplace_back(knob.name);
+  return result;
+}
+
+// A knob of this very variant, so that a candidate never carries a value that nothing reads.
+const Knob& knob_of(const Variant& variant, std::string_view name) {
+  const Knob& knob = find_knob(name);
+  if (std::find(variant.knobs.begin(), variant.knobs.end(), name) == variant.knobs.end())
+    throw request_error(fmt::format("variant '{}' has no knob '{}'", variant.name, name),
+                        fmt::format("its knobs: {}", fmt::join(variant.knobs, ", ")));
+  return knob;
+}
+
+void require_all_set(const Candidate& candidate, const Variant& variant, const std::vector<std::string_view>& set) {
+  for (const Knob& knob : knobs_of(variant))
+    if (std::find(set.begin(), set.end(), knob.name) == set.end())
+      throw request_error(fmt::format("candidate of '{}' lacks a value for '{}'", candidate.variant, knob.name));
+}
+
+}  // namespace
+
+const std::vector<Knob>& knobs() {
+  static const std::vector<Knob> list = {
+      {"block_m", &Candidate::block_m, "rows of X in a block's tile"},
+      {"block_n", &Candidate::block_n, "columns of Y in a block's tile"},
+      {"block_k", &Candidate::block_k, "depth of one step along k"},
+      {"warps", &Candidate::warps, "warps in a block"},
+      {"stages", &Candidate::stages, "tiles in flight between memory and the multiplier"},
+      {"raster", &Candidate::raster, "which tile index moves fastest", {"n", "m"}},
+      {"group", &Candidate::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order"},
+      {"threads", &Candidate::threads, "threads of the cpu backend"},
+  };
+  return list;
+}
+
+const Knob& find_knob(std::string_view name) {
+  for (const Knob& knob : knobs())
+    if (knob.name == name) return knob;
+  throw unknown_word("knob", name, names(knobs()));
+}
+
+std::string knob_text(const Knob& knob, int value) {
+  if (value >= 0 && value < static_cast<int>(knob.labels.size())) return std::string(knob.labels[static_cast<size_t>(value)]);
+  return std::to_string(value);
+}
+
+int parse_knob(const Knob& knob, std::string_view text) {
+  if (knob.labels.empty()) return static_cast<int>(parse_integer(text, knob.name, 0, kMaxKnobValue));
+  const auto found = std::find(knob.labels.begin(), knob.labels.end(), text);
+  if (found != knob.labels.end()) return static_cast<int>(found - knob.labels.begin());
+  throw unknown_word(fmt::format("value for {}", knob.name), text, {knob.labels.begin(), knob.labels.end()});
+}
+
+std::string text(const Candidate& candidate) {
+  std::string result = candidate.variant;
+  for (const Knob& knob : knobs_of(find_variant(candidate.variant)))
+    result += fmt::format(" {}={}", knob.name, knob_text(knob, candidate.*knob.value));
+  return result;
+}
+
+Candidate parse_candidate(std::string_view text) {
+  std::string spaced(text);
+  std::replace(spaced.begin(), spaced.end(), ',', ' ');
+  std::vector<std::string> words = split(spaced, ' ');
+  std::erase(words, "");
+  if (words.empty()) throw request_error("the candidate is empty", "write it as 'mma block_m=128 block_n=128 ...'");
+  const Variant& variant = find_variant(words[0]);
+  Candidate candidate{.variant = words[0]};
+  std::vector<std::string_view> set;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    if (equals == std::string::npos)
+      throw request_error(fmt::format("'{}' in a candidate is no knob=value", words[i]));
+    const Knob& knob = knob_of(variant, std::string_view(words[i]).substr(0, equals));
+    candidate.*knob.value = parse_knob(knob, std::string_view(words[i]).substr(equals + 1));
+    set.push_back(knob.name);
+  }
+  require_all_set(candidate, variant, set);
+  return candidate;
+}
+
+Json to_json(const Candidate& candidate) {
+  Json json = {{"variant", candidate.variant}};
+  for (const Knob& knob : knobs_of(find_variant(candidate.variant))) {
+    const int value = candidate.*knob.value;
+    if (knob.labels.empty())
+      json[std::string(knob.name)] = value;
+    else
+      json[std::string(knob.name)] = knob_text(knob, value);
+  }
+  return json;
+}
+
+Candidate candidate_from_json(const JsonAt& json) {
+  Candidate candidate{.variant = json["variant"].string()};
+  for (const Knob& knob : knobs_of(find_variant(candidate.variant))) {
+    const JsonAt value = json[knob.name];
+    candidate.*knob.value =
+        knob.labels.empty() ? static_cast<int>(value.integer(0, kMaxKnobValue)) : parse_knob(knob, value.string());
+  }
+  return candidate;
+}
+
+}  // namespace moetune

@@ -1,0 +1,33 @@
+// The list of all variants: one line each.
+#include <algorithm>
+
+#include "base/error.h"
+#include "variant/cpu.h"
+#include "variant/mma.h"
+#include "variant/simt.h"
+#include "variant/variant.h"
+
+namespace moetune {
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> list = {simt_variant(), mma_variant(), cpu_variant()};
+  return list;
+}
+
+const Variant& find_variant(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Variant& variant : variants()) {
+    if (variant.name == name) return variant;
+    names.emplace_back(variant.name);
+  }
+  throw unknown_word("variant", name, names);
+}
+
+std::vector<Knob> knobs_of(const Variant& variant) {
+  std::vector<Knob> result;
+  for (const Knob& knob : knobs())
+    if (std::find(variant.knobs.begin(), variant.knobs.end(), knob.name) != variant.knobs.end()) result.push_back(knob);
+  return result;
+}
+
+}  // namespace moetune

@@ -1,0 +1,114 @@
+// Host twin of kernels/mma.cuh: what is legal, how it launches, its unit.
+#include "variant/mma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "variant/unit.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kElementBytes = 2;
+constexpr int kRegistersPerSm = 65536;
+constexpr int kMaxRegisters = 255;         // a thread
+constexpr int kMaxBlocksPerSm = 8;         // more does not help a persistent kernel
+constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
+constexpr int64_t kReservedShared = 1024;  // a block, by the driver
+// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels: 60 is what the leanest
+// block shapes use; gathered rows add one register a copy.
+constexpr int kStateRegisters = 60;
+
+int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
+  const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
+  const int64_t staging = int64_t{c.warps} * 16 * (c.block_n / grid.warps_n + 8) * kElementBytes;
+  return ring + staging;
+}
+
+// Registers a thread needs at the least.
+int registers(const Candidate& c, const WarpGrid& grid) {
+  const int warp_m = c.block_m / grid.warps_m, warp_n = c.block_n / grid.warps_n;
+  const int accumulators = warp_m * warp_n / 32;
+  const int fragments = 2 * (warp_m / 16 * 4 + warp_n / 16 * 4);
+  return accumulators + fragments;
+}
+
+bool one_of(int value, std::initializer_list<int> values) { return std::find(values.begin(), values.end(), value) != values.end(); }
+
+std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+  if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
+  if (device.compute_capability < 80) return "mma needs sm_80 or newer";
+  if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
+  if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
+  if (!one_of(c.block_k, {32, 64, 128})) return "block_k must be 32, 64 or 128";
+  if (!one_of(c.warps, {4, 8})) return "warps must be 4 or 8";
+  if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
+  if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
+  if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
+  const auto grid = warp_grid(c.block_m, c.block_n, c.warps);
+  if (!grid) return fmt::format("no split of the tile gives each of {} warps 16 x 16 elements", c.warps);
+  if (registers(c, *grid) + kStateRegisters / 2 > kMaxRegisters) return "accumulators and fragments over 255 registers a thread";
+  if (shared_bytes(c, *grid) > device.shared_memory_per_block)
+    return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
+  return std::nullopt;
+}
+
+LaunchPlan plan(const Candidate& c, const Shape&) {
+  const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
+  const int64_t shared = shared_bytes(c, grid);
+  const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, grid) + kStateRegisters);
+  const auto by_shared = static_cast<int>(kSharedPerSm / (shared + kReservedShared));
+  return {.threads = 32 * c.warps,
+          .shared_bytes = shared,
+          .min_blocks_per_sm = std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}))};
+}
+
+std::string unit(const Candidate& c, const Shape& shape) {
+  const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
+  const LaunchPlan launch = plan(c, shape);
+  return print_unit(mma_variant(), c, shape, launch,
+                    {{"warps_m", grid.warps_m},
+                     {"warps_n", grid.warps_n},
+                     {"load_bytes", alignment(shape.layer.k * kElementBytes, 16)},
+                     {"store_bytes", shape.layer.n % 8 == 0 ? 16 : shape.layer.n % 2 == 0 ? 4 : 2},
+                     {"shared_bytes", launch.shared_bytes}},
+                    "moetune::Mma<Config>::run(args)");
+}
+
+Candidate fallback(const Problem& problem, const DeviceInfo& device) {
+  const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  Candidate c{.variant = "mma", .block_m = 16, .block_n = 64, .block_k = 128, .warps = 4, .stages = 4, .raster = 1, .group = 1};
+  if (mean_rows > 16) c.block_m = 32, c.block_k = 64;
+  if (mean_rows > 32) c.block_m = 64, c.block_n = 128, c.stages = 3;
+  if (mean_rows > 96) c.block_m = 128, c.group = 8;
+  while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
+  return c;
+}
+
+}  // namespace
+
+std::optional<WarpGrid> warp_grid(int block_m, int block_n, int warps) {
+  std::optional<WarpGrid> best;
+  int best_reads = 0;
+  for (int warps_m = 1; warps_m <= warps; warps_m *= 2) {
+    const int warps_n = warps / warps_m;
+    if (block_m % (16 * warps_m) != 0 || block_n % (16 * warps_n) != 0) continue;
+    const int reads = block_m / warps_m + block_n / warps_n;  // fragment rows a warp fetches for each step along k
+    if (!best || reads < best_reads) best = WarpGrid{warps_m, warps_n}, best_reads = reads;
+  }
+  return best;
+}
+
+Variant mma_variant() {
+  return {.name = "mma",
+          .device = DeviceKind::cuda,
+          .summary = "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
+          .knobs = {"block_m", "block_n", "block_k", "warps", "stages", "raster", "group"},
+          .illegal = illegal,
+          .plan = plan,
+          .unit = unit,
+          .fallback = fallback};
+}
+
+}  // namespace moetune

@@ -1,0 +1,52 @@
+// Host twin of kernels/simt.cuh.
+#include "variant/simt.h"
+
+#include <fmt/format.h>
+
+#include "variant/unit.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kStaticShared = 48 * 1024;  // what a block has without opting in, on every GPU
+
+int threads_of(const Candidate& c) { return c.block_m / 4 * (c.block_n / 4); }
+
+std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+  if (auto reason = unsupported("simt", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32})) return reason;
+  if (device.compute_capability < 75) return "simt needs sm_75 or newer, the oldest that NVRTC compiles for";
+  if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
+    return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";
+  if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";
+  if (threads_of(c) < 32 || threads_of(c) > 1024)
+    return "block_m * block_n / 16 threads must lie in 32 to 1024";
+  const int64_t shared = int64_t{4} * c.block_k * (c.block_m + 1 + c.block_n + 1);
+  if (shared > kStaticShared) return "shared memory over 48 KB";
+  return std::nullopt;
+}
+
+LaunchPlan plan(const Candidate& c, const Shape&) { return {.threads = threads_of(c), .shared_bytes = 0, .min_blocks_per_sm = 1}; }
+
+std::string unit(const Candidate& c, const Shape& shape) {
+  return print_unit(simt_variant(), c, shape, plan(c, shape), {}, "moetune::simt<Config>(args)");
+}
+
+Candidate fallback(const Problem& problem, const DeviceInfo&) {
+  const bool few_rows = problem.rows() <= 32 * problem.active_experts();
+  return {.variant = "simt", .block_m = few_rows ? 16 : 64, .block_n = 64, .block_k = 16};
+}
+
+}  // namespace
+
+Variant simt_variant() {
+  return {.name = "simt",
+          .device = DeviceKind::cuda,
+          .summary = "CUDA cores, every access checked: short and obviously right, any GPU",
+          .knobs = {"block_m", "block_n", "block_k"},
+          .illegal = illegal,
+          .plan = plan,
+          .unit = unit,
+          .fallback = fallback};
+}
+
+}  // namespace moetune

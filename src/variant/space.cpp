@@ -1,0 +1,146 @@
+// Reading spaces and enumerating their legal candidates.
+#include "variant/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/units.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kMaxCandidates = 5'000'000;
+
+constexpr std::string_view kFolder = "configs/spaces/";
+
+std::vector<std::string> built_in_spaces() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with(kFolder))
+      names.emplace_back(file.path.substr(kFolder.size(), file.path.size() - kFolder.size() - 5));
+  return names;
+}
+
+int knob_value(const Knob& knob, const JsonAt& json) {
+  try {
+    return json.value().is_string() ? parse_knob(knob, json.string()) : static_cast<int>(json.integer(0, 1 << 20));
+  } catch (const Error& error) {
+    json.fail(error.what(), error.hint());
+  }
+}
+
+VariantSpace variant_space(const std::string& name, const JsonAt& json) {
+  const Variant& variant = find_variant(name);
+  VariantSpace space{.variant = name, .values = {}};
+  if (!json.value().is_object()) json.fail("expected an object of knobs");
+  for (const auto& item : json.value().items()) {
+    const Knob& knob = find_knob(item.key());
+    if (std::find(variant.knobs.begin(), variant.knobs.end(), knob.name) == variant.knobs.end())
+      json.fail(fmt::format("variant '{}' has no knob '{}'", name, knob.name));
+  }
+  for (const Knob& knob : knobs_of(variant)) {
+    const JsonAt list = json[knob.name];
+    std::vector<int> values;
+    for (size_t i = 0; i < list.size(); ++i) values.push_back(knob_value(knob, list[i]));
+    if (values.empty()) list.fail("has no values");
+    space.values.emplace_back(std::string(knob.name), std::move(values));
+  }
+  return space;
+}
+
+int64_t size(const VariantSpace& space) {
+  int64_t product = 1;
+  for (const auto& [knob, values] : space.values) {
+    product *= static_cast<int64_t>(values.size());
+    if (product > kMaxCandidates)
+      throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, kMaxCandidates),
+                          "give fewer values, for instance with --set");
+  }
+  return product;
+}
+
+Candidate candidate_at(const VariantSpace& space, int64_t index) {
+  Candidate candidate{.variant = space.variant};
+  for (size_t i = space.values.size(); i-- > 0;) {
+    const auto& [knob, values] = space.values[i];
+    const auto count = static_cast<int64_t>(values.size());
+    candidate.*find_knob(knob).value = values[static_cast<size_t>(index % count)];
+    index /= count;
+  }
+  return candidate;
+}
+
+}  // namespace
+
+SearchSpace load_space(const std::string& name_or_file) {
+  const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
+  Json json;
+  if (const auto text = embedded_file(path)) {
+    json = parse_json(*text, path);
+  } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file)) {
+    json = read_json(name_or_file);
+  } else {
+    throw unknown_word("space", name_or_file, built_in_spaces());
+  }
+  const JsonAt root(json, name_or_file);
+  require_schema(root, "space");
+  const JsonAt list = root["variants"];
+  if (!list.value().is_object() || list.value().empty()) list.fail("expected an object with a variant at least");
+  SearchSpace space{.name = name_or_file, .variants = {}};
+  for (const auto& item : list.value().items()) space.variants.push_back(variant_space(item.key(), list[item.key()]));
+  return space;
+}
+
+void keep_variants(SearchSpace& space, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const VariantSpace& variant : space.variants) known.push_back(variant.variant);
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("variant", name, known);
+  std::erase_if(space.variants, [&](const VariantSpace& variant) {
+    return std::find(names.begin(), names.end(), variant.variant) == names.end();
+  });
+}
+
+void set_values(SearchSpace& space, const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos)
+    throw request_error(fmt::format("'{}' is no knob=value,value", assignment), "for instance block_m=64,128");
+  const Knob& knob = find_knob(std::string_view(assignment).substr(0, equals));
+  const std::string_view list = std::string_view(assignment).substr(equals + 1);
+  std::vector<int> values;
+  if (knob.labels.empty()) {
+    for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));
+  } else {
+    for (const std::string& word : split(list, ',')) values.push_back(parse_knob(knob, word));
+    if (values.empty()) throw request_error(fmt::format("{}: the list is empty", knob.name));
+  }
+  bool found = false;
+  for (VariantSpace& variant : space.variants)
+    for (auto& [name, old] : variant.values)
+      if (name == knob.name) old = values, found = true;
+  if (!found) throw request_error(fmt::format("no variant of the space '{}' has the knob '{}'", space.name, knob.name));
+}
+
+Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device) {
+  Enumeration result;
+  for (const VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    if (variant.device != device.kind) continue;
+    const int64_t count = size(part);
+    for (int64_t i = 0; i < count; ++i) {
+      Candidate candidate = candidate_at(part, i);
+      ++result.total;
+      if (const auto reason = variant.illegal(candidate, shape, device))
+        ++result.pruned[*reason];
+      else
+        result.legal.push_back(std::move(candidate));
+    }
+  }
+  return result;
+}
+
+}  // namespace moetune

@@ -1,0 +1,41 @@
+// The text of a kernel unit.
+#include "variant/unit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace moetune {
+
+std::string print_unit(const Variant& variant, const Candidate& candidate, const Shape& shape, const LaunchPlan& plan,
+                       const std::vector<std::pair<std::string_view, int64_t>>& extra, std::string_view call) {
+  std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config {{\n", variant.name);
+  unit += fmt::format("  using Element = moetune::{};\n", name(shape.layer.dtype));
+  const auto constant = [&](std::string_view what, int64_t value) {
+    unit += fmt::format("  static constexpr int {} = {};\n", what, value);
+  };
+  for (const Knob& knob : knobs_of(variant)) constant(knob.name, candidate.*knob.value);
+  const auto flag = [&](std::string_view what, bool value) {
+    unit += fmt::format("  static constexpr bool {} = {};\n", what, value);
+  };
+  flag("permute_x", shape.fusion.permute_x);
+  flag("permute_y", shape.fusion.permute_y);
+  flag("topk_weights", shape.fusion.topk_weights);
+  for (const auto& [what, value] : extra) constant(what, value);
+  unit += fmt::format(
+      "}};\n\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
+      "moetune_kernel(const __grid_constant__ moetune::Args args) {{ {}; }}\n",
+      plan.threads, plan.min_blocks_per_sm, call);
+  return unit;
+}
+
+int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes, most); }
+
+std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes) {
+  if (shape.op != Op::fwd) return fmt::format("{} has no {}", variant, name(shape.op));
+  if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
+    return fmt::format("{} has no {}", variant, name(shape.layer.dtype));
+  return std::nullopt;
+}
+
+}  // namespace moetune

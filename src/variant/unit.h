@@ -1,0 +1,23 @@
+// Printing of kernel units: what every variant's unit has in common. Not what is legal or good.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "variant/variant.h"
+
+namespace moetune {
+
+/// A unit of about 20 lines: struct Config with the element type, a constant for each knob, the fusions, then `extra`
+/// constants; and the entry moetune_kernel, which calls `call`, such as "moetune::Mma<Config>::run(args)".
+std::string print_unit(const Variant& variant, const Candidate& candidate, const Shape& shape, const LaunchPlan& plan,
+                       const std::vector<std::pair<std::string_view, int64_t>>& extra, std::string_view call);
+
+/// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.
+int64_t alignment(int64_t bytes, int64_t most);
+
+/// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks.
+std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes);
+
+}  // namespace moetune
