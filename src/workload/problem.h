@@ -26,6 +26,9 @@ std::string id(const Cell& cell);
 Json to_json(const Cell& cell);
 Cell cell_from_json(const JsonAt& json);
 
+/// A seed may use all 64 bits, more than JsonAt::integer takes.
+uint64_t seed_from_json(const JsonAt& json);
+
 /// The rows are realised; seed feeds the operands' values too.
 struct Problem {
   Shape shape;
@@ -53,7 +56,7 @@ Problem problem_from_json(const JsonAt& json);
 /// low half of h for an even index, the high half for an odd one.
 ///   integer  (bits >> 8) % 9 - 4: whole numbers in [-4, 4], whose products sum exactly in fp32
 ///   random   (sum of the four bytes of bits - 510) / 128: about normal, standard deviation 1.15
-/// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1).
+/// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1].
 enum class Values { integer, random };
 enum Stream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2 };
 float operand_value(Values values, uint64_t seed, int stream, uint64_t index);

@@ -42,11 +42,26 @@ struct Routing {
   bool operator==(const Routing&) const = default;
 };
 
+/// The most rows (tokens * top_k) of a routing.
+inline constexpr int64_t kMaxRows = int64_t{1} << 28;
+
+/// Throws Exit::request for sizes that no routing has: any below 1, top_k > experts, experts > kMaxExperts, more than
+/// kMaxRows rows.
+void require_sizes(int64_t tokens, int64_t experts, int64_t top_k);
+
 /// A pure function of its arguments: the same bits on every machine. No token gets an expert twice.
 /// experts, top_k and tokens as in the whole model; for ep > 1 the routing is that of the whole model and the result
 /// keeps the rows of rank 0's experts. Errors: top_k > experts, tokens < 1 (Exit::request), a trace that does not fit.
 Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,
                          uint64_t seed);
+
+/// A trace that names no layer -> one spec a recorded layer, in the file's order; any other spec -> itself.
+/// experts and top_k are those of the layer of the sweep. Errors: the trace cannot be read or does not fit.
+std::vector<RoutingSpec> expand(const RoutingSpec& spec, int64_t experts, int64_t top_k);
+
+/// Tokens that a trace's layer was recorded with; 0 for any other kind. Errors as for expand; also where the spec names
+/// no layer and the layers differ.
+int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k);
 
 /// What came out: figures that decide which kernel wins.
 struct RoutingFigures {

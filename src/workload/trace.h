@@ -10,6 +10,7 @@ namespace moetune {
 /// One recorded layer: rows per expert, or the chosen experts themselves (then m_sizes is counted from them).
 struct TraceLayer {
   std::string name;               // "1"
+  int64_t tokens = 0;             // recorded; m_sizes sum to tokens * top_k
   std::vector<int32_t> m_sizes;   // [experts]
   std::vector<int32_t> topk_ids;  // [tokens * top_k], or empty where only rows are known
 };
@@ -17,7 +18,6 @@ struct TraceLayer {
 struct Trace {
   int64_t experts = 0;
   int64_t top_k = 0;
-  int64_t tokens = 0;
   std::vector<TraceLayer> layers;
 };
 

@@ -1,0 +1,96 @@
+// Names, sizes and roundings of number formats.
+#include "workload/dtype.h"
+
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+struct Format {
+  Dtype dtype;
+  std::string_view name;
+  int64_t size_bytes;
+  int significand_bits;
+};
+
+constexpr Format kFormats[] = {
+    {Dtype::bf16, "bf16", 2, 8},
+    {Dtype::fp16, "fp16", 2, 11},
+    {Dtype::fp32, "fp32", 4, 24},
+};
+
+const Format& format_of(Dtype dtype) { return kFormats[static_cast<size_t>(dtype)]; }
+
+// `value` / 2^`shift`, rounded to nearest even.
+uint32_t shift_to_even(uint32_t value, int shift) {
+  if (shift > 31) return 0;
+  const uint32_t kept = value >> shift;
+  const uint32_t rest = value & ((1u << shift) - 1);
+  const uint32_t half = 1u << (shift - 1);
+  return kept + (rest > half || (rest == half && (kept & 1)));
+}
+
+}  // namespace
+
+std::string_view name(Dtype dtype) { return format_of(dtype).name; }
+
+Dtype parse_dtype(std::string_view text) {
+  for (const Format& format : kFormats)
+    if (format.name == text) return format.dtype;
+  throw unknown_word("dtype", text, dtype_names());
+}
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) names.emplace_back(format.name);
+  return names;
+}
+
+int64_t size_bytes(Dtype dtype) { return format_of(dtype).size_bytes; }
+
+int significand_bits(Dtype dtype) { return format_of(dtype).significand_bits; }
+
+uint16_t to_bf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>(shift_to_even(bits, 16));  // a carry out of the significand is the next exponent
+}
+
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+uint16_t to_fp16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
+  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and up round to infinity
+  const int exponent = static_cast<int>(magnitude >> 23) - 127;
+  if (exponent < -14) {  // subnormal: units of 2^-24
+    const uint32_t significand = (magnitude & 0x7fffff) | (exponent > -127 ? 0x800000u : 0u);
+    return static_cast<uint16_t>(sign | shift_to_even(significand, -1 - exponent));
+  }
+  return static_cast<uint16_t>(sign | shift_to_even(magnitude - (112u << 23), 13));
+}
+
+float from_fp16(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1f;
+  const uint32_t fraction = bits & 0x3ff;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | (fraction << 13));
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return sign ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+}
+
+float round_to(Dtype dtype, float value) {
+  if (dtype == Dtype::bf16) return from_bf16(to_bf16(value));
+  if (dtype == Dtype::fp16) return from_fp16(to_fp16(value));
+  return value;
+}
+
+}  // namespace moetune

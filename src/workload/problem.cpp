@@ -1,0 +1,80 @@
+// Problems: their sizes, JSON and operand values.
+#include "workload/problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace moetune {
+namespace {
+
+int64_t tokens_used(const Routing& routing) {
+  std::vector<bool> used(static_cast<size_t>(routing.tokens), false);
+  for (const int32_t slot : routing.gather_indices) used[static_cast<size_t>(slot / routing.top_k)] = true;
+  return std::count(used.begin(), used.end(), true);
+}
+
+}  // namespace
+
+int64_t Problem::x_rows() const { return shape.fusion.permute_x ? routing.tokens : rows(); }
+
+int64_t Problem::y_rows() const { return shape.fusion.permute_y ? routing.tokens * routing.top_k : rows(); }
+
+int64_t Problem::active_experts() const {
+  return std::count_if(routing.m_sizes.begin(), routing.m_sizes.end(), [](int32_t m) { return m > 0; });
+}
+
+double Problem::flops() const {
+  return 2.0 * static_cast<double>(rows()) * static_cast<double>(shape.layer.n) * static_cast<double>(shape.layer.k);
+}
+
+double Problem::bytes() const {
+  const Layer& layer = shape.layer;
+  // dw writes zeros for experts without rows; dx stores a row for every slot, permuted or not.
+  const int64_t experts = shape.op == Op::dw ? layer.local_experts() : active_experts();
+  const int64_t x = shape.fusion.permute_x && shape.op != Op::dx ? tokens_used(routing) : rows();
+  const double elements = static_cast<double>(experts) * static_cast<double>(layer.n) * static_cast<double>(layer.k) +
+                          static_cast<double>(x) * static_cast<double>(layer.k) +
+                          static_cast<double>(rows()) * static_cast<double>(layer.n);
+  const bool permuted = shape.fusion.permute_x || shape.fusion.permute_y;
+  const int64_t words = layer.local_experts() + rows() * ((permuted ? 1 : 0) + (shape.fusion.topk_weights ? 1 : 0));
+  return elements * static_cast<double>(size_bytes(layer.dtype)) + 4.0 * static_cast<double>(words);
+}
+
+Problem make_problem(const Cell& cell) {
+  require_valid(cell.shape);
+  const Layer& layer = cell.shape.layer;
+  return {cell.shape, generate_routing(cell.routing, cell.tokens, layer.experts, layer.top_k, layer.ep, cell.seed),
+          cell.seed};
+}
+
+Json to_json(const Problem& problem) {
+  return {{"shape", to_json(problem.shape)}, {"seed", problem.seed}, {"routing", to_json(problem.routing)}};
+}
+
+Problem problem_from_json(const JsonAt& json) {
+  Problem problem{shape_from_json(json["shape"]), routing_from_json(json["routing"]), seed_from_json(json["seed"])};
+  const Layer& layer = problem.shape.layer;
+  const Routing& routing = problem.routing;
+  if (routing.top_k != layer.top_k)
+    json.fail(fmt::format("the routing has top_k {}, the layer {}", routing.top_k, layer.top_k));
+  if (static_cast<int64_t>(routing.m_sizes.size()) != layer.local_experts())
+    json.fail(fmt::format("m_sizes has {} experts, the layer {}", routing.m_sizes.size(), layer.local_experts()));
+  if (layer.ep == 1 && routing.rows() != routing.tokens * routing.top_k)
+    json.fail(fmt::format("m_sizes sum to {}, but {} tokens with top_k {} make {}", routing.rows(), routing.tokens,
+                          routing.top_k, routing.tokens * routing.top_k));
+  return problem;
+}
+
+float operand_value(Values values, uint64_t seed, int stream, uint64_t index) {
+  const uint64_t hash = splitmix64(splitmix64(seed * 4 + static_cast<uint64_t>(stream)) + index / 2);
+  const uint32_t bits = static_cast<uint32_t>(index % 2 == 0 ? hash : hash >> 32);
+  if (stream == kStreamWeights) return static_cast<float>((bits >> 8) + 0.5) * 0x1p-24f;
+  if (values == Values::integer) return static_cast<float>(static_cast<int>((bits >> 8) % 9) - 4);
+  const int sum = static_cast<int>((bits & 0xff) + ((bits >> 8) & 0xff) + ((bits >> 16) & 0xff) + (bits >> 24));
+  return static_cast<float>(sum - 510) / 128;
+}
+
+}  // namespace moetune

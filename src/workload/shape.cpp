@@ -1,0 +1,137 @@
+// Words, checks and JSON of shapes.
+#include "workload/shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kMaxSide = int64_t{1} << 24;
+constexpr int64_t kMaxWeights = int64_t{1} << 46;
+
+void require_size(std::string_view what, int64_t value, int64_t high) {
+  if (value < 1) throw request_error(fmt::format("{} is {}, it must be at least 1", what, value));
+  if (value > high) throw request_error(fmt::format("{} is {}, moetune takes at most {}", what, value, high));
+}
+
+void require_divides(std::string_view part, int64_t parts, std::string_view what, int64_t value) {
+  if (value % parts != 0)
+    throw request_error(fmt::format("{} {} does not divide {} {}", part, parts, value, what),
+                        fmt::format("{} must be a divisor of {}", part, value));
+}
+
+// A word in JSON; the parser's error is told at its place.
+template <typename Parser>
+auto word_at(const JsonAt& at, Parser parse) {
+  const std::string word = at.string();
+  try {
+    return parse(word);
+  } catch (const Error& error) {
+    at.fail(error.what(), error.hint());
+  }
+}
+
+int64_t integer_or(const JsonAt& json, std::string_view key, int64_t otherwise) {
+  return json.has(key) ? json[key].integer() : otherwise;
+}
+
+bool flag(const JsonAt& json, std::string_view key) { return json.has(key) && json[key].boolean(); }
+
+}  // namespace
+
+std::string_view name(Projection projection) { return projection == Projection::up ? "up" : "down"; }
+
+std::string_view name(Op op) { return op == Op::fwd ? "fwd" : op == Op::dx ? "dx" : "dw"; }
+
+Projection parse_projection(std::string_view text) {
+  if (text == "up") return Projection::up;
+  if (text == "down") return Projection::down;
+  throw unknown_word("projection", text, {"up", "down"});
+}
+
+Op parse_op(std::string_view text) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    if (name(op) == text) return op;
+  throw unknown_word("op", text, {"fwd", "dx", "dw"});
+}
+
+void require_valid(const Shape& shape) {
+  const Layer& layer = shape.layer;
+  if (layer.model.empty()) throw request_error("the layer has no model name", "use 'custom' for sizes given directly");
+  // Ids of cells join their parts with '/'.
+  if (std::any_of(layer.model.begin(), layer.model.end(), [](unsigned char c) { return c == '/' || c < ' '; }))
+    throw request_error(
+        fmt::format("the model name '{}' has a character that names of cells cannot hold", layer.model));
+  require_size("experts", layer.experts, kMaxExperts);
+  require_size("top_k", layer.top_k, kMaxExperts);
+  require_size("n", layer.n, kMaxSide);
+  require_size("k", layer.k, kMaxSide);
+  require_size("tp", layer.tp, kMaxSide);
+  require_size("ep", layer.ep, kMaxExperts);
+  if (layer.top_k > layer.experts)
+    throw request_error(fmt::format("top_k {} is more than the {} experts", layer.top_k, layer.experts),
+                        "a token picks no expert twice");
+  require_divides("ep", layer.ep, "experts", layer.experts);
+  if (layer.n > kMaxWeights / layer.experts / layer.k)
+    throw request_error(
+        fmt::format("{} experts of {} x {} are more than 2^46 weights", layer.experts, layer.n, layer.k));
+  if (shape.fusion.permute_x && shape.fusion.permute_y)
+    throw request_error("permute_x and permute_y exclude each other", "permute_x belongs to up, permute_y to down");
+  if (shape.fusion.topk_weights && !shape.fusion.permute_y)
+    throw request_error("topk_weights needs permute_y", "rows are multiplied while they are scattered to token order");
+}
+
+std::string text(const Fusion& fusion) {
+  std::string words;
+  const auto add = [&](bool on, std::string_view word) {
+    if (on) words.append(words.empty() ? "" : "+").append(word);
+  };
+  add(fusion.permute_x, "permute_x");
+  add(fusion.permute_y, "permute_y");
+  add(fusion.topk_weights, "topk_weights");
+  return words.empty() ? "plain" : words;
+}
+
+Json to_json(const Shape& shape) {
+  const Layer& layer = shape.layer;
+  return {{"model", layer.model},
+          {"projection", name(layer.projection)},
+          {"op", name(shape.op)},
+          {"experts", layer.experts},
+          {"top_k", layer.top_k},
+          {"n", layer.n},
+          {"k", layer.k},
+          {"dtype", name(layer.dtype)},
+          {"tp", layer.tp},
+          {"ep", layer.ep},
+          {"permute_x", shape.fusion.permute_x},
+          {"permute_y", shape.fusion.permute_y},
+          {"topk_weights", shape.fusion.topk_weights}};
+}
+
+Shape shape_from_json(const JsonAt& json) {
+  Shape shape;
+  shape.layer.model = json["model"].string();
+  shape.layer.projection = word_at(json["projection"], parse_projection);
+  shape.op = word_at(json["op"], parse_op);
+  shape.layer.experts = json["experts"].integer();
+  shape.layer.top_k = json["top_k"].integer();
+  shape.layer.n = json["n"].integer();
+  shape.layer.k = json["k"].integer();
+  shape.layer.dtype = word_at(json["dtype"], parse_dtype);
+  shape.layer.tp = integer_or(json, "tp", 1);
+  shape.layer.ep = integer_or(json, "ep", 1);
+  shape.fusion = {flag(json, "permute_x"), flag(json, "permute_y"), flag(json, "topk_weights")};
+  try {
+    require_valid(shape);
+  } catch (const Error& error) {
+    json.fail(error.what(), error.hint());
+  }
+  return shape;
+}
+
+}  // namespace moetune
