@@ -80,7 +80,8 @@ def faults(name, kind, validator):
         if isinstance(value, ValueError):
             yield f"{where}: {value}"
             continue
-        if kind == "journal" and (value.get("kind") == "header") != (number == 0):
+        is_header = isinstance(value, dict) and value.get("kind") == "header"
+        if kind == "journal" and is_header != (number == 0):
             yield f"{where}: the first line, and no other, is the header"
         for error in sorted(validator.iter_errors(value), key=lambda e: place(e.absolute_path)):
             for leaf in leaves(error):
