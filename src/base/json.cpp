@@ -121,6 +121,17 @@ void JsonAt::fail(const std::string& what, const std::string& hint) const {
   throw request_error(fmt::format("{}: {}", where_, what), hint);
 }
 
+std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high) {
+  std::vector<int32_t> values(array.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Json& value = array.value()[i];
+    // Text of a place is made for what is wrong only.
+    const bool plain = value.is_number_integer() && value <= high && value >= low;
+    values[i] = static_cast<int32_t>(plain ? value.get<int64_t>() : array[i].integer(low, high));
+  }
+  return values;
+}
+
 void require_schema(const JsonAt& file, std::string_view kind, int version) {
   const std::string wanted = fmt::format("moetune.{}/{}", kind, version);
   if (!file.has("schema")) file.fail(fmt::format("this is no {} file: it has no \"schema\"", kind));

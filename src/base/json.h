@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moetune {
 
@@ -45,6 +46,9 @@ class JsonAt {
   const Json* value_;
   std::string where_;
 };
+
+/// An array of integers, each within [low, high] and of 32 bits. A million of them take milliseconds.
+std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 
 /// Checks that a file says `"schema": "moetune.<kind>/<version>"`; errors say what it is instead.
 void require_schema(const JsonAt& file, std::string_view kind, int version = 1);

@@ -13,19 +13,6 @@
 namespace moetune {
 namespace {
 
-std::vector<int32_t> integers(const JsonAt& json, int64_t low, int64_t high) {
-  std::vector<int32_t> values(json.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const Json& value = json.value()[i];
-    // The plain path first: rows are many, and a place costs a string.
-    if (value.is_number_integer() && value >= low && value <= high)
-      values[i] = value.get<int32_t>();
-    else
-      values[i] = static_cast<int32_t>(json[i].integer(low, high));
-  }
-  return values;
-}
-
 // Within an expert slots grow and tokens differ; no slot is used twice.
 void require_consistent(const Routing& routing, const JsonAt& json) {
   const auto total = std::accumulate(routing.m_sizes.begin(), routing.m_sizes.end(), int64_t{0});

@@ -35,12 +35,6 @@ auto word_at(const JsonAt& at, Parser parse) {
   }
 }
 
-int64_t integer_or(const JsonAt& json, std::string_view key, int64_t otherwise) {
-  return json.has(key) ? json[key].integer() : otherwise;
-}
-
-bool flag(const JsonAt& json, std::string_view key) { return json.has(key) && json[key].boolean(); }
-
 }  // namespace
 
 std::string_view name(Projection projection) { return projection == Projection::up ? "up" : "down"; }
@@ -98,34 +92,40 @@ std::string text(const Fusion& fusion) {
 
 Json to_json(const Shape& shape) {
   const Layer& layer = shape.layer;
-  return {{"model", layer.model},
-          {"projection", name(layer.projection)},
+  const Json layer_json = {{"model", layer.model},
+                           {"projection", name(layer.projection)},
+                           {"experts", layer.experts},
+                           {"top_k", layer.top_k},
+                           {"n", layer.n},
+                           {"k", layer.k},
+                           {"dtype", name(layer.dtype)},
+                           {"tp", layer.tp},
+                           {"ep", layer.ep}};
+  return {{"layer", layer_json},
           {"op", name(shape.op)},
-          {"experts", layer.experts},
-          {"top_k", layer.top_k},
-          {"n", layer.n},
-          {"k", layer.k},
-          {"dtype", name(layer.dtype)},
-          {"tp", layer.tp},
-          {"ep", layer.ep},
-          {"permute_x", shape.fusion.permute_x},
-          {"permute_y", shape.fusion.permute_y},
-          {"topk_weights", shape.fusion.topk_weights}};
+          {"fusion",
+           {{"permute_x", shape.fusion.permute_x},
+            {"permute_y", shape.fusion.permute_y},
+            {"topk_weights", shape.fusion.topk_weights}}}};
 }
 
 Shape shape_from_json(const JsonAt& json) {
+  const JsonAt layer = json["layer"];
+  const JsonAt fusion = json["fusion"];
   Shape shape;
-  shape.layer.model = json["model"].string();
-  shape.layer.projection = word_at(json["projection"], parse_projection);
+  shape.layer = {.model = layer["model"].string(),
+                 .projection = word_at(layer["projection"], parse_projection),
+                 .experts = layer["experts"].integer(),
+                 .top_k = layer["top_k"].integer(),
+                 .n = layer["n"].integer(),
+                 .k = layer["k"].integer(),
+                 .dtype = word_at(layer["dtype"], parse_dtype),
+                 .tp = layer["tp"].integer(),
+                 .ep = layer["ep"].integer()};
   shape.op = word_at(json["op"], parse_op);
-  shape.layer.experts = json["experts"].integer();
-  shape.layer.top_k = json["top_k"].integer();
-  shape.layer.n = json["n"].integer();
-  shape.layer.k = json["k"].integer();
-  shape.layer.dtype = word_at(json["dtype"], parse_dtype);
-  shape.layer.tp = integer_or(json, "tp", 1);
-  shape.layer.ep = integer_or(json, "ep", 1);
-  shape.fusion = {flag(json, "permute_x"), flag(json, "permute_y"), flag(json, "topk_weights")};
+  shape.fusion = {.permute_x = fusion["permute_x"].boolean(),
+                  .permute_y = fusion["permute_y"].boolean(),
+                  .topk_weights = fusion["topk_weights"].boolean()};
   try {
     require_valid(shape);
   } catch (const Error& error) {

@@ -1,0 +1,86 @@
+// Hugging Face config.json files: which of their many field names hold a model's MoE shape.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// In order: the first field that exists counts. 'top_k' is not among them: it is a setting of sampling.
+const Names kExperts = {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts",
+                        "ffn_config.moe_num_experts"};
+const Names kTopK = {"num_experts_per_tok", "num_experts_per_token", "experts_per_token",   "moe_k", "moe_topk",
+                     "moe_top_k",           "top_k_experts",         "ffn_config.moe_top_k"};
+const Names kIntermediate = {"moe_intermediate_size", "expert_ffn_hidden_size", "ffn_config.ffn_hidden_size",
+                             "intermediate_size"};
+const Names kHidden = {"routed_expert_hidden_size", "moe_latent_size", "hidden_size", "d_model"};
+const Names kText = {"text_config", "thinker_config.text_config", "language_config"};
+
+// The value at a dotted path; nothing where a step is missing or null.
+std::optional<JsonAt> field(JsonAt json, const std::string& path) {
+  size_t begin = 0;
+  while (begin <= path.size()) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string key = path.substr(begin, end - begin);
+    if (!json.has(key)) return std::nullopt;
+    json = json[key];
+    begin = end + 1;
+  }
+  return json;
+}
+
+std::optional<JsonAt> first_field(const JsonAt& json, const Names& names) {
+  for (const std::string& name : names)
+    if (const std::optional<JsonAt> found = field(json, name)) return found;
+  return std::nullopt;
+}
+
+// Where the MoE fields are: multimodal models keep them in a part of the config.
+JsonAt text_part(const JsonAt& config) {
+  for (const std::string& name : kText)
+    if (const std::optional<JsonAt> part = field(config, name); part && first_field(*part, kExperts)) return *part;
+  return config;
+}
+
+// Lists hold one value a layer, or a modality with text first.
+int64_t size_of(const JsonAt& json, std::string_view what, const Names& names, int64_t high) {
+  const std::optional<JsonAt> found = first_field(json, names);
+  if (!found)
+    json.fail(fmt::format("no field for {}", what),
+              fmt::format("tried {}; is this the config of a mixture-of-experts model?", fmt::join(names, ", ")));
+  return found->value().is_array() ? (*found)[0].integer(1, high) : found->integer(1, high);
+}
+
+// Squared ReLU (Nemotron-H) has no gate: up is not doubled.
+bool is_gated(const JsonAt& json) {
+  const std::optional<JsonAt> activation = first_field(json, {"mlp_hidden_act", "hidden_act"});
+  return !(activation && activation->value() == "relu2");
+}
+
+}  // namespace
+
+Model model_from_hf_config(const JsonAt& config, const std::string& name) {
+  if (!config.value().is_object()) config.fail("a config.json holds an object");
+  constexpr int64_t kMaxSide = int64_t{1} << 24;
+  const JsonAt json = text_part(config);
+  Model model;
+  model.name = name;
+  if (config.has("architectures") && config["architectures"].size() > 0)
+    model.architecture = config["architectures"][0].string();
+  model.experts = size_of(json, "the number of experts", kExperts, kMaxExperts);
+  model.top_k = size_of(json, "the experts a token picks", kTopK, kMaxExperts);
+  model.hidden = size_of(json, "the hidden size", kHidden, kMaxSide);
+  model.intermediate = size_of(json, "the intermediate size of an expert", kIntermediate, kMaxSide);
+  model.gated = is_gated(json);
+  if (model.top_k > model.experts)
+    json.fail(fmt::format("a token picks {} experts, but there are {}", model.top_k, model.experts));
+  return model;
+}
+
+}  // namespace moetune

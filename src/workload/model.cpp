@@ -1,0 +1,112 @@
+// Presets, models found by name, and their layers. Not how a Hugging Face config is read: see hf_config.cpp.
+#include "workload/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/embedded.h"
+#include "base/error.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kFolder = "configs/models/";
+
+Model model_from_preset(const JsonAt& json) {
+  require_schema(json, "model");
+  Model model;
+  model.name = json["name"].string();
+  model.architecture = json["architecture"].string();
+  if (json.has("aliases"))
+    for (size_t i = 0; i < json["aliases"].size(); ++i) model.aliases.push_back(json["aliases"][i].string());
+  model.experts = json["experts"].integer(1, kMaxExperts);
+  model.top_k = json["top_k"].integer(1, model.experts);
+  model.hidden = json["hidden"].integer(1);
+  model.intermediate = json["intermediate"].integer(1);
+  model.gated = json["gated"].boolean();
+  return model;
+}
+
+std::vector<Model> read_presets() {
+  std::vector<Model> models;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.path.starts_with(kFolder)) continue;
+    const std::string path(file.path);
+    const Json json = parse_json(file.text, path);
+    models.push_back(model_from_preset(JsonAt(json, path)));
+  }
+  std::sort(models.begin(), models.end(), [](const Model& a, const Model& b) { return a.name < b.name; });
+  return models;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// "Qwen3-30B-A3B/config.json" is qwen3-30b-a3b, "mixtral.json" mixtral; in a download cache
+// "models--Qwen--Qwen3-30B-A3B/snapshots/<hash>/config.json" the first folder names the model.
+std::string name_of_config(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  if (whole.stem() != "config") return lower(whole.stem().string());
+  for (const fs::path& part : whole)
+    if (const std::string word = part.string(); word.starts_with("models--"))
+      return lower(word.substr(word.rfind("--") + 2));
+  const std::string folder = lower(whole.parent_path().filename().string());
+  return folder.empty() ? "config" : folder;
+}
+
+Model read_config(const fs::path& path) {
+  const Json json = read_json(path);
+  return model_from_hf_config(JsonAt(json, path.string()), name_of_config(path));
+}
+
+}  // namespace
+
+const std::vector<Model>& model_presets() {
+  static const std::vector<Model> models = read_presets();
+  return models;
+}
+
+Model find_model(const std::string& name) {
+  const std::string wanted = lower(name);
+  std::vector<std::string> words;
+  for (const Model& model : model_presets()) {
+    words.push_back(model.name);
+    words.insert(words.end(), model.aliases.begin(), model.aliases.end());
+    if (std::find(words.end() - 1 - static_cast<std::ptrdiff_t>(model.aliases.size()), words.end(), wanted) !=
+        words.end())
+      return model;
+  }
+  std::error_code ignored;
+  if (fs::is_directory(name, ignored)) {
+    if (fs::exists(fs::path(name) / "config.json", ignored)) return read_config(fs::path(name) / "config.json");
+    throw request_error(fmt::format("{}: the folder has no config.json", name));
+  }
+  if (wanted.ends_with(".json") || fs::exists(name, ignored)) return read_config(name);
+  throw unknown_word("model", wanted, words);
+}
+
+Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
+  if (tp < 1 || model.intermediate % tp != 0)
+    throw request_error(
+        fmt::format("tp {} does not divide the intermediate size {} of {}", tp, model.intermediate, model.name));
+  if (ep < 1 || model.experts % ep != 0)
+    throw request_error(fmt::format("ep {} does not divide the {} experts of {}", ep, model.experts, model.name));
+  const int64_t width = model.intermediate / tp;
+  const bool up = projection == Projection::up;
+  return {.model = model.name,
+          .projection = projection,
+          .experts = model.experts,
+          .top_k = model.top_k,
+          .n = up ? (model.gated ? 2 * width : width) : model.hidden,
+          .k = up ? model.hidden : width,
+          .dtype = dtype,
+          .tp = tp,
+          .ep = ep};
+}
+
+}  // namespace moetune

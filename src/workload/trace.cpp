@@ -1,0 +1,72 @@
+// Which reader takes a recording, and what is done with what it read.
+#include "workload/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "workload/loads.h"
+#include "workload/recording.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kFolder = "configs/routings/";
+constexpr std::string_view kJson = ".json";
+
+std::vector<std::string> built_in_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with(kFolder) && file.path.ends_with(kJson))
+      names.emplace_back(file.path.substr(kFolder.size(), file.path.size() - kFolder.size() - kJson.size()));
+  return names;
+}
+
+Trace read_json_text(std::string_view text, const std::string& where, int64_t experts, int64_t top_k) {
+  const Json json = parse_json(text, where);
+  return trace_from_json(JsonAt(json, where), experts, top_k);
+}
+
+}  // namespace
+
+Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
+  const std::string where = path.string();
+  const fs::path extension = path.extension();
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    const std::string built_in = fmt::format("{}{}{}", kFolder, where, kJson);
+    if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
+    // A word without folder and extension was meant as one of ours.
+    if (!path.has_parent_path() && extension != ".json" && extension != ".csv" && extension != ".npy")
+      throw unknown_word("recording", where, built_in_names());
+  }
+  if (extension == ".json") return read_json_text(read_text(path), where, experts, top_k);
+  if (extension == ".csv") return trace_from_csv(read_text(path), where, experts, top_k);
+  if (extension == ".npy") return trace_from_npy(read_text(path), where, experts, top_k);
+  throw request_error(fmt::format("{}: the kind of recording is not known by its name", where),
+                      "it must end in .json, .csv or .npy");
+}
+
+const TraceLayer& find_layer(const Trace& trace, const std::string& name, const fs::path& path) {
+  std::vector<std::string> names;
+  for (const TraceLayer& layer : trace.layers) {
+    if (layer.name == name) return layer;
+    names.push_back(layer.name);
+  }
+  const Error unknown = unknown_word("layer", name, names);
+  throw request_error(fmt::format("{}: {}", path.string(), unknown.what()), unknown.hint());
+}
+
+std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k) {
+  const auto sum = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
+  const bool fits = std::all_of(m_sizes.begin(), m_sizes.end(), [&](int32_t m) { return m <= tokens; });
+  if (sum == tokens * top_k && fits) return m_sizes;
+  return apportion(std::vector<double>(m_sizes.begin(), m_sizes.end()), tokens * top_k, tokens);
+}
+
+}  // namespace moetune
