@@ -92,40 +92,36 @@ std::string text(const Fusion& fusion) {
 
 Json to_json(const Shape& shape) {
   const Layer& layer = shape.layer;
-  const Json layer_json = {{"model", layer.model},
-                           {"projection", name(layer.projection)},
-                           {"experts", layer.experts},
-                           {"top_k", layer.top_k},
-                           {"n", layer.n},
-                           {"k", layer.k},
-                           {"dtype", name(layer.dtype)},
-                           {"tp", layer.tp},
-                           {"ep", layer.ep}};
-  return {{"layer", layer_json},
+  return {{"model", layer.model},
+          {"projection", name(layer.projection)},
           {"op", name(shape.op)},
-          {"fusion",
-           {{"permute_x", shape.fusion.permute_x},
-            {"permute_y", shape.fusion.permute_y},
-            {"topk_weights", shape.fusion.topk_weights}}}};
+          {"experts", layer.experts},
+          {"top_k", layer.top_k},
+          {"n", layer.n},
+          {"k", layer.k},
+          {"dtype", name(layer.dtype)},
+          {"tp", layer.tp},
+          {"ep", layer.ep},
+          {"permute_x", shape.fusion.permute_x},
+          {"permute_y", shape.fusion.permute_y},
+          {"topk_weights", shape.fusion.topk_weights}};
 }
 
 Shape shape_from_json(const JsonAt& json) {
-  const JsonAt layer = json["layer"];
-  const JsonAt fusion = json["fusion"];
   Shape shape;
-  shape.layer = {.model = layer["model"].string(),
-                 .projection = word_at(layer["projection"], parse_projection),
-                 .experts = layer["experts"].integer(),
-                 .top_k = layer["top_k"].integer(),
-                 .n = layer["n"].integer(),
-                 .k = layer["k"].integer(),
-                 .dtype = word_at(layer["dtype"], parse_dtype),
-                 .tp = layer["tp"].integer(),
-                 .ep = layer["ep"].integer()};
+  shape.layer = {.model = json["model"].string(),
+                 .projection = word_at(json["projection"], parse_projection),
+                 .experts = json["experts"].integer(),
+                 .top_k = json["top_k"].integer(),
+                 .n = json["n"].integer(),
+                 .k = json["k"].integer(),
+                 .dtype = word_at(json["dtype"], parse_dtype),
+                 .tp = json["tp"].integer(),
+                 .ep = json["ep"].integer()};
   shape.op = word_at(json["op"], parse_op);
-  shape.fusion = {.permute_x = fusion["permute_x"].boolean(),
-                  .permute_y = fusion["permute_y"].boolean(),
-                  .topk_weights = fusion["topk_weights"].boolean()};
+  shape.fusion = {.permute_x = json["permute_x"].boolean(),
+                  .permute_y = json["permute_y"].boolean(),
+                  .topk_weights = json["topk_weights"].boolean()};
   try {
     require_valid(shape);
   } catch (const Error& error) {
