@@ -1,0 +1,28 @@
+// The cpu variant: one launch of a blocked, packed, threaded grouped GEMM. Not its innermost loops, nor what is legal.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/buffer.h"
+#include "backend/cpu/microkernel.h"
+#include "backend/cpu/thread_pool.h"
+#include "kernels/args.h"
+#include "variant/candidate.h"
+#include "workload/shape.h"
+
+namespace moetune {
+
+/// Memory that launches share, grown by the first that needs more.
+struct Workspace {
+  std::vector<Buffer> scratch;      // one a thread
+  std::vector<int64_t> first_row;   // [experts + 1] running sum of m_sizes
+  std::vector<int64_t> first_task;  // [experts + 1] running sum of tasks
+};
+
+/// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m), m fastest, dealt to
+/// threads by a counter; each element is summed by one task in an order that only the candidate's blocks decide, so the
+/// result does not depend on the number of threads.
+void grouped_gemm(const Args& args, const Shape& shape, const Candidate& candidate, const Microkernel& kernel,
+                  ThreadPool& pool, Workspace& workspace);
+
+}  // namespace moetune

@@ -1,0 +1,68 @@
+#include "backend/cpu/thread_pool.h"
+
+namespace moetune {
+namespace {
+
+/// About 50 microseconds: longer than the gap between launches of a timed block, shorter than anybody minds.
+constexpr int kSpins = 2000;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Waits until `word` differs from `old`: first awake, then asleep. Returns what it is now.
+template <class T>
+T wait_for_change(const std::atomic<T>& word, T old) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (const T now = word.load(std::memory_order_acquire); now != old) return now;
+    pause();
+  }
+  word.wait(old, std::memory_order_acquire);
+  return word.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  for (int thread = 1; thread < threads; ++thread) seats_.push_back(std::make_unique<Seat>());
+  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+}
+
+ThreadPool::~ThreadPool() {
+  call_ = nullptr;  // the sign to go home
+  for (auto& seat : seats_) {
+    seat->ticket.fetch_add(1, std::memory_order_release);
+    seat->ticket.notify_one();
+  }
+  for (auto& worker : workers_) worker.join();
+}
+
+void ThreadPool::start(int threads, Call call, void* context) {
+  call_ = call;
+  context_ = context;
+  unfinished_.store(threads - 1, std::memory_order_relaxed);
+  for (int thread = 1; thread < threads; ++thread) {
+    auto& ticket = seats_[thread - 1]->ticket;
+    ticket.fetch_add(1, std::memory_order_release);
+    ticket.notify_one();
+  }
+  call(context, 0);
+  for (int left = unfinished_.load(std::memory_order_acquire); left != 0; left = wait_for_change(unfinished_, left)) {
+  }
+}
+
+void ThreadPool::work(int thread) {
+  auto& ticket = seats_[thread - 1]->ticket;
+  for (uint32_t seen = 0;;) {
+    seen = wait_for_change(ticket, seen);
+    if (call_ == nullptr) return;
+    call_(context_, thread);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+  }
+}
+
+}  // namespace moetune

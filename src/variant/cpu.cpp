@@ -1,0 +1,73 @@
+// What is legal for the cpu variant, and what is good without tuning.
+#include "variant/cpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "variant/unit.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kMaxBlock = 4096;
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+std::optional<std::string> illegal_block(std::string_view knob, int value, int step) {
+  if (value >= step && value <= kMaxBlock && value % step == 0) return std::nullopt;
+  return fmt::format("{} must be a multiple of {} in {} to {}", knob, step, step, kMaxBlock);
+}
+
+std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+  if (device.kind != DeviceKind::cpu) return "the cpu variant runs on a cpu only";
+  if (auto reason = unsupported("cpu", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32})) return reason;
+  if (auto reason = illegal_block("block_m", c.block_m, kCpuTileRows)) return reason;
+  if (auto reason = illegal_block("block_n", c.block_n, kCpuTileColumns)) return reason;
+  if (auto reason = illegal_block("block_k", c.block_k, kCpuDepthStep)) return reason;
+  if (c.threads < 1 || c.threads > device.processors)
+    return fmt::format("threads must lie in 1 to {}, this machine's", device.processors);
+  if (cpu_scratch(c, shape.layer.k).bytes() > kCpuScratchLimit)
+    return fmt::format("packed blocks over {} MiB a thread", kCpuScratchLimit >> 20);
+  return std::nullopt;
+}
+
+// Large blocks keep the multipliers busy; small problems need enough of them for all threads.
+Candidate fallback(const Problem& problem, const DeviceInfo& device) {
+  const int64_t rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  const Layer& layer = problem.shape.layer;
+  Candidate c{.variant = "cpu", .block_m = 128, .block_n = 256, .block_k = 256, .threads = device.processors};
+  c.block_m = static_cast<int>(std::clamp<int64_t>(round_up(rows, kCpuTileRows), kCpuTileRows, c.block_m));
+  const auto tasks = [&] {
+    return problem.active_experts() * ((rows + c.block_m - 1) / c.block_m) * ((layer.n + c.block_n - 1) / c.block_n);
+  };
+  while (c.block_n > 64 && tasks() < int64_t{4} * c.threads) c.block_n /= 2;
+  return c;
+}
+
+}  // namespace
+
+CpuScratch cpu_scratch(const Candidate& c, int64_t k) {
+  CpuScratch scratch;
+  const int64_t whole_w = c.block_n * round_up(k, kCpuDepthStep);
+  const int64_t depth = std::min<int64_t>(c.block_k, round_up(k, kCpuDepthStep));
+  scratch.keeps_w = whole_w * 4 <= kCpuKeepBytes;
+  scratch.w = scratch.keeps_w ? whole_w : c.block_n * depth;
+  const int64_t direct_depth = std::min<int64_t>(kCpuDirectDepth, round_up(k, kCpuDepthStep));
+  scratch.x = std::max(c.block_m * (depth + kCpuRowPadding), kCpuDirectRows * (direct_depth + kCpuRowPadding));
+  scratch.sums = int64_t{std::max(c.block_m, kCpuDirectRows)} * c.block_n;
+  return scratch;
+}
+
+Variant cpu_variant() {
+  return {.name = "cpu",
+          .device = DeviceKind::cpu,
+          .summary = "blocked, packed, threaded and vectorised on the host; fp32 sums",
+          .knobs = {"block_m", "block_n", "block_k", "threads"},
+          .illegal = illegal,
+          .plan = nullptr,
+          .unit = nullptr,
+          .fallback = fallback};
+}
+
+}  // namespace moetune
