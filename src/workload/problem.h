@@ -58,7 +58,7 @@ Problem problem_from_json(const JsonAt& json);
 ///   random   (sum of the four bytes of bits - 510) / 128: about normal, standard deviation 1.15
 /// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1].
 enum class Values { integer, random };
-enum Stream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2 };
+enum ValueStream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2 };
 float operand_value(Values values, uint64_t seed, int stream, uint64_t index);
 
 }  // namespace moetune

@@ -1,0 +1,181 @@
+// The Backend of one GPU: puts compiler, operands, verifier and sampler together.
+#include "backend/cuda/cuda_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "backend/cuda/ceilings.h"
+#include "backend/cuda/compiler.h"
+#include "backend/cuda/cublas.h"
+#include "backend/cuda/nvml.h"
+#include "backend/cuda/operands.h"
+#include "backend/cuda/sampler.h"
+#include "backend/cuda/verifier.h"
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kLoop = "cublas-loop";
+constexpr const char* kGrouped = "cublas-grouped";
+constexpr size_t kMaxKernels = 64;  // loaded at once
+
+// What belongs to the loaded problem; gone with it, in the reverse order.
+struct Loaded {
+  Operands operands;
+  std::optional<Verifier> verifier;
+  std::vector<DeviceBuffer> grouped_pointers;  // a set
+  std::map<std::string, Kernel> kernels;       // by candidate text
+  std::optional<Sampler> sampler;
+};
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(int ordinal, const BackendOptions& options)
+      : device_((require(cudaSetDevice(ordinal), "cannot use the device"), cuda_device(ordinal))),
+        compiler_{.arch = arch(device_), .sources = kernel_sources(options.kernels_folder), .cache = options.cache, .threads = options.compile_threads},
+        stream_(std::make_unique<Stream>()),
+        cublas_(std::make_unique<Cublas>(stream_->stream)) {}
+
+  const DeviceInfo& device() const override { return device_; }
+
+  Json environment() override {
+    int runtime = 0, driver = 0;
+    cudaRuntimeGetVersion(&runtime);
+    cudaDriverGetVersion(&driver);
+    const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
+    const GpuState state = gpu_state(device_.id);
+    return {{"identity", {{"backend", "cuda"}, {"device", device_.name}, {"kernels", hash(compiler_.sources)}, {"nvrtc", nvrtc_version()}}},
+            {"driver", state.driver.empty() ? "unknown" : state.driver},
+            {"cuda_driver", version(driver)},
+            {"cuda_runtime", version(runtime)},
+            {"cublas", cublas_->version()},
+            {"power_limit_watts", rounded(state.power_limit_watts, 4)},
+            {"max_clock_mhz", rounded(state.max_clock_mhz, 5)}};
+  }
+
+  std::vector<std::string> baselines() const override { return {kLoop, kGrouped}; }
+
+  std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
+    std::vector<std::string> units;
+    for (const Candidate& candidate : candidates) units.push_back(find_variant(candidate.variant).unit(candidate, shape));
+    std::vector<CompiledUnit> compiled = compile_units(units, compiler_);
+    std::vector<CompileResult> results;
+    for (size_t i = 0; i < units.size(); ++i) {
+      results.push_back(compiled[i].result);
+      compiled_[units[i]] = std::move(compiled[i]);
+    }
+    return results;
+  }
+
+  void load(const Problem& problem) override {
+    loaded_.reset();
+    const Dtype dtype = problem.shape.layer.dtype;
+    if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, compiler_));
+    const Service& service = *services_.at(dtype);
+    auto loaded = std::make_unique<Loaded>();
+    loaded->operands = make_operands(problem, device_, service, stream_->stream);
+    loaded->sampler.emplace(*stream_, service);
+    require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
+    loaded_ = std::move(loaded);
+  }
+
+  Verdict verify(const Contender& contender) override {
+    Loaded& loaded = need_problem();
+    if (!loaded.verifier) loaded.verifier.emplace(loaded.operands, service(), *cublas_, *stream_);
+    const Enqueue enqueue = enqueue_of(contender);
+    return loaded.verifier->verify([&] { enqueue(0); });
+  }
+
+  std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
+    Loaded& loaded = need_problem();
+    return loaded.sampler->sample(text(contender), enqueue_of(contender), loaded.operands.sets, request);
+  }
+
+  Ceilings ceilings() override {
+    loaded_.reset();
+    if (!services_.contains(Dtype::bf16)) services_.emplace(Dtype::bf16, std::make_unique<Service>(Dtype::bf16, compiler_));
+    return measure_ceilings(*services_.at(Dtype::bf16), *cublas_, *stream_);
+  }
+
+ private:
+  Loaded& need_problem() {
+    if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
+    return *loaded_;
+  }
+
+  const Service& service() const { return *services_.at(loaded_->operands.problem.shape.layer.dtype); }
+
+  Enqueue enqueue_of(const Contender& contender) {
+    Loaded& loaded = *loaded_;
+    if (contender.baseline == kLoop) return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
+    if (contender.baseline == kGrouped) {
+      while (static_cast<int>(loaded.grouped_pointers.size()) < loaded.operands.sets)
+        loaded.grouped_pointers.push_back(Cublas::grouped_pointers(loaded.operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));
+      return [&](int set) {
+        run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->grouped(gemm, loaded.grouped_pointers[static_cast<size_t>(set)]); });
+      };
+    }
+    if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
+    const Kernel& kernel = kernel_of(contender.candidate);
+    const int64_t tiles = tiles_at_most(contender.candidate);
+    return [&loaded, kernel, tiles, this](int set) { kernel.launch(loaded.operands.args(set), tiles, stream_->stream); };
+  }
+
+  // Without a fused kernel rows are gathered before and scattered after: that is part of the baseline's time.
+  void run_baseline(int set, const std::function<void(const GroupedGemm&)>& multiply) {
+    const Operands& o = loaded_->operands;
+    const Problem& p = o.problem;
+    const Layer& layer = p.shape.layer;
+    const GroupedGemm gemm = o.gemm(set);
+    if (p.shape.fusion.permute_x)
+      service().gather(o.x_sorted.data(), o.args(set).x, o.gather_indices.as<int>(), p.rows(), layer.k, layer.top_k, stream_->stream);
+    multiply(gemm);
+    if (p.shape.fusion.permute_y)
+      service().scatter(o.y_of(set), o.y_sorted.data(), o.gather_indices.as<int>(), o.weights_or_null(), p.rows(), layer.n, stream_->stream);
+  }
+
+  const Kernel& kernel_of(const Candidate& candidate) {
+    const std::string key = text(candidate);
+    const auto found = loaded_->kernels.find(key);
+    if (found != loaded_->kernels.end()) return found->second;
+    const Shape& shape = loaded_->operands.problem.shape;
+    const Variant& variant = find_variant(candidate.variant);
+    const std::string unit = variant.unit(candidate, shape);
+    if (!compiled_.contains(unit)) compile(shape, {&candidate, 1});
+    const CompiledUnit& compiled = compiled_.at(unit);
+    if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
+    if (loaded_->kernels.size() >= kMaxKernels) {
+      loaded_->sampler->clear();
+      loaded_->kernels.clear();
+    }
+    Kernel kernel = make_kernel(std::make_shared<Module>(compiled.cubin), variant.plan(candidate, shape), device_);
+    return loaded_->kernels.emplace(key, std::move(kernel)).first->second;
+  }
+
+  // A bound that needs no row counts: every expert may end in a partial tile.
+  int64_t tiles_at_most(const Candidate& c) const {
+    const Problem& p = loaded_->operands.problem;
+    const int64_t m_tiles = p.rows() / c.block_m + std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
+    return m_tiles * ((p.shape.layer.n + c.block_n - 1) / c.block_n);
+  }
+
+  DeviceInfo device_;
+  CompilerOptions compiler_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Cublas> cublas_;
+  std::map<Dtype, std::unique_ptr<Service>> services_;
+  std::map<std::string, CompiledUnit> compiled_;  // by unit
+  std::unique_ptr<Loaded> loaded_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(int ordinal, const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(ordinal, options);
+}
+
+}  // namespace moetune

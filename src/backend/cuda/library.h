@@ -1,0 +1,28 @@
+// Libraries that are opened when they are first needed, so that the program starts without them.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace moetune {
+
+/// A shared library opened by dlopen; closed never, since its threads may outlive us.
+class Library {
+ public:
+  /// Tries the loader's own search and then the folder of the toolkit that the build found. Throws Exit::machine with
+  /// what to install where none opens.
+  Library(const std::string& what, const std::vector<std::string>& names);
+
+  /// The address of a symbol, typed as the declaration that `like` points to. Throws Exit::machine where missing.
+  template <class Function>
+  Function* symbol(const char* name, Function* like) const {
+    (void)like;
+    return reinterpret_cast<Function*>(address(name));
+  }
+
+ private:
+  void* address(const char* name) const;
+  std::string what_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace moetune

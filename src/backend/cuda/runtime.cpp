@@ -1,0 +1,49 @@
+// Errors, memory and streams.
+#include "backend/cuda/runtime.h"
+
+#include <fmt/format.h>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/units.h"
+
+namespace moetune {
+
+void require(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // an error that isn't sticky must not be met again
+  throw machine_error(fmt::format("CUDA: {}: {}", what, cudaGetErrorString(error)));
+}
+
+void require_candidate(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  throw CandidateFault(Status::launch_error, fmt::format("{}: {}", what, cudaGetErrorString(error)));
+}
+
+DeviceBuffer::DeviceBuffer(int64_t bytes) : size_(bytes) {
+  const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw OutOfMemory(fmt::format("the device has no {} left", format_bytes(static_cast<double>(bytes))), bytes);
+  }
+  require(error, "cannot allocate memory");
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (data_) cudaFree(data_);
+}
+
+Stream::Stream() {
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot create a stream");
+  require(cudaEventCreate(&begin), "cannot create an event");
+  require(cudaEventCreate(&end), "cannot create an event");
+}
+
+Stream::~Stream() {
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  cudaStreamDestroy(stream);
+}
+
+}  // namespace moetune

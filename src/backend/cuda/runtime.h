@@ -1,0 +1,54 @@
+// Owners of what the CUDA runtime hands out, and its errors as ours.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace moetune {
+
+/// Throws Exit::machine with the runtime's words unless `error` is cudaSuccess.
+void require(cudaError_t error, const char* what);
+
+/// Throws CandidateFault{launch_error} unless `error` is cudaSuccess: for launches and waits of a candidate's kernel.
+void require_candidate(cudaError_t error, const char* what);
+
+/// Device memory. Throws std::bad_alloc's cousin: require() with the size in the sentence.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(int64_t bytes);
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~DeviceBuffer();
+  char* data() const { return data_; }
+  int64_t size() const { return size_; }
+  template <class T>
+  T* as(int64_t byte_offset = 0) const {
+    return reinterpret_cast<T*>(data_ + byte_offset);
+  }
+
+ private:
+  void swap(DeviceBuffer& other) {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+/// A stream and a pair of events; one a backend.
+struct Stream {
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t begin = nullptr, end = nullptr;
+};
+
+}  // namespace moetune

@@ -1,0 +1,101 @@
+// Capturing, replaying and reading the clock.
+#include "backend/cuda/sampler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kMaxLaunches = 4096;        // in a graph
+constexpr size_t kMaxGraphs = 32;         // kept
+constexpr double kWarmUpSeconds = 5e-3;   // of load before a first block; the SM clock rises within a few ms
+constexpr double kProbeSeconds = 20e-6;
+
+}  // namespace
+
+Sampler::Sampler(const Stream& stream, const Service& service) : stream_(stream), service_(service), clock_(16) {}
+
+Sampler::~Sampler() { clear(); }
+
+void Sampler::clear() {
+  for (auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph.exec);
+  graphs_.clear();
+}
+
+double Sampler::time_once(const std::function<void()>& work) const {
+  require(cudaEventRecord(stream_.begin, stream_.stream), "cannot record an event");
+  work();
+  require_candidate(cudaGetLastError(), "the launch failed");
+  require(cudaEventRecord(stream_.end, stream_.stream), "cannot record an event");
+  require_candidate(cudaEventSynchronize(stream_.end), "the kernel failed");
+  float milliseconds = 0;
+  require(cudaEventElapsedTime(&milliseconds, stream_.begin, stream_.end), "cannot read the events");
+  return milliseconds * 1e-3;
+}
+
+void Sampler::warm_up(const Enqueue& enqueue) const {
+  const auto start = std::chrono::steady_clock::now();
+  do time_once([&] { enqueue(0); });
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < kWarmUpSeconds);
+}
+
+Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request) {
+  const auto found = graphs_.find(key);
+  if (found != graphs_.end()) {
+    if (found->second.block_seconds == request.block_seconds && found->second.hot == request.hot) return found->second;
+    cudaGraphExecDestroy(found->second.exec);
+    graphs_.erase(found);
+  }
+  if (graphs_.size() >= kMaxGraphs) clear();
+
+  warm_up(enqueue);
+  const double once = time_once([&] { enqueue(std::min(1, sets - 1)); });
+  const int rotation = request.hot ? 1 : sets;
+  // Whole rotations, so that the next block too finds its first set evicted.
+  const double wanted = std::clamp(request.block_seconds / std::max(once, 1e-6), 1.0, static_cast<double>(kMaxLaunches));
+  const int launches = std::max(1, static_cast<int>(std::lround(wanted / rotation))) * rotation;
+
+  require(cudaStreamBeginCapture(stream_.stream, cudaStreamCaptureModeThreadLocal), "cannot begin a capture");
+  cudaGraph_t graph = nullptr;
+  try {
+    require(cudaEventRecordWithFlags(stream_.begin, stream_.stream, cudaEventRecordExternal), "cannot capture an event");
+    for (int i = 0; i < launches; ++i) enqueue(i % rotation);
+    require(cudaEventRecordWithFlags(stream_.end, stream_.stream, cudaEventRecordExternal), "cannot capture an event");
+    service_.probe_clock(clock_.as<unsigned long long>(), kProbeSeconds, stream_.stream);
+  } catch (...) {
+    cudaStreamEndCapture(stream_.stream, &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  require_candidate(cudaStreamEndCapture(stream_.stream, &graph), "cannot end the capture");
+  Graph made{.launches = launches, .block_seconds = request.block_seconds, .hot = request.hot};
+  const cudaError_t instantiated = cudaGraphInstantiate(&made.exec, graph, 0);
+  cudaGraphDestroy(graph);
+  require_candidate(instantiated, "cannot instantiate the graph");
+  require(cudaGraphUpload(made.exec, stream_.stream), "cannot upload the graph");
+  return graphs_.emplace(key, made).first->second;
+}
+
+std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request) {
+  const Graph& graph = graph_of(key, enqueue, sets, request);
+  std::vector<Block> blocks;
+  for (int i = 0; i < request.blocks; ++i) {
+    require_candidate(cudaGraphLaunch(graph.exec, stream_.stream), "cannot launch the graph");
+    require_candidate(cudaStreamSynchronize(stream_.stream), "the kernel failed");
+    float milliseconds = 0;
+    require(cudaEventElapsedTime(&milliseconds, stream_.begin, stream_.end), "cannot read the events");
+    unsigned long long clock[2] = {0, 1};
+    require(cudaMemcpy(clock, clock_.data(), sizeof clock, cudaMemcpyDeviceToHost), "cannot read the clock");
+    blocks.push_back({.seconds = milliseconds * 1e-3 / graph.launches,
+                      .launches = graph.launches,
+                      .clock_mhz = static_cast<double>(clock[0]) / static_cast<double>(std::max(1ull, clock[1])) * 1e3});
+  }
+  return blocks;
+}
+
+}  // namespace moetune

@@ -1,0 +1,49 @@
+// Timed blocks: a CUDA graph of launches over rotating operand sets, between two event nodes.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/operands.h"
+
+namespace moetune {
+
+/// Enqueues one launch of a contender on an operand set; captured into graphs.
+using Enqueue = std::function<void(int set)>;
+
+class Sampler {
+ public:
+  Sampler(const Stream& stream, const Service& service);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  /// Blocks of the contender called `key`; its graph is kept for the next call. Throws CandidateFault.
+  std::vector<Block> sample(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request);
+
+  /// Forgets all graphs: operands or kernels have changed.
+  void clear();
+
+  /// Seconds of one run of `work`, by events outside of any graph.
+  double time_once(const std::function<void()>& work) const;
+
+ private:
+  struct Graph {
+    cudaGraphExec_t exec = nullptr;
+    int launches = 0;
+    double block_seconds = 0;
+    bool hot = false;
+  };
+  Graph& graph_of(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request);
+  void warm_up(const Enqueue& enqueue) const;
+
+  const Stream& stream_;
+  const Service& service_;
+  DeviceBuffer clock_;
+  std::map<std::string, Graph> graphs_;
+};
+
+}  // namespace moetune
