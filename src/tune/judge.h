@@ -16,32 +16,48 @@ std::string_view name(Finding finding);
 struct CellFinding {
   Cell cell;
   Finding finding = Finding::inconclusive;
-  std::string reason;        // a sentence
-  double change = 0;         // how much slower than the table says, as a ratio - 1; by the control named
+  std::string reason;  // a sentence
+  double change = 0;   // how much slower than the table says, as a ratio - 1; by the control named
   Interval change_interval;
-  std::string control;       // the rival whose ratio was judged: "cublas-loop", "default", ...
+  std::string control;  // the rival whose ratio was judged: "cublas-loop", "default", ...
   Measurement now;
   double before_seconds = 0;
   int rounds = 0;
 };
 
 struct CheckRequest {
-  double threshold = 0.05;       // smallest change that counts
-  int rounds = 15;               // to begin with
-  int max_rounds = 60;           // while inconclusive
-  double time_budget = 0;        // seconds; 0 = none
+  double threshold = 0.05;  // smallest change that counts
+  int rounds = 15;          // to begin with
+  int max_rounds = 60;      // while inconclusive
+  double time_budget = 0;   // seconds; 0 = none
   SampleRequest sample;
 };
 
-/// Measures each entry's winner beside its default and the first baseline, in interleaved rounds, verifies it first, and
-/// compares the paired ratio winner / control of now with the one in the table.
+/// Throws Exit::machine, with both names, where the table is of another device: its ratios say nothing about this one.
+void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
+
+/// Verifies each entry's winner, measures it beside its default and the first baseline of the table in interleaved
+/// rounds, and judges change = (winner / control now) / (winner / control in the table) - 1. The control is that
+/// baseline, or the default where the table has none. Both ratios' uncertainties count, as independent ones.
+///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does
+///   improved      the same, and the median is below minus the threshold, the interval below 0
+///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0; and a second, fresh
+///                 set of rounds, over operands made anew, says so too
+///   inconclusive  after all rounds noise hides a change of the threshold; or there is nothing to compare with
+///   untrusted     a regression or improvement while the control, which can't have changed, takes 1.5 times as long as
+///                 in the table, or as short
+///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
+/// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw.
 std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
                                const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
-/// 0 no regression, 1 a regression or a wrong result, 4 something inconclusive or untrusted and nothing regressed.
+/// 0 no regression, 1 a regression, a wrong result or a winner that fails, 4 something inconclusive or untrusted and
+/// nothing regressed, or no finding at all.
 int exit_code(const std::vector<CellFinding>& findings);
 
+/// A table for people, and what it says in a sentence.
 std::string markdown(const std::vector<CellFinding>& findings, double threshold);
+/// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4.
 std::string junit_xml(const std::vector<CellFinding>& findings);
 
 }  // namespace moetune

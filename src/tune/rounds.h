@@ -16,15 +16,27 @@ struct Rounds {
   std::vector<std::vector<Block>> blocks;  // the same, in full
 };
 
-/// `rounds` rounds of one block each; the order rotates from round to round. Throws CandidateFault of any contender.
+/// A contender's fault that says which of them it was.
+struct ContenderFault : CandidateFault {
+  ContenderFault(size_t c, const CandidateFault& fault) : CandidateFault(fault.status, fault.what()), contender(c) {}
+  size_t contender;
+};
+
+/// `rounds` rounds of one block each; the order rotates from round to round. Throws ContenderFault.
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request);
 
-/// Median and bootstrap interval of the round-by-round ratio a / b, by its logarithm.
+/// Appends the rounds of `more`, which has the same contenders.
+void append(Rounds& rounds, const Rounds& more);
+
+/// Median and bootstrap interval of the round-by-round ratio a / b, by its logarithm. NaN for no rounds.
 struct Ratio {
   double median = 0;
   Interval interval;
 };
 Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence = 0.95);
+
+/// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
+double log_half_width(const Interval& interval);
 
 }  // namespace moetune

@@ -18,31 +18,37 @@ struct TuneRequest {
   std::vector<Cell> cells;
   SearchSpace space;
   std::string strategy = "exhaustive";
-  int64_t max_candidates = 0;     // a cell; 0 = no limit
-  double time_budget = 0;         // seconds for the whole run, shared out over the cells that remain; 0 = no limit
+  int64_t max_candidates = 0;  // a cell; 0 = no limit
+  double time_budget = 0;      // seconds for the whole run, shared out over the cells that remain; 0 = no limit
   uint64_t seed = 0;
-  int blocks = 5;                 // timed blocks of a trial
+  int blocks = 5;  // timed blocks of a trial
   double block_seconds = 2e-3;
-  int final_rounds = 11;          // of winner, default and baselines
-  Json tool;                      // for the table
+  int final_rounds = 11;  // of winner, default and baselines
+  Json tool;              // for the table
 };
 
 struct CellStarted {
-  size_t index, count;            // which of how many cells
+  size_t index, count;  // which of how many cells
   const Problem* problem;
   const Cell* cell;
   const Enumeration* enumeration;
-  int64_t planned;                // trials at most
-  int64_t resumed;                // of those, known from the journal
+  int64_t planned;  // trials at most
+  int64_t resumed;  // of those, known from the journal
 };
-struct TrialStarted { const Candidate* candidate; };
+struct TrialStarted {
+  const Candidate* candidate;
+};
 struct TrialFinished {
   const Trial* trial;
   int64_t done, planned;
-  const Trial* best;              // so far; null
+  const Trial* best;  // so far; null
 };
-struct CellFinished { const Entry* entry; };
-struct Note { std::string text; };  // a warning that says what to do
+struct CellFinished {
+  const Entry* entry;
+};
+struct Note {
+  std::string text;
+};  // a warning that says what to do
 using Event = std::variant<CellStarted, TrialStarted, TrialFinished, CellFinished, Note>;
 using Listener = std::function<void(const Event&)>;
 

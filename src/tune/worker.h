@@ -11,21 +11,22 @@
 namespace moetune {
 
 /// Opens a backend by device word, in the worker. Tests hand in their own.
-using BackendFactory = std::function<std::unique_ptr<Backend>(const std::string& device, const BackendOptions& options)>;
+using BackendFactory =
+    std::function<std::unique_ptr<Backend>(const std::string& device, const BackendOptions& options)>;
 
 /// Serves one backend over a file descriptor: JSON lines in, JSON lines out, until it closes. Returns the exit code.
 /// Runs in the process that `moetune worker` starts.
 int serve_worker(int fd, const BackendFactory& factory);
 
 struct WorkerOptions {
-  std::vector<std::string> command;   // argv of the worker process; it serves file descriptor 3
+  std::vector<std::string> command;  // argv of the worker process; it serves file descriptor 3
   std::string device = "auto";
   BackendOptions backend;
-  double start_seconds = 60;          // limits of the watchdog
+  double start_seconds = 60;  // limits of the watchdog
   double compile_seconds = 600;
   double load_seconds = 300;
-  double trial_seconds = 20;          // verify or sample of one contender, at least
-  double trial_factor = 20;           // ... and at most this multiple of what the best so far took
+  double trial_seconds = 20;  // verify or sample of one contender, at least
+  double trial_factor = 20;   // ... and at most this multiple of what the best so far took
 };
 
 /// A Backend that lives in a worker process. When the worker dies or outlasts its limit, the call throws

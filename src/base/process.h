@@ -1,0 +1,63 @@
+// Child processes that talk over a socket. Not what is said there.
+#pragma once
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moetune {
+
+/// A file descriptor that closes itself.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// How a process ended: by a signal, or by itself with an exit code.
+struct Ending {
+  int signal = 0;  // 0: none
+  int code = 0;
+  bool operator==(const Ending&) const = default;
+};
+std::string text(const Ending& ending);  // "died of signal 11 (Segmentation fault)", "exited with code 3"
+
+/// A child process. File descriptor 3 there is the other end of socket() here; its standard input and output are
+/// /dev/null, its standard error can be read, without blocking, at errors(). It inherits no other descriptor.
+/// SIGINT, SIGTERM and SIGHUP are blocked in it from birth, so that a Ctrl-C meant for the parent can't end it before
+/// it has said how it takes them.
+class Child {
+ public:
+  static constexpr int kSocket = 3;
+
+  Child() = default;
+  /// Throws Exit::machine where the program can't be started.
+  explicit Child(const std::vector<std::string>& command);
+  Child(Child&& other) noexcept;
+  Child& operator=(Child&& other) noexcept;  // ends the one held before
+  ~Child();                                  // SIGKILL, and no zombie stays
+
+  bool running() const { return pid_ > 0; }  // not yet reaped
+  pid_t pid() const { return pid_; }
+  int socket() const { return socket_.get(); }
+  int errors() const { return errors_.get(); }
+
+  /// Waits for its end; nothing if it still runs after `seconds`.
+  std::optional<Ending> wait(double seconds);
+  /// SIGKILL, then wait. Nothing if even that doesn't end it: it hangs in the kernel.
+  std::optional<Ending> kill(double seconds = 10);
+
+ private:
+  pid_t pid_ = 0;
+  Fd socket_;
+  Fd errors_;
+};
+
+}  // namespace moetune

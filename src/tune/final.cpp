@@ -1,0 +1,180 @@
+// Who takes part in the final, and who wins it.
+#include "tune/final.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tune/rounds.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kFinalists = 3;
+constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival; `check` lives off it
+constexpr int kStretch = 3;
+constexpr int kStrikes = 2;
+
+using Say = std::function<void(const std::string&)>;
+
+bool overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }
+
+const Trial* find_trial(const std::deque<Trial>& trials, const Candidate& candidate) {
+  for (const Trial& trial : trials)
+    if (trial.status == Status::ok && trial.candidate == candidate) return &trial;
+  return nullptr;
+}
+
+// Candidates of the final; the default is the last, where it has a time.
+std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std::set<Candidate>& dropped,
+                                      const std::optional<Candidate>& fallback) {
+  std::vector<const Trial*> right;
+  for (const Trial& trial : trials)
+    if (trial.status == Status::ok && !dropped.contains(trial.candidate)) right.push_back(&trial);
+  std::stable_sort(right.begin(), right.end(),
+                   [](const Trial* a, const Trial* b) { return a->measurement.seconds < b->measurement.seconds; });
+  std::vector<Candidate> finalists;
+  for (const Trial* trial : right) {
+    if (finalists.size() == kFinalists) break;
+    if (overlap(trial->measurement.interval, right[0]->measurement.interval)) finalists.push_back(trial->candidate);
+  }
+  if (fallback && !dropped.contains(*fallback) && find_trial(trials, *fallback)) {
+    std::erase(finalists, *fallback);
+    finalists.push_back(*fallback);
+  }
+  return finalists;
+}
+
+std::vector<std::string> able_baselines(Backend& backend, const SampleRequest& sample, const Say& note) {
+  std::vector<std::string> able;
+  for (const std::string& name : backend.baselines()) {
+    const auto leave_out = [&](const std::string& why) {
+      note(fmt::format("the baseline {} is left out: {}", name, why));
+    };
+    try {
+      const Contender baseline{.baseline = name, .candidate = {}};
+      const Verdict verdict = backend.verify(baseline);
+      if (!verdict.ok) {
+        leave_out(fmt::format("its result is wrong: {}", verdict.reason));
+        continue;
+      }
+      SampleRequest warm = sample;
+      warm.blocks = 1;
+      backend.sample(baseline, warm);
+      able.push_back(name);
+    } catch (const CandidateFault& fault) {
+      leave_out(fault.what());
+    }
+  }
+  return able;
+}
+
+struct Final {
+  std::vector<Contender> contenders;  // candidates, then baselines
+  size_t candidates = 0;
+  bool has_default = false;  // then it is the last candidate
+  Rounds rounds;
+
+  size_t default_index() const { return candidates - 1; }
+  std::optional<size_t> first_rival() const {
+    if (candidates < contenders.size()) return candidates;
+    return has_default ? std::optional(default_index()) : std::nullopt;
+  }
+};
+
+size_t winner_of(const Final& final) {
+  size_t best = 0;
+  for (size_t i = 1; i < final.candidates; ++i)
+    if (median(final.rounds.seconds[i]) < median(final.rounds.seconds[best])) best = i;
+  if (!final.has_default || best == final.default_index()) return best;
+  const Ratio ratio = paired_ratio(final.rounds.seconds[best], final.rounds.seconds[final.default_index()]);
+  return ratio.median < 1 ? best : final.default_index();
+}
+
+bool precise(const Final& final) {
+  const std::optional<size_t> rival = final.first_rival();
+  if (!rival) return true;
+  const size_t winner = winner_of(final);
+  if (winner == *rival) return true;
+  return log_half_width(paired_ratio(final.rounds.seconds[winner], final.rounds.seconds[*rival]).interval) <=
+         kPrecision;
+}
+
+void play(Final& final, Backend& backend, const FinalRequest& request) {
+  const int rounds = std::max(request.rounds, 1);
+  final.rounds = measure_rounds(backend, final.contenders, rounds, request.sample);
+  for (int done = rounds; request.stretch && done < kStretch * rounds && !precise(final); done += rounds)
+    append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample));
+}
+
+// Plays until nobody fails any more. Nothing where no candidate is left.
+std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
+                            const FinalRequest& request, const Say& note) {
+  std::vector<std::string> baselines = able_baselines(backend, request.sample, note);
+  std::set<Candidate> dropped;
+  std::map<std::string, int> strikes;
+  for (;;) {
+    const std::vector<Candidate> finalists = pick_finalists(trials, dropped, request.fallback);
+    if (finalists.empty()) return std::nullopt;
+    backend.compile(shape, finalists);  // nothing is compiled while something is timed
+    Final final;
+    for (const Candidate& candidate : finalists) final.contenders.push_back({.baseline = "", .candidate = candidate});
+    for (const std::string& name : baselines) final.contenders.push_back({.baseline = name, .candidate = {}});
+    final.candidates = finalists.size();
+    final.has_default = request.fallback && finalists.back() == *request.fallback;
+    try {
+      play(final, backend, request);
+      return final;
+    } catch (const ContenderFault& fault) {
+      const Contender& culprit = final.contenders[fault.contender];
+      if (++strikes[text(culprit)] < kStrikes) continue;
+      note(fmt::format("{} is left out of the final: {}", text(culprit), fault.what()));
+      if (culprit.baseline.empty())
+        dropped.insert(culprit.candidate);
+      else
+        std::erase(baselines, culprit.baseline);
+    }
+  }
+}
+
+Rival rival_of(const Final& final, size_t winner, size_t who, const std::string& name) {
+  Rival rival;
+  rival.name = name;
+  rival.candidate = final.contenders[who].candidate;
+  rival.measurement = summarise(final.rounds.blocks[who]);
+  const Ratio ratio =
+      who == winner ? Ratio{1, {1, 1}} : paired_ratio(final.rounds.seconds[winner], final.rounds.seconds[who]);
+  rival.ratio = ratio.median;
+  rival.ratio_interval = ratio.interval;
+  return rival;
+}
+
+}  // namespace
+
+bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
+            const FinalRequest& request, const Say& note) {
+  const bool any = std::any_of(trials.begin(), trials.end(), [](const Trial& t) { return t.status == Status::ok; });
+  if (!any) return false;
+  const std::optional<Final> final = settle(trials, backend, shape, request, note);
+  if (!final) return false;
+
+  const size_t winner = winner_of(*final);
+  const Trial& screening = *find_trial(trials, final->contenders[winner].candidate);
+  entry.candidate = screening.candidate;
+  entry.verdict = screening.verdict;
+  entry.measurement = summarise(final->rounds.blocks[winner]);
+  entry.rivals.clear();
+  if (final->has_default) entry.rivals.push_back(rival_of(*final, winner, final->default_index(), "default"));
+  for (size_t i = final->candidates; i < final->contenders.size(); ++i)
+    entry.rivals.push_back(rival_of(*final, winner, i, final->contenders[i].baseline));
+  entry.ties.clear();
+  for (const Trial& trial : trials)
+    if (trial.status == Status::ok && trial.candidate != entry.candidate &&
+        overlap(trial.measurement.interval, screening.measurement.interval))
+      entry.ties.push_back(trial.candidate);
+  return true;
+}
+
+}  // namespace moetune

@@ -1,0 +1,28 @@
+// The final of a cell: the best of the screening, the default and the baselines in interleaved rounds.
+#pragma once
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "table/table.h"
+
+namespace moetune {
+
+struct FinalRequest {
+  int rounds = 11;      // to begin with; up to three times as many while the winner's ratio is uncertain
+  bool stretch = true;  // whether more rounds may follow
+  SampleRequest sample;
+  std::optional<Candidate> fallback;  // the default candidate
+};
+
+/// Decides a cell over its trials, of the problem that the backend has loaded, and fills the entry's winner, times,
+/// rivals and ties. The finalists are the fastest trial and at most two more whose interval overlaps its interval. The
+/// winner has the lowest median, and is never one that the default beats by the paired ratio. A baseline that can't
+/// run, or a finalist that fails twice, is left out with a note. False where no trial is right or none survives.
+bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
+            const FinalRequest& request, const std::function<void(const std::string&)>& note);
+
+}  // namespace moetune

@@ -1,0 +1,243 @@
+// Measuring winners again beside their controls, and judging what came out. How it is told: judge_report.cpp.
+#include "tune/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace moetune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kControlMoved = 1.5;
+constexpr double kSure = 1.7;          // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
+constexpr int kFewestTableRounds = 5;  // fewer give no interval to speak of
+
+// The logarithm of the change, with half its 95 % interval.
+struct Change {
+  double middle = 0, half = 0;
+  double low() const { return middle - half; }
+  double high() const { return middle + half; }
+};
+
+struct Bout {
+  std::vector<Contender> contenders;  // the winner first, the control last
+  const Rival* control = nullptr;
+  const Rival* fallback = nullptr;  // the default, where it is neither winner nor control: contenders[1]
+};
+
+struct Limits {
+  double threshold = 0;  // in the logarithm
+  Clock::time_point end = Clock::time_point::max();
+  const std::atomic<bool>& stop;
+  bool over() const { return stop || Clock::now() >= end; }
+};
+
+std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& offered) {
+  Bout bout;
+  for (const Rival& rival : entry.rivals) {
+    const bool here = std::find(offered.begin(), offered.end(), rival.name) != offered.end();
+    if (rival.name != "default" && here && !bout.control) bout.control = &rival;
+  }
+  const Rival* fallback = find_rival(entry, "default");
+  if (fallback && fallback->candidate == entry.candidate) fallback = nullptr;
+  if (!bout.control)
+    bout.control = fallback;
+  else
+    bout.fallback = fallback;
+  if (!bout.control) return std::nullopt;
+  bout.contenders.push_back({.baseline = "", .candidate = entry.candidate});
+  for (const Rival* rival : {bout.fallback, bout.control})
+    if (rival && rival->name == "default") bout.contenders.push_back({.baseline = "", .candidate = rival->candidate});
+  if (bout.control->name != "default") bout.contenders.push_back({.baseline = bout.control->name, .candidate = {}});
+  return bout;
+}
+
+Change change_against(const Rounds& rounds, size_t who, const Rival& rival) {
+  const Ratio now = paired_ratio(rounds.seconds[0], rounds.seconds[who]);
+  return {std::log(now.median / rival.ratio),
+          std::hypot(log_half_width(now.interval), log_half_width(rival.ratio_interval))};
+}
+
+Change change_of(const Rounds& rounds, const Bout& bout) {
+  return change_against(rounds, rounds.seconds.size() - 1, *bout.control);
+}
+
+bool shows_regression(const Change& change, const Limits& limits) {
+  return change.middle > limits.threshold && change.middle > kSure * change.half;
+}
+
+// Measures until it is clear. True where a regression was seen and then seen again in a fresh set of rounds.
+bool measure(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
+             const Limits& limits, Rounds& all) {
+  const int set = std::max(request.rounds, 1);
+  all = measure_rounds(backend, bout.contenders, set, request.sample);
+  for (int done = set;; done += set) {
+    const Change change = change_of(all, bout);
+    if (change.high() < limits.threshold || limits.stop) return false;
+    const bool suspect = shows_regression(change, limits);
+    if (!suspect && (done + set > std::max(request.max_rounds, set) || limits.over())) return false;
+    if (suspect) backend.load(problem);  // where the operands lie in memory is part of what is drawn anew
+    const Rounds fresh = measure_rounds(backend, bout.contenders, set, request.sample);
+    append(all, fresh);
+    if (!suspect) continue;
+    if (shows_regression(change_of(fresh, bout), limits) && shows_regression(change_of(all, bout), limits)) return true;
+    if (done + 2 * set > request.max_rounds || limits.over()) return shows_regression(change_of(all, bout), limits);
+  }
+}
+
+std::string percent(double log_change) { return fmt::format("{:+.1f} %", 100 * std::expm1(log_change)); }
+
+std::string told(const Change& change) {
+  return fmt::format("{} ({} to {})", percent(change.middle), percent(change.low()), percent(change.high()));
+}
+
+// How much longer the control takes than in the table; below 1 where it takes less.
+double control_moved(const Rounds& rounds, const Bout& bout) {
+  return median(rounds.seconds.back()) / bout.control->measurement.seconds;
+}
+
+Finding judge(const Change& change, bool confirmed, const Limits& limits) {
+  if (confirmed) return Finding::regressed;
+  if (!(change.high() < limits.threshold) && !(change.half <= limits.threshold)) return Finding::inconclusive;
+  if (change.middle > limits.threshold) return Finding::inconclusive;  // stopped before it was seen twice
+  if (change.middle < -limits.threshold && change.high() < 0) return Finding::improved;
+  return Finding::equivalent;
+}
+
+std::string explain(const CellFinding& finding, const Change& change, const Rounds& rounds, const Bout& bout) {
+  const double moved = control_moved(rounds, bout);
+  std::string reason = fmt::format("its time by {} changed by {}", finding.control, told(change));
+  if (finding.finding == Finding::untrusted)
+    reason +=
+        fmt::format(", but {} itself takes {:.2f} times as long as in the table: this machine is in another state",
+                    finding.control, moved);
+  if (finding.finding == Finding::inconclusive)
+    reason +=
+        fmt::format(", which {} rounds can't tell from noise: use more --rounds or a quieter machine", finding.rounds);
+  if (bout.fallback)
+    reason += fmt::format("; by the default {}", percent(change_against(rounds, 1, *bout.fallback).middle));
+  return reason;
+}
+
+CellFinding settled(CellFinding finding, Finding what, std::string reason) {
+  finding.finding = what;
+  finding.reason = std::move(reason);
+  return finding;
+}
+
+// Compiles and verifies the winner and runs everybody once. A rival that fails is no reason against the winner.
+std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend, const Problem& problem, Bout& bout,
+                                   const SampleRequest& sample) {
+  std::vector<Candidate> candidates;
+  for (const Contender& contender : bout.contenders)
+    if (contender.baseline.empty()) candidates.push_back(contender.candidate);
+  const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
+  if (compiled.at(0).status != Status::ok) return settled(finding, Finding::failed, compiled[0].reason);
+  SampleRequest one = sample;
+  one.blocks = 1;
+  for (size_t i = 0; i < bout.contenders.size(); ++i) try {
+      if (i == 0) {
+        const Verdict verdict = backend.verify(bout.contenders[0]);
+        if (!verdict.ok) return settled(finding, Finding::wrong_result, verdict.reason);
+      }
+      backend.sample(bout.contenders[i], one);
+    } catch (const CandidateFault& fault) {
+      if (i == 0) return settled(finding, Finding::failed, fault.what());
+      if (i + 1 == bout.contenders.size())
+        return settled(finding, Finding::inconclusive,
+                       fmt::format("its control {} fails: {}", finding.control, fault.what()));
+      bout.contenders.erase(bout.contenders.begin() + 1);
+      bout.fallback = nullptr;
+      --i;
+    }
+  return std::nullopt;
+}
+
+CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
+                         const Limits& limits) {
+  const Change change = change_of(rounds, bout);
+  finding.change = std::expm1(change.middle);
+  finding.change_interval = {std::expm1(change.low()), std::expm1(change.high())};
+  finding.now = summarise(rounds.blocks[0]);
+  finding.rounds = static_cast<int>(rounds.seconds[0].size());
+  finding.finding = judge(change, confirmed, limits);
+  const double moved = control_moved(rounds, bout);
+  const bool suspicious = moved > kControlMoved || moved < 1 / kControlMoved;
+  if (suspicious && (finding.finding == Finding::regressed || finding.finding == Finding::improved))
+    finding.finding = Finding::untrusted;
+  finding.reason = explain(finding, change, rounds, bout);
+  return finding;
+}
+
+CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest& request, const Limits& limits) {
+  CellFinding finding;
+  finding.cell = entry.cell;
+  finding.before_seconds = entry.measurement.seconds;
+  std::optional<Bout> bout = set_up(entry, backend.baselines());
+  if (!bout)
+    return settled(finding, Finding::inconclusive, "the table has no rival that runs here: tune again with a baseline");
+  finding.control = bout->control->name;
+  if (bout->control->measurement.samples < kFewestTableRounds)
+    return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again");
+  const Problem problem = make_problem(entry.cell);
+  if (problem.routing.m_sizes != entry.m_sizes)
+    return settled(finding, Finding::inconclusive,
+                   "the routing gives other rows than the table has: its trace has changed");
+  try {
+    backend.load(problem);
+    if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
+    Rounds rounds;
+    const bool confirmed = measure(backend, problem, *bout, request, limits, rounds);
+    return judge_rounds(finding, rounds, *bout, confirmed, limits);
+  } catch (const OutOfMemory& memory) {
+    return settled(finding, Finding::inconclusive, fmt::format("out of memory: {}", memory.what()));
+  } catch (const ContenderFault& fault) {
+    if (fault.contender == 0) return settled(finding, Finding::failed, fault.what());
+    return settled(finding, Finding::inconclusive,
+                   fmt::format("{} fails beside it: {}", text(bout->contenders[fault.contender]), fault.what()));
+  }
+}
+
+std::string described(const DeviceInfo& device) {
+  return fmt::format("'{}' with {} {}", device.name, device.processors,
+                     device.kind == DeviceKind::cuda ? "SMs" : "threads");
+}
+
+}  // namespace
+
+void require_comparable(const TunedTable& baseline, const DeviceInfo& device) {
+  const DeviceInfo& then = baseline.device;
+  if (then.kind == device.kind && then.name == device.name && then.processors == device.processors) return;
+  throw machine_error(fmt::format("the table is of {}, this device is {}", described(then), described(device)),
+                      "times of two devices don't compare: tune here first, then check against that table");
+}
+
+std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
+                               const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop) {
+  std::vector<const Entry*> entries;
+  for (const Entry& entry : baseline.entries)
+    if (entry.skipped.empty()) entries.push_back(&entry);
+  const auto budget = std::chrono::duration<double>(request.time_budget);
+  const Clock::time_point end = request.time_budget > 0
+                                    ? Clock::now() + std::chrono::duration_cast<Clock::duration>(budget)
+                                    : Clock::time_point::max();
+  std::vector<CellFinding> findings;
+  for (size_t i = 0; i < entries.size() && !stop; ++i) {
+    Limits limits{.threshold = std::log1p(request.threshold), .end = end, .stop = stop};
+    if (request.time_budget > 0)
+      limits.end = Clock::now() + (end - Clock::now()) / static_cast<int64_t>(entries.size() - i);
+    findings.push_back(check_cell(*entries[i], backend, request, limits));
+    if (listen) listen(findings.back());
+  }
+  return findings;
+}
+
+}  // namespace moetune

@@ -1,0 +1,34 @@
+// What parent and worker say to each other: JSON, a line a message. A request is {"id", "call", ...}; its answer has
+// the same id and one of "ok" (the result), "fault" (of the candidate), "out_of_memory" or "error" (of request or
+// machine).
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace moetune {
+
+/// One line, newline included. Text that is no UTF-8 is mended, never thrown about.
+std::string to_line(const Json& message);
+
+/// Takes the first whole line off `buffer` (without its newline); false where there is none yet.
+bool take_line(std::string& buffer, std::string& line);
+
+/// The answer to what is being thrown: call it inside a catch block.
+Json answer_of_current_exception();
+
+/// The "ok" of an answer; throws what it says otherwise.
+Json result_of(const Json& answer);
+
+Json to_json(const BackendOptions& options);
+BackendOptions backend_options_from_json(const JsonAt& json);
+Json to_json(const SampleRequest& request);
+SampleRequest sample_request_from_json(const JsonAt& json);
+Json to_json(const std::vector<Block>& blocks);
+std::vector<Block> blocks_from_json(const JsonAt& json);
+Json to_json(const std::vector<ListedDevice>& devices);
+std::vector<ListedDevice> devices_from_json(const JsonAt& json);
+
+}  // namespace moetune

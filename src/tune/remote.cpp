@@ -1,0 +1,279 @@
+// A backend whose work is done by a worker process. What ends a worker ends a candidate, not the run.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "tune/link.h"
+#include "tune/protocol.h"
+#include "tune/worker.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kDeathsInARow = 3;
+constexpr double kLeastCompileSeconds = 10;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class WorkerBackend final : public Backend {
+ public:
+  explicit WorkerBackend(const WorkerOptions& options) : options_(options) { start(); }
+
+  const DeviceInfo& device() const override { return device_; }
+  Json environment() override { return environment_; }
+  std::vector<std::string> baselines() const override { return baselines_; }
+  std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
+  void load(const Problem& problem) override;
+  Verdict verify(const Contender& contender) override;
+  std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override;
+  Ceilings ceilings() override;
+
+ private:
+  void start();
+  void make_ready();
+  void load_now();
+  void compile_again(const Contender& contender);
+  void compile_part(const Shape& shape, std::span<const Candidate> part, double limit, std::vector<CompileResult>& to);
+  void require_healthy();
+  double trial_limit() const;
+  Json ask_trial(const std::string& call, const Contender& contender, Json body, double limit);
+
+  WorkerOptions options_;
+  Link link_;
+  DeviceInfo device_;
+  Json environment_;
+  std::vector<std::string> baselines_;
+
+  // What a new worker must be given again.
+  std::optional<Problem> problem_;
+  bool loaded_ = false;                // by this worker
+  std::set<Candidate> compiled_;       // for the problem's shape
+  std::set<Candidate> compiled_here_;  // by this worker
+  std::optional<Shape> compiled_shape_;
+
+  // The watchdog.
+  double load_took_ = 0;
+  double took_ = 0;                    // the last answer to verify or sample
+  std::optional<Contender> verified_;  // last, and how long that took
+  double verify_took_ = 0;
+  std::optional<double> best_trial_;  // verify and sample, of this problem
+  int deaths_ = 0;                    // in a row
+  std::optional<Contender> healthy_;  // has been timed on this problem
+};
+
+// A worker that speaks: the process, its device and nothing on it yet.
+void WorkerBackend::start() {
+  link_ = Link(options_.command);
+  loaded_ = false;
+  compiled_here_.clear();
+  try {
+    const Json answer = link_.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}},
+                                  options_.start_seconds);
+    const JsonAt hello(answer, "the worker's greeting");
+    device_ = device_from_json(hello["device"]);
+    environment_ = hello["environment"].value();
+    baselines_ = hello["baselines"].value().get<std::vector<std::string>>();
+  } catch (const WorkerGone& gone) {
+    throw machine_error(fmt::format("the worker for {} did not start: {}", options_.device, gone.what()),
+                        "see `moetune doctor`, or try --device cpu");
+  }
+}
+
+void WorkerBackend::make_ready() {
+  if (!link_.alive()) start();
+  if (!problem_ || loaded_) return;
+  try {
+    load_now();
+  } catch (const OutOfMemory& memory) {
+    throw machine_error(fmt::format("a problem that fitted before doesn't fit a new worker: {}", memory.what()),
+                        "something else takes the memory now; free it, then go on with --resume");
+  }
+}
+
+// A worker that dies here may have been somebody's mistake (kill -9): one more try. The second SIGKILL is the kernel's,
+// out of memory.
+void WorkerBackend::load_now() {
+  for (int attempt = 1;; ++attempt) {
+    if (!link_.alive()) start();
+    const double before = now();
+    try {
+      link_.ask("load", {{"problem", to_json(*problem_)}}, options_.load_seconds);
+      loaded_ = true;
+      load_took_ = now() - before;
+      return;
+    } catch (const WorkerGone& gone) {
+      if (!gone.timed_out && attempt == 1) continue;
+      const auto bytes = static_cast<int64_t>(problem_->bytes());
+      if (gone.signal == SIGKILL)
+        throw OutOfMemory(fmt::format("the worker was killed twice while it made them ({})", gone.what()), bytes);
+      throw machine_error(
+          fmt::format("a problem of {} could not be loaded: {}", format_bytes(static_cast<double>(bytes)), gone.what()),
+          "see `moetune doctor`, or try smaller sizes");
+    }
+  }
+}
+
+void WorkerBackend::load(const Problem& problem) {
+  problem_ = problem;
+  loaded_ = false;
+  verified_.reset();
+  best_trial_.reset();
+  healthy_.reset();
+  try {
+    load_now();
+  } catch (...) {
+    problem_.reset();  // a worker started later must not try again
+    throw;
+  }
+}
+
+// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then.
+void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> part, double limit,
+                                 std::vector<CompileResult>& to) {
+  if (part.empty()) return;
+  if (!link_.alive()) start();
+  Json list = Json::array();
+  for (const Candidate& candidate : part) list.push_back(to_json(candidate));
+  try {
+    const Json answer = link_.ask("compile", {{"shape", to_json(shape)}, {"candidates", std::move(list)}}, limit);
+    const JsonAt results(answer, "the worker's compile results");
+    if (results.size() != part.size()) throw Error(Exit::bug, "not every candidate got a compile result");
+    for (size_t i = 0; i < part.size(); ++i) to.push_back(compile_result_from_json(results[i]));
+    compiled_here_.insert(part.begin(), part.end());
+  } catch (const OutOfMemory& memory) {
+    throw machine_error(fmt::format("no memory to compile: {}", memory.what()));
+  } catch (const WorkerGone& gone) {
+    if (part.size() == 1) {
+      const char* what = gone.timed_out ? "the compiler hung" : "the compiler crashed";
+      to.push_back({.status = Status::compile_error, .reason = fmt::format("{}: {}", what, gone.what())});
+      return;
+    }
+    const double less = std::max(limit / 2, std::min(limit, kLeastCompileSeconds));
+    compile_part(shape, part.first(part.size() / 2), less, to);
+    compile_part(shape, part.subspan(part.size() / 2), less, to);
+  }
+}
+
+std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<const Candidate> candidates) {
+  if (compiled_shape_ != shape) {
+    compiled_.clear();
+    compiled_here_.clear();
+    compiled_shape_ = shape;
+  }
+  std::vector<CompileResult> results;
+  compile_part(shape, candidates, options_.compile_seconds, results);
+  compiled_.insert(candidates.begin(), candidates.end());
+  return results;
+}
+
+// A new worker compiles what the old one had, one by one as it is asked for, outside the limit of a trial.
+void WorkerBackend::compile_again(const Contender& contender) {
+  if (!contender.baseline.empty() || !compiled_.contains(contender.candidate)) return;
+  if (compiled_here_.contains(contender.candidate)) return;
+  std::vector<CompileResult> results;
+  compile_part(*compiled_shape_, std::span(&contender.candidate, 1), options_.compile_seconds, results);
+  if (results[0].status != Status::ok) throw CandidateFault(results[0].status, results[0].reason);
+  make_ready();  // where that took another worker
+}
+
+double WorkerBackend::trial_limit() const {
+  // Before anything has been timed, loading (which computes the reference) tells how large the problem is.
+  return std::max(options_.trial_seconds, options_.trial_factor * best_trial_.value_or(load_took_));
+}
+
+// A run of crashes may be a bad knob, or a device that is gone. What ran before tells them apart.
+void WorkerBackend::require_healthy() {
+  if (deaths_ < kDeathsInARow) return;
+  std::optional<Contender> probe = healthy_;
+  if (!probe && !baselines_.empty()) probe = Contender{.baseline = baselines_.front(), .candidate = {}};
+  std::string reason = "nothing has run on it yet";
+  if (probe) try {
+      make_ready();
+      link_.ask("sample", {{"contender", to_json(*probe)}, {"sample", to_json(SampleRequest{})}}, trial_limit());
+      deaths_ = 0;
+      return;
+    } catch (const WorkerGone& gone) {
+      reason = fmt::format("{}, which should run, does not: {}", text(*probe), gone.what());
+    } catch (const CandidateFault& fault) {
+      reason = fmt::format("{}, which should run, does not: {}", text(*probe), fault.what());
+    }
+  throw machine_error(fmt::format("the worker for {} died {} times in a row; {}", options_.device, deaths_, reason),
+                      "the device may be stuck: see `moetune doctor` and dmesg; then go on with --resume");
+}
+
+// A worker that somebody kills (kill -9, the kernel short of memory) gets one successor for the same question: one end
+// alone may be no fault of the candidate.
+Json WorkerBackend::ask_trial(const std::string& call, const Contender& contender, Json body, double limit) {
+  require_healthy();
+  body["contender"] = to_json(contender);
+  for (int attempt = 1;; ++attempt) {
+    make_ready();
+    compile_again(contender);
+    const double before = now();
+    try {
+      Json answer = link_.ask(call, body, limit);
+      took_ = now() - before;
+      deaths_ = 0;
+      return answer;
+    } catch (const OutOfMemory& memory) {
+      throw CandidateFault(Status::launch_error, fmt::format("out of memory: {}", memory.what()));
+    } catch (const CandidateFault& fault) {
+      if (fault.status == Status::launch_error) link_.end();  // it ends by itself: its context is lost
+      throw;
+    } catch (const WorkerGone& gone) {
+      if (gone.signal == SIGKILL && attempt == 1) continue;
+      ++deaths_;
+      throw CandidateFault(gone.timed_out ? Status::timeout : Status::crashed, gone.what());
+    }
+  }
+}
+
+Verdict WorkerBackend::verify(const Contender& contender) {
+  const Json answer = ask_trial("verify", contender, Json::object(), trial_limit());
+  verified_ = contender;
+  verify_took_ = took_;
+  return verdict_from_json(JsonAt(answer, "the worker's verdict"));
+}
+
+std::vector<Block> WorkerBackend::sample(const Contender& contender, const SampleRequest& request) {
+  const double asked = 2 * request.blocks * request.block_seconds;  // what the request itself takes, warming included
+  const Json answer = ask_trial("sample", contender, {{"sample", to_json(request)}}, trial_limit() + asked);
+  const double took = took_ + (verified_ == contender ? verify_took_ : 0);
+  best_trial_ = std::min(best_trial_.value_or(took), took);
+  healthy_ = contender;
+  return blocks_from_json(JsonAt(answer, "the worker's blocks"));
+}
+
+Ceilings WorkerBackend::ceilings() {
+  make_ready();
+  try {
+    const Json answer = link_.ask("ceilings", Json::object(), options_.load_seconds);
+    return ceilings_from_json(JsonAt(answer, "the worker's ceilings"));
+  } catch (const WorkerGone& gone) {
+    throw machine_error(fmt::format("the ceilings of {} could not be measured: {}", options_.device, gone.what()));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_worker_backend(const WorkerOptions& options) {
+  return std::make_unique<WorkerBackend>(options);
+}
+
+std::vector<ListedDevice> list_devices_in_worker(const WorkerOptions& options) {
+  Link link(options.command);
+  try {
+    const Json answer = link.ask("devices", Json::object(), options.start_seconds);
+    return devices_from_json(JsonAt(answer, "the worker's devices"));
+  } catch (const WorkerGone& gone) {
+    throw machine_error(fmt::format("devices could not be listed: {}", gone.what()));
+  }
+}
+
+}  // namespace moetune

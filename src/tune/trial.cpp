@@ -1,0 +1,67 @@
+// Verify, then measure: a time counts only with a right result.
+#include "tune/trial.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/error.h"
+#include "tune/tuner.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kHopeless = 1.5;
+
+void sample_more(Backend& backend, const Contender& contender, SampleRequest request, int blocks,
+                 std::vector<Block>& to) {
+  request.blocks = blocks;
+  const std::vector<Block> more = backend.sample(contender, request);
+  if (more.empty()) throw Error(Exit::bug, "a sample came back without a block");
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+Measurement measure(Backend& backend, const Candidate& candidate, const SampleRequest& request,
+                    std::optional<double> best) {
+  const Contender contender{.baseline = "", .candidate = candidate};
+  const int wanted = std::max(request.blocks, 1);
+  std::vector<Block> blocks;
+  const auto hopeless = [&] { return best && !blocks.empty() && blocks.back().seconds > kHopeless * *best; };
+  if (best) sample_more(backend, contender, request, 1, blocks);
+  if (hopeless() && wanted > 1) sample_more(backend, contender, request, 1, blocks);
+  const int left = wanted - static_cast<int>(blocks.size());
+  if (left > 0 && !hopeless()) sample_more(backend, contender, request, left, blocks);
+  return summarise(blocks);
+}
+
+}  // namespace
+
+Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileResult& compile,
+                   const SampleRequest& request, std::optional<double> best) {
+  Trial trial;
+  trial.candidate = candidate;
+  trial.compile = compile;
+  trial.status = compile.status;
+  trial.reason = compile.reason;
+  if (trial.status != Status::ok) return trial;
+  try {
+    trial.verdict = backend.verify({.baseline = "", .candidate = candidate});
+    if (!trial.verdict.ok) {
+      trial.status = Status::wrong_result;
+      trial.reason = trial.verdict.reason;
+      return trial;
+    }
+    trial.measurement = measure(backend, candidate, request, best);
+  } catch (const CandidateFault& fault) {
+    trial.status = fault.status;
+    trial.reason = fault.what();
+  }
+  return trial;
+}
+
+Trial run_trial(Backend& backend, const Shape& shape, const Candidate& candidate, const SampleRequest& request) {
+  const std::vector<CompileResult> results = backend.compile(shape, std::span(&candidate, 1));
+  if (results.size() != 1) throw Error(Exit::bug, "compiling one candidate gave no single result");
+  return try_compiled(backend, candidate, results[0], request, std::nullopt);
+}
+
+}  // namespace moetune
