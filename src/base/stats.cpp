@@ -36,13 +36,14 @@ Interval median_interval(std::span<const double> samples, double confidence) {
   if (n == 0) return {std::nan(""), std::nan("")};
   // P(fewer than r samples below the median), binomial(n, 1/2), grows with r: take the largest r that keeps coverage.
   const double tail = (1 - confidence) / 2;
-  double term = std::pow(0.5, static_cast<double>(n));
-  double below = term;
+  // The terms are kept as logarithms: 2^-n is no double from n = 1075 on.
+  double log_term = -static_cast<double>(n) * std::log(2.0);
+  double below = std::exp(log_term);
   size_t r = 0;
   while (r < n / 2 && below <= tail) {
     ++r;
-    term *= static_cast<double>(n - r + 1) / static_cast<double>(r);
-    below += term;
+    log_term += std::log(static_cast<double>(n - r + 1) / static_cast<double>(r));
+    below += std::exp(log_term);
   }
   // Here P(B <= r - 1) <= tail, so [x_(r), x_(n - r + 1)] (from 1) covers; r = 0 means that not even the range does.
   const size_t low = r == 0 ? 0 : r - 1;

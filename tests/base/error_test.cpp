@@ -1,0 +1,43 @@
+// Nearest words and the errors made of them.
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace moetune {
+namespace {
+
+const std::vector<std::string> kWords = {"uniform", "zipf", "powerlaw", "lognormal"};
+
+TEST(Nearest, FindsOneWrongLetter) { EXPECT_EQ(nearest("zipg", kWords), "zipf"); }
+TEST(Nearest, CountsASwapAsOneEdit) { EXPECT_EQ(nearest("izpf", kWords), "zipf"); }
+TEST(Nearest, FindsMissingAndExtraLetters) {
+  EXPECT_EQ(nearest("unform", kWords), "uniform");
+  EXPECT_EQ(nearest("powerrlaw", kWords), "powerlaw");
+}
+TEST(Nearest, KnowsTheWordItself) { EXPECT_EQ(nearest("lognormal", kWords), "lognormal"); }
+TEST(Nearest, IsSilentWhereOverAThirdDiffers) {
+  EXPECT_EQ(nearest("zzpg", kWords), "");
+  EXPECT_EQ(nearest("", kWords), "");
+}
+TEST(Nearest, TakesTheFirstOfEquals) { EXPECT_EQ(nearest("abd", std::vector<std::string>{"abc", "abe"}), "abc"); }
+TEST(Nearest, PrefersTheSmallerDistance) {
+  EXPECT_EQ(nearest("qwen3-30", std::vector<std::string>{"qwen3-235", "qwen3-30b"}), "qwen3-30b");
+}
+
+TEST(UnknownWord, HintsAtTheNearest) {
+  const Error error = unknown_word("routing", "zipff", kWords);
+  EXPECT_EQ(error.exit(), Exit::request);
+  EXPECT_STREQ(error.what(), "unknown routing 'zipff'");
+  EXPECT_EQ(error.hint(), "did you mean 'zipf'?");
+}
+TEST(UnknownWord, ListsAllWhereNoneIsNear) {
+  EXPECT_EQ(unknown_word("op", "forward", {"fwd", "dx"}).hint(), "one of: fwd, dx");
+}
+TEST(ErrorKinds, CarryTheirExitCodes) {
+  EXPECT_EQ(static_cast<int>(request_error("x").exit()), 2);
+  EXPECT_EQ(static_cast<int>(machine_error("x", "do y").exit()), 3);
+  EXPECT_EQ(machine_error("x", "do y").hint(), "do y");
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,138 @@
+// Reading, atomic writing, appending: above all what happens when it does not work.
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "error_of.h"
+#include "temporary_folder.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+size_t entries(const fs::path& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(ReadText, ReadsAllBytes) {
+  const TemporaryFolder folder;
+  const std::string bytes("a\0b\r\n\xff", 6);
+  EXPECT_EQ(read_text(folder.write("x", bytes)), bytes);
+}
+TEST(ReadText, NamesTheNearestFile) {
+  const TemporaryFolder folder;
+  folder.write("loads.json", "{}");
+  const fs::path wrong = folder.path() / "laods.json";
+  const Caught error = error_of([&] { read_text(wrong); });
+  EXPECT_EQ(error.exit, Exit::request);
+  EXPECT_EQ(error.what, wrong.string() + ": No such file or directory");
+  EXPECT_EQ(error.hint, "did you mean '" + (folder.path() / "loads.json").string() + "'?");
+}
+TEST(ReadText, RefusesAFolder) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(error_of([&] { read_text(folder.path()); }).what,
+            folder.path().string() + ": is a folder, expected a file");
+}
+TEST(ReadText, RefusesOverTheLimit) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("x", "12345");
+  EXPECT_EQ(read_text(path, 5), "12345");
+  EXPECT_EQ(error_of([&] { read_text(path, 4); }).what, path.string() + ": larger than 4 bytes");
+}
+TEST(ReadText, StopsAtTheLimitOfAnEndlessFile) {
+  EXPECT_EQ(error_of([] { read_text("/dev/zero", 100000); }).what, "/dev/zero: larger than 100000 bytes");
+}
+
+TEST(WriteAtomic, WritesAndReplacesAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "table.json";
+  write_atomic(path, "old");
+  write_atomic(path, "new");
+  EXPECT_EQ(read_text(path), "new");
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+TEST(WriteAtomic, NamesAMissingFolder) {
+  const Caught error = error_of([] { write_atomic("/nonexistent-folder/x.json", "x"); });
+  EXPECT_EQ(error.exit, Exit::machine);
+  EXPECT_EQ(error.what, "/nonexistent-folder/x.json: cannot write: No such file or directory");
+}
+TEST(WriteAtomic, LeavesWhatWasThereWhereItCannotReplace) {
+  const TemporaryFolder folder;
+  folder.write("target/inside", "kept");
+  EXPECT_EQ(error_of([&] { write_atomic(folder.path() / "target", "x"); }).exit, Exit::machine);
+  EXPECT_EQ(read_text(folder.path() / "target" / "inside"), "kept");
+  EXPECT_EQ(entries(folder.path()), 1u);  // no temporary either
+}
+
+TEST(RequireWritable, MakesTheFolderAndLeavesNothing) {
+  const TemporaryFolder folder;
+  require_writable(folder.path() / "a" / "b" / "out.json");
+  EXPECT_TRUE(fs::is_directory(folder.path() / "a" / "b"));
+  EXPECT_EQ(entries(folder.path() / "a" / "b"), 0u);
+}
+TEST(RequireWritable, RefusesAMissingFolderWhereItMayNotMakeIt) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(error_of([&] { require_writable(folder.path() / "a" / "x", false); }).what,
+            (folder.path() / "a").string() + ": no such folder");
+}
+TEST(RequireWritable, RefusesAFolder) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(error_of([&] { require_writable(folder.path()); }).what,
+            folder.path().string() + ": is a folder, expected a file name");
+}
+TEST(RequireWritable, RefusesWhereNoFileCanBe) {
+  EXPECT_EQ(error_of([] { require_writable("/proc/moetune/out.json"); }).exit, Exit::request);
+  EXPECT_EQ(error_of([] { require_writable("/proc/out.json"); }).exit, Exit::request);
+}
+TEST(RequireWritable, RefusesAFileUnderAFile) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("file", "x");
+  EXPECT_EQ(error_of([&] { require_writable(file / "out.json"); }).exit, Exit::request);
+}
+
+TEST(AppendFile, KeepsWhatIsThereAndEndsLines) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("journal", "one\n");
+  AppendFile file(path);
+  file.append("two");
+  EXPECT_EQ(read_text(path), "one\ntwo\n");  // on disk at once
+  file.append("");
+  EXPECT_EQ(read_text(path), "one\ntwo\n\n");
+}
+TEST(AppendFile, TellsAFullDisk) {
+  AppendFile file("/dev/full");
+  const Caught error = error_of([&] { file.append("line"); });
+  EXPECT_EQ(error.exit, Exit::machine);
+  EXPECT_EQ(error.what, "/dev/full: cannot write: No space left on device");
+  EXPECT_EQ(error.hint, "free some space, then run again with --resume");
+}
+TEST(AppendFile, MovesItsFile) {
+  const TemporaryFolder folder;
+  AppendFile first(folder.path() / "x");
+  AppendFile second(std::move(first));
+  EXPECT_TRUE(second.is_open());
+  AppendFile third;
+  EXPECT_FALSE(third.is_open());
+  third = std::move(second);
+  third.append("line");
+  EXPECT_EQ(read_text(folder.path() / "x"), "line\n");
+}
+TEST(AppendFile, RefusesAMissingFolder) {
+  EXPECT_EQ(error_of([] { AppendFile("/nonexistent-folder/x"); }).what,
+            "/nonexistent-folder/x: cannot be written: No such file or directory");
+}
+
+TEST(CacheFolder, FollowsTheEnvironment) {
+  ::setenv("XDG_CACHE_HOME", "/somewhere", 1);
+  EXPECT_EQ(cache_folder(), "/somewhere/moetune");
+  ::setenv("XDG_CACHE_HOME", "", 1);
+  ::setenv("HOME", "/home/someone", 1);
+  EXPECT_EQ(cache_folder(), "/home/someone/.cache/moetune");
+  ::unsetenv("HOME");
+  EXPECT_EQ(cache_folder(), fs::temp_directory_path() / "moetune-cache");
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,84 @@
+// Order statistics against values from tables and by hand.
+#include "base/stats.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace moetune {
+namespace {
+
+std::vector<double> one_to(int n) {
+  std::vector<double> values(static_cast<size_t>(n));
+  std::iota(values.begin(), values.end(), 1.0);
+  return values;
+}
+
+TEST(Median, TakesTheMiddleOrTheMeanOfTwo) {
+  EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
+  EXPECT_EQ(median(std::vector<double>{4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median(std::vector<double>{7}), 7);
+  EXPECT_TRUE(std::isnan(median({})));
+}
+TEST(Quantile, Interpolates) {
+  const std::vector<double> values = {40, 10, 30, 20};
+  EXPECT_EQ(quantile(values, 0), 10);
+  EXPECT_EQ(quantile(values, 1), 40);
+  EXPECT_DOUBLE_EQ(quantile(values, 0.25), 17.5);
+  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
+}
+TEST(MedianInterval, HasTheRanksOfTheTables) {
+  // Conover, table of confidence limits for the median at 95 %: ranks 1-6, 2-9, 6-15, 40-61 (counted from 1).
+  EXPECT_EQ(median_interval(one_to(6)), (Interval{1, 6}));
+  EXPECT_EQ(median_interval(one_to(10)), (Interval{2, 9}));
+  EXPECT_EQ(median_interval(one_to(20)), (Interval{6, 15}));
+  EXPECT_EQ(median_interval(one_to(100)), (Interval{40, 61}));
+}
+TEST(MedianInterval, IsTheRangeWhereSamplesAreFew) {
+  EXPECT_EQ(median_interval(one_to(5)), (Interval{1, 5}));
+  EXPECT_EQ(median_interval(one_to(1)), (Interval{1, 1}));
+  EXPECT_TRUE(std::isnan(median_interval({}).low));
+}
+TEST(MedianInterval, NarrowsWithLessConfidence) { EXPECT_EQ(median_interval(one_to(10), 0.8), (Interval{3, 8})); }
+TEST(MedianInterval, HoldsForThousandsOfSamples) {
+  // 2^-n is no double any more: ranks by the normal limit, n/2 -+ 1.96 sqrt(n)/2.
+  const Interval found = median_interval(one_to(4000));
+  EXPECT_NEAR(found.low, 2000 - 1.96 * std::sqrt(4000.0) / 2, 2);
+  EXPECT_NEAR(found.high, 2001 + 1.96 * std::sqrt(4000.0) / 2, 2);
+}
+TEST(MedianInterval, CoversTheMedianAsOftenAsItSays) {
+  Random random(1);
+  int covered = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<double> samples(25);
+    for (double& sample : samples) sample = random.exponential();
+    const Interval interval = median_interval(samples);
+    covered += interval.low <= std::log(2.0) && std::log(2.0) <= interval.high;
+  }
+  EXPECT_GT(covered, 1880);
+  EXPECT_LT(covered, 1980);
+}
+TEST(BootstrapMedianInterval, IsTheSameEachTimeAndHoldsTheMedian) {
+  const std::vector<double> values = one_to(31);
+  const Interval first = bootstrap_median_interval(values);
+  EXPECT_EQ(first, bootstrap_median_interval(values));
+  EXPECT_LT(first.low, 16);
+  EXPECT_GT(first.high, 16);
+  EXPECT_GT(first.low, 5);
+  EXPECT_LT(first.high, 27);
+}
+TEST(BootstrapMedianInterval, IsAPointForEqualSamples) {
+  EXPECT_EQ(bootstrap_median_interval(std::vector<double>(9, 2.5)), (Interval{2.5, 2.5}));
+  EXPECT_TRUE(std::isnan(bootstrap_median_interval({}).low));
+}
+TEST(GeometricMean, MultipliesAndTakesTheRoot) {
+  EXPECT_DOUBLE_EQ(geometric_mean(std::vector<double>{1, 8, 27}), 6);
+  EXPECT_NEAR(geometric_mean(std::vector<double>{1e300, 1e300, 1e-300}) / 1e100, 1, 1e-12);
+  EXPECT_TRUE(std::isnan(geometric_mean({})));
+}
+
+}  // namespace
+}  // namespace moetune
