@@ -18,7 +18,7 @@ struct Export {
 };
 
 struct Exporter {
-  std::string_view format;       // "vllm"
+  std::string_view format;  // "vllm"
   std::string_view description;
   Export (*write)(const TunedTable&) = nullptr;
 };

@@ -16,8 +16,8 @@ namespace moetune {
 struct JournalHeader {
   std::vector<Cell> cells;
   DeviceInfo device;
-  Json environment;      // of the backend; the part under "identity" must be equal to resume
-  std::string space;     // its name
+  Json environment;   // of the backend; the part under "identity" must be equal to resume
+  std::string space;  // its name
   std::string strategy;
   uint64_t seed = 0;
 };
@@ -26,9 +26,9 @@ struct JournalHeader {
 /// and {"kind": "trial", ...} after each trial. Each line is on disk when its call returns.
 class Journal {
  public:
-  Journal() = default;                                                        // writes nowhere
+  Journal() = default;                                                                    // writes nowhere
   static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // replaces a file there
-  static Journal reopen(const std::filesystem::path& path);                  // appends; mends a cut last line
+  static Journal reopen(const std::filesystem::path& path);  // appends; mends a cut last line
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
 

@@ -11,11 +11,11 @@ namespace moetune {
 
 /// A time with its uncertainty; seconds.
 struct Measurement {
-  double seconds = 0;        // median over blocks of the mean time of a launch
-  Interval interval;         // 95 % interval of that median
-  int samples = 0;           // blocks
-  int64_t launches = 0;      // in all blocks
-  double clock_mhz = 0;      // median; 0 = unknown
+  double seconds = 0;    // median over blocks of the mean time of a launch
+  Interval interval;     // 95 % interval of that median
+  int samples = 0;       // blocks
+  int64_t launches = 0;  // in all blocks
+  double clock_mhz = 0;  // median; 0 = unknown
 };
 
 /// The summary of blocks; nothing is dropped.
@@ -28,9 +28,9 @@ Measurement measurement_from_json(const JsonAt& json);
 struct Trial {
   Candidate candidate;
   Status status = Status::ok;
-  std::string reason;            // a sentence where not ok
-  Measurement measurement;       // where ok
-  Verdict verdict;               // where it ran
+  std::string reason;       // a sentence where not ok
+  Measurement measurement;  // where ok
+  Verdict verdict;          // where it ran
   CompileResult compile;
 };
 Json to_json(const Trial& trial);

@@ -13,32 +13,32 @@ namespace moetune {
 
 /// A rival in the final interleaved rounds, scored by the paired ratio winner time / its time, round by round.
 struct Rival {
-  std::string name;          // "default", "cublas-loop", ...
-  Candidate candidate;       // for "default"
+  std::string name;     // "default", "cublas-loop", ...
+  Candidate candidate;  // for "default"
   Measurement measurement;
-  double ratio = 0;          // median over rounds of winner seconds / rival seconds: below 1, the winner is faster
-  Interval ratio_interval;   // 95 %, bootstrap over rounds
+  double ratio = 0;         // median over rounds of winner seconds / rival seconds: below 1, the winner is faster
+  Interval ratio_interval;  // 95 %, bootstrap over rounds
 };
 
 struct Entry {
   Cell cell;
-  std::vector<int32_t> m_sizes;        // the realised rows
+  std::vector<int32_t> m_sizes;  // the realised rows
   RoutingFigures figures;
-  double occupancy = 0;                // tile occupancy at the winner's block_m
-  double flops = 0, bytes = 0;         // of the problem
-  Candidate candidate;                 // the winner
+  double occupancy = 0;         // tile occupancy at the winner's block_m
+  double flops = 0, bytes = 0;  // of the problem
+  Candidate candidate;          // the winner
   Measurement measurement;
   Verdict verdict;
-  std::vector<Rival> rivals;           // default first, then baselines
-  std::vector<Candidate> ties;         // others whose interval overlaps the winner's
-  int64_t legal = 0, measured = 0;     // candidates
-  int64_t failed = 0;                  // of the measured: not ok
-  bool complete = true;                // false: stopped early (interrupt, budget)
-  std::string skipped;                 // a sentence where there is no winner (out of memory, no correct candidate)
+  std::vector<Rival> rivals;        // default first, then baselines
+  std::vector<Candidate> ties;      // others whose interval overlaps the winner's
+  int64_t legal = 0, measured = 0;  // candidates
+  int64_t failed = 0;               // of the measured: not ok
+  bool complete = true;             // false: stopped early (interrupt, budget)
+  std::string skipped;              // a sentence where there is no winner (out of memory, no correct candidate)
 };
 
 struct TunedTable {
-  Json tool;                           // version, commit, dirty, argv
+  Json tool;  // version, commit, dirty, argv
   DeviceInfo device;
   Json environment;
   std::string regime = "burst";
@@ -54,7 +54,7 @@ void write_table(const std::filesystem::path& path, const TunedTable& table);  /
 Json tool_json(const std::vector<std::string>& argv);
 
 /// Derived figures of an entry.
-double tflops(const Entry& entry);           // on real rows
+double tflops(const Entry& entry);  // on real rows
 double terabytes_per_second(const Entry& entry);
 double roof_seconds(const Entry& entry, const DeviceInfo& device);  // max(flops / peak, bytes / bandwidth); 0 unknown
 const Rival* find_rival(const Entry& entry, const std::string& name);
@@ -73,9 +73,9 @@ std::string_view name(Match match);
 
 struct Answer {
   Match match = Match::none;
-  const Entry* entry = nullptr;     // null for none
-  double log_tokens_distance = 0;   // |log2(tokens / entry tokens)|
-  std::string explanation;          // one sentence: what matched, what did not
+  const Entry* entry = nullptr;    // null for none
+  double log_tokens_distance = 0;  // |log2(tokens / entry tokens)|
+  std::string explanation;         // one sentence: what matched, what did not
 };
 
 /// The best entry for a cell: same shape (layer sizes, op, dtype, fusion), then device, routing, and distance in

@@ -1,0 +1,133 @@
+// The table as Markdown that people like to read.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "table/text_export.h"
+
+namespace moetune {
+namespace {
+
+// Characters, not bytes: µ has two.
+size_t width(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '|') result += '\\';
+    result += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return result;
+}
+
+std::string padded(const std::string& text, size_t columns, char align) {
+  const std::string space(columns - std::min(columns, width(text)), ' ');
+  return align == 'r' ? space + text : text + space;
+}
+
+std::string title(const Shape& shape) {
+  const Layer& layer = shape.layer;
+  std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
+                                   name(shape.op), name(layer.dtype), layer.experts, layer.top_k, layer.n, layer.k);
+  if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
+  if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
+  if (shape.fusion != Fusion{}) result += ", " + text(shape.fusion);
+  return result;
+}
+
+std::string time_told(const Measurement& time) {
+  return fmt::format("{} [{}, {}]", format_time(time.seconds), format_time(time.interval.low),
+                     format_time(time.interval.high));
+}
+
+// The ratio is winner over rival, a speed-up its inverse.
+std::string speedup_told(const Rival* rival) {
+  if (!rival) return "";
+  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", 1 / rival->ratio, 1 / rival->ratio_interval.high,
+                     1 / rival->ratio_interval.low);
+}
+
+std::vector<std::string> rival_names(const std::vector<const Entry*>& entries) {
+  std::vector<std::string> names;
+  for (const Entry* entry : entries)
+    for (const Rival& rival : entry->rivals)
+      if (std::find(names.begin(), names.end(), rival.name) == names.end()) names.push_back(rival.name);
+  return names;
+}
+
+std::vector<std::string> row(const Entry& entry, const std::vector<std::string>& rivals, const DeviceInfo& device) {
+  std::vector<std::string> cells = {std::to_string(entry.cell.tokens), text(entry.cell.routing),
+                                    fmt::format("{:.1f}", entry.figures.max_over_mean)};
+  if (!entry.skipped.empty()) {
+    cells.push_back("none: " + entry.skipped);
+    cells.resize(9 + rivals.size());
+    return cells;
+  }
+  const double roof = roof_seconds(entry, device);
+  cells.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)"));
+  cells.push_back(time_told(entry.measurement));
+  cells.push_back(fmt::format("{:.4g}", tflops(entry)));
+  cells.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
+  cells.push_back(roof > 0 ? fmt::format("{:.0f} %", 100 * roof / entry.measurement.seconds) : "");
+  for (const std::string& rival : rivals) cells.push_back(speedup_told(find_rival(entry, rival)));
+  cells.push_back(std::to_string(entry.ties.size()));
+  return cells;
+}
+
+std::string section(const std::vector<const Entry*>& entries, const DeviceInfo& device) {
+  const std::vector<std::string> rivals = rival_names(entries);
+  std::vector<std::vector<std::string>> rows = {
+      {"tokens", "routing", "max/mean", "winner", "time", "TFLOP/s", "TB/s", "of roof"}};
+  for (const std::string& rival : rivals) rows[0].push_back("vs " + rival);
+  rows[0].emplace_back("ties");
+  for (const Entry* entry : entries) rows.push_back(row(*entry, rivals, device));
+  return fmt::format("## {}\n\n{}\n", escaped(title(entries[0]->cell.shape)),
+                     markdown_table("rlrlrrrr" + std::string(rivals.size() + 1, 'r'), rows));
+}
+
+}  // namespace
+
+std::string markdown_table(const std::string& align, const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(align.size(), 3);
+  for (const auto& cells : rows)
+    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], width(escaped(cells[i])));
+  std::string out;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    for (size_t i = 0; i < align.size(); ++i) out += "| " + padded(escaped(rows[r][i]), widths[i], align[i]) + " ";
+    out += "|\n";
+    if (r > 0) continue;
+    for (size_t i = 0; i < align.size(); ++i)
+      out += "| " + std::string(widths[i] - 1, '-') + (align[i] == 'r' ? ":" : "-") + " ";
+    out += "|\n";
+  }
+  return out;
+}
+
+Export export_markdown(const TunedTable& table) {
+  std::string out = fmt::format("# Tuned on {} ({})\n\n", escaped(table.device.name), table.regime);
+  std::vector<std::vector<const Entry*>> sections;
+  for (const Entry& entry : table.entries) {
+    const auto same = [&](const auto& section) { return section[0]->cell.shape == entry.cell.shape; };
+    const auto found = std::find_if(sections.begin(), sections.end(), same);
+    if (found == sections.end())
+      sections.push_back({&entry});
+    else
+      found->push_back(&entry);
+  }
+  for (const auto& entries : sections) out += section(entries, table.device);
+  if (sections.empty())
+    out += "The table has no entries.\n";
+  else
+    out +=
+        "Times are medians of one launch on cold operands, with their 95 % intervals in brackets. \"vs\" is how much "
+        "faster\n"
+        "the winner is than a rival, from paired interleaved rounds: above 1, the winner is faster. Ties are other\n"
+        "candidates whose interval overlaps the winner's.\n";
+  return {.files = {{"", out}}, .notes = {}};
+}
+
+}  // namespace moetune

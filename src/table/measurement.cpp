@@ -1,0 +1,86 @@
+// Summaries of timed blocks; JSON of times and trials.
+#include "table/measurement.h"
+
+#include <fmt/format.h>
+
+#include "table/placed.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kMicro = 1e-6;
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
+
+bool ran(const Verdict& verdict) { return verdict.ok || verdict.elements > 0 || !verdict.reason.empty(); }
+
+bool compiled(const CompileResult& result) {
+  return result.status != Status::ok || result.registers > 0 || result.from_cache || result.seconds > 0;
+}
+
+}  // namespace
+
+Measurement summarise(const std::vector<Block>& blocks) {
+  std::vector<double> seconds, clocks;
+  Measurement result;
+  for (const Block& block : blocks) {
+    seconds.push_back(block.seconds);
+    result.launches += block.launches;
+    if (block.clock_mhz > 0) clocks.push_back(block.clock_mhz);
+  }
+  if (blocks.empty()) return result;
+  result.seconds = median(seconds);
+  result.interval = median_interval(seconds, 0.95);
+  result.samples = static_cast<int>(blocks.size());
+  result.clock_mhz = clocks.empty() ? 0 : median(clocks);
+  return result;
+}
+
+Json to_json(const Measurement& measurement) {
+  return {{"median_us", rounded(measurement.seconds / kMicro)},
+          {"low_us", rounded(measurement.interval.low / kMicro)},
+          {"high_us", rounded(measurement.interval.high / kMicro)},
+          {"samples", measurement.samples},
+          {"launches", measurement.launches},
+          {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
+}
+
+Measurement measurement_from_json(const JsonAt& json) {
+  const double median_us = json["median_us"].number(), low = json["low_us"].number(), high = json["high_us"].number();
+  if (median_us <= 0) json["median_us"].fail(fmt::format("a time must be positive, found {}", median_us));
+  if (low <= 0) json["low_us"].fail(fmt::format("a time must be positive, found {}", low));
+  if (low > median_us || median_us > high)
+    json.fail(fmt::format("the median {} lies outside its interval {} to {}", median_us, low, high));
+  Measurement result{.seconds = median_us * kMicro,
+                     .interval = {low * kMicro, high * kMicro},
+                     .samples = static_cast<int>(json["samples"].integer(1, 1 << 30)),
+                     .launches = json["launches"].integer(1, kMaxSamples),
+                     .clock_mhz = json["clock_mhz"].number()};
+  if (result.launches < result.samples)
+    json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.samples));
+  if (result.clock_mhz < 0) json["clock_mhz"].fail("a clock cannot be negative");
+  return result;
+}
+
+Json to_json(const Trial& trial) {
+  Json json = {{"candidate", to_json(trial.candidate)}, {"status", name(trial.status)}};
+  if (!trial.reason.empty() || trial.status != Status::ok) json["reason"] = trial.reason;
+  if (trial.status == Status::ok) json["measurement"] = to_json(trial.measurement);
+  if (ran(trial.verdict)) json["verdict"] = to_json(trial.verdict);
+  if (compiled(trial.compile)) json["compile"] = to_json(trial.compile);
+  return json;
+}
+
+Trial trial_from_json(const JsonAt& json) {
+  Trial trial;
+  trial.candidate = placed(json["candidate"], candidate_from_json);
+  trial.status = placed(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
+  if (json.has("reason")) trial.reason = json["reason"].string();
+  if (trial.status == Status::ok) trial.measurement = measurement_from_json(json["measurement"]);
+  if (json.has("verdict")) trial.verdict = verdict_from_json(json["verdict"]);
+  if (json.has("compile")) trial.compile = placed(json["compile"], compile_result_from_json);
+  if (trial.status == Status::ok && !trial.verdict.ok)
+    json.fail("the status is ok, but the result was not found right");
+  return trial;
+}
+
+}  // namespace moetune

@@ -1,0 +1,169 @@
+// Writes tables as vLLM's and SGLang's files. Honest about what the knobs mean over there.
+#include "table/serving_export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "table/serving_layer.h"
+
+namespace moetune {
+namespace {
+
+// What became of the rows of one file.
+struct Tally {
+  std::vector<int64_t> tuned;             // token counts
+  std::map<std::string, int64_t> pinned;  // reason why a winner gave way to the default -> how many
+  int64_t block_m_changed = 0;            // down rows that took up's block_m
+};
+
+struct Writer {
+  Server server;
+  const TunedTable& table;
+  const ServingLayer& layer;
+
+  std::optional<ServingRow> fitting(const Candidate& candidate, const Entry& entry, std::string& reason) const {
+    const std::optional<ServingRow> row = serving_row(candidate, entry.figures.max_rows, reason);
+    if (!row) return std::nullopt;
+    if (const auto why = unfit(*row, layer.dtype, table.device.shared_memory_per_block)) {
+      reason = *why;
+      return std::nullopt;
+    }
+    return row;
+  }
+
+  ServingRow row(const std::map<int64_t, const Entry*>& entries, int64_t tokens, Tally& tally) const {
+    const auto entry = entries.find(tokens);
+    if (entry != entries.end()) {
+      std::string reason;
+      if (const auto row = fitting(entry->second->candidate, *entry->second, reason)) {
+        tally.tuned.push_back(tokens);
+        return *row;
+      }
+      ++tally.pinned[reason];
+    }
+    return default_row(server, tokens, layer.experts);
+  }
+
+  // Both GEMMs share one sorting of the rows, so block_m must be up's: the winner where it has it, else the first of
+  // its ties that does, else the winner with up's block_m.
+  ServingRow down_row(int64_t tokens, int64_t block_m, Tally& tally) const {
+    ServingRow fallback = default_row(server, tokens, layer.experts);
+    fallback.block_m = block_m;
+    const auto found = layer.down.find(tokens);
+    if (found == layer.down.end()) return fallback;
+    const Entry& entry = *found->second;
+    std::vector<Candidate> choices = {entry.candidate};
+    choices.insert(choices.end(), entry.ties.begin(), entry.ties.end());
+    Candidate changed = entry.candidate;
+    changed.block_m = static_cast<int>(block_m);
+    choices.push_back(changed);
+    std::string reason, first_reason;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].block_m != block_m) continue;
+      if (const auto row = fitting(choices[i], entry, reason)) {
+        tally.tuned.push_back(tokens);
+        tally.block_m_changed += i + 1 == choices.size() && entry.candidate.block_m != block_m;
+        return *row;
+      }
+      if (first_reason.empty()) first_reason = reason;
+    }
+    ++tally.pinned[first_reason];
+    return fallback;
+  }
+
+  std::set<int64_t> token_counts() const {
+    std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
+    for (const auto* entries : {&layer.up, &layer.down})
+      for (const auto& [tokens, entry] : *entries) counts.insert(tokens);
+    return counts;
+  }
+
+  std::string file_name(bool down) const {
+    return serving_file_name(server, layer.experts, layer.intermediate, table.device.name, layer.dtype, down);
+  }
+};
+
+void tell(const Writer& writer, const std::string& file, const Tally& tally, std::vector<std::string>& notes) {
+  const std::string_view server = name(writer.server);
+  if (!tally.tuned.empty())
+    notes.push_back(fmt::format("{}: tuned for {} tokens; the other rows pin {}'s default", file,
+                                fmt::join(tally.tuned, ", "), server));
+  for (const auto& [reason, count] : tally.pinned)
+    notes.push_back(fmt::format("{}: {} {} to {}'s default: {}", file, count,
+                                count == 1 ? "winner gave way" : "winners gave way", server, reason));
+  if (tally.block_m_changed > 0)
+    notes.push_back(
+        fmt::format("{}: {} rows carry up's BLOCK_SIZE_M instead of the winner's own, a combination that was "
+                    "not measured",
+                    file, tally.block_m_changed));
+}
+
+// Called written only once the other program's rules read back what was meant.
+void add_file(const Writer& writer, const std::string& file, const ServingRows& rows, Export& result) {
+  std::string text = serving_text(rows);
+  if (load_serving(writer.server, text, file) != rows)
+    throw Error(Exit::bug, fmt::format("{}: {} would not read back what was meant", file, name(writer.server)));
+  result.files.push_back({file, std::move(text)});
+}
+
+void write_layer(const Writer& writer, Export& result) {
+  const bool two_files = writer.server == Server::sglang;
+  const bool from_down = !two_files && writer.layer.up.empty();
+  Tally tally, down_tally;
+  ServingRows rows, down_rows;
+  for (const int64_t tokens : writer.token_counts()) {
+    rows.emplace_back(tokens, writer.row(from_down ? writer.layer.down : writer.layer.up, tokens, tally));
+    if (!two_files) continue;
+    down_rows.emplace_back(tokens, writer.down_row(tokens, rows.back().second.block_m, down_tally));
+    down_rows.back().second.use_tma = false;
+  }
+  const std::string file = writer.file_name(false), down_file = writer.file_name(true);
+  tell(writer, file, tally, result.notes);
+  if (two_files) tell(writer, down_file, down_tally, result.notes);
+  if (tally.tuned.empty() && down_tally.tuned.empty()) {
+    result.notes.push_back(fmt::format("{}: not written, it would hold nothing but defaults", file));
+    return;
+  }
+  if (from_down)
+    result.notes.push_back(fmt::format("{}: the table has no up projection, these are down's winners", file));
+  if (!two_files && !from_down && !writer.layer.down.empty())
+    result.notes.push_back(
+        fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
+  add_file(writer, file, rows, result);
+  if (!down_tally.tuned.empty()) add_file(writer, down_file, down_rows, result);
+}
+
+Export write_serving(Server server, const TunedTable& table) {
+  const std::string_view program = name(server);
+  if (table.device.kind != DeviceKind::cuda)
+    throw request_error(
+        fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, program),
+        "tune on a GPU, or export with --format csv or markdown");
+  Export result;
+  result.notes.push_back(
+      fmt::format("the knobs were tuned on moetune's kernels: on {}'s Triton kernel they are a first guess "
+                  "and no tuning; measure them there before use",
+                  program));
+  if (table.device.shared_memory_per_block == 0)
+    result.notes.emplace_back("the table doesn't tell the device's shared memory: whether a row fits was not checked");
+  for (const ServingLayer& layer : serving_layers(table, result.notes)) write_layer({server, table, layer}, result);
+  if (result.files.empty())
+    throw request_error(fmt::format("nothing in the table fits {}'s kernel: {}", program, result.notes.back()),
+                        "export with --format csv or markdown");
+  result.notes.emplace_back(
+      server == Server::vllm
+          ? "put the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"
+          : "put the files into configs/triton_X_Y_Z (your Triton's version) under SGLANG_MOE_CONFIG_DIR");
+  return result;
+}
+
+}  // namespace
+
+Export export_vllm(const TunedTable& table) { return write_serving(Server::vllm, table); }
+
+Export export_sglang(const TunedTable& table) { return write_serving(Server::sglang, table); }
+
+}  // namespace moetune

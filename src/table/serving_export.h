@@ -1,0 +1,13 @@
+// Exports for the two inference servers.
+#pragma once
+#include "table/exporter.h"
+
+namespace moetune {
+
+/// One file a layer, from up's winners: vLLM runs both projections with one row.
+Export export_vllm(const TunedTable& table);
+
+/// One file a layer for up, and a second one for down, whose BLOCK_SIZE_M is up's.
+Export export_sglang(const TunedTable& table);
+
+}  // namespace moetune

@@ -1,0 +1,140 @@
+// From entries to the layers that serving files are named after.
+#include "table/serving_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
+
+// The same layer of the same model, whichever projection.
+bool siblings(const Layer& a, const Layer& b) {
+  return std::tuple(a.model, a.experts, a.top_k, a.dtype, a.tp, a.ep, hidden_size(a)) ==
+         std::tuple(b.model, b.experts, b.top_k, b.dtype, b.tp, b.ep, hidden_size(b));
+}
+
+// down has it as k. For up the table's own down projection tells, else the preset, else it is taken for gated.
+int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vector<std::string>& notes) {
+  if (layer.projection == Projection::down) return layer.k;
+  for (const Entry& entry : table.entries) {
+    const Layer& other = entry.cell.shape.layer;
+    if (other.projection == Projection::down && siblings(layer, other) &&
+        (other.k == layer.n || 2 * other.k == layer.n))
+      return other.k;
+  }
+  for (const Model& model : model_presets())
+    if (model.name == layer.model && model.hidden == layer.k) return model.gated ? layer.n / 2 : layer.n;
+  if (layer.n % 2 != 0) return layer.n;
+  const std::string note =
+      fmt::format("{} is no preset: its experts are taken for gated, so N = n / 2 = {}", layer.model, layer.n / 2);
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  return layer.n / 2;
+}
+
+// Their kernel gathers rows of up and scatters rows of down: such an entry is nearer to it.
+auto preference(const Entry& entry) {
+  const std::string& routing = entry.cell.routing.name;
+  const Fusion& fusion = entry.cell.shape.fusion;
+  const bool fused = entry.cell.shape.layer.projection == Projection::up ? fusion.permute_x : fusion.permute_y;
+  return std::tuple(routing == "uniform" ? 0 : routing == "balanced" ? 1 : 2, !fused);
+}
+
+struct Group {
+  ServingLayer layer;
+  Layer first;                            // whose siblings are taken
+  std::vector<std::string> other_models;  // of the same file name, left out
+  std::map<int64_t, std::string> chosen;  // tokens with several routings -> the one taken
+};
+
+bool same_file(const ServingLayer& a, const ServingLayer& b) {
+  return a.experts == b.experts && a.intermediate == b.intermediate &&
+         (a.dtype == Dtype::fp32) == (b.dtype == Dtype::fp32);
+}
+
+void take(Group& group, const Entry& entry) {
+  const Layer& layer = entry.cell.shape.layer;
+  if (!siblings(group.first, layer)) {
+    const std::string other =
+        fmt::format("{} ({}, top {}, hidden {})", layer.model, name(layer.dtype), layer.top_k, hidden_size(layer));
+    if (std::find(group.other_models.begin(), group.other_models.end(), other) == group.other_models.end())
+      group.other_models.push_back(other);
+    return;
+  }
+  auto& rows = layer.projection == Projection::up ? group.layer.up : group.layer.down;
+  const auto [place, fresh] = rows.emplace(entry.cell.tokens, &entry);
+  if (fresh) return;
+  if (preference(entry) < preference(*place->second)) place->second = &entry;
+  group.chosen[entry.cell.tokens] = text(place->second->cell.routing);
+}
+
+void tell(const Group& group, std::vector<std::string>& notes) {
+  const std::string file = fmt::format("E={},N={}", group.layer.experts, group.layer.intermediate);
+  std::map<std::string, std::vector<int64_t>> by_routing;
+  for (const auto& [tokens, routing] : group.chosen) by_routing[routing].push_back(tokens);
+  for (const auto& [routing, tokens] : by_routing)
+    notes.push_back(fmt::format("{}: of several entries for {} tokens the one with {} routing was taken", file,
+                                fmt::join(tokens, ", "), routing));
+  if (!group.other_models.empty())
+    notes.push_back(fmt::format("{}: taken from {}; left out, for they share the file name: {}", file,
+                                group.first.model, fmt::join(group.other_models, ", ")));
+}
+
+}  // namespace
+
+std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes) {
+  std::vector<Group> groups;
+  int64_t backward = 0, without_winner = 0;
+  for (const Entry& entry : table.entries) {
+    const Shape& shape = entry.cell.shape;
+    if (shape.op != Op::fwd || !entry.skipped.empty()) {
+      ++(shape.op != Op::fwd ? backward : without_winner);
+      continue;
+    }
+    const ServingLayer named{.experts = shape.layer.local_experts(),
+                             .intermediate = intermediate_size(shape.layer, table, notes),
+                             .dtype = shape.layer.dtype,
+                             .up = {},
+                             .down = {}};
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same_file(g.layer, named); });
+    if (group == groups.end()) group = groups.insert(groups.end(), {named, shape.layer, {}, {}});
+    take(*group, entry);
+  }
+  if (backward > 0) notes.push_back(fmt::format("{} entries left out: serving has no dx and dw", backward));
+  if (without_winner > 0) notes.push_back(fmt::format("{} entries left out: they have no winner", without_winner));
+  std::vector<ServingLayer> layers;
+  for (const Group& group : groups) {
+    tell(group, notes);
+    layers.push_back(group.layer);
+  }
+  return layers;
+}
+
+std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason) {
+  const auto no = [&](std::string why) {
+    reason = std::move(why);
+    return std::nullopt;
+  };
+  if (candidate.warps == 0 || candidate.stages == 0 || candidate.block_k == 0)
+    return no(fmt::format("variant {} has other knobs", candidate.variant));
+  // Triton's walk: a group of m tiles together, m fastest inside it; a group of 1 is plain order with n fastest.
+  constexpr int64_t kWidestGroup = 64;  // that their tuners try
+  const bool one_tile = max_rows <= candidate.block_m;
+  const bool m_fastest = knob_text(find_knob("raster"), candidate.raster) == "m";
+  if (m_fastest && candidate.group > 1 && !one_tile) return no("it walks n tiles in groups, their kernel m tiles only");
+  const int64_t group_m = one_tile ? 1 : m_fastest ? kWidestGroup : std::max(1, candidate.group);
+  return ServingRow{.block_m = candidate.block_m,
+                    .block_n = candidate.block_n,
+                    .block_k = candidate.block_k,
+                    .group_m = group_m,
+                    .warps = candidate.warps,
+                    .stages = candidate.stages,
+                    .use_tma = {}};
+}
+
+}  // namespace moetune

@@ -1,0 +1,49 @@
+// Tables on disk, and the figures that follow from an entry. Their JSON: table_json.cpp.
+#include "table/table.h"
+
+#include <algorithm>
+
+#include "base/embedded.h"
+#include "base/file.h"
+#include "table/pretty.h"
+
+namespace moetune {
+
+TunedTable read_table(const std::filesystem::path& path) {
+  const Json json = read_json(path);
+  return table_from_json(JsonAt(json, path.string()));
+}
+
+void write_table(const std::filesystem::path& path, const TunedTable& table) {
+  write_atomic(path, pretty_json(to_json(table)));
+}
+
+Json tool_json(const std::vector<std::string>& argv) {
+  const BuildInfo build = build_info();
+  return {{"name", "moetune"},
+          {"version", build.version},
+          {"commit", build.commit},
+          {"dirty", build.dirty},
+          {"argv", argv}};
+}
+
+double tflops(const Entry& entry) {
+  return entry.measurement.seconds > 0 ? entry.flops / entry.measurement.seconds * 1e-12 : 0;
+}
+
+double terabytes_per_second(const Entry& entry) {
+  return entry.measurement.seconds > 0 ? entry.bytes / entry.measurement.seconds * 1e-12 : 0;
+}
+
+double roof_seconds(const Entry& entry, const DeviceInfo& device) {
+  if (device.peak_flops <= 0 || device.peak_bandwidth <= 0) return 0;
+  return std::max(entry.flops / device.peak_flops, entry.bytes / device.peak_bandwidth);
+}
+
+const Rival* find_rival(const Entry& entry, const std::string& name) {
+  const auto found =
+      std::find_if(entry.rivals.begin(), entry.rivals.end(), [&](const Rival& rival) { return rival.name == name; });
+  return found == entry.rivals.end() ? nullptr : &*found;
+}
+
+}  // namespace moetune
