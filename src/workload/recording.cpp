@@ -33,7 +33,7 @@ void deduce(const std::string& where, int64_t sum, int64_t experts, int64_t& tok
 
 int64_t agreed(const std::string& where, std::string_view what, int64_t recorded, int64_t wanted) {
   if (recorded != 0 && wanted != 0 && recorded != wanted)
-    throw request_error(fmt::format("{}: recorded with {} {}, the layer has {}", where, what, recorded, wanted),
+    throw request_error(fmt::format("{}: {}: the recording has {}, the layer {}", where, what, recorded, wanted),
                         "a recording fits layers of its own model only");
   return recorded != 0 ? recorded : wanted;
 }

@@ -18,8 +18,8 @@ Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k);
 Trace trace_from_csv(std::string_view text, const std::string& where, int64_t experts, int64_t top_k);
 Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t experts, int64_t top_k);
 
-/// The number that is known (0 = unknown); Exit::request where both are and differ: "loads.json: recorded with 32
-/// experts, the layer has 128".
+/// The number that is known (0 = unknown); Exit::request where both are and differ: "loads.json: experts: the
+/// recording has 32, the layer 128".
 int64_t agreed(const std::string& where, std::string_view what, int64_t recorded, int64_t wanted);
 
 /// A layer from rows per expert. tokens and top_k may be 0 = unknown; one is deduced from the other and the sum, and

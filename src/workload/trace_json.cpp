@@ -69,7 +69,7 @@ void read_loads(const JsonAt& loads, int64_t tokens, Trace& trace) {
   if (trace.experts == 0 && sizes.size() > 1)
     loads.fail(fmt::format("loads of {} experts are mixed", fmt::join(sizes, ", ")), "say how many experts are wanted");
   if (trace.experts != 0 && !sizes.contains(static_cast<size_t>(trace.experts)))
-    loads.fail(fmt::format("recorded with {} experts, the layer has {}", fmt::join(sizes, ", "), trace.experts));
+    loads.fail(fmt::format("these are loads of {} experts, the layer has {}", fmt::join(sizes, ", "), trace.experts));
   if (trace.experts == 0) trace.experts = static_cast<int64_t>(*sizes.begin());
   for (size_t i = 0; i < loads.size(); ++i) {
     const JsonAt load = loads[i];

@@ -1,0 +1,129 @@
+// Presets, models found by name or path, and their layers.
+#include "workload/model.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "error_of.h"
+#include "temporary_folder.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kConfig =
+    R"({"architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2,
+        "hidden_size": 64, "intermediate_size": 96})";
+
+TEST(ModelPresets, AreSortedValidAndUnlikeEachOther) {
+  const std::vector<Model>& models = model_presets();
+  EXPECT_GE(models.size(), 31u);
+  std::set<std::string> words;
+  for (size_t i = 0; i < models.size(); ++i) {
+    EXPECT_TRUE(i == 0 || models[i - 1].name < models[i].name);
+    EXPECT_TRUE(words.insert(models[i].name).second) << models[i].name;
+    for (const std::string& alias : models[i].aliases) EXPECT_TRUE(words.insert(alias).second) << alias;
+    for (const Projection projection : {Projection::up, Projection::down})
+      EXPECT_NO_THROW(require_valid({make_layer(models[i], projection, Dtype::bf16, 1, 1), Op::fwd, {}}))
+          << models[i].name;
+  }
+}
+TEST(ModelPresets, AgreeWithTheListTheyCameFrom) {
+  const fs::path list = fs::path(MOETUNE_SOURCE_DIR) / "../shared/data/model_presets.json";
+  if (!fs::exists(list)) GTEST_SKIP() << "no ../shared/data beside the sources";
+  const Json json = read_json(list);
+  size_t confirmed = 0;
+  for (const Json& row : json["presets"]) {
+    const std::string source = row["src"];
+    const std::string name = row["id"];
+    if (source.find("mem") != std::string::npos) {
+      EXPECT_NE(error_of([&] { find_model(name); }).what, "") << name;
+      continue;
+    }
+    ++confirmed;
+    const Model model = find_model(name);
+    EXPECT_EQ(model.experts, row["E"]) << name;
+    EXPECT_EQ(model.top_k, row["topk"]) << name;
+    EXPECT_EQ(model.hidden, row["hidden"]) << name;
+    EXPECT_EQ(model.intermediate, row["inter"]) << name;
+    EXPECT_EQ(model.gated, row["gated"]) << name;
+  }
+  EXPECT_EQ(confirmed, model_presets().size());
+}
+
+TEST(FindModel, IgnoresCaseAndKnowsAliases) {
+  EXPECT_EQ(find_model("Qwen3-30B-A3B").name, "qwen3-30b-a3b");
+  EXPECT_EQ(find_model("deepseek-r1").name, "deepseek-v3");
+  EXPECT_EQ(find_model("DeepSeek-V3.2").name, "deepseek-v3");
+}
+TEST(FindModel, TellsTheNearest) {
+  const Caught error = error_of([] { find_model("qwen3-30b-3ab"); });
+  EXPECT_EQ(error.exit, Exit::request);
+  EXPECT_EQ(error.what, "unknown model 'qwen3-30b-3ab'");
+  EXPECT_EQ(error.hint, "did you mean 'qwen3-30b-a3b'?");
+}
+TEST(FindModel, ReadsAConfigOrItsFolder) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("My-Model/config.json", kConfig);
+  const Model model = find_model(path.string());
+  EXPECT_EQ(model.name, "my-model");
+  EXPECT_EQ(model.architecture, "MixtralForCausalLM");
+  EXPECT_EQ(model.experts, 4);
+  EXPECT_EQ(find_model(path.parent_path().string()), model);
+  EXPECT_EQ(find_model(folder.write("Small.json", kConfig).string()).name, "small");
+}
+TEST(FindModel, NamesModelsOfADownloadCache) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("models--Qwen--Qwen9-30B/snapshots/0123abcd/config.json", kConfig);
+  EXPECT_EQ(find_model(path.string()).name, "qwen9-30b");
+}
+TEST(FindModel, TellsMissingAndWrongFiles) {
+  const TemporaryFolder folder;
+  EXPECT_NE(error_of([&] { find_model((folder.path() / "config.json").string()); }).what.find("No such file"),
+            std::string::npos);
+  EXPECT_EQ(error_of([&] { find_model(folder.path().string()); }).what,
+            folder.path().string() + ": the folder has no config.json");
+  const fs::path cut = folder.write("cut.json", R"({"num_experts": )");
+  EXPECT_NE(error_of([&] { find_model(cut.string()); }).what.find("the JSON ends too early"), std::string::npos);
+}
+
+TEST(MakeLayer, DoublesTheUpProjectionOfGatedExperts) {
+  const Model model = find_model("qwen3-30b-a3b");
+  const Layer up = make_layer(model, Projection::up, Dtype::bf16, 1, 1);
+  EXPECT_EQ(up.n, 1536);
+  EXPECT_EQ(up.k, 2048);
+  EXPECT_EQ(up.experts, 128);
+  EXPECT_EQ(up.top_k, 8);
+  const Layer down = make_layer(model, Projection::down, Dtype::fp16, 1, 1);
+  EXPECT_EQ(down.n, 2048);
+  EXPECT_EQ(down.k, 768);
+  EXPECT_EQ(down.dtype, Dtype::fp16);
+  EXPECT_EQ(down.projection, Projection::down);
+}
+TEST(MakeLayer, DoesNotDoubleNemotron) {
+  EXPECT_EQ(make_layer(find_model("nemotron-3-nano-30b"), Projection::up, Dtype::bf16, 1, 1).n, 1856);
+}
+TEST(MakeLayer, ShardsIntermediateByTpAndExpertsByEp) {
+  const Model model = find_model("qwen3-30b-a3b");
+  const Layer up = make_layer(model, Projection::up, Dtype::bf16, 4, 8);
+  EXPECT_EQ(up.n, 384);
+  EXPECT_EQ(up.k, 2048);
+  EXPECT_EQ(up.experts, 128);  // of the whole model
+  EXPECT_EQ(up.local_experts(), 16);
+  const Layer down = make_layer(model, Projection::down, Dtype::bf16, 4, 8);
+  EXPECT_EQ(down.n, 2048);
+  EXPECT_EQ(down.k, 192);
+}
+TEST(MakeLayer, RefusesShardingsThatDoNotDivide) {
+  const Model model = find_model("qwen3-30b-a3b");
+  EXPECT_EQ(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 5, 1); }).what,
+            "tp 5 does not divide the intermediate size 768 of qwen3-30b-a3b");
+  EXPECT_EQ(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 1, 3); }).what,
+            "ep 3 does not divide the 128 experts of qwen3-30b-a3b");
+  EXPECT_NE(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 0, 1); }).what, "");
+  EXPECT_NE(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 1, -2); }).what, "");
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,132 @@
+// Which shapes are refused and why, words and JSON.
+#include "workload/shape.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "error_of.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kTop = std::numeric_limits<int64_t>::max();
+
+Shape small() {
+  return {.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 64, .k = 32}, .op = Op::fwd, .fusion = {}};
+}
+
+// What is said of the small shape after a change.
+template <typename Change>
+Caught refusal(Change change) {
+  Shape shape = small();
+  change(shape);
+  return error_of([&] { require_valid(shape); });
+}
+
+TEST(RequireValid, TakesASmallShape) { EXPECT_NO_THROW(require_valid(small())); }
+TEST(RequireValid, RefusesSizesBelowOne) {
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.n = 0; }).what, "n is 0, it must be at least 1");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.k = -64; }).what, "k is -64, it must be at least 1");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.experts = 0; }).what, "experts is 0, it must be at least 1");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.top_k = 0; }).what, "top_k is 0, it must be at least 1");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.tp = 0; }).what, "tp is 0, it must be at least 1");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.ep = -1; }).what, "ep is -1, it must be at least 1");
+}
+TEST(RequireValid, RefusesTopKOverExperts) {
+  const Caught error = refusal([](Shape& s) { s.layer.top_k = 9; });
+  EXPECT_EQ(error.exit, Exit::request);
+  EXPECT_EQ(error.what, "top_k 9 is more than the 8 experts");
+  EXPECT_EQ(error.hint, "a token picks no expert twice");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.top_k = 8; }).exit, Exit::yes);
+}
+TEST(RequireValid, RefusesAnEpThatDoesNotDivide) {
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.ep = 3; }).what, "ep 3 does not divide 8 experts");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.ep = 16; }).what, "ep 16 does not divide 8 experts");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.ep = 8; }).exit, Exit::yes);
+}
+TEST(RequireValid, RefusesHugeSizesWithoutOverflow) {
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.n = s.layer.k = 1 << 24; }).what,
+            "8 experts of 16777216 x 16777216 are more than 2^46 weights");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.n = kTop; }).what,
+            "n is 9223372036854775807, moetune takes at most 16777216");
+  EXPECT_NE(refusal([](Shape& s) { s.layer.experts = s.layer.n = s.layer.k = kTop; }).what, "");
+  EXPECT_NE(refusal([](Shape& s) { s.layer.top_k = kTop; }).what, "");
+}
+TEST(RequireValid, HasItsLimitAtExactlyTwoToThe46) {
+  const auto sized = [](int64_t n) { return [n](Shape& s) { s.layer.k = 1 << 20, s.layer.n = n; }; };
+  EXPECT_EQ(refusal(sized(1 << 23)).exit, Exit::yes);
+  EXPECT_NE(refusal(sized((1 << 23) + 1)).what, "");
+}
+TEST(RequireValid, TakesTheLargestModelsBeyond32Bits) {
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.experts = 896, s.layer.n = 6144, s.layer.k = 7168; }).exit, Exit::yes);
+}
+TEST(RequireValid, RefusesFusionsThatContradict) {
+  EXPECT_EQ(refusal([](Shape& s) {
+              s.fusion = {true, true, false};
+            }).what,
+            "permute_x and permute_y exclude each other");
+  EXPECT_EQ(refusal([](Shape& s) { s.fusion = {false, false, true}; }).what, "topk_weights needs permute_y");
+  EXPECT_EQ(refusal([](Shape& s) { s.fusion = {true, false, true}; }).what, "topk_weights needs permute_y");
+  EXPECT_EQ(refusal([](Shape& s) { s.fusion = {false, true, true}; }).exit, Exit::yes);
+}
+TEST(RequireValid, RefusesNamesThatIdsCannotHold) {
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.model = ""; }).what, "the layer has no model name");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.model = "org/model"; }).what,
+            "the model name 'org/model' has a character that names of cells cannot hold");
+}
+
+TEST(ShapeWords, ParseBack) {
+  for (const Projection projection : {Projection::up, Projection::down})
+    EXPECT_EQ(parse_projection(name(projection)), projection);
+  for (const Op op : {Op::fwd, Op::dx, Op::dw}) EXPECT_EQ(parse_op(name(op)), op);
+}
+TEST(ShapeWords, TellTheNearest) {
+  EXPECT_EQ(error_of([] { parse_projection("dowm"); }).hint, "did you mean 'down'?");
+  EXPECT_EQ(error_of([] { parse_op("backward"); }).hint, "one of: fwd, dx, dw");
+  EXPECT_EQ(error_of([] { parse_op("backward"); }).what, "unknown op 'backward'");
+}
+TEST(ShapeWords, TellFusions) {
+  EXPECT_EQ(text(Fusion{}), "plain");
+  EXPECT_EQ(text(Fusion{.permute_x = true}), "permute_x");
+  EXPECT_EQ(text(Fusion{.permute_y = true, .topk_weights = true}), "permute_y+topk_weights");
+}
+
+TEST(ShapeJson, RoundTripsEveryField) {
+  const Shape shape{.layer = {.model = "m",
+                              .projection = Projection::down,
+                              .experts = 16,
+                              .top_k = 3,
+                              .n = 48,
+                              .k = 80,
+                              .dtype = Dtype::fp16,
+                              .tp = 2,
+                              .ep = 4},
+                    .op = Op::dw,
+                    .fusion = {.permute_x = false, .permute_y = true, .topk_weights = true}};
+  const Json json = to_json(shape);
+  EXPECT_EQ(shape_from_json(JsonAt(json, "x")), shape);
+}
+TEST(ShapeJson, NamesThePlaceOfAWrongWordOrSize) {
+  Json json = to_json(small());
+  json["dtype"] = "fp61";
+  Caught error = error_of([&] { shape_from_json(JsonAt(json, "t.json")); });
+  EXPECT_EQ(error.what, "t.json: dtype: unknown dtype 'fp61'");
+  EXPECT_EQ(error.hint, "did you mean 'fp16'?");
+  json["dtype"] = "fp16";
+  json["top_k"] = 99;
+  EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "t.json")); }).what,
+            "t.json: top_k 99 is more than the 8 experts");
+  json.erase("n");
+  EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "t.json")); }).what, "t.json: 'n' is missing");
+}
+TEST(ShapeJson, IgnoresWhatItDoesNotKnow) {
+  Json json = to_json(small());
+  json["colour"] = "blue";
+  EXPECT_EQ(shape_from_json(JsonAt(json, "x")), small());
+}
+
+TEST(Layer, KeepsItsShareOfExperts) { EXPECT_EQ((Layer{.model = "m", .experts = 128, .ep = 8}.local_experts()), 16); }
+
+}  // namespace
+}  // namespace moetune
