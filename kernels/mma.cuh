@@ -25,10 +25,16 @@ struct Mma {
   static_assert(block_n % (16 * Config::warps_n) == 0, "a warp's columns come in ldmatrix pairs of 16");
   static_assert(stages >= 2, "one stage is multiplied while another is filled");
 
+  // Tiles that are under way: the loader writes one when it begins it, the epilogue reads it when it is multiplied. The
+  // loader is at most stages - 1 steps ahead, so that eight slots never meet.
+  static constexpr int tile_slots = 8;
+
   struct Shared {
     Element x[stages][block_m * block_k];
     Element w[stages][block_n * block_k];
     Element staging[warps][16 * staging_stride];
+    Tile tiles[tile_slots];          // rows = 0 ends the sequence
+    Scheduler<Config> scheduler;     // here and not in registers: it is needed once a tile
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 
@@ -36,36 +42,45 @@ struct Mma {
   struct Loader {
     const Args& args;
     Shared& shared;
-    Scheduler<Config> scheduler;
-    Tile tile;
-    bool more;
+    int slot = 0;  // of the tile that is loading
     int k_first = 0;
     int stage = 0;
     int x_rows[Config::permute_x ? x_copies : 1];
-    const int row = threadIdx.x / chunks, chunk = threadIdx.x % chunks;
 
-    __device__ __forceinline__ Loader(const Args& a, Shared& s) : args(a), shared(s), scheduler(a) { next_tile(); }
+    __device__ __forceinline__ Loader(const Args& a, Shared& s) : args(a), shared(s) {}
 
-    __device__ __forceinline__ void next_tile() {
-      more = scheduler.next(tile);
-      if constexpr (Config::permute_x)
-        if (more) {
-#pragma unroll
-          for (int i = 0; i < x_copies; ++i)
-            x_rows[i] = static_cast<int>(source_row<Config>(args, tile.row + min(row + i * row_step, tile.rows - 1)));
-        }
+    // Warp 0 puts the next tile into `slot`; the others may read it behind the next barrier.
+    __device__ __forceinline__ void find_tile() {
+      if (threadIdx.x >= 32) return;
+      Scheduler<Config> scheduler = shared.scheduler;
+      Tile tile;
+      if (!scheduler.next(tile)) tile.rows = 0;
+      __syncwarp();
+      if (threadIdx.x == 0) {
+        shared.tiles[slot] = tile;
+        shared.scheduler = scheduler;
+      }
     }
 
     // Part `part` of `parts` of one stage, so that copies spread between the mma steps.
     template <int part, int parts>
     __device__ __forceinline__ void load() {
-      if (!more) return;
+      const Tile tile = shared.tiles[slot];
+      if (tile.rows == 0) return;
+      const int row = threadIdx.x / chunks, chunk = threadIdx.x % chunks;
+      if constexpr (Config::permute_x && part == 0)
+        if (k_first == 0) {
+#pragma unroll
+          for (int i = 0; i < x_copies; ++i)
+            x_rows[i] = static_cast<int>(source_row<Config>(args, tile.row + min(row + i * row_step, tile.rows - 1)));
+        }
       const long long k = args.k;
       const int depth = k_first + chunk * 8;
       // Past the end of k zeros are written: on both sides, for a NaN times zero would still be NaN.
       const int valid = static_cast<int>(max(0ll, min(16ll, (k - depth) * 2)));
       constexpr int x_per_part = (x_copies + parts - 1) / parts, w_per_part = (w_copies + parts - 1) / parts;
       const Element* x = static_cast<const Element*>(args.x) + depth;
+      const unsigned x_shared = shared_address(shared.x[stage]), w_shared = shared_address(shared.w[stage]);
 #pragma unroll
       for (int i = part * x_per_part; i < min(x_copies, (part + 1) * x_per_part); ++i) {
         const int r = row + i * row_step;
@@ -74,24 +89,30 @@ struct Mma {
         long long source;
         if constexpr (Config::permute_x) source = x_rows[i];
         else source = tile.row + min(r, tile.rows - 1);
-        copy_chunk<Config::load_bytes>(shared_address(shared.x[stage]) + Swizzle<block_k>::offset(r, chunk), x + source * k, valid);
+        copy_chunk<Config::load_bytes>(x_shared + Swizzle<block_k>::offset(r, chunk), x + source * k, valid);
       }
       const Element* w = static_cast<const Element*>(args.w) + static_cast<long long>(tile.expert) * args.n * k + depth;
 #pragma unroll
       for (int i = part * w_per_part; i < min(w_copies, (part + 1) * w_per_part); ++i) {
         const int r = row + i * row_step;
         if (block_n % row_step != 0 && r >= block_n) break;
-        const long long source = min(static_cast<long long>(tile.n + r), args.n - 1);
-        copy_chunk<Config::load_bytes>(shared_address(shared.w[stage]) + Swizzle<block_k>::offset(r, chunk), w + source * k, valid);
+        const int source = min(tile.n + r, static_cast<int>(args.n) - 1);
+        copy_chunk<Config::load_bytes>(w_shared + Swizzle<block_k>::offset(r, chunk), w + source * k, valid);
       }
     }
 
-    // Closes the stage; also where nothing was left to load, so that group counts stay the same.
-    __device__ __forceinline__ void commit() {
+    // Closes the stage, also where nothing was left to load, so that group counts stay the same. True where a new tile
+    // was begun. A barrier must follow before the next load.
+    __device__ __forceinline__ bool commit() {
       cp_async_commit();
       stage = stage + 1 == stages ? 0 : stage + 1;
       k_first += block_k;
-      if (more && k_first >= args.k) k_first = 0, next_tile();
+      if (k_first < args.k) return false;
+      k_first = 0;
+      if (shared.tiles[slot].rows == 0) return false;
+      slot = (slot + 1) % tile_slots;
+      find_tile();
+      return true;
     }
   };
 
@@ -126,7 +147,7 @@ struct Mma {
 
   // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
   // pieces and no other warp has to wait.
-  static __device__ __forceinline__ void store(const Args& args, const Tile& tile, const Accumulators& sum, Element* staging, int m0, int n0) {
+  static __device__ __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging, int m0, int n0) {
     const int lane = threadIdx.x % 32;
     Element* y = static_cast<Element*>(args.y);
 #pragma unroll
@@ -186,10 +207,14 @@ struct Mma {
     const int warp = threadIdx.x / 32;
     const int m0 = warp / Config::warps_n * warp_m, n0 = warp % Config::warps_n * warp_n;
 
+    if (threadIdx.x == 0) shared.scheduler = Scheduler<Config>(args);
+    __syncwarp();
     Loader loader(args, shared);
+    loader.find_tile();
+    __syncthreads();
     for (int i = 0; i < stages - 1; ++i) {
       loader.template load<0, 1>();
-      loader.commit();
+      if (loader.commit()) __syncthreads();
     }
     cp_async_wait<stages - 2>();
     __syncthreads();
@@ -197,12 +222,10 @@ struct Mma {
     Fragments fragments[2];
     int stage = 0;
     load_fragments(fragments[0], shared, stage, 0, m0, n0);
-    Scheduler<Config> scheduler(args);
-    Tile tile;
-    while (scheduler.next(tile)) {
+    for (int slot = 0; shared.tiles[slot].rows > 0; slot = (slot + 1) % tile_slots) {
       Accumulators sum = {};
-      for (long long k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, shared, stage, m0, n0);
-      store(args, tile, sum, shared.staging[warp], m0, n0);
+      for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, shared, stage, m0, n0);
+      store(args, shared.tiles[slot], sum, shared.staging[warp], m0, n0);
     }
     cp_async_wait<0>();
   }

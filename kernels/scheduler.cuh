@@ -30,7 +30,7 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
 }
 
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
-// for 512 experts, and empty experts are free. Every lane of every warp holds the same state.
+// for 512 experts, and empty experts are free. Every lane holds the same state.
 template <class Config>
 struct Scheduler {
   const int* m_sizes;
@@ -42,7 +42,8 @@ struct Scheduler {
   int window_rows;   // rows before the window
   int expert, expert_m, expert_row, first_tile, end_tile;  // of the expert found last
 
-  __device__ __forceinline__ Scheduler(const Args& args)
+  Scheduler() = default;
+  __device__ __forceinline__ explicit Scheduler(const Args& args)
       : m_sizes(args.m_sizes), experts(args.experts),
         n_tiles(static_cast<int>((args.n + Config::block_n - 1) / Config::block_n)), index(blockIdx.x), window(0),
         window_tiles(0), window_rows(0), expert(0), expert_m(0), expert_row(0), first_tile(0), end_tile(0) {}

@@ -1,64 +1,7 @@
-// Opening a device by its word, and JSON of what crosses the process border.
+// Text and JSON of what crosses the process border.
 #include "backend/backend.h"
 
-#include <fmt/format.h>
-
-#include "backend/cpu/cpu_backend.h"
-#include "base/error.h"
-#include "base/units.h"
-#ifdef MOETUNE_HAS_CUDA
-#include "backend/cuda/cuda_backend.h"
-#endif
-
 namespace moetune {
-namespace {
-
-// The number of GPUs, or why there are none.
-struct GpuCount {
-  int count = 0;
-  std::string reason;
-};
-
-GpuCount gpu_count() {
-#ifdef MOETUNE_HAS_CUDA
-  return {cuda_device_count(), cuda_unavailable_reason()};
-#else
-  return {0, "this build has no CUDA backend"};
-#endif
-}
-
-std::unique_ptr<Backend> open_cuda([[maybe_unused]] int ordinal, [[maybe_unused]] const BackendOptions& options) {
-#ifdef MOETUNE_HAS_CUDA
-  return make_cuda_backend(ordinal, options);
-#else
-  throw machine_error("this build has no CUDA backend", "build it where CMake finds the CUDA toolkit");
-#endif
-}
-
-}  // namespace
-
-std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options) {
-  if (device == "cpu") return make_cpu_backend(options);
-  const GpuCount gpus = gpu_count();
-  if (device == "auto") return gpus.count > 0 ? open_cuda(0, options) : make_cpu_backend(options);
-  if (device != "cuda" && !device.starts_with("cuda:")) throw unknown_word("device", device, {"auto", "cpu", "cuda", "cuda:0"});
-  const auto ordinal = device == "cuda" ? 0 : static_cast<int>(parse_integer(device.substr(5), "--device cuda:N", 0, 1023));
-  if (gpus.count == 0)
-    throw machine_error(fmt::format("no CUDA device: {}", gpus.reason), "run on the cpu with --device cpu, or see moetune doctor");
-  if (ordinal >= gpus.count)
-    throw machine_error(fmt::format("there is no device cuda:{}: this machine has {}", ordinal, gpus.count),
-                        "moetune list devices tells what there is");
-  return open_cuda(ordinal, options);
-}
-
-std::vector<ListedDevice> list_devices() {
-  std::vector<ListedDevice> devices;
-#ifdef MOETUNE_HAS_CUDA
-  for (int i = 0; i < gpu_count().count; ++i) devices.push_back({fmt::format("cuda:{}", i), cuda_device(i)});
-#endif
-  devices.push_back({"cpu", cpu_device()});
-  return devices;
-}
 
 std::string text(const Contender& contender) {
   return contender.baseline.empty() ? text(contender.candidate) : contender.baseline;

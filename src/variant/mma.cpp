@@ -15,15 +15,16 @@ constexpr int kRegistersPerSm = 65536;
 constexpr int kMaxRegisters = 255;         // a thread
 constexpr int kMaxBlocksPerSm = 8;         // more does not help a persistent kernel
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
+constexpr int64_t kTileState = 8 * 16 + 56;  // tile slots and the scheduler, as the kernel lays them out
 constexpr int64_t kReservedShared = 1024;  // a block, by the driver
-// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels: 60 is what the leanest
-// block shapes use; gathered rows add one register a copy.
-constexpr int kStateRegisters = 60;
+// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to 76;
+// large ones make do with fewer.
+constexpr int kStateRegisters = 76;
 
 int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
   const int64_t staging = int64_t{c.warps} * 16 * (c.block_n / grid.warps_n + 8) * kElementBytes;
-  return ring + staging;
+  return ring + staging + kTileState;
 }
 
 // Registers a thread needs at the least.

@@ -1,0 +1,155 @@
+// Every variant at its corners, for sm_80 and sm_90a, without a GPU: compiles, spills nothing, uses the planned shared
+// memory (the kernel asserts that against its own layout).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backend/cuda/compiler.h"
+#include "base/error.h"
+#include "variant/space.h"
+
+namespace moetune {
+namespace {
+
+Shape shape_of(Dtype dtype, int64_t n, int64_t k, Fusion fusion) {
+  Shape shape;
+  shape.layer = {.model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = n, .k = k, .dtype = dtype};
+  shape.fusion = fusion;
+  return shape;
+}
+
+// Of the full space, the legal candidates at the corners: each value of each knob with the others at either end.
+std::vector<Candidate> corners(const std::string& variant, const Shape& shape, const DeviceInfo& device) {
+  SearchSpace space = load_space("full");
+  keep_variants(space, {variant});
+  std::vector<Candidate> result;
+  for (const bool low : {true, false})
+    for (const auto& [free_knob, free_values] : space.variants[0].values) {
+      SearchSpace line = space;
+      for (auto& [knob, values] : line.variants[0].values)
+        if (knob != free_knob) values = {low ? values.front() : values[values.size() / 2]};
+      for (const Candidate& candidate : enumerate(line, shape, device).legal)
+        if (std::find(result.begin(), result.end(), candidate) == result.end()) result.push_back(candidate);
+    }
+  return result;
+}
+
+class CompileTest : public testing::TestWithParam<std::string> {
+ protected:
+  CompilerOptions options() const { return {.arch = arch(device_of_arch(GetParam())), .sources = kernel_sources(), .cache = true}; }
+
+  void expect_all_compile(const std::string& variant, const Shape& shape, size_t at_least) {
+    const std::vector<Candidate> candidates = corners(variant, shape, device_of_arch(GetParam()));
+    ASSERT_GE(candidates.size(), at_least);
+    std::vector<std::string> units;
+    for (const Candidate& candidate : candidates) units.push_back(find_variant(variant).unit(candidate, shape));
+    const std::vector<CompiledUnit> compiled = compile_units(units, options());
+    for (size_t i = 0; i < units.size(); ++i) {
+      EXPECT_EQ(compiled[i].result.status, Status::ok) << text(candidates[i]) << ": " << compiled[i].result.reason;
+      EXPECT_EQ(compiled[i].result.spill_bytes, 0) << text(candidates[i]);
+      EXPECT_GT(compiled[i].result.registers, 0) << text(candidates[i]);
+      EXPECT_TRUE(compiled[i].cubin.starts_with("\177ELF")) << text(candidates[i]);
+    }
+  }
+};
+
+TEST_P(CompileTest, MmaBf16Corners) { expect_all_compile("mma", shape_of(Dtype::bf16, 1536, 2048, {}), 10); }
+TEST_P(CompileTest, MmaFp16Gathered) { expect_all_compile("mma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 10); }
+TEST_P(CompileTest, MmaScatteredAndWeighted) {
+  expect_all_compile("mma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 10);
+}
+TEST_P(CompileTest, SimtCorners) {
+  expect_all_compile("simt", shape_of(Dtype::fp32, 96, 100, {}), 5);
+  expect_all_compile("simt", shape_of(Dtype::bf16, 96, 100, {.permute_x = true}), 5);
+}
+TEST_P(CompileTest, MmaAtEveryAlignment) {
+  for (const int64_t k : {int64_t{64}, int64_t{68}, int64_t{70}, int64_t{71}})
+    for (const int64_t n : {int64_t{64}, int64_t{66}, int64_t{67}}) {
+      const Shape shape = shape_of(Dtype::bf16, n, k, {});
+      const Candidate candidate = parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4");
+      const std::string unit = find_variant("mma").unit(candidate, shape);
+      EXPECT_EQ(compile_units({&unit, 1}, options()).front().result.status, Status::ok) << n << " x " << k;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Arch, CompileTest, testing::Values("sm_80", "sm_90a"));
+
+TEST(Compiler, ABrokenUnitIsACompileErrorWithItsLine) {
+  const std::string unit = "extern \"C\" __global__ void moetune_kernel() { undeclared = 1; }\n";
+  const CompiledUnit compiled =
+      compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources(), .cache = false}).front();
+  EXPECT_EQ(compiled.result.status, Status::compile_error);
+  EXPECT_NE(compiled.result.reason.find("\"undeclared\" is undefined"), std::string::npos) << compiled.result.reason;
+}
+
+TEST(Compiler, WrongSharedMemoryPlanIsACompileErrorInASentence) {
+  const Shape shape = shape_of(Dtype::bf16, 64, 64, {});
+  std::string unit = find_variant("mma").unit(
+      parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4"), shape);
+  const size_t at = unit.find("shared_bytes = ") + 15;
+  unit.replace(at, 1, "9");
+  const CompiledUnit compiled =
+      compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources(), .cache = false}).front();
+  EXPECT_EQ(compiled.result.status, Status::compile_error);
+  EXPECT_NE(compiled.log.find("disagree on shared memory"), std::string::npos) << compiled.log;
+}
+
+TEST(Compiler, SpillsAreTheirOwnStatus) {
+  const std::string unit = R"(
+extern "C" __global__ void __launch_bounds__(1024, 2) moetune_kernel(float* p, int n) {
+  float a[200];
+#pragma unroll
+  for (int i = 0; i < 200; ++i) a[i] = p[i * n + threadIdx.x];
+  for (int k = 0; k < n; ++k)
+#pragma unroll
+    for (int i = 0; i < 200; ++i) a[i] = a[i] * a[(i + 7) % 200] + k;
+#pragma unroll
+  for (int i = 0; i < 200; ++i) p[i * n + threadIdx.x] = a[i];
+})";
+  const CompiledUnit compiled =
+      compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources(), .cache = false}).front();
+  EXPECT_EQ(compiled.result.status, Status::spills);
+  EXPECT_GT(compiled.result.spill_bytes, 0);
+}
+
+TEST(Compiler, SecondTimeComesFromTheCache) {
+  const std::string folder = testing::TempDir() + "/moetune-cache-test";
+  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const std::string unit = "extern \"C\" __global__ void moetune_kernel(int* p) { *p = 42; }\n";
+  const CompilerOptions options{.arch = "sm_80", .sources = kernel_sources()};
+  const CompiledUnit first = compile_units({&unit, 1}, options).front();
+  const CompiledUnit second = compile_units({&unit, 1}, options).front();
+  unsetenv("XDG_CACHE_HOME");
+  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(first.result.from_cache);
+  EXPECT_TRUE(second.result.from_cache);
+  EXPECT_EQ(first.cubin, second.cubin);
+  EXPECT_EQ(first.result.registers, second.result.registers);
+}
+
+TEST(Compiler, ReadsThePtxasLog) {
+  const CompileResult result = read_ptxas_log(
+      "ptxas info    : Function properties for k\n"
+      "ptxas         .     8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+      "ptxas info    : Used 168 registers, used 1 barriers, 512 bytes smem\n");
+  EXPECT_EQ(result.registers, 168);
+  EXPECT_EQ(result.spill_bytes, 28);
+  EXPECT_EQ(result.static_shared_bytes, 512);
+  EXPECT_EQ(result.status, Status::spills);
+  EXPECT_NE(read_ptxas_log("(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized").reason.find("C7510"),
+            std::string::npos);
+}
+
+TEST(KernelSources, AFolderWithoutArgsIsRefused) {
+  EXPECT_THROW(kernel_sources(testing::TempDir() + "/nowhere"), Error);
+  try {
+    kernel_sources(testing::TempDir());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has no args.h"), std::string::npos);
+  }
+  EXPECT_EQ(hash(kernel_sources(MOETUNE_SOURCE_DIR "/kernels")), hash(kernel_sources()));
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,198 @@
+// Every kernel variant on hard problems on a real GPU: right results, clean guards, wrong kernels caught.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "backend/cuda/cuda_backend.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/file.h"
+#include "variant/space.h"
+
+namespace moetune {
+namespace {
+
+Problem problem_of(int64_t experts, int64_t top_k, int64_t n, int64_t k, int64_t tokens, const std::string& routing,
+                   Dtype dtype = Dtype::bf16, Fusion fusion = {}, int64_t ep = 1) {
+  Cell cell;
+  cell.shape.layer = {.model = "custom", .projection = Projection::up, .experts = experts, .top_k = top_k, .n = n, .k = k, .dtype = dtype, .tp = 1, .ep = ep};
+  cell.shape.fusion = fusion;
+  cell.tokens = tokens;
+  cell.routing = parse_routing(routing);
+  cell.seed = 7;
+  return make_problem(cell);
+}
+
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
+  }
+  static Backend& backend() {
+    static const std::unique_ptr<Backend> one = make_cuda_backend(0, {});
+    return *one;
+  }
+  // Some legal candidates of a variant, spread over its full space; the default first.
+  static std::vector<Candidate> some(const std::string& variant, const Problem& problem, size_t count) {
+    SearchSpace space = load_space("full");
+    keep_variants(space, {variant});
+    std::vector<Candidate> legal = enumerate(space, problem.shape, backend().device()).legal;
+    Random random(problem.seed);
+    std::vector<Candidate> chosen = {find_variant(variant).fallback(problem, backend().device())};
+    for (size_t i = 1; i < count && !legal.empty(); ++i) chosen.push_back(legal[random.below(legal.size())]);
+    return chosen;
+  }
+  static void expect_right(const Problem& problem, const std::string& variant, size_t count) {
+    backend().load(problem);
+    const std::vector<Candidate> candidates = some(variant, problem, count);
+    backend().compile(problem.shape, candidates);
+    for (const Candidate& candidate : candidates) {
+      const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
+      EXPECT_TRUE(verdict.ok) << text(candidate) << ": " << verdict.reason;
+      EXPECT_EQ(verdict.mismatches, 0) << text(candidate);
+      EXPECT_GT(verdict.elements, 0);
+      EXPECT_LT(verdict.normalised_error, 0.01);
+    }
+  }
+};
+
+struct Case {
+  std::string name;
+  int64_t experts, top_k, n, k, tokens;
+  std::string routing;
+};
+
+class HardRouting : public GpuTest, public testing::WithParamInterface<Case> {};
+
+const Case kCases[] = {
+    {"uniform", 16, 4, 256, 256, 200, "uniform"},
+    {"one_row", 16, 1, 128, 128, 1, "uniform"},
+    {"single", 16, 1, 128, 192, 300, "single"},
+    {"block_minus_one", 4, 1, 128, 64, 4 * 63, "balanced"},
+    {"block", 4, 1, 128, 64, 4 * 64, "balanced"},
+    {"block_plus_one", 4, 1, 128, 64, 4 * 65, "balanced"},
+    {"more_experts_than_rows", 128, 2, 64, 64, 3, "uniform"},
+    {"more_than_512_experts", 600, 8, 64, 64, 40, "zipf:1"},
+    {"zipf", 64, 8, 192, 320, 256, "zipf:1.2"},
+    {"tiny", 3, 2, 8, 8, 5, "uniform"},
+    {"odd", 5, 2, 77, 51, 33, "uniform"},
+    {"even", 5, 2, 78, 54, 33, "uniform"},
+    {"four", 5, 2, 132, 100, 65, "uniform"},
+    {"one_by_one", 2, 1, 1, 1, 3, "uniform"},
+    {"gpt_oss_like", 32, 4, 5760, 2880, 64, "zipf:1"},
+};
+
+TEST_P(HardRouting, Mma) {
+  const Case& c = GetParam();
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "mma", 12);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "mma", 8);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "mma", 8);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "mma", 8);
+}
+
+TEST_P(HardRouting, Simt) {
+  const Case& c = GetParam();
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32}) expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "simt", 4);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "simt", 3);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true, .topk_weights = true}), "simt", 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases), [](const auto& instance) { return instance.param.name; });
+
+TEST_F(GpuTest, RowsOfOtherRanksStayUntouched) {
+  expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_y = true}, 4), "mma", 6);
+  expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_x = true}, 4), "mma", 6);
+}
+
+TEST_F(GpuTest, BaselinesAreRight) {
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
+    backend().load(problem_of(16, 4, 256, 256, 100, "zipf:1", Dtype::bf16, fusion));
+    for (const std::string& baseline : backend().baselines()) {
+      const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});
+      EXPECT_TRUE(verdict.ok) << baseline << ": " << verdict.reason;
+    }
+  }
+}
+
+// A copy of the kernels with one sentence of one file replaced.
+std::string planted(const std::string& file, const std::string& from, const std::string& to) {
+  const std::string folder = testing::TempDir() + "/moetune-planted";
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(MOETUNE_SOURCE_DIR "/kernels", folder);
+  std::string source = read_text(folder + "/" + file);
+  const size_t at = source.find(from);
+  if (at == std::string::npos) throw std::runtime_error("the sentence to replace is gone from " + file);
+  source.replace(at, from.size(), to);
+  std::ofstream(folder + "/" + file) << source;
+  return folder;
+}
+
+class WrongKernel : public GpuTest {
+ protected:
+  static Verdict verdict_of(const std::string& file, const std::string& from, const std::string& to) {
+    const std::unique_ptr<Backend> wrong = make_cuda_backend(0, {.kernels_folder = planted(file, from, to), .cache = false});
+    const Problem problem = problem_of(16, 4, 256, 256, 200, "zipf:1");
+    wrong->load(problem);
+    return wrong->verify({.baseline = {}, .candidate = find_variant("mma").fallback(problem, wrong->device())});
+  }
+};
+
+TEST_F(WrongKernel, TheCopyUnchangedIsRight) {
+  const Verdict verdict = verdict_of("epilogue.cuh", "return accumulator;", "return accumulator;");
+  EXPECT_TRUE(verdict.ok) << verdict.reason;
+}
+
+TEST_F(WrongKernel, OneElementOffByOneUlpIsCaught) {
+  const Verdict verdict = verdict_of("mma.cuh", "Element* target = y +",
+                                     "if (row == 0 && column == 8) staging[r * staging_stride + c].bits ^= 1;\n          Element* target = y +");
+  EXPECT_FALSE(verdict.ok);
+  EXPECT_GT(verdict.mismatches, 0);
+}
+
+TEST_F(WrongKernel, ASkippedStepAlongKIsCaught) {
+  const Verdict verdict = verdict_of("mma.cuh", "k < args.k; k += block_k", "k < args.k - block_k; k += block_k");
+  EXPECT_FALSE(verdict.ok);
+  EXPECT_GT(verdict.mismatches, 0);
+  EXPECT_NE(verdict.reason.find("differ from cuBLAS on integer inputs, the first at expert"), std::string::npos) << verdict.reason;
+}
+
+TEST_F(WrongKernel, AnUnwrittenRowIsCaught) {
+  const Verdict verdict = verdict_of("mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column");
+  EXPECT_FALSE(verdict.ok);
+  EXPECT_NE(verdict.reason.find("were not written"), std::string::npos) << verdict.reason;
+}
+
+TEST_F(WrongKernel, AWriteBehindTheOutputIsCaught) {
+  const Verdict verdict = verdict_of("mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {");
+  EXPECT_FALSE(verdict.ok);
+}
+
+TEST_F(GpuTest, TimesAreOfTheRightOrder) {
+  const Problem problem = problem_of(8, 2, 4096, 4096, 2048, "uniform");
+  backend().load(problem);
+  const auto seconds = [&](const Contender& contender) {
+    double best = 1;
+    for (const Block& block : backend().sample(contender, {.blocks = 3})) best = std::min(best, block.seconds);
+    return best;
+  };
+  const double roof = std::max(problem.flops() / 989e12, problem.bytes() / 4.8e12);
+  const double loop = seconds({.baseline = "cublas-loop", .candidate = {}});
+  if (backend().device().peak_flops > 0) {
+    EXPECT_GT(loop, problem.flops() / backend().device().peak_flops);
+    EXPECT_LT(loop, 20 * roof);
+  }
+}
+
+TEST_F(GpuTest, TooLargeAProblemStatesItsSize) {
+  try {
+    backend().load(problem_of(4096, 8, 1 << 17, 1 << 14, 16, "uniform"));
+    FAIL() << "a layer of 17 TB cannot fit";
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("TB of device memory"), std::string::npos) << error.what();
+    EXPECT_GT(error.needed_bytes, int64_t{1} << 43);
+  }
+}
+
+}  // namespace
+}  // namespace moetune
