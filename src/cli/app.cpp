@@ -1,0 +1,67 @@
+// The whole program in one function: declare, parse, run one command, turn errors into exit codes.
+#include "cli/app.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <new>
+
+#include "cli/command.h"
+#include "cli/signals.h"
+
+namespace moetune {
+namespace {
+
+std::vector<Command> all_commands() {
+  return {tune_command(),   bench_command(), verify_command(), check_command(),  lookup_command(), compile_command(),
+          export_command(), merge_command(), list_command(),   doctor_command(), worker_command()};
+}
+
+int fail(const Terminal& terminal, Exit exit, const std::string& what, const std::string& hint) {
+  tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::error, "error:"), what));
+  if (!hint.empty()) tell(fmt::format("{} {}\n", colored(terminal, Tone::hint, "hint:"), hint));
+  return static_cast<int>(exit);
+}
+
+int run(const std::vector<std::string>& argv, const BackendFactory& factory, Terminal& terminal) {
+  const std::vector<Command> commands = all_commands();
+  CommandLine line(commands);
+  std::vector<Action> actions;
+  for (size_t i = 0; i < commands.size(); ++i) {
+    OptionSet options = line.options(i);
+    actions.push_back(commands[i].declare(options));
+  }
+  const Request request = line.parse(argv);
+  terminal = look_at_terminal(request.color);
+  if (request.command == nullptr) {
+    print(request.text);
+    return static_cast<int>(Exit::yes);
+  }
+  const Action& action = actions[static_cast<size_t>(request.command - commands.data())];
+  return static_cast<int>(action({argv, &factory, terminal}));
+}
+
+}  // namespace
+
+int run_app(int argc, char** argv, const BackendFactory& factory) {
+  ignore_write_signals();
+  Terminal terminal = look_at_terminal("auto");
+  try {
+    return run(std::vector<std::string>(argv, argv + argc), factory, terminal);
+  } catch (const Error& error) {
+    return fail(terminal, error.exit(), error.what(), error.hint());
+  } catch (const CandidateFault& fault) {
+    return fail(terminal, Exit::machine, fmt::format("the device's worker failed: {}", fault.what()), "");
+  } catch (const OutOfMemory& error) {
+    return fail(terminal, Exit::machine, error.what(), "take fewer tokens or experts");
+  } catch (const std::bad_alloc&) {
+    return fail(terminal, Exit::machine, "out of memory", "take fewer or smaller cells");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(terminal, Exit::machine, error.what(), "");
+  } catch (const std::exception& error) {
+    return fail(terminal, Exit::bug, fmt::format("internal error: {}", error.what()),
+                "this is a bug in moetune: please report the command and what `moetune --version` says");
+  }
+}
+
+}  // namespace moetune

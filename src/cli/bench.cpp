@@ -1,0 +1,218 @@
+// `moetune bench`: how fast are these candidates, a table's winners, the default and the baselines?
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/contenders.h"
+#include "cli/device_options.h"
+#include "cli/grid.h"
+#include "cli/output.h"
+#include "cli/signals.h"
+#include "cli/wording.h"
+#include "table/pretty.h"
+#include "tune/rounds.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kSpace = "quick";  // whose first variant gives the default
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct BenchOptions {
+  CellOptions cells;
+  DeviceOptions device;
+  ContenderOptions contenders;
+  std::string rounds = "11", output, format;
+  bool hot = false, quiet = false;
+};
+
+struct Point {
+  Cell cell;
+  Entrant entrant;
+  Status status = Status::ok;
+  std::string reason = {};
+  Verdict verdict = {};
+  Measurement measurement = {};
+  Ratio versus = {};  // time of the first baseline over this one's: above 1, this one is faster
+  double flops = 0, bytes = 0;
+};
+
+void fail(Point& point, Status status, const std::string& reason) {
+  point.status = status;
+  point.reason = reason;
+}
+
+// Compiles and verifies: a time counts only with a right result on that very problem.
+void prove(Point& point, const Shape& shape, Backend& backend) {
+  const Contender& contender = point.entrant.contender;
+  if (contender.baseline.empty()) {
+    if (const auto reason = cannot_run(contender.candidate, shape, backend.device()))
+      return fail(point, Status::illegal, *reason);
+    const CompileResult compiled = backend.compile(shape, std::span(&contender.candidate, 1)).at(0);
+    if (compiled.status != Status::ok) return fail(point, compiled.status, compiled.reason);
+  }
+  try {
+    point.verdict = backend.verify(contender);
+    if (!point.verdict.ok) fail(point, Status::wrong_result, point.verdict.reason);
+  } catch (const CandidateFault& fault) {
+    fail(point, fault.status, fault.what());
+  }
+}
+
+// Times those that are right, in interleaved rounds; one that fails leaves, and the others begin again.
+void time_points(std::vector<Point>& points, Backend& backend, int rounds, const SampleRequest& request) {
+  for (;;) {
+    std::vector<Point*> running;
+    std::vector<Contender> contenders;
+    for (Point& point : points)
+      if (point.status == Status::ok) running.push_back(&point), contenders.push_back(point.entrant.contender);
+    if (running.empty()) return;
+    try {
+      const Rounds measured = measure_rounds(backend, contenders, rounds, request);
+      size_t baseline = running.size();
+      for (size_t i = running.size(); i-- > 0;)
+        if (!contenders[i].baseline.empty()) baseline = i;
+      for (size_t i = 0; i < running.size(); ++i) {
+        running[i]->measurement = summarise(measured.blocks[i]);
+        if (baseline < running.size())
+          running[i]->versus = paired_ratio(measured.seconds[baseline], measured.seconds[i]);
+      }
+      return;
+    } catch (const ContenderFault& fault) {
+      fail(*running[fault.contender], fault.status, fault.what());
+    }
+  }
+}
+
+std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request) {
+  const Problem problem = make_problem(work.cell);
+  add_entrant(work, "default",
+              {.baseline = "", .candidate = default_candidate(load_space(kSpace), problem, backend.device())});
+  for (const std::string& baseline : backend.baselines())
+    add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+  std::vector<Point> points;
+  for (const Entrant& entrant : work.entrants) {
+    points.push_back({.cell = work.cell, .entrant = entrant});
+    points.back().flops = problem.flops();
+    points.back().bytes = problem.bytes();
+  }
+  try {
+    backend.load(problem);
+  } catch (const OutOfMemory& error) {
+    for (Point& point : points) fail(point, Status::launch_error, error.what());
+    return points;
+  }
+  for (Point& point : points) prove(point, work.cell.shape, backend);
+  time_points(points, backend, rounds, request);
+  return points;
+}
+
+Json to_json(const Point& point) {
+  Json json = {{"cell", to_json(point.cell)},
+               {"role", point.entrant.role},
+               {"contender", to_json(point.entrant.contender)},
+               {"status", name(point.status)}};
+  if (point.status != Status::ok) {
+    json["reason"] = point.reason;
+    return json;
+  }
+  json["measurement"] = to_json(point.measurement);
+  json["verdict"] = to_json(point.verdict);
+  json["tflops"] = rounded(point.flops / point.measurement.seconds * 1e-12);
+  json["tbps"] = rounded(point.bytes / point.measurement.seconds * 1e-12);
+  return json;
+}
+
+Grid grid_of(const std::vector<Point>& points) {
+  Grid grid{
+      {{"cell"}, {"role"}, {"contender"}, {"time", true}, {"vs baseline", true}, {"TFLOP/s", true}, {"TB/s", true}},
+      {}};
+  for (const Point& point : points) {
+    std::vector<std::string> row = {id(point.cell), point.entrant.role, text(point.entrant.contender)};
+    if (point.status != Status::ok) {
+      row.push_back(fmt::format("{}: {}", name(point.status), point.reason));
+      row.resize(grid.columns.size());
+    } else {
+      const double seconds = point.measurement.seconds;
+      const Interval& range = point.versus.interval;
+      row.push_back(time_text(point.measurement));
+      row.push_back(point.versus.median > 0
+                        ? fmt::format("{} ({:.2f} to {:.2f})", factor_text(point.versus.median), range.low, range.high)
+                        : "?");
+      row.push_back(fmt::format("{:.4g}", point.flops / seconds * 1e-12));
+      row.push_back(fmt::format("{:.3g}", point.bytes / seconds * 1e-12));
+    }
+    grid.rows.push_back(std::move(row));
+  }
+  return grid;
+}
+
+Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
+  std::vector<std::string> told;
+  const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
+  if (!options.output.empty()) require_output(options.output);
+  for (const std::string& sentence : told) warn(invocation.terminal, sentence);
+  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
+  const std::atomic<bool>& stop = stop_on_signals();
+
+  std::vector<Point> points;
+  size_t done = 0;
+  for (; done < work.size() && !stop; ++done) {
+    if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
+    for (Point& point : bench_cell(work[done], *backend, rounds, {.hot = options.hot}))
+      points.push_back(std::move(point));
+  }
+  Json json = {{"schema", "moetune.bench/1"},
+               {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend->device())},
+               {"environment", backend->environment()},
+               {"hot", options.hot},
+               {"points", Json::array()}};
+  int64_t failed = 0;
+  for (const Point& point : points) json["points"].push_back(to_json(point)), failed += point.status != Status::ok;
+  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+  if (format == Format::json) print(pretty_json(json));
+  if (format == Format::csv) print(csv(grid_of(points)));
+  if (format == Format::text || format == Format::markdown) print(markdown(grid_of(points)));
+  if (format == Format::text)
+    print(fmt::format(
+        "\n{} measured in {}{}.{}\n", counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"),
+        counted(static_cast<int64_t>(done), "cell", "cells"), failed > 0 ? fmt::format(", {} failed", failed) : "",
+        options.output.empty() ? "" : " Written to " + options.output + "."));
+  if (done < work.size()) return Exit::interrupted;
+  return failed > 0 ? Exit::no : Exit::yes;
+}
+
+Action declare_bench(OptionSet& set) {
+  const auto options = std::make_shared<BenchOptions>();
+  declare(set, options->cells);
+  declare(set, options->device);
+  declare(set, options->contenders);
+  set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
+  set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
+  set.value("-o,--output", options->output, "FILE", "Write the points as JSON");
+  declare_format(set, options->format, kFormats);
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) { return run_bench(*options, invocation); };
+}
+
+}  // namespace
+
+Command bench_command() {
+  return {.name = "bench",
+          .summary = "Time candidates, a table's winners and the baselines",
+          .examples =
+              "  moetune bench --table moetune-table.json\n"
+              "  moetune bench --model qwen3-30b-a3b --tokens 256 --candidate \"simt\"\n"
+              "  moetune bench --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 -o bench.json",
+          .declare = declare_bench};
+}
+
+}  // namespace moetune

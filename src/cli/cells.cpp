@@ -1,0 +1,220 @@
+// From words to cells.
+#include "cli/cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kDefaultTokens = 256;
+constexpr size_t kMaxCells = 10000;
+constexpr int64_t kMaxSize = int64_t{1} << 32;  // far over what require_valid takes, and twice it doesn't overflow
+
+std::optional<int64_t> size_of(const std::string& text, std::string_view option) {
+  if (text.empty()) return std::nullopt;
+  return parse_integer(text, option, 1, kMaxSize);
+}
+
+// The pieces of all occurrences of a list option; `otherwise` where there was none.
+std::vector<std::string> words(const std::vector<std::string>& given, std::string_view option,
+                               const std::vector<std::string>& otherwise) {
+  if (given.empty()) return otherwise;
+  std::vector<std::string> result;
+  for (const std::string& list : given)
+    for (const std::string& word : split(list, ',')) {
+      if (word.empty()) throw request_error(fmt::format("{}: '{}' has an empty word", option, list));
+      result.push_back(word);
+    }
+  if (result.empty()) throw request_error(fmt::format("{}: the list is empty", option));
+  return result;
+}
+
+std::vector<int64_t> integers(const std::string& text, std::string_view option) {
+  return text.empty() ? std::vector<int64_t>{1} : parse_integers(text, option, 1, kMaxSize);
+}
+
+// Makes the layer of one projection on one of tp * ep ranks.
+using LayerMaker = std::function<Layer(Projection, Dtype, int64_t tp, int64_t ep)>;
+
+LayerMaker maker_of(const Model& model) {
+  return [model](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
+    return make_layer(model, projection, dtype, tp, ep);
+  };
+}
+
+// A layer from --n and --k: tp divides the side that the model's intermediate width makes.
+LayerMaker maker_of_sizes(int64_t experts, int64_t top_k, int64_t n, int64_t k) {
+  return [=](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
+    Layer layer;
+    layer.model = "custom";
+    layer.projection = projection, layer.dtype = dtype;
+    layer.experts = experts, layer.top_k = top_k, layer.n = n, layer.k = k;
+    layer.tp = tp, layer.ep = ep;
+    int64_t& side = projection == Projection::up ? layer.n : layer.k;
+    if (side % tp != 0)
+      throw request_error(fmt::format("--tp {} does not divide {} {}", tp, &side == &layer.n ? "--n" : "--k", side));
+    side /= tp;
+    return layer;
+  };
+}
+
+std::vector<LayerMaker> layer_makers(const CellOptions& options) {
+  const auto experts = size_of(options.experts, "--experts"), top_k = size_of(options.top_k, "--top-k");
+  const auto hidden = size_of(options.hidden, "--hidden"),
+             intermediate = size_of(options.intermediate, "--intermediate");
+  const auto n = size_of(options.n, "--n"), k = size_of(options.k, "--k");
+  std::vector<LayerMaker> makers;
+  if (!options.models.empty()) {
+    if (n || k)
+      throw request_error("--n and --k contradict --model", "scale a model's layer with --hidden and --intermediate");
+    for (const std::string& name : words(options.models, "--model", {})) {
+      Model model = find_model(name);
+      model.experts = experts.value_or(model.experts);
+      model.top_k = top_k.value_or(model.top_k);
+      model.hidden = hidden.value_or(model.hidden);
+      model.intermediate = intermediate.value_or(model.intermediate);
+      makers.push_back(maker_of(model));
+    }
+    return makers;
+  }
+  if ((n || k) && (hidden || intermediate))
+    throw request_error("--n and --k contradict --hidden and --intermediate", "give one pair of the two");
+  const std::string example =
+      "such as --experts 64 --top-k 8 --n 1536 --k 2048, or --model NAME ('moetune list models')";
+  if (!experts && !top_k && !n && !k && !hidden && !intermediate) throw request_error("no layer is given", example);
+  for (const auto& [value, option] : {std::pair{experts, "--experts"}, {top_k, "--top-k"}})
+    if (!value) throw request_error(fmt::format("{} is missing", option), example);
+  if (hidden && intermediate) {
+    Model model;
+    model.name = "custom";
+    model.experts = *experts, model.top_k = *top_k, model.hidden = *hidden, model.intermediate = *intermediate;
+    return {maker_of(model)};
+  }
+  if (hidden || intermediate)
+    throw request_error(fmt::format("{} is missing", hidden ? "--intermediate" : "--hidden"), example);
+  for (const auto& [value, option] : {std::pair{n, "--n"}, {k, "--k"}})
+    if (!value) throw request_error(fmt::format("{} is missing", option), example);
+  if (words(options.projections, "--projection", {"up"}).size() > 1)
+    throw request_error("--n and --k are the sizes of one projection", "for both give --hidden and --intermediate");
+  return {maker_of_sizes(*experts, *top_k, *n, *k)};
+}
+
+Fusion fusion_of(const CellOptions& options, Projection projection, bool both) {
+  Fusion fusion{options.permute_x, options.permute_y, options.topk_weights};
+  if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = false;
+  if (both && projection == Projection::down) fusion.permute_x = false;
+  return fusion;
+}
+
+std::vector<int64_t> token_counts(const CellOptions& options) {
+  std::vector<int64_t> counts;
+  for (const std::string& list : options.tokens)
+    for (const int64_t count : parse_integers(list, "--tokens", 1, kMaxRows)) counts.push_back(count);
+  return counts;
+}
+
+// The cells of one shape: its routings, each with its tokens.
+void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, const std::vector<int64_t>& tokens,
+               uint64_t seed, std::set<std::string>& known, std::vector<Cell>& cells) {
+  const Layer& layer = shape.layer;
+  for (const RoutingSpec& listed : routings)
+    for (const RoutingSpec& routing : expand(listed, layer.experts, layer.top_k)) {
+      std::vector<int64_t> counts = tokens;
+      if (counts.empty()) {
+        const int64_t recorded = recorded_tokens(routing, layer.experts, layer.top_k);
+        counts = {recorded > 0 ? recorded : kDefaultTokens};
+      }
+      for (const int64_t count : counts) {
+        const Cell cell{shape, count, routing, seed};
+        if (known.insert(id(cell)).second) cells.push_back(cell);
+        if (cells.size() > kMaxCells) throw request_error(fmt::format("the lists make over {} cells", kMaxCells));
+      }
+    }
+}
+
+}  // namespace
+
+bool CellOptions::names_layer() const {
+  return !models.empty() || !experts.empty() || !top_k.empty() || !hidden.empty() || !intermediate.empty() ||
+         !n.empty() || !k.empty();
+}
+
+void declare(OptionSet& set, CellOptions& options) {
+  set.group("Cells: the product of these lists");
+  set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
+  set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
+  set.value("--top-k", options.top_k, "T", "Experts that a token picks");
+  set.value("--n", options.n, "N", "Columns of Y, of a layer given directly");
+  set.value("--k", options.k, "K", "Columns of X, of a layer given directly");
+  set.value("--hidden", options.hidden, "H", "Width of an expert's input, to scale a model down");
+  set.value("--intermediate", options.intermediate, "I", "Width of an expert, to scale a model down");
+  set.list("--projection", options.projections, "LIST", "up, down [up]");
+  set.list("--op", options.ops, "LIST", "fwd [fwd]");
+  set.list("--tokens", options.tokens, "LIST", "Such as 1,16,64-4096*4 [256, or as recorded]");
+  set.list("--routing", options.routings, "LIST", "Such as uniform,zipf:1.0,trace:FILE [uniform]");
+  set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]");
+  set.value("--tp", options.tp, "LIST", "Ranks that share each expert's width");
+  set.value("--ep", options.ep, "LIST", "Ranks that share the experts");
+  set.flag("--permute-x", options.permute_x, "Gather rows of X while loading");
+  set.flag("--permute-y", options.permute_y, "Scatter rows of Y to token order while storing");
+  set.flag("--topk-weights", options.topk_weights, "Multiply rows by their weights (with --permute-y)");
+  set.value("--seed", options.seed, "N", "Of routings and operands");
+  set.group("Options");
+}
+
+std::vector<Cell> make_cells(const CellOptions& options) {
+  std::vector<Projection> projections;
+  for (const std::string& word : words(options.projections, "--projection", {"up"}))
+    projections.push_back(parse_projection(word));
+  const bool both = projections.size() > 1;
+  std::vector<Op> ops;
+  for (const std::string& word : words(options.ops, "--op", {"fwd"})) ops.push_back(parse_op(word));
+  std::vector<Dtype> dtypes;
+  for (const std::string& word : words(options.dtypes, "--dtype", {"bf16"})) dtypes.push_back(parse_dtype(word));
+  std::vector<RoutingSpec> routings;
+  for (const std::string& word : words(options.routings, "--routing", {"uniform"}))
+    routings.push_back(parse_routing(word));
+  const std::vector<int64_t> tokens = token_counts(options);
+  const uint64_t seed = seed_of(options);
+
+  std::vector<Cell> cells;
+  std::set<std::string> known;
+  for (const LayerMaker& make : layer_makers(options))
+    for (const int64_t tp : integers(options.tp, "--tp"))
+      for (const int64_t ep : integers(options.ep, "--ep"))
+        for (const Projection projection : projections)
+          for (const Op op : ops)
+            for (const Dtype dtype : dtypes) {
+              const Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options, projection, both)};
+              require_valid(shape);
+              add_cells(shape, routings, tokens, seed, known, cells);
+            }
+  return cells;
+}
+
+void require_problems(const std::vector<Cell>& cells) {
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, uint64_t>> seen;
+  for (const Cell& cell : cells) {
+    const Layer& layer = cell.shape.layer;
+    if (seen.emplace(text(cell.routing), cell.tokens, layer.experts, layer.top_k, layer.ep, cell.seed).second)
+      make_problem(cell);
+  }
+}
+
+uint64_t seed_of(const CellOptions& options) {
+  if (options.seed.empty()) return 0;
+  return static_cast<uint64_t>(parse_integer(options.seed, "--seed", 0, std::numeric_limits<int64_t>::max()));
+}
+
+}  // namespace moetune

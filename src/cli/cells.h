@@ -1,0 +1,33 @@
+// The options that make cells, the same on every command: a sweep is the product of its lists.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// As typed; an empty text or list was not given.
+struct CellOptions {
+  std::vector<std::string> models, projections, ops, tokens, routings, dtypes;
+  std::string experts, top_k, hidden, intermediate, n, k, tp, ep, seed;
+  bool permute_x = false, permute_y = false, topk_weights = false;
+
+  /// True where the options name a layer, so that there are cells to make.
+  bool names_layer() const;
+};
+void declare(OptionSet& set, CellOptions& options);
+
+/// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
+/// names no layer becomes a cell a recorded layer, and without --tokens keeps its recorded count. With both
+/// projections, permute_x goes to up, permute_y and topk_weights to down. Exit::request errors name the option.
+std::vector<Cell> make_cells(const CellOptions& options);
+
+/// Realises every routing once, so that a cell that cannot be made ends the command before hours of work.
+void require_problems(const std::vector<Cell>& cells);
+
+/// --seed as a number, 0 where not given.
+uint64_t seed_of(const CellOptions& options);
+
+}  // namespace moetune

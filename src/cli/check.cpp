@@ -1,0 +1,141 @@
+// `moetune check`: is anything slower than this baseline?
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/device_options.h"
+#include "cli/output.h"
+#include "cli/signals.h"
+#include "cli/wording.h"
+#include "table/pretty.h"
+#include "tune/judge.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json};
+
+struct CheckOptions {
+  std::string baseline;
+  DeviceOptions device;
+  std::string threshold = "5%", rounds = "15", time_budget;
+  std::string output, junit, markdown, format;
+  bool quiet = false;
+};
+
+// "5%" or "0.05".
+double parse_threshold(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  const double value = parse_number(percent ? text.substr(0, text.size() - 1) : text, "--threshold");
+  const double ratio = percent ? value / 100 : value;
+  if (!(ratio > 0) || ratio > 1)
+    throw request_error(fmt::format("--threshold: {} is outside 0% to 100%", text), "write it as 5% or 0.05");
+  return ratio;
+}
+
+CheckRequest request_of(const CheckOptions& options) {
+  CheckRequest request;
+  request.threshold = parse_threshold(options.threshold);
+  request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, 10000));
+  request.max_rounds = std::max(request.max_rounds, 4 * request.rounds);
+  if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  return request;
+}
+
+Json to_json(const CellFinding& finding) {
+  Json json = {{"cell", to_json(finding.cell)}, {"finding", name(finding.finding)}, {"reason", finding.reason}};
+  if (finding.rounds == 0) return json;
+  json["control"] = finding.control;
+  json["change"] = rounded(finding.change);
+  json["change_low"] = rounded(finding.change_interval.low);
+  json["change_high"] = rounded(finding.change_interval.high);
+  json["now"] = to_json(finding.now);
+  json["before_us"] = rounded(finding.before_seconds * 1e6);
+  json["rounds"] = finding.rounds;
+  return json;
+}
+
+// A job summary is a courtesy: that it can't be written changes no verdict.
+void append_step_summary(const std::string& text, const Terminal& terminal) {
+  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
+  if (path == nullptr || *path == 0) return;
+  std::ofstream file(path, std::ios::app);
+  if (!(file << text << '\n')) warn(terminal, fmt::format("{}: the step summary cannot be written", path));
+}
+
+Exit run_check(const CheckOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const CheckRequest request = request_of(options);
+  const TunedTable table = read_table(options.baseline);
+  if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", options.baseline));
+  for (const std::string& path : {options.output, options.junit, options.markdown})
+    if (!path.empty()) require_output(path);
+  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  require_comparable(table, backend->device());
+  const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
+  const std::atomic<bool>& stop = stop_on_signals();
+
+  size_t done = 0;
+  const auto listen = [&](const CellFinding& finding) {
+    ++done;
+    if (!options.quiet)
+      tell(fmt::format("[{}/{}] {}: {}: {}\n", done, table.entries.size(), id(finding.cell), name(finding.finding),
+                       finding.reason));
+  };
+  const std::vector<CellFinding> findings = check(table, *backend, request, listen, stop);
+  const std::string summary = markdown(findings, request.threshold);
+  Json json = {{"schema", "moetune.check/1"},
+               {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend->device())},
+               {"environment", backend->environment()},
+               {"baseline", options.baseline},
+               {"threshold", rounded(request.threshold)},
+               {"findings", Json::array()}};
+  for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
+  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+  if (!options.junit.empty()) write_atomic(options.junit, junit_xml(findings));
+  if (!options.markdown.empty()) write_atomic(options.markdown, summary);
+  append_step_summary(summary, invocation.terminal);
+  const int code = exit_code(findings);
+  print(format == Format::json ? pretty_json(json) : summary);
+  if (format == Format::text && code != static_cast<int>(Exit::yes))
+    print(fmt::format("\nNext: moetune {} {}\n",
+                      code == static_cast<int>(Exit::no) ? "bench --table" : "check --rounds 60",
+                      shell_quoted(options.baseline)));
+  return stop ? Exit::interrupted : static_cast<Exit>(code);
+}
+
+Action declare_check(OptionSet& set) {
+  const auto options = std::make_shared<CheckOptions>();
+  set.argument("BASELINE", options->baseline, "A tuned table");
+  declare(set, options->device);
+  set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
+  set.value("--rounds", options->rounds, "N", "Interleaved rounds a cell, more where they don't tell");
+  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
+  set.value("-o,--output", options->output, "FILE", "Write the findings as JSON");
+  set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");
+  set.value("--markdown", options->markdown, "FILE", "Write them as Markdown");
+  declare_format(set, options->format, kFormats);
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) { return run_check(*options, invocation); };
+}
+
+}  // namespace
+
+Command check_command() {
+  return {.name = "check",
+          .summary = "Tell whether anything is slower than a tuned table says",
+          .examples =
+              "  moetune check moetune-table.json\n"
+              "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml",
+          .declare = declare_check};
+}
+
+}  // namespace moetune

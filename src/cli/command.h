@@ -1,0 +1,45 @@
+// What a subcommand is: its words for people, its options, and what it does. Not how a command line is cut up.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/console.h"
+#include "cli/options.h"
+#include "tune/worker.h"
+
+namespace moetune {
+
+/// What a command gets besides its options.
+struct Invocation {
+  std::vector<std::string> argv;            // as given
+  const BackendFactory* factory = nullptr;  // of the worker command alone: everyone else goes through a worker
+  Terminal terminal;
+};
+
+/// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.
+using Action = std::function<Exit(const Invocation&)>;
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;               // its line in `moetune --help`
+  std::string_view examples;              // the end of its own help: command lines that work
+  Action (*declare)(OptionSet& options);  // declares its options and returns what reads them
+  bool hidden = false;
+};
+
+Command tune_command();
+Command bench_command();
+Command verify_command();
+Command check_command();
+Command lookup_command();
+Command compile_command();
+Command export_command();
+Command merge_command();
+Command list_command();
+Command doctor_command();
+Command worker_command();
+
+}  // namespace moetune

@@ -1,0 +1,215 @@
+// `moetune compile`: cubins for an architecture, with registers, spills and shared memory. Needs no GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "cli/cells.h"
+#include "cli/command.h"
+#include "cli/contenders.h"
+#include "cli/grid.h"
+#include "cli/output.h"
+#include "cli/search_options.h"
+#include "cli/wording.h"
+#include "table/pretty.h"
+#ifdef MOETUNE_HAS_CUDA
+#include "backend/cuda/compiler.h"
+#endif
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct CompileOptions {
+  CellOptions cells;
+  SearchOptions search;
+  std::vector<std::string> candidates, archs;
+  std::string kernels, threads, output, format;
+  bool show_unit = false, no_cache = false, quiet = false;
+
+  bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
+};
+
+struct Kernel {
+  Cell cell;
+  Candidate candidate;
+  LaunchPlan plan;
+  std::string unit;
+  CompileResult result;
+  std::string file;
+};
+
+// Named candidates, a space's legal ones, or every CUDA variant's default.
+std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& cell, const DeviceInfo& device) {
+  std::vector<Candidate> candidates = parse_candidates(options.candidates);
+  for (const Candidate& candidate : candidates)
+    if (const auto reason = cannot_run(candidate, cell.shape, device))
+      throw request_error(
+          fmt::format("'{}' is illegal for {} on {}: {}", text(candidate), id(cell), device.name, *reason));
+  if (options.names_space())
+    for (const Candidate& candidate : enumerate(make_space(options.search, "quick"), cell.shape, device).legal)
+      candidates.push_back(candidate);
+  if (!candidates.empty() || options.names_space()) return candidates;
+  const Problem problem = make_problem(cell);
+  for (const Variant& variant : variants())
+    if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
+      candidates.push_back(variant.fallback(problem, device));
+  return candidates;
+}
+
+// One kernel a different unit: cells of one shape share theirs.
+std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
+                               const DeviceInfo& device) {
+  std::vector<Kernel> kernels;
+  std::vector<std::string> seen;
+  for (const Cell& cell : cells)
+    for (const Candidate& candidate : candidates_of(options, cell, device)) {
+      const Variant& variant = find_variant(candidate.variant);
+      Kernel kernel{cell, candidate, variant.plan(candidate, cell.shape), variant.unit(candidate, cell.shape), {}, {}};
+      if (std::find(seen.begin(), seen.end(), kernel.unit) != seen.end()) continue;
+      seen.push_back(kernel.unit);
+      kernels.push_back(std::move(kernel));
+    }
+  if (kernels.empty())
+    throw request_error("no candidate is legal for these cells", "try --space full, or other --set values");
+  return kernels;
+}
+
+#ifdef MOETUNE_HAS_CUDA
+void compile_all(const CompileOptions& options, const std::string& target, std::vector<Kernel>& kernels) {
+  const int threads =
+      options.threads.empty() ? 0 : static_cast<int>(parse_integer(options.threads, "--threads", 1, 1024));
+  std::vector<std::string> units;
+  for (const Kernel& kernel : kernels) units.push_back(kernel.unit);
+  const std::vector<CompiledUnit> compiled = compile_units(
+      units,
+      {.arch = target, .sources = kernel_sources(options.kernels), .cache = !options.no_cache, .threads = threads});
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    kernels[i].result = compiled[i].result;
+    if (options.output.empty()) continue;
+    const std::filesystem::path stem =
+        std::filesystem::path(options.output) / target /
+        fmt::format("{}-{}", kernels[i].candidate.variant, Hash().add(kernels[i].unit).hex().substr(0, 12));
+    require_output(stem.string() + ".cu");
+    write_atomic(stem.string() + ".cu", kernels[i].unit);
+    if (compiled[i].cubin.empty()) continue;
+    kernels[i].file = stem.string() + ".cubin";
+    write_atomic(kernels[i].file, compiled[i].cubin);
+  }
+}
+#else
+void compile_all(const CompileOptions&, const std::string&, std::vector<Kernel>&) {
+  throw machine_error("this build of moetune has no CUDA toolkit, so it compiles no kernels",
+                      "build it where the toolkit is; --show-unit works without");
+}
+#endif
+
+Json to_json(const Kernel& kernel) {
+  Json json = {{"cell", to_json(kernel.cell)},
+               {"candidate", to_json(kernel.candidate)},
+               {"compile", to_json(kernel.result)},
+               {"shared_bytes", kernel.plan.shared_bytes},
+               {"threads", kernel.plan.threads}};
+  if (!kernel.file.empty()) json["file"] = kernel.file;
+  return json;
+}
+
+Grid grid_of(const std::vector<Kernel>& kernels, const std::string& target) {
+  Grid grid{
+      {{"arch"}, {"candidate"}, {"result"}, {"registers", true}, {"spills", true}, {"shared", true}, {"time", true}},
+      {}};
+  for (const Kernel& kernel : kernels) {
+    const CompileResult& result = kernel.result;
+    const double shared = static_cast<double>(kernel.plan.shared_bytes + result.static_shared_bytes);
+    grid.rows.push_back({target, text(kernel.candidate),
+                         result.status == Status::ok ? "ok" : fmt::format("{}: {}", name(result.status), result.reason),
+                         fmt::format("{}", result.registers), fmt::format("{} B", result.spill_bytes),
+                         format_bytes(shared), result.from_cache ? "cached" : format_time(result.seconds)});
+  }
+  return grid;
+}
+
+std::vector<std::string> targets_of(const CompileOptions& options) {
+  std::vector<std::string> targets;
+  for (const std::string& list : options.archs)
+    for (const std::string& word : split(list, ',')) targets.push_back(arch(device_of_arch(word)));
+  if (targets.empty()) targets = {"sm_90a"};
+  return targets;
+}
+
+Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const std::vector<std::string> targets = targets_of(options);
+  if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
+  const std::vector<Cell> cells = make_cells(options.cells);
+  int64_t failed = 0, all = 0;
+  Json results = Json::array();
+  Grid grid = grid_of({}, "");
+  for (const std::string& target : targets) {
+    std::vector<Kernel> kernels = kernels_of(options, cells, device_of_arch(target));
+    if (options.show_unit) {
+      for (const Kernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
+      continue;
+    }
+    if (!options.quiet)
+      tell(fmt::format("compiling {} for {}\n", counted(static_cast<int64_t>(kernels.size()), "kernel", "kernels"),
+                       target));
+    compile_all(options, target, kernels);
+    for (const Kernel& kernel : kernels)
+      results.push_back(to_json(kernel)), failed += kernel.result.status != Status::ok;
+    all += static_cast<int64_t>(kernels.size());
+    for (std::vector<std::string>& row : grid_of(kernels, target).rows) grid.rows.push_back(std::move(row));
+  }
+  if (options.show_unit) return Exit::yes;
+  if (format == Format::json)
+    print(pretty_json({{"schema", "moetune.compile/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"arch", targets.front()},
+                       {"results", std::move(results)}}));
+  if (format == Format::csv) print(csv(grid));
+  if (format == Format::text || format == Format::markdown) print(markdown(grid));
+  if (format == Format::text)
+    print(fmt::format("\n{} compiled{}.{}\n", counted(all - failed, "kernel", "kernels"),
+                      failed > 0 ? fmt::format(", {} failed", failed) : "",
+                      options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
+  return failed > 0 ? Exit::no : Exit::yes;
+}
+
+Action declare_compile(OptionSet& set) {
+  const auto options = std::make_shared<CompileOptions>();
+  declare(set, options->cells);
+  declare(set, options->search, "");
+  set.group("Candidates");
+  set.list("--candidate", options->candidates, "TEXT", "Such as \"mma block_m=128 ...\" [each variant's default]");
+  set.group("Options");
+  set.list("--arch", options->archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
+  set.flag("--show-unit", options->show_unit, "Print the C++ text of each kernel and stop");
+  set.value("--kernels", options->kernels, "DIR", "Read device code from here instead of from the binary");
+  set.flag("--no-cache", options->no_cache, "Neither read nor keep compiled kernels on disk");
+  set.value("--threads", options->threads, "N", "Compile so many at a time [all cores]");
+  set.value("-o,--output", options->output, "DIR", "Keep cubins and the text of their units there");
+  declare_format(set, options->format, kFormats);
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) { return run_compile(*options, invocation); };
+}
+
+}  // namespace
+
+Command compile_command() {
+  return {.name = "compile",
+          .summary = "Compile kernels for an architecture; needs no GPU",
+          .examples =
+              "  moetune compile --model qwen3-30b-a3b --arch sm_80,sm_90a\n"
+              "  moetune compile --model qwen3-30b-a3b --variant mma --space quick --arch sm_90a -o cubins\n"
+              "  moetune compile --model qwen3-30b-a3b --show-unit",
+          .declare = declare_compile};
+}
+
+}  // namespace moetune

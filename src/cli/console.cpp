@@ -1,0 +1,103 @@
+// File descriptors 1 and 2, and what they lead to.
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+int columns_of(int fd) {
+  const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
+  if (asked > 0) return asked;
+  struct winsize size {};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// 0, or the error that stopped it.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return errno;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+// The byte at which code point number `index` begins.
+size_t byte_of(std::string_view text, int index) {
+  size_t at = 0;
+  for (; at < text.size(); ++at)
+    if (begins_code_point(text[at]) && index-- == 0) break;
+  return at;
+}
+
+}  // namespace
+
+Terminal look_at_terminal(const std::string& color) {
+  Terminal terminal;
+  terminal.is_terminal = ::isatty(STDERR_FILENO) && environment("TERM") != "dumb";
+  terminal.columns = columns_of(STDERR_FILENO);
+  if (color != "auto" && color != "always" && color != "never")
+    throw unknown_word("--color", color, {"auto", "always", "never"});
+  terminal.color = color == "always" || (color == "auto" && terminal.is_terminal && environment("NO_COLOR").empty());
+  return terminal;
+}
+
+void print(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error != 0 && error != EPIPE)
+    throw machine_error(fmt::format("cannot write to standard output: {}", std::strerror(error)));
+}
+
+void tell(std::string_view text) { write_all(STDERR_FILENO, text); }
+
+std::string colored(const Terminal& terminal, Tone tone, std::string_view text) {
+  if (!terminal.color) return std::string(text);
+  const char* code = tone == Tone::error     ? "1;31"
+                     : tone == Tone::warning ? "1;33"
+                     : tone == Tone::hint    ? "36"
+                     : tone == Tone::good    ? "32"
+                                             : "1";
+  return fmt::format("\033[{}m{}\033[0m", code, text);
+}
+
+void warn(const Terminal& terminal, std::string_view sentence) {
+  tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::warning, "warning:"), sentence));
+}
+
+void note(const Terminal& terminal, std::string_view sentence) {
+  tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::note, "note:"), sentence));
+}
+
+int display_width(std::string_view text) {
+  int width = 0;
+  for (const char byte : text) width += begins_code_point(byte);
+  return width;
+}
+
+std::string shortened(std::string_view text, int width) {
+  const int whole = display_width(text);
+  if (whole <= width) return std::string(text);
+  if (width < 1) return "";
+  const int head = (width - 1) / 2;
+  const int tail = width - 1 - head;
+  return fmt::format("{}…{}", text.substr(0, byte_of(text, head)), text.substr(byte_of(text, whole - tail)));
+}
+
+}  // namespace moetune

@@ -1,0 +1,40 @@
+// Where words go: results to standard output, everything else to standard error.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace moetune {
+
+/// What standard error is.
+struct Terminal {
+  bool is_terminal = false;  // one that moves its cursor: not TERM=dumb
+  int columns = 80;
+  bool color = false;
+};
+
+/// `color` is auto, always or never (an Exit::request error otherwise). auto: on a terminal without NO_COLOR.
+/// The width is $COLUMNS, else what the terminal says, else 80.
+Terminal look_at_terminal(const std::string& color);
+
+/// Writes results to standard output, all or an Exit::machine error (a full disk). A reader that went away
+/// (`| head`) is no error: the rest is dropped.
+void print(std::string_view text);
+
+/// Writes to standard error; never fails.
+void tell(std::string_view text);
+
+enum class Tone { error, warning, hint, note, good };
+/// `text` in the colour of a tone, where the terminal has colours.
+std::string colored(const Terminal& terminal, Tone tone, std::string_view text);
+
+/// "moetune: warning: ..." on standard error.
+void warn(const Terminal& terminal, std::string_view sentence);
+void note(const Terminal& terminal, std::string_view sentence);
+
+/// Columns that a text takes: one a code point.
+int display_width(std::string_view text);
+
+/// `text` cut in the middle to `width` columns ("abc…xyz").
+std::string shortened(std::string_view text, int width);
+
+}  // namespace moetune

@@ -1,0 +1,73 @@
+// Lists of contenders a cell.
+#include "cli/contenders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "variant/variant.h"
+
+namespace moetune {
+
+void declare(OptionSet& set, ContenderOptions& options) {
+  set.group("Candidates");
+  set.list("--candidate", options.candidates, "TEXT", "Such as \"mma block_m=128 block_n=128 ...\"");
+  set.value("--table", options.table, "FILE", "The winners of a tuned table; its cells where no layer is named");
+  set.group("Options");
+}
+
+void add_entrant(CellWork& work, const std::string& role, const Contender& contender) {
+  for (Entrant& entrant : work.entrants)
+    if (entrant.contender == contender) {
+      if (entrant.role != role) entrant.role += "+" + role;
+      return;
+    }
+  work.entrants.push_back({role, contender});
+}
+
+std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
+                                std::vector<std::string>& told) {
+  const std::vector<Candidate> candidates = parse_candidates(contenders.candidates);
+  std::vector<CellWork> work;
+  if (contenders.table.empty()) {
+    for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
+  } else {
+    const TunedTable table = read_table(contenders.table);
+    if (!cells.names_layer()) {
+      for (const Entry& entry : table.entries) work.push_back({entry.cell, {}});
+      if (work.empty()) throw request_error(fmt::format("{}: the table has no entries", contenders.table));
+    } else {
+      for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
+    }
+    for (CellWork& one : work) {
+      const Answer answer = lookup(table, one.cell, nullptr);
+      if (answer.match != Match::exact) told.push_back(fmt::format("{}: {}", id(one.cell), answer.explanation));
+      if (answer.entry && answer.entry->skipped.empty())
+        add_entrant(one, "winner", {.baseline = "", .candidate = answer.entry->candidate});
+    }
+  }
+  for (CellWork& one : work)
+    for (const Candidate& candidate : candidates)
+      add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
+  return work;
+}
+
+Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
+  for (const VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    if (variant.device == device.kind) return variant.fallback(problem, device);
+  }
+  throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name, device.name),
+                      "see 'moetune list variants', or choose another --device");
+}
+
+std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  const Variant& variant = find_variant(candidate.variant);
+  if (variant.device != device.kind)
+    return fmt::format("{} runs on {}, this device is {}", variant.name,
+                       variant.device == DeviceKind::cuda ? "GPUs" : "cpus", device.name);
+  return variant.illegal(candidate, shape, device);
+}
+
+}  // namespace moetune

@@ -1,0 +1,45 @@
+// What `bench` and `verify` run in each cell: candidates by name, a table's winners, a space, the default.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cli/cells.h"
+#include "cli/search_options.h"
+#include "table/table.h"
+
+namespace moetune {
+
+struct ContenderOptions {
+  std::vector<std::string> candidates;  // texts
+  std::string table;                    // a file
+};
+void declare(OptionSet& set, ContenderOptions& options);
+
+/// A contender and why it is there: "candidate", "winner", "default", "baseline", or several with '+'.
+struct Entrant {
+  std::string role;
+  Contender contender;
+};
+
+struct CellWork {
+  Cell cell;
+  std::vector<Entrant> entrants;
+};
+
+/// The named candidates and the table's winners of every cell: the cells of `cells` where it names a layer, else the
+/// table's. `told` gets a sentence for each cell that the table answers less than exactly.
+std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
+                                std::vector<std::string>& told);
+
+/// Adds a role to the entrant, or the entrant.
+void add_entrant(CellWork& work, const std::string& role, const Contender& contender);
+
+/// The candidate that is good without tuning: that of the first variant of the space that runs on this device.
+Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
+
+/// Why a candidate can't run on this device, or nothing.
+std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
+
+}  // namespace moetune

@@ -1,0 +1,25 @@
+// Options of commands that run on a device, and the worker behind them: no command touches a device itself.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "cli/options.h"
+#include "tune/worker.h"
+
+namespace moetune {
+
+struct DeviceOptions {
+  std::string device = "auto";
+  std::string kernels;  // a folder
+  bool no_cache = false;
+};
+void declare(OptionSet& set, DeviceOptions& options);
+
+/// How to start this program's worker: this very binary, with the word `worker`.
+WorkerOptions worker_options(const DeviceOptions& options);
+
+/// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
+std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
+
+}  // namespace moetune

@@ -1,0 +1,82 @@
+// `moetune export`: the table in another program's format.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/wording.h"
+#include "table/exporter.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  std::string table, format, output;
+};
+
+// Files without a name of their own get the one that was asked for.
+void write_files(const Export& result, const std::string& output) {
+  std::error_code error;
+  const bool single = result.files.size() == 1;
+  const bool folder = !single || output.ends_with('/') || fs::is_directory(output, error);
+  for (const ExportedFile& file : result.files) {
+    if (folder && file.name.empty()) throw request_error(fmt::format("{}: is a folder, expected a file name", output));
+    const fs::path path = folder ? fs::path(output) / file.name : fs::path(output);
+    require_output(path);
+    write_atomic(path, file.text);
+    tell(fmt::format("wrote {}\n", path.string()));
+  }
+}
+
+Exit run_export(const ExportOptions& options, const Invocation& invocation) {
+  const Exporter& exporter = find_exporter(options.format);
+  const TunedTable table = read_table(options.table);
+  const Export result = exporter.write(table);
+  for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
+  if (result.files.empty())
+    throw Error(Exit::no, fmt::format("{}: nothing in it can be told as {}", options.table, options.format));
+  if (options.output.empty() && result.files.size() > 1) {
+    std::string names;
+    for (const ExportedFile& file : result.files) names += (names.empty() ? "" : ", ") + file.name;
+    throw request_error(fmt::format("{} files come of this table: {}", result.files.size(), names),
+                        "say -o DIR to write them");
+  }
+  if (!options.output.empty()) {
+    write_files(result, options.output);
+    return Exit::yes;
+  }
+  const ExportedFile& only = result.files.front();
+  print(only.text);
+  if (!only.name.empty()) note(invocation.terminal, fmt::format("its file name is {}", shell_quoted(only.name)));
+  return Exit::yes;
+}
+
+Action declare_export(OptionSet& set) {
+  const auto options = std::make_shared<ExportOptions>();
+  options->format = "markdown";
+  set.argument("TABLE", options->table, "A tuned table");
+  set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)");
+  set.value("-o,--output", options->output, "PATH",
+            "A file, or a folder that gets the names the other program looks for");
+  return [options](const Invocation& invocation) { return run_export(*options, invocation); };
+}
+
+}  // namespace
+
+Command export_command() {
+  return {.name = "export",
+          .summary = "Write a tuned table in another program's format",
+          .examples =
+              "  moetune export moetune-table.json\n"
+              "  moetune export moetune-table.json --format csv -o winners.csv\n"
+              "  moetune export moetune-table.json --format vllm -o configs/",
+          .declare = declare_export};
+}
+
+}  // namespace moetune

@@ -1,0 +1,188 @@
+// `moetune list`: the words that moetune knows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/embedded.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/device_options.h"
+#include "cli/grid.h"
+#include "cli/output.h"
+#include "table/exporter.h"
+#include "table/pretty.h"
+#include "tune/strategy.h"
+#include "variant/space.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct ListOptions {
+  std::string what, format;
+};
+
+// Each lister makes JSON objects that begin with a name; grids come from the same objects.
+Json list_variants() {
+  Json items = Json::array();
+  for (const Variant& variant : variants())
+    items.push_back({{"name", variant.name},
+                     {"device", variant.device == DeviceKind::cuda ? "cuda" : "cpu"},
+                     {"knobs", variant.knobs},
+                     {"summary", variant.summary}});
+  return items;
+}
+
+Json list_knobs() {
+  Json items = Json::array();
+  for (const Knob& knob : knobs()) {
+    Json users = Json::array();
+    for (const Variant& variant : variants())
+      if (std::find(variant.knobs.begin(), variant.knobs.end(), knob.name) != variant.knobs.end())
+        users.push_back(variant.name);
+    items.push_back({{"name", knob.name}, {"variants", users}, {"words", knob.labels}, {"help", knob.help}});
+  }
+  return items;
+}
+
+Json list_models() {
+  Json items = Json::array();
+  for (const Model& model : model_presets())
+    items.push_back({{"name", model.name},
+                     {"experts", model.experts},
+                     {"top_k", model.top_k},
+                     {"hidden", model.hidden},
+                     {"intermediate", model.intermediate},
+                     {"gated", model.gated},
+                     {"aliases", model.aliases}});
+  return items;
+}
+
+Json list_routings() {
+  Json items = Json::array();
+  for (const RoutingKind& kind : routing_kinds())
+    items.push_back({{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}});
+  return items;
+}
+
+Json list_spaces() {
+  constexpr std::string_view kFolder = "configs/spaces/";
+  Json items = Json::array();
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.path.starts_with(kFolder)) continue;
+    const std::string name(file.path.substr(kFolder.size(), file.path.rfind('.') - kFolder.size()));
+    Json item = {{"name", name}};
+    for (const VariantSpace& part : load_space(name).variants) {
+      int64_t product = 1;
+      for (const auto& [knob, values] : part.values) product *= static_cast<int64_t>(values.size());
+      item[part.variant] = product;
+    }
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+Json list_formats() {
+  Json items = Json::array();
+  for (const Exporter& exporter : exporters())
+    items.push_back({{"name", exporter.format}, {"description", exporter.description}});
+  return items;
+}
+
+Json list_devices_here() {
+  Json items = Json::array();
+  for (const ListedDevice& device : list_devices_in_worker(worker_options({})))
+    items.push_back({{"name", device.word},
+                     {"device", device.info.name},
+                     {"compute_capability", device.info.compute_capability},
+                     {"processors", device.info.processors},
+                     {"memory", format_bytes(static_cast<double>(device.info.memory_bytes))},
+                     {"id", device.info.id}});
+  return items;
+}
+
+Json list_strategies() {
+  Json items = Json::array();
+  for (const std::string& name : strategy_names()) items.push_back({{"name", name}});
+  return items;
+}
+
+struct Lister {
+  std::string what;
+  Json (*list)();
+};
+const std::vector<Lister>& listers() {
+  static const std::vector<Lister> all = {{"variants", list_variants},    {"knobs", list_knobs},
+                                          {"models", list_models},        {"routings", list_routings},
+                                          {"spaces", list_spaces},        {"formats", list_formats},
+                                          {"devices", list_devices_here}, {"strategies", list_strategies}};
+  return all;
+}
+
+std::string cell_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_array()) return value.dump();
+  std::string words;
+  for (const Json& word : value) words += (words.empty() ? "" : " ") + cell_text(word);
+  return words;
+}
+
+Grid grid_of(const Json& items) {
+  Grid grid;
+  for (const Json& item : items)
+    for (const auto& field : item.items()) {
+      const auto known = [&](const Column& column) { return column.title == field.key(); };
+      if (std::none_of(grid.columns.begin(), grid.columns.end(), known))
+        grid.columns.push_back({field.key(), field.value().is_number()});
+    }
+  for (const Json& item : items) {
+    grid.rows.emplace_back();
+    for (const Column& column : grid.columns)
+      grid.rows.back().push_back(item.contains(column.title) ? cell_text(item[column.title]) : "");
+  }
+  return grid;
+}
+
+Exit run_list(const ListOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  std::vector<std::string> words;
+  for (const Lister& lister : listers()) {
+    words.push_back(lister.what);
+    if (lister.what != options.what) continue;
+    const Json items = lister.list();
+    if (format == Format::json)
+      print(pretty_json({{"schema", "moetune.list/1"},
+                         {"tool", tool_json(invocation.argv)},
+                         {"what", options.what},
+                         {"items", items}}));
+    else
+      print(format == Format::csv ? csv(grid_of(items)) : markdown(grid_of(items)));
+    return Exit::yes;
+  }
+  throw unknown_word("list", options.what, words);
+}
+
+Action declare_list(OptionSet& set) {
+  const auto options = std::make_shared<ListOptions>();
+  set.argument("WHAT", options->what, "variants, knobs, models, routings, spaces, formats, devices or strategies");
+  declare_format(set, options->format, kFormats);
+  return [options](const Invocation& invocation) { return run_list(*options, invocation); };
+}
+
+}  // namespace
+
+Command list_command() {
+  return {.name = "list",
+          .summary = "List variants, knobs, models, routings, spaces, formats, devices or strategies",
+          .examples =
+              "  moetune list models\n"
+              "  moetune list routings\n"
+              "  moetune list devices --format json",
+          .declare = declare_list};
+}
+
+}  // namespace moetune

@@ -1,0 +1,108 @@
+// `moetune lookup`: what does this table say for this problem, and how good is the match?
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/cells.h"
+#include "cli/command.h"
+#include "cli/device_options.h"
+#include "cli/grid.h"
+#include "cli/output.h"
+#include "cli/wording.h"
+#include "table/pretty.h"
+#include "table/table.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct LookupOptions {
+  std::string table;
+  CellOptions cells;
+  std::string device, format;
+};
+
+struct Found {
+  Cell cell;
+  Answer answer;
+};
+
+// Entries have their JSON inside a table alone.
+Json entry_json(const TunedTable& table, const Entry& entry) {
+  TunedTable one = table;
+  one.entries = {entry};
+  return to_json(one)["entries"][0];
+}
+
+Json to_json(const TunedTable& table, const Found& found) {
+  Json json = {
+      {"cell", to_json(found.cell)}, {"match", name(found.answer.match)}, {"explanation", found.answer.explanation}};
+  if (found.answer.entry == nullptr) return json;
+  json["log_tokens_distance"] = rounded(found.answer.log_tokens_distance);
+  json["entry"] = entry_json(table, *found.answer.entry);
+  return json;
+}
+
+Grid grid_of(const std::vector<Found>& all) {
+  Grid grid{{{"cell"}, {"match"}, {"candidate"}, {"time", true}, {"why"}}, {}};
+  for (const Found& found : all) {
+    const Entry* entry = found.answer.entry;
+    const bool won = entry != nullptr && entry->skipped.empty();
+    grid.rows.push_back({id(found.cell), std::string(name(found.answer.match)), won ? text(entry->candidate) : "",
+                         won ? time_text(entry->measurement) : "", found.answer.explanation});
+  }
+  return grid;
+}
+
+Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const std::vector<Cell> cells = make_cells(options.cells);
+  const TunedTable table = read_table(options.table);
+  std::unique_ptr<Backend> backend;
+  DeviceOptions device;
+  device.device = options.device;
+  if (!options.device.empty()) backend = open_worker(device);
+
+  std::vector<Found> all;
+  int64_t none = 0;
+  for (const Cell& cell : cells) {
+    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr)});
+    none += all.back().answer.match == Match::none;
+  }
+  Json answers = Json::array();
+  for (const Found& found : all) answers.push_back(to_json(table, found));
+  if (format == Format::json)
+    print(pretty_json({{"schema", "moetune.lookup/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"table", options.table},
+                       {"answers", std::move(answers)}}));
+  if (format == Format::csv) print(csv(grid_of(all)));
+  if (format == Format::markdown || format == Format::text) print(markdown(grid_of(all)));
+  if (format == Format::text)
+    print(fmt::format("\n{} of {} answered, measured on {}.\n", static_cast<int64_t>(all.size()) - none,
+                      counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name));
+  return none > 0 ? Exit::no : Exit::yes;
+}
+
+Action declare_lookup(OptionSet& set) {
+  const auto options = std::make_shared<LookupOptions>();
+  set.argument("TABLE", options->table, "A tuned table");
+  declare(set, options->cells);
+  set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]");
+  declare_format(set, options->format, kFormats);
+  return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };
+}
+
+}  // namespace
+
+Command lookup_command() {
+  return {.name = "lookup",
+          .summary = "Ask a tuned table for a problem's candidate",
+          .examples =
+              "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 300\n"
+              "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 1-4096*2 --device auto --format json",
+          .declare = declare_lookup};
+}
+
+}  // namespace moetune

@@ -1,0 +1,155 @@
+// CLI11 as a parser of texts, with errors that name the nearest word.
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/embedded.h"
+#include "cli/command.h"
+
+namespace moetune {
+
+struct CommandLine::Apps {
+  CLI::App main;
+  std::vector<CLI::App*> commands;
+  std::string color = "auto";
+  bool version = false;
+};
+
+namespace {
+
+constexpr const char* kColorHelp = "auto, always or never";
+
+void declare_color(CLI::App& app, std::string& color) {
+  app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other");
+}
+
+std::string version_text() {
+  const BuildInfo build = build_info();
+  return fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "");
+}
+
+// Every "--name" of an app, as typed.
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::string see_help(const CLI::App& app) {
+  const std::string name = app.get_parent() ? "moetune " + app.get_name() : "moetune";
+  return fmt::format("'{} --help' tells what there is", name);
+}
+
+// The error for what an app did not understand.
+Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
+  const auto option = std::find_if(extras.begin(), extras.end(),
+                                   [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (option == extras.end())
+    return request_error(fmt::format("unexpected argument '{}'", extras.front()), see_help(app));
+  const std::string word = option->substr(0, option->find('='));
+  const std::string near = nearest(word, option_names(app));
+  return request_error(fmt::format("unknown option '{}'", word),
+                       near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
+}
+
+}  // namespace
+
+void OptionSet::flag(const std::string& names, bool& value, const std::string& help) {
+  app_.add_flag(names, value, help)->group(group_);
+}
+
+void OptionSet::value(const std::string& names, std::string& value, const std::string& placeholder,
+                      const std::string& help) {
+  const std::string full = value.empty() ? help : fmt::format("{} [{}]", help, value);
+  app_.add_option(names, value, full)->type_name(placeholder)->group(group_);
+}
+
+void OptionSet::list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
+                     const std::string& help) {
+  // One value each time: "--model a TABLE" must not swallow the argument behind it.
+  app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false);
+}
+
+void OptionSet::argument(const std::string& name, std::string& value, const std::string& help) {
+  app_.add_option(name, value, help)->type_name("")->required();
+}
+
+void OptionSet::arguments(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  app_.add_option(name, values, help)->type_name("")->required();
+}
+
+CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), apps_(new Apps) {
+  CLI::App& main = apps_->main;
+  main.name("moetune");
+  main.description(
+      "Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer\n"
+      "on this machine, for the routing that the model really produces.");
+  main.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  main.get_formatter()->label("REQUIRED", "");
+  main.get_formatter()->column_width(34);
+  main.set_help_flag("-h,--help", "Print this help")->group("Other");
+  main.allow_extras();
+  main.require_subcommand(0, 1);
+  main.footer(
+      "Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive,\n"
+      "70 a bug of ours, 130 interrupted (partial results are kept).\n\n"
+      "Examples:\n"
+      "  moetune list models\n"
+      "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+      "  moetune tune --help");
+  main.add_flag("--version", apps_->version, "Print the version and the commit")->group("Other");
+  declare_color(main, apps_->color);
+  for (const Command& command : commands_) {
+    CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
+    app->group(command.hidden ? "" : "Commands");
+    app->footer(command.examples.empty() ? "" : fmt::format("Examples:\n{}", command.examples));
+    declare_color(*app, apps_->color);
+    apps_->commands.push_back(app);
+  }
+}
+
+CommandLine::~CommandLine() = default;
+
+OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index)); }
+
+Request CommandLine::parse(const std::vector<std::string>& argv) {
+  CLI::App& main = apps_->main;
+  std::vector<std::string> reversed(argv.rbegin(), argv.rend() - 1);  // as CLI11 wants them
+  const auto chosen = [&]() -> const CLI::App& {
+    return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
+  };
+  try {
+    main.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return {.text = main.help()};
+  } catch (const CLI::ParseError& error) {
+    // An unknown option is the likelier cause of whatever else is wrong.
+    if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
+    throw request_error(error.what(), see_help(chosen()));
+  }
+  if (apps_->version) return {.text = version_text()};
+  // Words before the command: a mistyped command, or an option that belongs behind it.
+  const std::vector<std::string> extras = main.remaining();
+  if (!extras.empty() && extras.front()[0] != '-') {
+    std::vector<std::string> names;
+    for (const Command& command : commands_)
+      if (!command.hidden) names.emplace_back(command.name);
+    throw unknown_word("command", extras.front(), names);
+  }
+  if (!extras.empty()) throw left_over(main, extras);
+  for (size_t i = 0; i < commands_.size(); ++i) {
+    if (!apps_->commands[i]->parsed()) continue;
+    const std::vector<std::string> rest = apps_->commands[i]->remaining();
+    if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
+    return {.command = &commands_[i], .color = apps_->color};
+  }
+  return {.text = main.help()};
+}
+
+}  // namespace moetune

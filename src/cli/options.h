@@ -1,0 +1,61 @@
+// Declares options and parses a command line. CLI11 is behind this, in options.cpp alone: it is slow to compile.
+// Values stay text here; each command parses its own strictly, so that errors read the same everywhere.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace moetune {
+
+struct Command;
+
+/// The options of one subcommand while it declares them. The variables must outlive the parsing.
+class OptionSet {
+ public:
+  explicit OptionSet(CLI::App& app) : app_(app) {}
+
+  /// Heading in --help of the options that follow.
+  void group(const std::string& title) { group_ = title; }
+  void flag(const std::string& names, bool& value, const std::string& help);
+  /// At most once on a command line; what `value` holds before is its default, which --help tells.
+  void value(const std::string& names, std::string& value, const std::string& placeholder, const std::string& help);
+  /// As often as wanted, one value each time.
+  void list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
+            const std::string& help);
+  void argument(const std::string& name, std::string& value, const std::string& help);
+  void arguments(const std::string& name, std::vector<std::string>& values, const std::string& help);
+
+ private:
+  CLI::App& app_;
+  std::string group_ = "Options";
+};
+
+/// What a command line asks for: a command, or a text.
+struct Request {
+  const Command* command = nullptr;
+  std::string text = {};       // help or version, where there is no command
+  std::string color = "auto";  // --color
+};
+
+/// The command line of the program. Declare every command's options, then parse.
+class CommandLine {
+ public:
+  explicit CommandLine(const std::vector<Command>& commands);
+  ~CommandLine();
+
+  /// The options of commands[index], to declare into.
+  OptionSet options(size_t index);
+  /// argv[0] is the program. Exit::request errors tell the nearest option or command.
+  Request parse(const std::vector<std::string>& argv);
+
+ private:
+  struct Apps;
+  const std::vector<Command>& commands_;
+  std::unique_ptr<Apps> apps_;
+};
+
+}  // namespace moetune

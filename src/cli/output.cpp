@@ -1,0 +1,56 @@
+// --format and the checks of --output.
+#include "cli/output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace moetune {
+namespace {
+
+std::string word_of(Format format) {
+  switch (format) {
+    case Format::text:
+      return "text";
+    case Format::markdown:
+      return "markdown";
+    case Format::json:
+      return "json";
+    case Format::csv:
+      return "csv";
+  }
+  return "";
+}
+
+std::vector<std::string> words_of(const std::vector<Format>& formats) {
+  std::vector<std::string> words;
+  for (const Format format : formats) words.push_back(word_of(format));
+  return words;
+}
+
+}  // namespace
+
+void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known) {
+  word = word_of(known.front());
+  set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words_of(known), ", ")));
+}
+
+Format parse_format(const std::string& word, const std::vector<Format>& known) {
+  for (const Format format : known)
+    if (word_of(format) == word) return format;
+  throw unknown_word("--format", word, words_of(known));
+}
+
+void require_output(const std::filesystem::path& path, bool make_folder) {
+  require_writable(path, make_folder);
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    throw request_error(fmt::format("{}: is no regular file", path.string()),
+                        "for standard output leave --output away and say --format");
+}
+
+}  // namespace moetune

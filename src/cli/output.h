@@ -1,0 +1,21 @@
+// Formats on standard output and the files that commands write.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+
+namespace moetune {
+
+enum class Format { text, markdown, json, csv };
+
+/// Declares --format with the words that this command knows; the first is the default.
+void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known);
+Format parse_format(const std::string& word, const std::vector<Format>& known);
+
+/// A file that a command will write: require_writable, and no device or pipe (renaming onto /dev/null would replace
+/// it).
+void require_output(const std::filesystem::path& path, bool make_folder = true);
+
+}  // namespace moetune

@@ -1,0 +1,46 @@
+// Signal handlers. The flag is the one piece of static state: a handler can reach nothing else.
+#include "cli/signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <string_view>
+
+namespace moetune {
+namespace {
+
+std::atomic<bool> stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+void on_signal(int signal) {
+  if (stop.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+    return;
+  }
+  constexpr std::string_view kWords = "\nmoetune: stopping after this trial; once more to stop at once\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords.data(), kWords.size());
+}
+
+}  // namespace
+
+const std::atomic<bool>& stop_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;  // what is under way goes on: the flag is looked at between trials
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+  return stop;
+}
+
+void ignore_write_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+}  // namespace moetune

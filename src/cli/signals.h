@@ -1,0 +1,14 @@
+// Ctrl-C and its relatives become a flag that the loops look at.
+#pragma once
+#include <atomic>
+
+namespace moetune {
+
+/// From now on the first SIGINT, SIGTERM or SIGHUP sets the flag returned (and says so on standard error), the second
+/// ends the process at once. A signal that was ignored before (nohup) stays ignored.
+const std::atomic<bool>& stop_on_signals();
+
+/// Writes to closed pipes and past file size limits fail with an error instead of a signal.
+void ignore_write_signals();
+
+}  // namespace moetune

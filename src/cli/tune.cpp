@@ -1,0 +1,187 @@
+// `moetune tune`: which candidate is best for these cells?
+#include "tune/tuner.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include "base/lock.h"
+#include "base/units.h"
+#include "cli/cells.h"
+#include "cli/command.h"
+#include "cli/device_options.h"
+#include "cli/output.h"
+#include "cli/plan.h"
+#include "cli/progress.h"
+#include "cli/search_options.h"
+#include "cli/signals.h"
+#include "cli/winners.h"
+#include "cli/wording.h"
+#include "table/exporter.h"
+#include "table/pretty.h"
+#include "tune/strategy.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSpace = "quick";
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct TuneOptions {
+  CellOptions cells;
+  DeviceOptions device;
+  SearchOptions search;
+  std::string strategy = "exhaustive", max_candidates, time_budget;
+  std::string output = "moetune-table.json", journal, format;
+  bool resume = false, dry_run = false, quiet = false;
+};
+
+TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
+  TuneRequest request;
+  request.cells = make_cells(options.cells);
+  request.space = make_space(options.search, kSpace);
+  request.strategy = options.strategy;
+  make_strategy(request.strategy, {}, 0);  // an unknown word ends the command here
+  if (!options.max_candidates.empty())
+    request.max_candidates =
+        parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  request.seed = seed_of(options.cells);
+  request.tool = tool_json(invocation.argv);
+  return request;
+}
+
+// The journal of this run: continued where asked and there is one; else new, with an older one put aside.
+Journal open_journal(const fs::path& path, bool resume, const JournalHeader& header, Replay& before, bool quiet,
+                     const Terminal& terminal) {
+  std::error_code error;
+  const bool there = fs::is_regular_file(path, error) && fs::file_size(path, error) > 0;
+  if (resume && there) {
+    before = read_journal(path);
+    require_resumable(before.header, header);
+    return Journal::reopen(path);
+  }
+  if (resume && !quiet) note(terminal, fmt::format("{} is not there yet: starting from the beginning", path.string()));
+  if (there) {
+    const fs::path aside = path.string() + ".old";
+    fs::rename(path, aside);
+    if (!quiet) note(terminal, fmt::format("put the journal of an earlier run aside as {}", aside.string()));
+  }
+  return Journal::create(path, header);
+}
+
+std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {
+  if (complete) return "moetune check " + shell_quoted(options.output);
+  std::vector<std::string> argv = invocation.argv;
+  if (!options.resume) argv.push_back("--resume");
+  return shell_line(argv);
+}
+
+void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table, size_t cells,
+                   bool complete) {
+  const Format format = parse_format(options.format, kFormats);
+  const std::string last = fmt::format("{} The table is {}. Next: {}\n", answer(table, cells), options.output,
+                                       next_command(options, invocation, complete));
+  if (format == Format::json) print(pretty_json(to_json(table)));
+  if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
+  if (format == Format::markdown || format == Format::text)
+    print(markdown(routing_grid(table)) + "\n" + markdown(winners_grid(table)));
+  if (format == Format::text)
+    print("\n" + last);
+  else if (!options.quiet)
+    tell(last);
+}
+
+Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal) {
+  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  Plan plan = make_plan(request.cells, request.space, backend->device());
+  plan.output = options.output;
+  plan.journal = journal;
+  const bool json = parse_format(options.format, kFormats) == Format::json;
+  print(json ? pretty_json(to_json(plan, request.tool)) : markdown(plan));
+  return Exit::yes;
+}
+
+Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
+  parse_format(options.format, kFormats);
+  TuneRequest request = request_of(options, invocation);
+  const fs::path output = options.output;
+  const fs::path journal_path = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
+  if (output == journal_path) throw request_error("--output and --journal name the same file");
+  if (options.dry_run) return run_dry(options, request, journal_path);
+  require_output(output);
+  require_writable(journal_path);
+  require_problems(request.cells);
+
+  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
+  const JournalHeader header{request.cells,      backend->device(), backend->environment(),
+                             request.space.name, request.strategy,  request.seed};
+  Replay before;
+  Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
+  const std::atomic<bool>& stop = stop_on_signals();
+  Progress progress(invocation.terminal, options.quiet, request.time_budget);
+  const auto tune_all = [&] {
+    try {
+      return tune(
+          request, *backend, journal, before, [&](const Event& event) { progress.on(event); }, stop,
+          [&](const TunedTable& so_far) { write_table(output, so_far); });
+    } catch (const Error& error) {
+      progress.clear();
+      throw Error(error.exit(), error.what(),
+                  error.hint().empty()
+                      ? "what was measured is kept: continue with " + next_command(options, invocation, false)
+                      : error.hint());
+    }
+  };
+  const TunedTable table = tune_all();
+  progress.clear();
+  write_table(output, table);
+
+  bool complete = table.entries.size() == request.cells.size(), all_won = true;
+  for (const Entry& entry : table.entries) {
+    complete = complete && entry.complete;
+    all_won = all_won && entry.skipped.empty();
+  }
+  print_results(options, invocation, table, request.cells.size(), complete);
+  if (stop && !complete) return Exit::interrupted;
+  return all_won ? Exit::yes : Exit::no;
+}
+
+Action declare_tune(OptionSet& set) {
+  const auto options = std::make_shared<TuneOptions>();
+  declare(set, options->cells);
+  declare(set, options->device);
+  declare(set, options->search, kSpace);
+  set.group("Search");
+  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
+  set.value("--max-candidates", options->max_candidates, "N", "At most so many trials a cell");
+  set.value("--time-budget", options->time_budget, "TIME", "For the whole run, such as 90s or 1h30m");
+  set.group("Files");
+  set.value("-o,--output", options->output, "FILE", "The table");
+  set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
+  set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
+  set.group("Options");
+  set.flag("--dry-run", options->dry_run, "Tell cells, candidates, what is pruned and why, and stop");
+  declare_format(set, options->format, kFormats);
+  set.flag("-q,--quiet", options->quiet, "No progress and no notes");
+  return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
+}
+
+}  // namespace
+
+Command tune_command() {
+  return {.name = "tune",
+          .summary = "Find the fastest correct candidate for each cell",
+          .examples =
+              "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+              "  moetune tune --model mixtral-8x7b --projection up,down --space full --time-budget 30m --resume\n"
+              "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
+          .declare = declare_tune};
+}
+
+}  // namespace moetune

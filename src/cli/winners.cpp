@@ -1,0 +1,85 @@
+// Grids and the answer of `tune`.
+#include "cli/winners.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/stats.h"
+#include "cli/wording.h"
+
+namespace moetune {
+namespace {
+
+// Names of all rivals in the table, in the order of their first appearance.
+std::vector<std::string> rival_names(const TunedTable& table) {
+  std::vector<std::string> names;
+  for (const Entry& entry : table.entries)
+    for (const Rival& rival : entry.rivals)
+      if (std::find(names.begin(), names.end(), rival.name) == names.end()) names.push_back(rival.name);
+  return names;
+}
+
+// "1.35x as fast as the default", over the cells that met this rival.
+std::string against(const TunedTable& table, const std::string& name) {
+  std::vector<double> speedups;
+  for (const Entry& entry : table.entries)
+    if (const Rival* rival = find_rival(entry, name); entry.skipped.empty() && rival && rival->ratio > 0)
+      speedups.push_back(1 / rival->ratio);
+  if (speedups.empty()) return "";
+  return fmt::format("{} as fast as {}", factor_text(geometric_mean(speedups)),
+                     name == "default" ? "the default" : name);
+}
+
+}  // namespace
+
+Grid winners_grid(const TunedTable& table) {
+  const std::vector<std::string> rivals = rival_names(table);
+  Grid grid{{{"cell"}, {"winner"}, {"time", true}}, {}};
+  for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
+  grid.columns.push_back({"TFLOP/s", true});
+  grid.columns.push_back({"TB/s", true});
+  for (const Entry& entry : table.entries) {
+    std::vector<std::string> row = {id(entry.cell)};
+    if (!entry.skipped.empty()) {
+      row.push_back("none: " + entry.skipped);
+      row.resize(grid.columns.size());
+    } else {
+      row.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)"));
+      row.push_back(time_text(entry.measurement));
+      for (const std::string& rival : rivals) row.push_back(speedup_text(find_rival(entry, rival)));
+      row.push_back(fmt::format("{:.4g}", tflops(entry)));
+      row.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
+    }
+    grid.rows.push_back(std::move(row));
+  }
+  return grid;
+}
+
+Grid routing_grid(const TunedTable& table) {
+  Grid grid{{{"cell"}}, {}};
+  for (const Column& column : figures_columns()) grid.columns.push_back(column);
+  grid.columns.push_back({"occupancy", true});
+  for (const Entry& entry : table.entries) {
+    std::vector<std::string> row = {id(entry.cell)};
+    for (std::string& text : figures_row(entry.figures, entry.cell.shape.layer.local_experts()))
+      row.push_back(std::move(text));
+    row.push_back(entry.skipped.empty() ? fmt::format("{:.0f} %", 100 * entry.occupancy) : "");
+    grid.rows.push_back(std::move(row));
+  }
+  return grid;
+}
+
+std::string answer(const TunedTable& table, size_t cells) {
+  int64_t won = 0;
+  for (const Entry& entry : table.entries) won += entry.skipped.empty();
+  std::string sentence = fmt::format("{} of {} tuned", won, counted(static_cast<int64_t>(cells), "cell", "cells"));
+  std::vector<std::string> facts;
+  for (const std::string& name : rival_names(table))
+    if (std::string fact = against(table, name); !fact.empty() && facts.size() < 2) facts.push_back(std::move(fact));
+  if (facts.empty()) return sentence + ".";
+  return fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are", fmt::join(facts, " and "),
+                     won == 1 ? "" : " (geometric means)");
+}
+
+}  // namespace moetune

@@ -1,0 +1,60 @@
+// Text of numbers.
+#include "cli/wording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/units.h"
+
+namespace moetune {
+
+std::string time_text(const Measurement& measurement) {
+  const double half = (measurement.interval.high - measurement.interval.low) / 2;
+  const double percent = 100 * half / measurement.seconds;
+  return fmt::format("{} ± {:.{}f} %", format_time(measurement.seconds), percent, percent < 9.95 ? 1 : 0);
+}
+
+std::string factor_text(double factor) {
+  return std::isfinite(factor) ? fmt::format("{:.{}f}x", factor, factor < 99.5 ? 2 : 0) : "?";
+}
+
+std::string speedup_text(const Rival* rival) {
+  if (rival == nullptr || !(rival->ratio > 0)) return "?";
+  const auto bound = [](double ratio) { return fmt::format("{:.2f}", ratio > 0 ? 1 / ratio : INFINITY); };
+  return fmt::format("{} ({} to {})", factor_text(1 / rival->ratio), bound(rival->ratio_interval.high),
+                     bound(rival->ratio_interval.low));
+}
+
+std::string counted(int64_t count, const std::string& one, const std::string& many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::vector<Column> figures_columns() {
+  return {{"rows", true}, {"active experts", true}, {"max/mean", true}, {"CV", true}, {"effective", true}};
+}
+
+std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t experts) {
+  return {fmt::format("{}", figures.rows), fmt::format("{}/{}", figures.active_experts, experts),
+          fmt::format("{:.2f}", figures.max_over_mean), fmt::format("{:.2f}", figures.cv),
+          fmt::format("{:.1f}", figures.effective_experts)};
+}
+
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& argv) {
+  std::string line;
+  for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_quoted(word);
+  return line;
+}
+
+}  // namespace moetune

@@ -1,0 +1,30 @@
+// Numbers and findings as the commands word them, so that every table reads alike.
+#pragma once
+#include <string>
+
+#include "cli/grid.h"
+#include "table/table.h"
+
+namespace moetune {
+
+/// "12.3 µs ± 1.2 %": the half-width of the interval over the median.
+std::string time_text(const Measurement& measurement);
+
+/// "1.35x (1.31 to 1.39)": how much faster the winner is than a rival; "?" for null.
+std::string speedup_text(const Rival* rival);
+
+/// "1.35x".
+std::string factor_text(double factor);
+
+/// "1 cell", "3 cells", "2 entries" by `many`.
+std::string counted(int64_t count, const std::string& one, const std::string& many);
+
+/// The realised routing: rows, active experts, max/mean, CV, effective experts (columns to append to a grid).
+std::vector<Column> figures_columns();
+std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t experts);
+
+/// The argument as a shell takes it, quoted where needed.
+std::string shell_quoted(const std::string& word);
+std::string shell_line(const std::vector<std::string>& argv);
+
+}  // namespace moetune

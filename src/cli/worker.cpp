@@ -1,0 +1,26 @@
+// `moetune worker`: the process that touches the device. Started by this program alone, on file descriptor 3.
+#include <fcntl.h>
+
+#include "base/process.h"
+#include "cli/command.h"
+
+namespace moetune {
+namespace {
+
+Exit run_worker(const Invocation& invocation) {
+  if (::fcntl(Child::kSocket, F_GETFD) < 0)
+    throw request_error("the worker is started by the other commands, not by hand");
+  return static_cast<Exit>(serve_worker(Child::kSocket, *invocation.factory));
+}
+
+}  // namespace
+
+Command worker_command() {
+  return {.name = "worker",
+          .summary = "Serve a device to a parent process",
+          .examples = "",
+          .declare = [](OptionSet&) -> Action { return run_worker; },
+          .hidden = true};
+}
+
+}  // namespace moetune
