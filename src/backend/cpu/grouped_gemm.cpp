@@ -91,10 +91,17 @@ Task task_at(const Launch& launch, int64_t index) {
           .keeps_w = m_blocks > 1 && launch.scratch.keeps_w};
 }
 
-/// Rows of X over [from, from + depth) of k, as floats.
+/// Rows of X over [from, from + depth) of k, as floats. Rows are short and may lie anywhere: ask for them ahead of
+/// time.
 void unpack_x(const Launch& launch, const Task& task, int64_t from, int64_t depth, int64_t stride, float* x) {
-  for (int64_t r = 0; r < task.rows; ++r)
-    launch.kernel.unpack(launch.dtype, launch.x_row(task.row + r) + from * launch.element(), depth, x + r * stride);
+  constexpr int64_t kAhead = 4, kLine = 64;
+  const auto source = [&](int64_t r) { return launch.x_row(task.row + r) + from * launch.element(); };
+  for (int64_t r = 0; r < task.rows; ++r) {
+    if (r + kAhead < task.rows)
+      for (int64_t byte = 0; byte < depth * launch.element(); byte += kLine)
+        __builtin_prefetch(source(r + kAhead) + byte);
+    launch.kernel.unpack(launch.dtype, source(r), depth, x + r * stride);
+  }
 }
 
 void direct_sums(const Launch& launch, const Task& task, Seat& seat) {

@@ -30,10 +30,6 @@ void by_dtype(Dtype dtype, F f) {
 #define MOETUNE_LANES 4
 #define MOETUNE_TILE_ROWS 4
 #include "backend/cpu/microkernel.inc"
-#undef MOETUNE_ISA
-#undef MOETUNE_TARGET
-#undef MOETUNE_LANES
-#undef MOETUNE_TILE_ROWS
 
 #if defined(__x86_64__)
 #define MOETUNE_ISA avx2
@@ -41,20 +37,12 @@ void by_dtype(Dtype dtype, F f) {
 #define MOETUNE_LANES 8
 #define MOETUNE_TILE_ROWS 4
 #include "backend/cpu/microkernel.inc"
-#undef MOETUNE_ISA
-#undef MOETUNE_TARGET
-#undef MOETUNE_LANES
-#undef MOETUNE_TILE_ROWS
 
 #define MOETUNE_ISA avx512
 #define MOETUNE_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")))
 #define MOETUNE_LANES 16
 #define MOETUNE_TILE_ROWS 8
 #include "backend/cpu/microkernel.inc"
-#undef MOETUNE_ISA
-#undef MOETUNE_TARGET
-#undef MOETUNE_LANES
-#undef MOETUNE_TILE_ROWS
 #endif
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Threads that wait between launches. Not what they compute, nor how work is divided.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace moetune {
@@ -28,14 +30,14 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&job)));
   }
 
-  /// Calls work(i) once for each i in [0, count), in no order, on all threads. A piece of work must not throw.
+  /// Calls work(thread, i) once for each i in [0, count), in no order, on all threads. Work must not throw.
   template <class Work>
   void for_each(int64_t count, Work&& work) {
     std::atomic<int64_t> next{0};
-    run(size(), [&](int) {
+    run(static_cast<int>(std::clamp<int64_t>(count, 1, size())), [&](int thread) {
       for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
            i = next.fetch_add(1, std::memory_order_relaxed))
-        work(i);
+        work(thread, i);
     });
   }
 

@@ -1,0 +1,188 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <optional>
+
+#include "backend/cpu/baseline.h"
+#include "backend/cpu/ceilings.h"
+#include "backend/cpu/compare.h"
+#include "backend/cpu/grouped_gemm.h"
+#include "backend/cpu/operands.h"
+#include "backend/cpu/reference.h"
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "variant/cpu.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::string_view kLoop = "loop";
+
+/// What verification needs beside the operands: made by the first that asks for it.
+struct References {
+  OperandSet integers;
+  Buffer integer_results;  // [rows, n] in the dtype
+  Buffer random_results;   // [rows, n] floats
+};
+
+struct Loaded {
+  Problem problem;
+  std::vector<float> topk_weights;
+  std::vector<OperandSet> sets;
+  std::optional<References> references;
+};
+
+/// Tells one build of the variant's code from another.
+std::string kernels_hash() {
+  Hash hash;
+  for (const char* file : {"grouped_gemm.cpp", "microkernel.cpp", "microkernel.inc"})
+    hash.add(embedded_file(fmt::format("src/backend/cpu/{}", file)).value_or(""));
+  return hash.hex();
+}
+
+References make_references(const Loaded& loaded, ThreadPool& pool) {
+  const Problem& problem = loaded.problem;
+  References references;
+  references.integers = make_set(problem, Values::integer, pool);
+  const Args integers = make_args(problem, references.integers, loaded.topk_weights);
+  const Args randoms = make_args(problem, loaded.sets[0], loaded.topk_weights);
+  references.integer_results = rounded_reference(integers, problem.shape, pool);
+  references.random_results = unrounded_reference(randoms, problem.shape, pool);
+  return references;
+}
+
+Verdict both(const Verdict& exact, const Verdict& close) {
+  Verdict verdict = close;
+  verdict.ok = exact.ok && close.ok;
+  verdict.elements = exact.elements + close.elements;
+  verdict.mismatches = exact.mismatches;
+  if (!exact.ok) verdict.reason = exact.reason;
+  return verdict;
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend() : device_(cpu_device()), kernel_(microkernel()), pool_(device_.processors) {}
+
+  const DeviceInfo& device() const override { return device_; }
+
+  Json environment() override {
+    return {{"identity",
+             {{"backend", "cpu"}, {"device", device_.name}, {"isa", name(kernel_.isa)}, {"kernels", kernels_hash()}}},
+            {"processors", std::to_string(device_.processors)},
+            {"compiler", __VERSION__}};
+  }
+
+  std::vector<std::string> baselines() const override { return {std::string(kLoop)}; }
+
+  std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
+    std::vector<CompileResult> results;
+    for (const Candidate& candidate : candidates) {
+      const auto reason = illegal(candidate, shape);
+      results.push_back({.status = reason ? Status::compile_error : Status::ok, .reason = reason.value_or("")});
+    }
+    return results;
+  }
+
+  void load(const Problem& problem) override {
+    loaded_.reset();
+    if (problem.shape.op != Op::fwd)
+      throw request_error(fmt::format("the cpu backend has no {}", name(problem.shape.op)), "use --op fwd");
+    const MemoryPlan memory = plan_memory(problem, device_, available_memory_bytes());
+    try {
+      auto loaded = std::make_unique<Loaded>(Loaded{problem, make_topk_weights(problem), {}, {}});
+      loaded->sets = make_sets(problem, memory.sets, pool_);
+      loaded_ = std::move(loaded);
+      next_set_ = 0;
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemory("the system refuses memory that it reports as free", memory.total_bytes());
+    }
+  }
+
+  Verdict verify(const Contender& contender) override {
+    Loaded& loaded = require_runnable(contender);
+    if (!loaded.references) loaded.references = make_references(loaded, pool_);
+    const References& references = *loaded.references;
+    run_over_nan(contender, references.integers);
+    const Verdict exact =
+        compare_exact(loaded.problem, references.integers.y, references.integer_results.data(), pool_);
+    run_over_nan(contender, loaded.sets[0]);
+    return both(exact, compare_close(loaded.problem, loaded.sets[0].y, references.random_results.as<float>(), pool_));
+  }
+
+  std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
+    constexpr double kMaxLaunches = 1e6;
+    require_runnable(contender);
+    double once = time_launches(contender, 1, request.hot);  // warms up: scratch memory, threads
+    if (once < request.block_seconds) once = time_launches(contender, 1, request.hot);
+    const auto launches = static_cast<int>(std::clamp(request.block_seconds / std::max(once, 1e-9), 1.0, kMaxLaunches));
+    std::vector<Block> blocks;
+    for (int i = 0; i < request.blocks; ++i)
+      blocks.push_back({.seconds = time_launches(contender, launches, request.hot), .launches = launches});
+    return blocks;
+  }
+
+  Ceilings ceilings() override { return measure_ceilings(kernel_, pool_, device_); }
+
+ private:
+  std::optional<std::string> illegal(const Candidate& candidate, const Shape& shape) const {
+    const Variant variant = cpu_variant();
+    if (candidate.variant != variant.name)
+      return fmt::format("the variant '{}' does not run on the cpu backend", candidate.variant);
+    return variant.illegal(candidate, shape, device_);
+  }
+
+  Loaded& require_runnable(const Contender& contender) {
+    if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
+    if (contender.baseline.empty()) {
+      if (const auto reason = illegal(contender.candidate, loaded_->problem.shape))
+        throw CandidateFault(Status::illegal, *reason);
+    } else if (contender.baseline != kLoop) {
+      throw unknown_word("baseline", contender.baseline, baselines());
+    }
+    return *loaded_;
+  }
+
+  void launch(const Contender& contender, const OperandSet& set) {
+    const Shape& shape = loaded_->problem.shape;
+    const Args args = make_args(loaded_->problem, set, loaded_->topk_weights);
+    if (contender.baseline.empty())
+      grouped_gemm(args, shape, contender.candidate, kernel_, pool_, workspace_);
+    else
+      loop_baseline(args, shape, pool_, baseline_workspace_);
+  }
+
+  void run_over_nan(const Contender& contender, const OperandSet& set) {
+    set.y.reset(pool_);
+    launch(contender, set);
+  }
+
+  /// Seconds a launch, over sets in turn: each comes again only after all others.
+  double time_launches(const Contender& contender, int launches, bool hot) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < launches; ++i) {
+      launch(contender, loaded_->sets[next_set_]);
+      if (!hot) next_set_ = (next_set_ + 1) % loaded_->sets.size();
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;
+  }
+
+  DeviceInfo device_;
+  const Microkernel& kernel_;
+  ThreadPool pool_;
+  Workspace workspace_;
+  PlainWorkspace<float> baseline_workspace_;
+  std::unique_ptr<Loaded> loaded_;
+  size_t next_set_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions&) { return std::make_unique<CpuBackend>(); }
+
+}  // namespace moetune

@@ -1,0 +1,13 @@
+// The cpu as a place where candidates run.
+#pragma once
+#include <memory>
+
+#include "backend/backend.h"
+#include "backend/cpu/machine.h"
+
+namespace moetune {
+
+/// Runs the cpu variant and the baseline "loop" on this machine, forward only. Has nothing to read from the options.
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
+
+}  // namespace moetune
