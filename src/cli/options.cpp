@@ -31,6 +31,29 @@ std::string version_text() {
   return fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "");
 }
 
+// CLI11 would put the options before the commands.
+std::string main_help(const std::vector<Command>& commands) {
+  std::string list;
+  for (const Command& command : commands)
+    if (!command.hidden) list += fmt::format("  {:<10}{}\n", command.name, command.summary);
+  return fmt::format(
+      "Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on this\n"
+      "machine, for the routing that the model really produces.\n\n"
+      "Usage: moetune COMMAND [OPTIONS]\n\n"
+      "Commands:\n{}\n"
+      "Options:\n"
+      "  -h, --help     Print this help; behind a command, that command's\n"
+      "  --version      Print the version and the commit\n"
+      "  --color WHEN   {}\n\n"
+      "Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive,\n"
+      "70 a bug of ours, 130 interrupted (partial results are kept).\n\n"
+      "Examples:\n"
+      "  moetune list models\n"
+      "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+      "  moetune tune --help\n",
+      list, kColorHelp);
+}
+
 // Every "--name" of an app, as typed.
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -44,6 +67,15 @@ std::vector<std::string> option_names(const CLI::App& app) {
 std::string see_help(const CLI::App& app) {
   const std::string name = app.get_parent() ? "moetune " + app.get_name() : "moetune";
   return fmt::format("'{} --help' tells what there is", name);
+}
+
+// "--output: 1 required FILE missing" and "--output: At Most 1 required but received 2" said plainly.
+std::string in_our_words(const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const std::string name = what.substr(0, what.find(':'));
+  if (what.find(" received ") != std::string::npos) return name + " is given more than once";
+  if (what.ends_with(" missing")) return name + " needs a value";
+  return what;
 }
 
 // The error for what an app did not understand.
@@ -87,29 +119,15 @@ void OptionSet::arguments(const std::string& name, std::vector<std::string>& val
 CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), apps_(new Apps) {
   CLI::App& main = apps_->main;
   main.name("moetune");
-  main.description(
-      "Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer\n"
-      "on this machine, for the routing that the model really produces.");
-  main.get_formatter()->label("SUBCOMMAND", "COMMAND");
   main.get_formatter()->label("REQUIRED", "");
   main.get_formatter()->column_width(34);
-  main.set_help_flag("-h,--help", "Print this help")->group("Other");
   main.allow_extras();
   main.require_subcommand(0, 1);
-  main.footer(
-      "Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive,\n"
-      "70 a bug of ours, 130 interrupted (partial results are kept).\n\n"
-      "Examples:\n"
-      "  moetune list models\n"
-      "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
-      "  moetune tune --help");
-  main.add_flag("--version", apps_->version, "Print the version and the commit")->group("Other");
+  main.add_flag("--version", apps_->version);
   declare_color(main, apps_->color);
   for (const Command& command : commands_) {
     CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
-    app->group(command.hidden ? "" : "Commands");
-    app->footer(command.examples.empty() ? "" : fmt::format("Examples:\n{}", command.examples));
-    declare_color(*app, apps_->color);
+    app->footer(fmt::format("Examples:\n{}", command.examples));
     apps_->commands.push_back(app);
   }
 }
@@ -120,6 +138,11 @@ OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands
 
 Request CommandLine::parse(const std::vector<std::string>& argv) {
   CLI::App& main = apps_->main;
+  for (CLI::App* app : apps_->commands) {  // what every command has comes last in its help
+    if (app->get_option_no_throw("--color")) break;
+    app->set_help_flag("-h,--help", "Print this help")->group("Other");
+    declare_color(*app, apps_->color);
+  }
   std::vector<std::string> reversed(argv.rbegin(), argv.rend() - 1);  // as CLI11 wants them
   const auto chosen = [&]() -> const CLI::App& {
     return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
@@ -127,11 +150,11 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   try {
     main.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return {.text = main.help()};
+    return {.text = main.get_subcommands().empty() ? main_help(commands_) : main.help()};
   } catch (const CLI::ParseError& error) {
     // An unknown option is the likelier cause of whatever else is wrong.
     if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
-    throw request_error(error.what(), see_help(chosen()));
+    throw request_error(in_our_words(error), see_help(chosen()));
   }
   if (apps_->version) return {.text = version_text()};
   // Words before the command: a mistyped command, or an option that belongs behind it.
@@ -149,7 +172,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
     return {.command = &commands_[i], .color = apps_->color};
   }
-  return {.text = main.help()};
+  return {.text = main_help(commands_)};
 }
 
 }  // namespace moetune

@@ -1,0 +1,186 @@
+// Tables, widths, wording and the progress line: pure functions from values to text.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "cli/console.h"
+#include "cli/grid.h"
+#include "cli/progress.h"
+#include "cli/winners.h"
+#include "cli/wording.h"
+
+namespace moetune {
+namespace {
+
+TEST(Width, CountsCodePoints) {
+  EXPECT_EQ(display_width(""), 0);
+  EXPECT_EQ(display_width("12 µs ± 1 %"), 11);
+  EXPECT_EQ(display_width("a…b"), 3);
+}
+
+TEST(Width, ShortensInTheMiddle) {
+  EXPECT_EQ(shortened("abcdefghij", 10), "abcdefghij");
+  EXPECT_EQ(shortened("abcdefghij", 5), "ab…ij");
+  EXPECT_EQ(shortened("µµµµµµ", 3), "µ…µ");
+  EXPECT_EQ(shortened("abc", 1), "…");
+  EXPECT_EQ(shortened("abc", 0), "");
+  for (int width = 1; width < 12; ++width) EXPECT_LE(display_width(shortened("ab µ cd ± ef", width)), width);
+}
+
+TEST(Grid, MarkdownIsAligned) {
+  const Grid grid{{{"cell"}, {"time", true}}, {{"a", "1 µs"}, {"longer", "12 µs"}}};
+  EXPECT_EQ(markdown(grid),
+            "| cell   |  time |\n"
+            "| ------ | ----: |\n"
+            "| a      |  1 µs |\n"
+            "| longer | 12 µs |\n");
+}
+
+TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
+  const Grid grid{{{"x"}}, {{"a|b\nc"}}};
+  EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
+}
+
+TEST(Grid, CsvQuotesWhereItMust) {
+  const Grid grid{{{"a"}, {"b"}}, {{"1,5", "say \"x\""}, {"plain", ""}}};
+  EXPECT_EQ(csv(grid), "a,b\n\"1,5\",\"say \"\"x\"\"\"\nplain,\n");
+}
+
+TEST(Wording, TimesTellTheirUncertainty) {
+  Measurement measurement;
+  measurement.seconds = 12.34e-6;
+  measurement.interval = {12.0e-6, 12.5e-6};
+  EXPECT_EQ(time_text(measurement), "12.3 µs ± 2.0 %");
+}
+
+TEST(Wording, SpeedupTurnsTheRatioRound) {
+  Rival rival;
+  rival.ratio = 0.5;
+  rival.ratio_interval = {0.4, 0.625};
+  EXPECT_EQ(speedup_text(&rival), "2.00x (1.60 to 2.50)");
+  EXPECT_EQ(speedup_text(nullptr), "?");
+}
+
+TEST(Wording, Plurals) {
+  EXPECT_EQ(counted(1, "cell", "cells"), "1 cell");
+  EXPECT_EQ(counted(0, "cell", "cells"), "0 cells");
+  EXPECT_EQ(counted(2, "cell", "cells"), "2 cells");
+}
+
+TEST(Wording, ShellQuoting) {
+  EXPECT_EQ(shell_quoted("plain-1.json"), "plain-1.json");
+  EXPECT_EQ(shell_quoted("a b"), "'a b'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(shell_line({"moetune", "--set", "block_m=1 2"}), "moetune --set 'block_m=1 2'");
+}
+
+RunState state() {
+  RunState state;
+  state.cell = 1, state.cells = 6;
+  state.name = "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1";
+  state.done = 30, state.planned = 120, state.planned_so_far = 240, state.fresh = 150;
+  state.elapsed = 15, state.best = 12.3e-6;
+  return state;
+}
+
+TEST(Progress, EtaCountsCellsToComeAsTheAverage) {
+  // 0.1 s a trial; 90 here and 4 cells of 120 to come.
+  EXPECT_NEAR(remaining_seconds(state()), 57, 1e-9);
+}
+
+TEST(Progress, EtaIsUnknownBeforeTheFirstTrial) {
+  RunState begun = state();
+  begun.fresh = 0;
+  EXPECT_TRUE(std::isnan(remaining_seconds(begun)));
+}
+
+TEST(Progress, EtaIsBoundByTheBudget) {
+  RunState bounded = state();
+  bounded.budget = 20;
+  EXPECT_NEAR(remaining_seconds(bounded), 5, 1e-9);
+  bounded.elapsed = 30;
+  EXPECT_EQ(remaining_seconds(bounded), 0);
+}
+
+TEST(Progress, ResumedTrialsDoNotQuickenThePace) {
+  RunState resumed = state();
+  resumed.resumed = 20, resumed.done = 50;  // fresh stays 150: the pace is the same, 70 are left here
+  EXPECT_NEAR(remaining_seconds(resumed), 55, 1e-9);
+}
+
+TEST(Progress, LineHasAllParts) {
+  EXPECT_EQ(progress_line(state(), 100),
+            "[2/6] qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1  30/120  best 12.3 µs  ETA 57.0 s");
+}
+
+TEST(Progress, LineFitsAnyTerminal) {
+  RunState long_name = state();
+  long_name.name = std::string(300, 'x');
+  for (const int columns : {10, 20, 40, 60, 79, 80, 200}) {
+    EXPECT_LE(display_width(progress_line(long_name, columns)), columns) << columns;
+    EXPECT_LE(display_width(progress_line(state(), columns)), columns) << columns;
+  }
+}
+
+TEST(Progress, NarrowLinesKeepTheNumbers) { EXPECT_EQ(progress_line(state(), 44).substr(0, 13), "[2/6] 30/120 "); }
+
+Entry won(double ratio) {
+  Entry entry;
+  entry.cell.shape.layer = {
+      .model = "custom", .projection = Projection::up, .experts = 4, .top_k = 2, .n = 64, .k = 32};
+  entry.cell.tokens = 8;
+  entry.candidate.variant = "simt";
+  entry.measurement.seconds = 1e-6;
+  entry.measurement.interval = {0.99e-6, 1.01e-6};
+  entry.flops = 1e6, entry.bytes = 1e6;
+  entry.occupancy = 0.5;
+  entry.legal = 10, entry.measured = 9, entry.failed = 2;
+  Rival rival;
+  rival.name = "default", rival.ratio = ratio, rival.ratio_interval = {ratio, ratio};
+  entry.rivals = {rival};
+  return entry;
+}
+
+TEST(Winners, AnswerIsTheGeometricMean) {
+  TunedTable table;
+  table.entries = {won(0.5), won(0.125)};
+  EXPECT_EQ(answer(table, 3), "2 of 3 cells tuned: the winners are 4.00x as fast as the default (geometric means).");
+  table.entries = {won(0.5)};
+  EXPECT_EQ(answer(table, 1), "1 of 1 cell tuned: the winner is 2.00x as fast as the default.");
+}
+
+TEST(Winners, ACellWithoutAWinnerTellsWhy) {
+  TunedTable table;
+  table.entries = {won(0.5)};
+  table.entries[0].skipped = "out of memory";
+  EXPECT_EQ(winners_grid(table).rows.at(0).at(1), "none: out of memory");
+  EXPECT_EQ(answer(table, 1), "0 of 1 cell tuned.");
+  EXPECT_EQ(cell_line(table.entries[0], 0, 1), "[1/1] " + id(table.entries[0].cell) + ": no winner: out of memory");
+}
+
+TEST(Winners, RowsAreAsLongAsTheirColumns) {
+  TunedTable table;
+  table.entries = {won(0.5), won(0.5)};
+  table.entries[1].skipped = "broken";
+  for (const Grid& grid : {winners_grid(table), routing_grid(table)})
+    for (const std::vector<std::string>& row : grid.rows) EXPECT_EQ(row.size(), grid.columns.size());
+}
+
+TEST(Winners, LineOfACell) {
+  EXPECT_EQ(cell_line(won(0.5), 1, 6), "[2/6] " + id(won(0.5).cell) +
+                                           ": simt block_m=0 block_n=0 block_k=0, 1.00 µs ± 1.0 %, 2.00x the default, "
+                                           "9 of 10 measured, 2 failed");
+}
+
+TEST(Console, ColorWords) {
+  EXPECT_THROW(look_at_terminal("sometimes"), Error);
+  EXPECT_FALSE(look_at_terminal("never").color);
+  EXPECT_TRUE(look_at_terminal("always").color);
+  EXPECT_EQ(colored({.is_terminal = false, .columns = 80, .color = false}, Tone::error, "x"), "x");
+  EXPECT_EQ(colored({.is_terminal = false, .columns = 80, .color = true}, Tone::error, "x"), "\033[1;31mx\033[0m");
+}
+
+}  // namespace
+}  // namespace moetune
