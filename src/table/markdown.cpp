@@ -72,7 +72,9 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   cells.push_back(time_told(entry.measurement));
   cells.push_back(fmt::format("{:.4g}", tflops(entry)));
   cells.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
-  cells.push_back(roof > 0 ? fmt::format("{:.0f} %", 100 * roof / entry.measurement.seconds) : "");
+  const double percent = 100 * roof / entry.measurement.seconds;
+  const std::string told = percent < 9.95 ? fmt::format("{:.2g} %", percent) : fmt::format("{:.0f} %", percent);
+  cells.push_back(roof > 0 ? told : "");
   for (const std::string& rival : rivals) cells.push_back(speedup_told(find_rival(entry, rival)));
   cells.push_back(std::to_string(entry.ties.size()));
   return cells;

@@ -6,7 +6,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kLineWidth = 120;
+constexpr size_t kLineWidth = 160;  // a candidate with all its knobs
 
 bool all_plain(const Json& json) {
   return std::none_of(json.begin(), json.end(), [](const Json& value) { return value.is_structured(); });

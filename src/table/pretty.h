@@ -7,7 +7,7 @@
 namespace moetune {
 
 /// Indented by two, a newline at the end. Arrays of plain values stay on one line whatever their length; objects of
-/// plain values stay on one line where they fit: a new winner is then one changed line.
+/// plain values stay on one line where they fit into 160 columns: a new winner is then one changed line.
 std::string pretty_json(const Json& json);
 
 /// On one line, without a newline. Bytes that are no UTF-8 (a compiler's message, say) become U+FFFD.

@@ -19,6 +19,12 @@ double as_written(double value, int digits = 6) {
   return json.is_null() ? 0 : json.get<double>();
 }
 
+// FLOPs and bytes are counts: exact while doubles hold them so.
+Json count(double value) {
+  if (value >= 0 && value < 9e15) return static_cast<int64_t>(value);
+  return rounded(value);
+}
+
 Json to_json(const RoutingFigures& figures) {
   return {{"rows", figures.rows},         {"active_experts", figures.active_experts},
           {"max_rows", figures.max_rows}, {"max_over_mean", rounded(figures.max_over_mean, 5)},
@@ -38,8 +44,8 @@ Json to_json(const Rival& rival) {
 Json derived(const Entry& entry, const DeviceInfo& device) {
   Entry seen = entry;
   seen.measurement.seconds = as_written(entry.measurement.seconds * 1e6) * 1e-6;
-  seen.flops = as_written(entry.flops);
-  seen.bytes = as_written(entry.bytes);
+  seen.flops = count(entry.flops).get<double>();
+  seen.bytes = count(entry.bytes).get<double>();
   const double roof = roof_seconds(seen, device);
   Json speedup = Json::object();
   for (const Rival& rival : entry.rivals) speedup[rival.name] = rounded(1 / as_written(rival.ratio, 5), kDerivedDigits);
@@ -51,9 +57,9 @@ Json derived(const Entry& entry, const DeviceInfo& device) {
 }
 
 Json to_json(const Entry& entry, const DeviceInfo& device) {
-  Json json = {{"id", id(entry.cell)},          {"cell", to_json(entry.cell)},
-               {"m_sizes", entry.m_sizes},      {"figures", to_json(entry.figures)},
-               {"flops", rounded(entry.flops)}, {"bytes", rounded(entry.bytes)}};
+  Json json = {{"id", id(entry.cell)},        {"cell", to_json(entry.cell)},
+               {"m_sizes", entry.m_sizes},    {"figures", to_json(entry.figures)},
+               {"flops", count(entry.flops)}, {"bytes", count(entry.bytes)}};
   if (!entry.skipped.empty()) {
     json["skipped"] = entry.skipped;
   } else {

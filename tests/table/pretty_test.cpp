@@ -22,21 +22,23 @@ TEST(PrettyJson, ShortObjectsOfPlainValuesStayOnOneLine) {
   EXPECT_EQ(pretty_json({{"time", {{"low", 1}, {"high", 2.5}}}}), "{\n  \"time\": {\"low\": 1, \"high\": 2.5}\n}\n");
 }
 
-TEST(PrettyJson, LongObjectsBreakAndNoLineOfThemPasses120Columns) {
+TEST(PrettyJson, LongObjectsBreak) {
   Json inner = Json::object();
-  for (int i = 0; i < 12; ++i) inner["knob_" + std::to_string(i)] = 128;
+  for (int i = 0; i < 20; ++i) inner["knob_" + std::to_string(i)] = 128;
   const std::string text = pretty_json({{"candidate", inner}});
-  EXPECT_NE(text.find("\n    \"knob_11\": 128\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n    \"knob_19\": 128\n"), std::string::npos) << text;
 }
 
 TEST(PrettyJson, AnObjectOfExactlyTheWidthFits) {
-  for (size_t length : {1, 50, 96, 97, 98, 99, 100, 101, 102, 103, 110}) {
+  for (size_t length : {1, 100, 136, 137, 138, 139, 140, 141, 142, 143, 150}) {
     const std::string text = pretty_json({{"outer", {{"key", std::string(length, 'x')}}}});
     size_t longest = 0, start = 0;
     for (size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1)
       longest = std::max(longest, end - start);
-    if (text.find("\"outer\": {\"key\"") != std::string::npos) {
-      EXPECT_LE(longest, 120u) << length;
+    const bool one_line = text.find("\"outer\": {\"key\"") != std::string::npos;
+    EXPECT_EQ(one_line, length <= 137) << length;
+    if (one_line) {
+      EXPECT_LE(longest, 160u) << length;
     }
   }
 }

@@ -1,0 +1,200 @@
+// What a table answers for cells that it has, and for those that it doesn't.
+#include "table/sample.h"
+
+namespace moetune {
+namespace {
+
+using sample::cell;
+using sample::entry;
+using sample::h200;
+using sample::holds;
+using sample::mma;
+using sample::qwen_down;
+using sample::qwen_up;
+using sample::small_up;
+
+// uniform at 16 and 256 tokens, zipf:1 at 64 and 4096.
+TunedTable spread() {
+  return sample::table({entry(cell(small_up(), 16), mma(16), 1), entry(cell(small_up(), 256), mma(64), 2),
+                        entry(cell(small_up(), 64, "zipf:1"), mma(32), 3),
+                        entry(cell(small_up(), 4096, "zipf:1"), mma(128), 4)});
+}
+
+Answer ask(const TunedTable& table, const Cell& wanted) {
+  const DeviceInfo device = h200();
+  return lookup(table, wanted, &device);
+}
+
+TEST(Lookup, TheCellItselfIsExact) {
+  const TunedTable table = spread();
+  const Answer answer = ask(table, cell(small_up(), 256));
+  EXPECT_EQ(answer.match, Match::exact);
+  EXPECT_EQ(answer.entry, &table.entries[1]);
+  EXPECT_DOUBLE_EQ(answer.log_tokens_distance, 0);
+  EXPECT_EQ(answer.explanation, "tuned for this very cell on NVIDIA H200");
+}
+
+TEST(Lookup, AnotherSeedIsExactAndSaidSo) {
+  const TunedTable table = spread();
+  const Answer answer = ask(table, cell(small_up(), 64, "zipf:1", 9));
+  EXPECT_EQ(answer.match, Match::exact);
+  EXPECT_EQ(answer.explanation, "tuned for this very cell on NVIDIA H200, with rows drawn from seed 0");
+}
+
+TEST(Lookup, TheSeedAskedForIsPreferred) {
+  const TunedTable table = sample::table(
+      {entry(cell(small_up(), 16, "uniform", 1), mma(16), 1), entry(cell(small_up(), 16, "uniform", 2), mma(32), 1)});
+  EXPECT_EQ(ask(table, cell(small_up(), 16, "uniform", 2)).entry, &table.entries[1]);
+  EXPECT_EQ(ask(table, cell(small_up(), 16, "uniform", 3)).entry, &table.entries[0]);
+}
+
+TEST(Lookup, TheSameSizesUnderAnotherNameAreExactAndSaidSo) {
+  Layer renamed = small_up();
+  renamed.model = "mine";
+  renamed.projection = Projection::down;
+  renamed.tp = 2;
+  const TunedTable table = spread();
+  const Answer answer = ask(table, cell(renamed, 16));
+  EXPECT_EQ(answer.match, Match::exact);
+  EXPECT_EQ(answer.explanation,
+            "tuned for this very cell on NVIDIA H200; there the layer of these sizes is called custom up");
+}
+
+TEST(Lookup, TheNameAskedForIsPreferredAmongTheSameSizes) {
+  Layer renamed = small_up();
+  renamed.model = "mine";
+  const TunedTable table =
+      sample::table({entry(cell(small_up(), 16), mma(16), 1), entry(cell(renamed, 16), mma(32), 1)});
+  EXPECT_EQ(ask(table, cell(renamed, 16)).entry, &table.entries[1]);
+}
+
+TEST(Lookup, NearestIsMeasuredInTheLogarithmOfTokens) {
+  const TunedTable table = spread();
+  // 60 is 3.75x over 16 and 4.27x under 256; 70 is 4.38x over 16 and 3.66x under 256, though 16 is closer in tokens.
+  EXPECT_EQ(ask(table, cell(small_up(), 60)).entry, &table.entries[0]);
+  const Answer answer = ask(table, cell(small_up(), 70));
+  EXPECT_EQ(answer.match, Match::nearest);
+  EXPECT_EQ(answer.entry, &table.entries[1]);
+  EXPECT_NEAR(answer.log_tokens_distance, std::log2(256.0 / 70), 1e-12);
+  EXPECT_EQ(answer.explanation, "tuned for 256 tokens, 3.7x more than the 70 asked with uniform routing");
+}
+
+TEST(Lookup, EquallyNearGoesToTheFewerTokens) {
+  const TunedTable table = spread();
+  const Answer answer = ask(table, cell(small_up(), 64));
+  EXPECT_EQ(answer.entry, &table.entries[0]);
+  EXPECT_DOUBLE_EQ(answer.log_tokens_distance, 2);
+}
+
+TEST(Lookup, TheSameRoutingFarAwayBeatsAnotherRoutingNearby) {
+  const TunedTable table = spread();
+  const Answer answer = ask(table, cell(small_up(), 16, "zipf:1"));
+  EXPECT_EQ(answer.match, Match::nearest);
+  EXPECT_EQ(answer.entry, &table.entries[2]);
+}
+
+TEST(Lookup, AnotherRoutingIsSaidSo) {
+  const TunedTable table = spread();
+  const Answer answer = ask(table, cell(small_up(), 256, "zipf:1.2"));
+  EXPECT_EQ(answer.match, Match::other_routing);
+  EXPECT_EQ(answer.entry, &table.entries[1]);
+  EXPECT_EQ(answer.explanation,
+            "tuned for 256 tokens as asked with uniform routing, not zipf:1.2: another skew may have another winner");
+}
+
+TEST(Lookup, AnotherDeviceIsNeverSilent) {
+  const TunedTable table = spread();
+  DeviceInfo h100 = h200();
+  h100.name = "NVIDIA H100 80GB HBM3";
+  const Answer answer = lookup(table, cell(small_up(), 16), &h100);
+  EXPECT_EQ(answer.match, Match::other_device);
+  EXPECT_EQ(answer.entry, &table.entries[0]);
+  EXPECT_EQ(answer.explanation,
+            "tuned on NVIDIA H200, not on NVIDIA H100 80GB HBM3: take it as a first guess; for 16 tokens as asked with "
+            "uniform routing");
+}
+
+TEST(Lookup, AnotherCardOfTheSameModelIsTheSameDevice) {
+  const TunedTable table = spread();
+  DeviceInfo other = h200();
+  other.id = "GPU-9999";
+  EXPECT_EQ(lookup(table, cell(small_up(), 16), &other).match, Match::exact);
+}
+
+TEST(Lookup, WithoutADeviceNoneIsCompared) {
+  const TunedTable table = spread();
+  EXPECT_EQ(lookup(table, cell(small_up(), 16), nullptr).match, Match::exact);
+}
+
+TEST(Lookup, EveryFactOfTheShapeMustAgree) {
+  const TunedTable table = spread();
+  const Cell base = cell(small_up(), 16);
+  std::vector<Cell> others(8, base);
+  others[0].shape.layer.n = 128;
+  others[1].shape.layer.k = 64;
+  others[2].shape.layer.top_k = 1;
+  others[3].shape.layer.experts = 8;
+  others[4].shape.layer.dtype = Dtype::fp16;
+  others[5].shape.op = Op::dx;
+  others[6].shape.fusion.permute_x = true;
+  others[7].shape.layer.ep = 2;
+  for (size_t i = 0; i < others.size(); ++i) {
+    const Answer answer = ask(table, others[i]);
+    EXPECT_EQ(answer.match, Match::none) << i;
+    EXPECT_EQ(answer.entry, nullptr) << i;
+  }
+}
+
+TEST(Lookup, NoMatchTellsWhatTheClosestEntryHas) {
+  const TunedTable table =
+      sample::table({entry(cell(qwen_down(), 16), mma(16), 1), entry(cell(qwen_up(), 64), mma(16), 1)});
+  Cell wanted = cell(qwen_up(), 16);
+  wanted.shape.layer.dtype = Dtype::fp16;
+  EXPECT_EQ(
+      ask(table, wanted).explanation,
+      "no entry has this layer, op and fusion; the closest, qwen3-30b-a3b/up/fwd/bf16/t64/uniform, has dtype bf16 "
+      "(asked: fp16)");
+}
+
+TEST(Lookup, AnEntryWithoutAWinnerIsNoAnswer) {
+  const TunedTable table = sample::table({sample::skipped_entry(cell(small_up(), 16), "out of memory")});
+  const Answer answer = ask(table, cell(small_up(), 16));
+  EXPECT_EQ(answer.match, Match::none);
+  EXPECT_EQ(answer.explanation, "this layer has no winner in the table: out of memory");
+}
+
+TEST(Lookup, AWinnerElsewhereBeatsACellWithoutOne) {
+  const TunedTable table = sample::table(
+      {sample::skipped_entry(cell(small_up(), 16), "out of memory"), entry(cell(small_up(), 32), mma(16), 1)});
+  const Answer answer = ask(table, cell(small_up(), 16));
+  EXPECT_EQ(answer.match, Match::nearest);
+  EXPECT_EQ(answer.entry, &table.entries[1]);
+}
+
+TEST(Lookup, AnEmptyTableHasNoAnswer) {
+  const TunedTable table = sample::table();
+  EXPECT_EQ(ask(table, cell(small_up(), 16)).explanation, "the table has no winners");
+}
+
+TEST(Lookup, ATuningThatWasStoppedEarlyIsSaid) {
+  TunedTable table = spread();
+  table.entries[0].complete = false;
+  EXPECT_TRUE(holds(ask(table, cell(small_up(), 16)).explanation, "; its tuning was stopped early"));
+}
+
+TEST(Lookup, LayersOfAnyNumberAnswerForTheirOwn) {
+  const TunedTable table =
+      sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_down(), 16), mma(32), 1)});
+  EXPECT_EQ(ask(table, cell(qwen_down(), 100)).entry, &table.entries[1]);
+}
+
+TEST(Lookup, MatchesHaveTheNamesOfTheSchema) {
+  EXPECT_EQ(name(Match::none), "none");
+  EXPECT_EQ(name(Match::other_device), "other_device");
+  EXPECT_EQ(name(Match::other_routing), "other_routing");
+  EXPECT_EQ(name(Match::nearest), "nearest");
+  EXPECT_EQ(name(Match::exact), "exact");
+}
+
+}  // namespace
+}  // namespace moetune

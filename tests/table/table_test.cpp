@@ -1,0 +1,270 @@
+// Tables: their JSON, the checks of its reader, files on disk and derived figures.
+#include "table/table.h"
+
+#include <fstream>
+
+#include "table/pretty.h"
+#include "table/sample.h"
+
+namespace moetune {
+namespace {
+
+using sample::fault_of;
+using sample::Folder;
+using sample::holds;
+using sample::small_table;
+
+TunedTable reread(const TunedTable& table) {
+  const Json json = Json::parse(pretty_json(to_json(table)));
+  return table_from_json(JsonAt(json, "t.json"));
+}
+
+TEST(TableJson, IsTheGoldenText) { sample::expect_golden("table.json", pretty_json(to_json(small_table()))); }
+
+TEST(TableJson, ReadAndWrittenIsTheSameText) {
+  const std::string text = pretty_json(to_json(small_table()));
+  EXPECT_EQ(pretty_json(to_json(reread(small_table()))), text);
+}
+
+TEST(TableJson, DerivedFiguresOfManyTimesAreStable) {
+  for (int i = 1; i < 400; ++i) {
+    TunedTable table =
+        sample::table({sample::entry(sample::cell(sample::small_up(), 16), sample::mma(16), 0.9173 * i * i + 1.0 / i)});
+    table.entries[0].flops = 123456789.0 * i;
+    table.entries[0].bytes = 98765432.1 * i;
+    table.entries[0].rivals[0].ratio = 0.5 + i / 777.0;
+    table.entries[0].rivals[0].ratio_interval = {0.5, 2};
+    ASSERT_EQ(pretty_json(to_json(reread(table))), pretty_json(to_json(table))) << i;
+  }
+}
+
+TEST(TableJson, KeepsEverythingThatAnEntryHas) {
+  const TunedTable before = small_table(), after = reread(before);
+  EXPECT_EQ(after.tool, before.tool);
+  EXPECT_EQ(after.device, before.device);
+  EXPECT_EQ(after.environment, before.environment);
+  EXPECT_EQ(after.regime, "burst");
+  ASSERT_EQ(after.entries.size(), 3u);
+  const Entry &a = before.entries[0], &b = after.entries[0];
+  EXPECT_EQ(b.cell, a.cell);
+  EXPECT_EQ(b.m_sizes, a.m_sizes);
+  EXPECT_EQ(b.figures.rows, 32);
+  EXPECT_NEAR(b.figures.cv, a.figures.cv, 1e-5);
+  EXPECT_EQ(b.candidate, a.candidate);
+  EXPECT_NEAR(b.measurement.seconds, a.measurement.seconds, 5e-11);
+  EXPECT_EQ(b.measurement.launches, a.measurement.launches);
+  EXPECT_EQ(b.ties, a.ties);
+  ASSERT_EQ(b.rivals.size(), 2u);
+  EXPECT_EQ(b.rivals[0].candidate, a.rivals[0].candidate);
+  EXPECT_TRUE(b.rivals[1].candidate.variant.empty());
+  EXPECT_NEAR(b.rivals[1].ratio_interval.low, 0.49, 1e-6);
+  EXPECT_EQ(b.verdict.elements, 4096);
+  EXPECT_EQ(b.legal, 100);
+  EXPECT_EQ(b.measured, 90);
+  EXPECT_EQ(b.failed, 2);
+  EXPECT_TRUE(b.complete);
+  EXPECT_FALSE(after.entries[1].complete);
+  EXPECT_EQ(after.entries[2].skipped, "out of memory: it needs 12 GB, 8 GB are free");
+}
+
+TEST(TableJson, RowsPerExpertStayOnOneLine) {
+  const std::string text = pretty_json(
+      to_json(sample::table({sample::entry(sample::cell(sample::qwen_up(), 4096), sample::mma(128), 100)})));
+  const size_t at = text.find("\"m_sizes\": [");
+  const std::string line = text.substr(at, text.find('\n', at) - at);
+  EXPECT_EQ(std::count(line.begin(), line.end(), ','), 128);  // 127 within the array, one behind it
+}
+
+TEST(TableJson, AnUnknownRoofIsNull) {
+  TunedTable table = small_table();
+  table.device.peak_flops = 0;
+  EXPECT_TRUE(to_json(table)["entries"][0]["derived"]["percent_of_roof"].is_null());
+  EXPECT_NO_THROW(reread(table));
+}
+
+TEST(TableJson, UnknownFieldsAreIgnored) {
+  Json json = to_json(small_table());
+  json["written"] = "today";
+  json["entries"][0]["power"] = {{"watts", 412}};
+  json["entries"][0]["cell"]["colour"] = "blue";
+  json["entries"][0]["measurement"]["mean_us"] = -1;
+  json["entries"][0]["derived"] = "gone";
+  EXPECT_EQ(table_from_json(JsonAt(json, "t")).entries.size(), 3u);
+}
+
+TEST(TableJson, ATableWithoutEntriesIsOne) { EXPECT_TRUE(reread(sample::table()).entries.empty()); }
+
+TEST(TableJson, SeedsUseAll64Bits) {
+  const TunedTable table =
+      sample::table({sample::entry(sample::cell(sample::small_up(), 16, "uniform", UINT64_MAX), sample::mma(16), 5)});
+  EXPECT_EQ(reread(table).entries[0].cell.seed, UINT64_MAX);
+}
+
+TEST(TableJson, AShardHoldsItsOwnExpertsOnly) {
+  Layer layer = sample::small_up();
+  layer.experts = 8;
+  layer.ep = 2;
+  const TunedTable table = sample::table({sample::entry(sample::cell(layer, 16), sample::mma(16), 5)});
+  EXPECT_EQ(table.entries[0].m_sizes.size(), 4u);
+  EXPECT_EQ(reread(table).entries[0].m_sizes, table.entries[0].m_sizes);
+}
+
+// A change to the JSON of the small table, and what its reader says then.
+struct Damage {
+  const char* pointer;
+  const char* value;  // "" removes it
+  const char* said;
+};
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.pointer << " = " << damage.value; }
+
+class DamagedTable : public testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedTable, IsRefusedWithThePlace) {
+  Json json = to_json(small_table());
+  const Json::json_pointer pointer(GetParam().pointer);
+  if (*GetParam().value == '\0')
+    json.at(pointer.parent_pointer()).erase(pointer.back());
+  else
+    json[pointer] = Json::parse(GetParam().value);
+  const auto fault = fault_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  EXPECT_EQ(fault.exit, Exit::request);
+  EXPECT_EQ(fault.what, GetParam().said);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Top, DamagedTable,
+    testing::Values(
+        Damage{"/schema", "", "t.json: this is no table file: it has no \"schema\""},
+        Damage{"/schema", "\"moetune.bench/1\"", "t.json: its schema is 'moetune.bench/1', expected 'moetune.table/1'"},
+        Damage{"/schema", "\"moetune.table/2\"", "t.json: its schema is 'moetune.table/2', expected 'moetune.table/1'"},
+        Damage{"/schema", "7", "t.json: schema: expected a string, found an integer"},
+        Damage{"/tool", "", "t.json: 'tool' is missing"}, Damage{"/device", "", "t.json: 'device' is missing"},
+        Damage{"/device/name", "", "t.json: device: 'name' is missing"},
+        Damage{"/device/kind", "\"tpu\"", "t.json: device.kind: 'tpu' is neither cuda nor cpu"},
+        Damage{"/environment", "[]", "t.json: environment: expected an object"},
+        Damage{"/regime", "\"calm\"", "t.json: regime: 'calm' is neither burst nor sustained"},
+        Damage{"/entries", "", "t.json: 'entries' is missing"},
+        Damage{"/entries", "{}", "t.json: entries: expected an array, found an object"},
+        Damage{"/entries/1", "3", "t.json: entries[1]: expected an object, found an integer"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Entries, DamagedTable,
+    testing::Values(
+        Damage{"/entries/0/cell", "", "t.json: entries[0]: 'cell' is missing"},
+        Damage{"/entries/0/cell/top_k", "5", "t.json: entries[0].cell: top_k 5 is more than the 4 experts"},
+        Damage{"/entries/1/cell/tokens", "0", "t.json: entries[1].cell.tokens: 0 is outside 1 to 134217728"},
+        Damage{"/entries/0/m_sizes", "[8, 8, 8]", "t.json: entries[0].m_sizes: has 3 experts, the layer 4"},
+        Damage{"/entries/0/m_sizes", "[8, 8, 8, 9]",
+               "t.json: entries[0].m_sizes: the rows sum to 33, but 16 tokens with top_k 2 make 32"},
+        Damage{"/entries/0/m_sizes/2", "17", "t.json: entries[0].m_sizes[2]: 17 rows are more than the 16 tokens"},
+        Damage{"/entries/0/m_sizes/1", "-1", "t.json: entries[0].m_sizes[1]: -1 is outside 0 to 2147483647"},
+        Damage{"/entries/0/m_sizes/1", "99999999999",
+               "t.json: entries[0].m_sizes[1]: 99999999999 is outside 0 to 2147483647"},
+        Damage{"/entries/0/figures/rows", "31",
+               "t.json: entries[0].figures.rows: 31 contradicts m_sizes, which make 32"},
+        Damage{"/entries/0/figures/active_experts", "1",
+               "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes, which make 4"},
+        Damage{"/entries/0/figures/cv", "-0.5", "t.json: entries[0].figures.cv: cannot be negative, found -0.5"},
+        Damage{"/entries/0/flops", "\"many\"", "t.json: entries[0].flops: expected a number, found a string"},
+        Damage{"/entries/0/candidate", "",
+               "t.json: entries[0]: it has neither a winner ('candidate') nor a reason for none ('skipped')"},
+        Damage{"/entries/0/candidate/block_m", "", "t.json: entries[0].candidate: 'block_m' is missing"},
+        Damage{"/entries/0/measurement", "", "t.json: entries[0]: 'measurement' is missing"},
+        Damage{"/entries/0/occupancy", "1.5", "t.json: entries[0].occupancy: 1.5 is more than 1"},
+        Damage{"/entries/0/verdict/ok", "false", "t.json: entries[0].verdict: a winner whose result is wrong"},
+        Damage{"/entries/0/rivals/1/name", "\"default\"",
+               "t.json: entries[0].rivals[1]: 'default' is in the list twice"},
+        Damage{"/entries/0/rivals/1/name", "\"\"", "t.json: entries[0].rivals[1].name: a rival needs a name"},
+        Damage{"/entries/0/rivals/0/ratio", "0", "t.json: entries[0].rivals[0].ratio: must be positive, found 0"},
+        Damage{"/entries/0/rivals/0/ratio_high", "0.75",
+               "t.json: entries[0].rivals[0]: the ratio 0.8 lies outside its interval 0.784 to 0.75"},
+        Damage{"/entries/0/rivals/0/candidate/warps", "\"four\"",
+               "t.json: entries[0].rivals[0].candidate.warps: expected an integer, found a string"},
+        Damage{"/entries/0/ties/1/stages", "null",
+               "t.json: entries[0].ties[1].stages: expected an integer, found null"},
+        Damage{"/entries/0/candidates/failed", "91", "t.json: entries[0].candidates.failed: 91 is outside 0 to 90"},
+        Damage{"/entries/0/complete", "1", "t.json: entries[0].complete: expected true or false, found an integer"},
+        Damage{"/entries/2/skipped", "\"\"", "t.json: entries[2].skipped: expected the reason"},
+        Damage{"/entries/2/candidate", "{}", "t.json: entries[2]: it is skipped, and yet it has a winner"}));
+
+TEST(TableJson, AnUnknownVariantNamesThePlaceAndTheNearest) {
+  Json json = to_json(small_table());
+  json["entries"][0]["candidate"]["variant"] = "nma";
+  const auto fault = fault_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  EXPECT_TRUE(holds(fault.what, "t.json: entries[0].candidate")) << fault.what;
+  EXPECT_EQ(fault.hint, "did you mean 'mma'?");
+}
+
+TEST(TableJson, TheSameCellTwiceIsAContradiction) {
+  Json json = to_json(small_table());
+  json["entries"].push_back(json["entries"][1]);
+  EXPECT_EQ(fault_of([&] { table_from_json(JsonAt(json, "t.json")); }).what,
+            "t.json: entries[3]: the same cell as entries[1]: custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed3");
+}
+
+TEST(TableFile, WrittenAndReadIsTheSame) {
+  const Folder folder;
+  write_table(folder / "t.json", small_table());
+  EXPECT_EQ(to_json(read_table(folder / "t.json")), to_json(small_table()));
+}
+
+TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
+  const Folder folder;
+  write_table(folder / "t.json", small_table());
+  const std::string text = read_text(folder / "t.json");
+  for (size_t length = 0; length + 2 < text.size(); length += 97) {
+    std::ofstream(folder / "cut.json", std::ios::binary | std::ios::trunc) << text.substr(0, length);
+    const auto fault = fault_of([&] { read_table(folder / "cut.json"); });
+    ASSERT_EQ(fault.exit, Exit::request);
+    ASSERT_TRUE(holds(fault.what, (folder / "cut.json").string())) << fault.what;
+  }
+}
+
+TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
+  const Folder folder;
+  write_table(folder / "t.json", small_table());
+  EXPECT_EQ(fault_of([&] { write_table(folder / "no/t.json", small_table()); }).exit, Exit::machine);
+  EXPECT_EQ(read_table(folder / "t.json").entries.size(), 3u);
+}
+
+TEST(ToolJson, TellsTheProgramAndItsArguments) {
+  const Json tool = tool_json({"moetune", "tune", "--device", "cpu"});
+  EXPECT_EQ(tool["name"], "moetune");
+  EXPECT_FALSE(tool["version"].get<std::string>().empty());
+  EXPECT_FALSE(tool["commit"].get<std::string>().empty());
+  EXPECT_TRUE(tool["dirty"].is_boolean());
+  EXPECT_EQ(tool["argv"].dump(), R"(["moetune","tune","--device","cpu"])");
+}
+
+TEST(Derived, SpeedsAreOnRealRows) {
+  Entry entry;
+  entry.flops = 2e12;
+  entry.bytes = 3e9;
+  entry.measurement.seconds = 1e-3;
+  EXPECT_DOUBLE_EQ(tflops(entry), 2000);
+  EXPECT_DOUBLE_EQ(terabytes_per_second(entry), 3);
+}
+
+TEST(Derived, AnEntryWithoutATimeHasNoSpeed) {
+  EXPECT_DOUBLE_EQ(tflops({}), 0);
+  EXPECT_DOUBLE_EQ(terabytes_per_second({}), 0);
+}
+
+TEST(Derived, TheRoofIsTheSlowerOfArithmeticAndMemory) {
+  Entry entry;
+  entry.flops = 989e9;
+  entry.bytes = 4.8e6;
+  EXPECT_DOUBLE_EQ(roof_seconds(entry, sample::h200()), 1e-3);
+  entry.bytes = 9.6e9;
+  EXPECT_DOUBLE_EQ(roof_seconds(entry, sample::h200()), 2e-3);
+  EXPECT_DOUBLE_EQ(roof_seconds(entry, {}), 0);
+}
+
+TEST(Derived, RivalsAreFoundByName) {
+  const TunedTable table = small_table();
+  EXPECT_EQ(find_rival(table.entries[0], "cublas-loop"), &table.entries[0].rivals[1]);
+  EXPECT_EQ(find_rival(table.entries[0], "cublas"), nullptr);
+}
+
+}  // namespace
+}  // namespace moetune
