@@ -38,7 +38,8 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   const std::string where = path.string();
   const fs::path extension = path.extension();
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
+  // A model's folder may lie there under the name of its recording.
+  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
     const std::string built_in = fmt::format("{}{}{}", kFolder, where, kJson);
     if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
     // A word without folder and extension was meant as one of ours.

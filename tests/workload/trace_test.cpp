@@ -179,6 +179,19 @@ TEST(ReadTrace, ReadsTheBuiltInRecordingAnywhere) {
   }
   EXPECT_EQ(*std::max_element(trace.layers[1].m_sizes.begin(), trace.layers[1].m_sizes.end()), 1803);
 }
+TEST(ReadTrace, PrefersAFileToTheBuiltInRecording) {
+  const TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  fs::create_directory("gpt-oss-20b");
+  const size_t beside_a_folder = read_trace("gpt-oss-20b").layers.size();
+  fs::remove("gpt-oss-20b");
+  folder.write("gpt-oss-20b", "not a recording");
+  const Caught beside_a_file = error_of([] { read_trace("gpt-oss-20b"); });
+  fs::current_path(before);
+  EXPECT_EQ(beside_a_folder, 11u);
+  EXPECT_EQ(beside_a_file.what, "gpt-oss-20b: the kind of recording is not known by its name");
+}
 TEST(ReadTrace, TellsTheNearestBuiltInRecording) {
   const Caught error = error_of([] { read_trace("gpt-oss-2b"); });
   EXPECT_EQ(error.what, "unknown recording 'gpt-oss-2b'");
