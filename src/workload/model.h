@@ -14,13 +14,13 @@ namespace moetune {
 /// The MoE part of a model: what its expert layers need, and no more.
 struct Model {
   std::string name;
-  std::string architecture;            // as in its config.json, may be empty
+  std::string architecture;  // as in its config.json, may be empty
   std::vector<std::string> aliases;
-  int64_t experts = 0;                 // routed experts
+  int64_t experts = 0;  // routed experts
   int64_t top_k = 0;
-  int64_t hidden = 0;                  // width of an expert's input
-  int64_t intermediate = 0;            // width of an expert, unsharded
-  bool gated = true;                   // up has n = 2 * intermediate
+  int64_t hidden = 0;        // width of an expert's input
+  int64_t intermediate = 0;  // width of an expert, unsharded
+  bool gated = true;         // up has n = 2 * intermediate
   bool operator==(const Model&) const = default;
 };
 

@@ -35,11 +35,11 @@ struct Problem {
   Routing routing;
   uint64_t seed = 0;
 
-  int64_t rows() const { return routing.rows(); }       // of the grouped GEMM
-  int64_t x_rows() const;                               // rows of X in memory: tokens with permute_x, else rows()
-  int64_t y_rows() const;                               // rows of Y: tokens * top_k with permute_y, else rows()
+  int64_t rows() const { return routing.rows(); }  // of the grouped GEMM
+  int64_t x_rows() const;                          // rows of X in memory: tokens with permute_x, else rows()
+  int64_t y_rows() const;                          // rows of Y: tokens * top_k with permute_y, else rows()
   int64_t active_experts() const;
-  double flops() const;                                 // 2 * rows * n * k: real rows only
+  double flops() const;  // 2 * rows * n * k: real rows only
   /// Fewest bytes through memory: W of active experts, X rows used once each, Y rows written once, indices, weights.
   double bytes() const;
   bool operator==(const Problem&) const = default;

@@ -11,10 +11,10 @@ namespace moetune {
 
 /// How tokens are spread over experts: a name and its numbers, or a recording.
 struct RoutingSpec {
-  std::string name = "uniform";     // see routing_kinds()
-  std::vector<double> parameters;   // zipf:1.0 has one, hot:4:0.9 two
-  std::string file;                 // trace only
-  std::string layer;                // trace only: one recorded layer; empty = all, one cell a layer
+  std::string name = "uniform";    // see routing_kinds()
+  std::vector<double> parameters;  // zipf:1.0 has one, hot:4:0.9 two
+  std::string file;                // trace only
+  std::string layer;               // trace only: one recorded layer; empty = all, one cell a layer
   bool operator==(const RoutingSpec&) const = default;
 };
 
@@ -66,11 +66,11 @@ int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k)
 /// What came out: figures that decide which kernel wins.
 struct RoutingFigures {
   int64_t rows = 0;
-  int64_t active_experts = 0;      // with at least one row
+  int64_t active_experts = 0;  // with at least one row
   int64_t max_rows = 0;
-  double max_over_mean = 0;        // mean over all experts held
-  double cv = 0;                   // standard deviation over mean
-  double effective_experts = 0;    // inverse Simpson: (sum m)^2 / sum m^2
+  double max_over_mean = 0;      // mean over all experts held
+  double cv = 0;                 // standard deviation over mean
+  double effective_experts = 0;  // inverse Simpson: (sum m)^2 / sum m^2
 };
 RoutingFigures figures(const Routing& routing);
 

@@ -26,11 +26,11 @@ struct Layer {
   Projection projection = Projection::up;
   int64_t experts = 0;  // of the whole model; a rank holds experts / ep
   int64_t top_k = 0;
-  int64_t n = 0;        // after tensor parallelism
+  int64_t n = 0;  // after tensor parallelism
   int64_t k = 0;
   Dtype dtype = Dtype::bf16;
   int64_t tp = 1;
-  int64_t ep = 1;       // rank 0 is the one measured: experts [0, experts / ep)
+  int64_t ep = 1;  // rank 0 is the one measured: experts [0, experts / ep)
 
   int64_t local_experts() const { return experts / ep; }
   bool operator==(const Layer&) const = default;
@@ -58,8 +58,8 @@ struct Shape {
 inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
-/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y, experts over kMaxExperts, n or
-/// k over 2^24, E*n*k over 2^46, a model name that is empty or holds '/'.
+/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y, experts over kMaxExperts, n
+/// or k over 2^24, E*n*k over 2^46, a model name that is empty or holds '/'.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".
