@@ -43,11 +43,9 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, Ter
 
 }  // namespace
 
-int run_app(int argc, char** argv, const BackendFactory& factory) {
-  ignore_write_signals();
-  Terminal terminal = look_at_terminal("auto");
+int guarded(const Terminal& terminal, const std::function<int()>& body) {
   try {
-    return run(std::vector<std::string>(argv, argv + argc), factory, terminal);
+    return body();
   } catch (const Error& error) {
     return fail(terminal, error.exit(), error.what(), error.hint());
   } catch (const CandidateFault& fault) {
@@ -62,6 +60,12 @@ int run_app(int argc, char** argv, const BackendFactory& factory) {
     return fail(terminal, Exit::bug, fmt::format("internal error: {}", error.what()),
                 "this is a bug in moetune: please report the command and what `moetune --version` says");
   }
+}
+
+int run_app(int argc, char** argv, const BackendFactory& factory) {
+  ignore_write_signals();
+  Terminal terminal = look_at_terminal("auto");
+  return guarded(terminal, [&] { return run(std::vector<std::string>(argv, argv + argc), factory, terminal); });
 }
 
 }  // namespace moetune

@@ -138,11 +138,8 @@ Grid grid_of(const std::vector<Point>& points) {
       row.resize(grid.columns.size());
     } else {
       const double seconds = point.measurement.seconds;
-      const Interval& range = point.versus.interval;
       row.push_back(time_text(point.measurement));
-      row.push_back(point.versus.median > 0
-                        ? fmt::format("{} ({:.2f} to {:.2f})", factor_text(point.versus.median), range.low, range.high)
-                        : "?");
+      row.push_back(point.versus.median > 0 ? factor_text(point.versus.median, point.versus.interval) : "?");
       row.push_back(fmt::format("{:.4g}", point.flops / seconds * 1e-12));
       row.push_back(fmt::format("{:.3g}", point.bytes / seconds * 1e-12));
     }

@@ -108,11 +108,10 @@ std::string markdown(const Patient& patient) {
   add_environment(grid, patient.environment, "");
   if (patient.ceilings) {
     const Ceilings& c = *patient.ceilings;
-    const auto rate = [](double value, const char* unit) { return fmt::format("{:.4g} {}", value * 1e-12, unit); };
-    add("read bandwidth", rate(c.read_bandwidth, "TB/s"));
-    add("copy bandwidth", rate(c.copy_bandwidth, "TB/s"));
-    add(gpu ? "dense bf16, burst" : "dense fp32, burst", rate(c.dense_burst, "TFLOP/s"));
-    add(gpu ? "dense bf16, sustained" : "dense fp32, sustained", rate(c.dense_sustained, "TFLOP/s"));
+    add("read bandwidth", rate_text(c.read_bandwidth, "B"));
+    add("copy bandwidth", rate_text(c.copy_bandwidth, "B"));
+    add(gpu ? "dense bf16, burst" : "dense fp32, burst", rate_text(c.dense_burst, "FLOP"));
+    add(gpu ? "dense bf16, sustained" : "dense fp32, sustained", rate_text(c.dense_sustained, "FLOP"));
     add("launch", format_time(c.launch_seconds));
     add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
   }

@@ -20,11 +20,19 @@ std::string factor_text(double factor) {
   return std::isfinite(factor) ? fmt::format("{:.{}f}x", factor, factor < 99.5 ? 2 : 0) : "?";
 }
 
+std::string factor_text(double factor, const Interval& interval) {
+  const int digits = factor < 99.5 ? 2 : 0;
+  return fmt::format("{} ({:.{}f} to {:.{}f})", factor_text(factor), interval.low, digits, interval.high, digits);
+}
+
+std::string rate_text(double per_second, const std::string& unit) {
+  const bool tera = per_second >= 1e12;
+  return fmt::format("{:.4g} {}{}/s", per_second / (tera ? 1e12 : 1e9), tera ? "T" : "G", unit);
+}
+
 std::string speedup_text(const Rival* rival) {
   if (rival == nullptr || !(rival->ratio > 0)) return "?";
-  const auto bound = [](double ratio) { return fmt::format("{:.2f}", ratio > 0 ? 1 / ratio : INFINITY); };
-  return fmt::format("{} ({} to {})", factor_text(1 / rival->ratio), bound(rival->ratio_interval.high),
-                     bound(rival->ratio_interval.low));
+  return factor_text(1 / rival->ratio, {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low});
 }
 
 std::string counted(int64_t count, const std::string& one, const std::string& many) {

@@ -13,8 +13,12 @@ std::string time_text(const Measurement& measurement);
 /// "1.35x (1.31 to 1.39)": how much faster the winner is than a rival; "?" for null.
 std::string speedup_text(const Rival* rival);
 
-/// "1.35x".
+/// "1.35x", "1.35x (1.31 to 1.39)".
 std::string factor_text(double factor);
+std::string factor_text(double factor, const Interval& interval);
+
+/// "3.87 TB/s", "550 GFLOP/s".
+std::string rate_text(double per_second, const std::string& unit);
 
 /// "1 cell", "3 cells", "2 entries" by `many`.
 std::string counted(int64_t count, const std::string& one, const std::string& many);

@@ -60,6 +60,12 @@ TEST(Wording, SpeedupTurnsTheRatioRound) {
   rival.ratio_interval = {0.4, 0.625};
   EXPECT_EQ(speedup_text(&rival), "2.00x (1.60 to 2.50)");
   EXPECT_EQ(speedup_text(nullptr), "?");
+  EXPECT_EQ(factor_text(131.2, {129.6, 133.4}), "131x (130 to 133)");
+}
+
+TEST(Wording, Rates) {
+  EXPECT_EQ(rate_text(3.871e12, "B"), "3.871 TB/s");
+  EXPECT_EQ(rate_text(5.5e11, "FLOP"), "550 GFLOP/s");
 }
 
 TEST(Wording, Plurals) {
