@@ -35,9 +35,10 @@ Json to_json(const Rival& rival) {
   Json json = {{"name", rival.name}};
   if (!rival.candidate.variant.empty()) json["candidate"] = to_json(rival.candidate);
   json["measurement"] = to_json(rival.measurement);
+  // A bootstrap interval may miss its own median by a hair; readers take that for a contradiction.
   json["ratio"] = rounded(rival.ratio, 5);
-  json["ratio_low"] = rounded(rival.ratio_interval.low, 5);
-  json["ratio_high"] = rounded(rival.ratio_interval.high, 5);
+  json["ratio_low"] = rounded(std::min(rival.ratio, rival.ratio_interval.low), 5);
+  json["ratio_high"] = rounded(std::max(rival.ratio, rival.ratio_interval.high), 5);
   return json;
 }
 

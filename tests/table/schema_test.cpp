@@ -114,8 +114,7 @@ TEST_F(Schema, DamagedTablesAreRefusedWithThePlace) {
         ": entries[0].occupancy: 1.01 is greater than the maximum of 1"},
        {damaged(table, "/entries/0/m_sizes/0", "1.5"), ": entries[0].m_sizes[0]: 1.5 is not of type 'integer'"},
        {damaged(table, "/entries/1/complete", "\"yes\""), ": entries[1].complete: 'yes' is not of type 'boolean'"},
-       {damaged(table, "/entries/2/candidate", "{\"variant\": \"mma\"}"),
-        ": entries[2]"},
+       {damaged(table, "/entries/2/candidate", "{\"variant\": \"mma\"}"), ": entries[2]"},
        {table.dump().substr(0, 500), ": "},
        {"", ": "}});
 }
@@ -184,8 +183,9 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
       {{"arch", "sm_90a"},
        {"results", {{{"cell", cell}, {"candidate", to_json(sample::mma(64))}, {"compile", compiled}}}}},
       "/results/0/compile/registers", false);
-  const Json ceilings = {{"read_bandwidth", 4e12},  {"copy_bandwidth", 4e12}, {"dense_burst", 7e14},
-                         {"dense_sustained", 6e14}, {"launch_seconds", 1e-6}, {"noise", 0.001}};
+  const Json ceilings = {{"read_tbps", 4e12},          {"copy_tbps", 4e12},
+                         {"dense_burst_tflops", 7e14}, {"dense_sustained_tflops", 6e14},
+                         {"launch_us", 1e-6},          {"noise", 0.001}};
   add("doctor",
       {{"devices", {{{"word", "cuda:0"}, {"device", device}, {"environment", environment}, {"ceilings", ceilings}}}},
        {"notes", Json::array()}},

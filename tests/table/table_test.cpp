@@ -92,6 +92,13 @@ TEST(TableJson, UnknownFieldsAreIgnored) {
   EXPECT_EQ(table_from_json(JsonAt(json, "t")).entries.size(), 3u);
 }
 
+TEST(TableJson, ABootstrapIntervalThatMissesItsMedianByAHairIsWidened) {
+  TunedTable table = small_table();
+  table.entries[0].rivals[0].ratio = 0.9;
+  table.entries[0].rivals[0].ratio_interval = {0.9001, 0.95};
+  EXPECT_DOUBLE_EQ(reread(table).entries[0].rivals[0].ratio_interval.low, 0.9);
+}
+
 TEST(TableJson, ATableWithoutEntriesIsOne) { EXPECT_TRUE(reread(sample::table()).entries.empty()); }
 
 TEST(TableJson, SeedsUseAll64Bits) {
