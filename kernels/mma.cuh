@@ -30,24 +30,34 @@ struct Mma {
   static constexpr int tile_slots = 8;
 
   struct Shared {
-    Element x[stages][block_m * block_k];
-    Element w[stages][block_n * block_k];
+    alignas(256) Element x[stages][block_m * block_k];
+    alignas(256) Element w[stages][block_n * block_k];
     Element staging[warps][16 * staging_stride];
     Tile tiles[tile_slots];          // rows = 0 ends the sequence
     Scheduler<Config> scheduler;     // here and not in registers: it is needed once a tile
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 
-  // Copies stage after stage, tile after tile; runs ahead of the multiplication.
+  // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are issued
+  // one by one between the multiplications, and it is committed.
   struct Loader {
     const Args& args;
     Shared& shared;
-    int slot = 0;  // of the tile that is loading
-    int k_first = 0;
+    int slot = 0;     // of the tile that is loading
+    int k_first = 0;  // of the stage that is loading
     int stage = 0;
-    int x_rows[Config::permute_x ? x_copies : 1];
+    int valid;                     // bytes of this thread's chunk before the end of k
+    int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
+    int x_rows_now, w_rows_now;    // the same, or none behind the end of k
+    const char *x, *w;             // this thread's chunk in the row that it copies next
+    unsigned x_to, w_to;           // where its first row's chunk goes
+    const long long row_bytes = args.k * 2, step_bytes = row_bytes * row_step;
+    int gathered[Config::permute_x ? x_copies : 1];
 
     __device__ __forceinline__ Loader(const Args& a, Shared& s) : args(a), shared(s) {}
+
+    static __device__ __forceinline__ int row() { return threadIdx.x / chunks; }
+    static __device__ __forceinline__ int chunk() { return threadIdx.x % chunks; }
 
     // Warp 0 puts the next tile into `slot`; the others may read it behind the next barrier.
     __device__ __forceinline__ void find_tile() {
@@ -62,47 +72,62 @@ struct Mma {
       }
     }
 
-    // Part `part` of `parts` of one stage, so that copies spread between the mma steps.
-    template <int part, int parts>
-    __device__ __forceinline__ void load() {
-      const Tile tile = shared.tiles[slot];
-      if (tile.rows == 0) return;
-      const int row = threadIdx.x / chunks, chunk = threadIdx.x % chunks;
-      if constexpr (Config::permute_x && part == 0)
-        if (k_first == 0) {
+    __device__ __forceinline__ void begin() {
+      if (k_first == 0) {
+        const Tile tile = shared.tiles[slot];
+        x_rows_left = tile.rows - row();
+        w_rows_left = tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.n - row();
+        x = static_cast<const char*>(args.x) + chunk() * 16;
+        if constexpr (Config::permute_x) {
 #pragma unroll
           for (int i = 0; i < x_copies; ++i)
-            x_rows[i] = static_cast<int>(source_row<Config>(args, tile.row + min(row + i * row_step, tile.rows - 1)));
+            gathered[i] = i * row_step < x_rows_left ? static_cast<int>(source_row<Config>(args, tile.row + row() + i * row_step)) : 0;
+        } else {
+          x += (tile.row + row()) * row_bytes;
         }
-      const long long k = args.k;
-      const int depth = k_first + chunk * 8;
-      // Past the end of k zeros are written: on both sides, for a NaN times zero would still be NaN.
-      const int valid = static_cast<int>(max(0ll, min(16ll, (k - depth) * 2)));
-      constexpr int x_per_part = (x_copies + parts - 1) / parts, w_per_part = (w_copies + parts - 1) / parts;
-      const Element* x = static_cast<const Element*>(args.x) + depth;
-      const unsigned x_shared = shared_address(shared.x[stage]), w_shared = shared_address(shared.w[stage]);
-#pragma unroll
-      for (int i = part * x_per_part; i < min(x_copies, (part + 1) * x_per_part); ++i) {
-        const int r = row + i * row_step;
-        if (block_m % row_step != 0 && r >= block_m) break;
-        // Rows past the expert's end repeat its last row; what comes of them is never stored.
-        long long source;
-        if constexpr (Config::permute_x) source = x_rows[i];
-        else source = tile.row + min(r, tile.rows - 1);
-        copy_chunk<Config::load_bytes>(x_shared + Swizzle<block_k>::offset(r, chunk), x + source * k, valid);
+        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.n + row()) * row_bytes + chunk() * 16;
       }
-      const Element* w = static_cast<const Element*>(args.w) + static_cast<long long>(tile.expert) * args.n * k + depth;
-#pragma unroll
-      for (int i = part * w_per_part; i < min(w_copies, (part + 1) * w_per_part); ++i) {
-        const int r = row + i * row_step;
-        if (block_n % row_step != 0 && r >= block_n) break;
-        const int source = min(tile.n + r, static_cast<int>(args.n) - 1);
-        copy_chunk<Config::load_bytes>(w_shared + Swizzle<block_k>::offset(r, chunk), w + source * k, valid);
+      x_to = shared_address(shared.x[stage]) + Swizzle<block_k>::offset(row(), chunk());
+      w_to = shared_address(shared.w[stage]) + Swizzle<block_k>::offset(row(), chunk());
+      // Past the end of k zeros are written: on both sides, for a NaN times zero would still be NaN.
+      valid = (static_cast<int>(args.k) - k_first - chunk() * 8) * 2;
+      x_rows_now = valid > 0 ? x_rows_left : 0;
+      w_rows_now = valid > 0 ? w_rows_left : 0;
+    }
+
+    // Copy number `index` of the stage: this thread's chunk of one row of X, or of W. Rows past the end become zeros.
+    // Copies come in order: the pointers walk down the rows and back at the last.
+    template <int index>
+    __device__ __forceinline__ void copy() {
+      constexpr bool is_x = index < x_copies;
+      constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies, block = is_x ? block_m : block_n;
+      const bool inside = number * row_step < (is_x ? x_rows_now : w_rows_now);
+      const int bytes = inside ? (Config::load_bytes == 16 ? 16 : valid) : 0;
+      const char*& from = is_x ? x : w;
+      if (block % row_step == 0 || row() < block) {
+        const unsigned to = (is_x ? x_to : w_to) + number * row_step * block_k * 2;
+        if constexpr (is_x && Config::permute_x)
+          copy_chunk<Config::load_bytes>(to, from + gathered[number] * row_bytes, bytes);
+        else
+          copy_chunk<Config::load_bytes>(to, from, bytes);
+      }
+      if constexpr (number == count - 1)
+        from += block_k * 2 - (is_x && Config::permute_x ? 0 : (count - 1) * step_bytes);
+      else if constexpr (!(is_x && Config::permute_x))
+        from += step_bytes;
+    }
+
+    // Copies [from, to).
+    template <int from, int to>
+    __device__ __forceinline__ void copy_range() {
+      if constexpr (from < to) {
+        copy<from>();
+        copy_range<from + 1, to>();
       }
     }
 
     // Closes the stage, also where nothing was left to load, so that group counts stay the same. True where a new tile
-    // was begun. A barrier must follow before the next load.
+    // was looked for. A barrier must follow before the next begin.
     __device__ __forceinline__ bool commit() {
       cp_async_commit();
       stage = stage + 1 == stages ? 0 : stage + 1;
@@ -115,34 +140,54 @@ struct Mma {
       return true;
     }
   };
+  static_assert(row_step % 8 == 0, "all rows that a thread copies have one swizzle");
+
+  // The copies of a stage are spread over the rows of mma tiles of its k_steps steps, beginning with the last step of
+  // the stage before, behind the barrier that frees the memory.
+  static constexpr int copies = x_copies + w_copies;
+  static constexpr int slots = k_steps * (warp_m / 16);
+  static constexpr int copies_before(int s) { return copies * s / slots; }
 
   struct Fragments {
     unsigned x[warp_m / 16][4];
     unsigned w[warp_n / 16][4];
   };
 
-  static __device__ __forceinline__ void load_fragments(Fragments& f, const Shared& shared, int stage, int k_step, int m0, int n0) {
-    const int lane = threadIdx.x % 32;
-    const unsigned x = shared_address(shared.x[stage]), w = shared_address(shared.w[stage]);
+  // Where a lane's ldmatrix rows begin in stage 0; a step along k flips bits inside a row (see Swizzle).
+  struct FragmentAddresses {
+    unsigned x, w;
+    __device__ __forceinline__ FragmentAddresses(const Shared& shared, int m0, int n0) {
+      const int lane = threadIdx.x % 32;
+      // X: rows 0-7, rows 8-15, then the same 8 further along k. W: columns 0-7 at k and k + 8, then columns 8-15.
+      x = shared_address(shared.x[0]) + Swizzle<block_k>::offset(m0 + lane % 16, lane / 16);
+      w = shared_address(shared.w[0]) + Swizzle<block_k>::offset(n0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    }
+    __device__ __forceinline__ void load(Fragments& f, int stage, int k_step) const {
+      const unsigned x_step = (x + stage * block_m * block_k * 2) ^ (k_step * 32);
+      const unsigned w_step = (w + stage * block_n * block_k * 2) ^ (k_step * 32);
 #pragma unroll
-    for (int i = 0; i < warp_m / 16; ++i)  // matrices: rows 0-7, rows 8-15, then the same 8 further along k
-      ldmatrix_x4(f.x[i], x + Swizzle<block_k>::offset(m0 + i * 16 + lane % 16, k_step * 2 + lane / 16));
+      for (int i = 0; i < warp_m / 16; ++i) ldmatrix_x4(f.x[i], x_step + i * 16 * block_k * 2);
 #pragma unroll
-    for (int i = 0; i < warp_n / 16; ++i)  // matrices: columns 0-7 at k and k + 8, then columns 8-15
-      ldmatrix_x4(f.w[i], w + Swizzle<block_k>::offset(n0 + i * 16 + lane / 16 * 8 + lane % 8, k_step * 2 + lane / 8 % 2));
-  }
+      for (int i = 0; i < warp_n / 16; ++i) ldmatrix_x4(f.w[i], w_step + i * 16 * block_k * 2);
+    }
+  };
 
   using Accumulators = float[warp_m / 16][warp_n / 8][4];
 
-  static __device__ __forceinline__ void multiply(Accumulators& sum, const Fragments& f) {
-#pragma unroll
-    for (int i = 0; i < warp_m / 16; ++i)
+  // One step along k, copies in between: position 0 is the last step of a stage, position 1 the first of the next.
+  template <int position, int row = 0>
+  static __device__ __forceinline__ void multiply(Accumulators& sum, const Fragments& f, Loader& loader) {
+    if constexpr (row < warp_m / 16) {
 #pragma unroll
       for (int j = 0; j < warp_n / 8; ++j) {
         // Back and forth along n: the last column's fragment serves the next row at once.
-        const int column = i % 2 ? warp_n / 8 - 1 - j : j;
-        mma_m16n8k16<Element>(sum[i][column], f.x[i], f.w[column / 2][column % 2 * 2], f.w[column / 2][column % 2 * 2 + 1]);
+        const int column = row % 2 ? warp_n / 8 - 1 - j : j;
+        mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2], f.w[column / 2][column % 2 * 2 + 1]);
       }
+      constexpr int slot = position * (warp_m / 16) + row;
+      loader.template copy_range<copies_before(slot), copies_before(slot + 1)>();
+      multiply<position, row + 1>(sum, f, loader);
+    }
   }
 
   // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
@@ -187,22 +232,22 @@ struct Mma {
   }
 
   template <int step>
-  static __device__ __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const Shared& shared, int& stage, int m0, int n0) {
+  static __device__ __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentAddresses& addresses, int& stage) {
     if constexpr (step == k_steps - 1) {
       // The next stage has landed, and every warp holds its last fragments of this one: it may be overwritten.
       loader.commit();
       cp_async_wait<stages - 2>();
       __syncthreads();
       stage = stage + 1 == stages ? 0 : stage + 1;
+      loader.begin();
     }
-    load_fragments(f[(step + 1) % 2], shared, stage, (step + 1) % k_steps, m0, n0);
-    if constexpr (step < k_steps - 1) loader.template load<step, k_steps - 1>();
-    multiply(sum, f[step % 2]);
-    if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, shared, stage, m0, n0);
+    addresses.load(f[(step + 1) % 2], stage, (step + 1) % k_steps);
+    multiply<(step + 1) % k_steps>(sum, f[step % 2], loader);
+    if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, addresses, stage);
   }
 
   static __device__ __forceinline__ void run(const Args& args) {
-    extern __shared__ __align__(128) char memory[];
+    extern __shared__ __align__(256) char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const int warp = threadIdx.x / 32;
     const int m0 = warp / Config::warps_n * warp_m, n0 = warp % Config::warps_n * warp_n;
@@ -213,18 +258,22 @@ struct Mma {
     loader.find_tile();
     __syncthreads();
     for (int i = 0; i < stages - 1; ++i) {
-      loader.template load<0, 1>();
+      loader.begin();
+      loader.template copy_range<0, copies>();
       if (loader.commit()) __syncthreads();
     }
+    loader.begin();
+    loader.template copy_range<0, copies_before(warp_m / 16)>();
     cp_async_wait<stages - 2>();
     __syncthreads();
 
     Fragments fragments[2];
     int stage = 0;
-    load_fragments(fragments[0], shared, stage, 0, m0, n0);
+    const FragmentAddresses addresses(shared, m0, n0);
+    addresses.load(fragments[0], stage, 0);
     for (int slot = 0; shared.tiles[slot].rows > 0; slot = (slot + 1) % tile_slots) {
       Accumulators sum = {};
-      for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, shared, stage, m0, n0);
+      for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, addresses, stage);
       store(args, shared.tiles[slot], sum, shared.staging[warp], m0, n0);
     }
     cp_async_wait<0>();

@@ -8,13 +8,16 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Copies `bytes` (4, 8 or 16) from global to shared memory; of those, the first `valid` are read, the rest are zeros.
+// Copies `bytes` (4, 8 or 16) from global to shared memory, or writes as many zeros where not `valid`: the source is then
+// not read. The predicate costs one instruction, a byte count five.
 template <int bytes>
-__device__ __forceinline__ void cp_async(unsigned destination, const void* source, int valid) {
+__device__ __forceinline__ void cp_async(unsigned destination, const void* source, bool valid) {
   if constexpr (bytes == 16)
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(valid) : "memory");
+    asm volatile("{ .reg .pred ignore; setp.eq.u32 ignore, %2, 0; cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }" ::"r"(destination),
+                 "l"(source), "r"(static_cast<unsigned>(valid)) : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(destination), "l"(source), "n"(bytes), "r"(valid) : "memory");
+    asm volatile("{ .reg .pred ignore; setp.eq.u32 ignore, %2, 0; cp.async.ca.shared.global [%0], [%1], %3, ignore; }" ::"r"(destination),
+                 "l"(source), "r"(static_cast<unsigned>(valid)), "n"(bytes) : "memory");
 }
 
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -10,20 +10,22 @@ struct Swizzle {
   static_assert(block_k == 32 || block_k == 64 || block_k == 128, "rows are 64, 128 or 256 bytes");
   static constexpr int chunks = block_k / 8;  // in a row
 
-  // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index fall on eight different bank groups.
+  // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index fall on eight different bank groups. The
+  // key is exclusive-ored, so that going 2^i chunks on flips one bit of the address of a chunk below it.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     const int key = chunks == 4 ? row / 2 % 4 : row % 8;
     return (row * chunks + (chunk ^ key)) * 16;
   }
 };
 
-// Copies one 16-byte chunk, of which `valid` bytes are real, in pieces that the source's alignment allows.
+// Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple of
+// the piece; the rest become zeros.
 template <int load_bytes>
 __device__ __forceinline__ void copy_chunk(unsigned destination, const void* source, int valid) {
   if constexpr (load_bytes >= 4) {
 #pragma unroll
     for (int at = 0; at < 16; at += load_bytes)
-      cp_async<load_bytes>(destination + at, static_cast<const char*>(source) + at, max(0, min(load_bytes, valid - at)));
+      cp_async<load_bytes>(destination + at, static_cast<const char*>(source) + at, at < valid);
   } else {
 #pragma unroll
     for (int at = 0; at < 16; at += 2) {

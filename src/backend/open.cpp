@@ -41,10 +41,13 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
   if (device == "cpu") return make_cpu_backend(options);
   const GpuCount gpus = gpu_count();
   if (device == "auto") return gpus.count > 0 ? open_cuda(0, options) : make_cpu_backend(options);
-  if (device != "cuda" && !device.starts_with("cuda:")) throw unknown_word("device", device, {"auto", "cpu", "cuda", "cuda:0"});
-  const auto ordinal = device == "cuda" ? 0 : static_cast<int>(parse_integer(device.substr(5), "--device cuda:N", 0, 1023));
+  if (device != "cuda" && !device.starts_with("cuda:"))
+    throw unknown_word("device", device, {"auto", "cpu", "cuda", "cuda:0"});
+  const auto ordinal =
+      device == "cuda" ? 0 : static_cast<int>(parse_integer(device.substr(5), "--device cuda:N", 0, 1023));
   if (gpus.count == 0)
-    throw machine_error(fmt::format("no CUDA device: {}", gpus.reason), "run on the cpu with --device cpu, or see moetune doctor");
+    throw machine_error(fmt::format("no CUDA device: {}", gpus.reason),
+                        "run on the cpu with --device cpu, or see moetune doctor");
   if (ordinal >= gpus.count)
     throw machine_error(fmt::format("there is no device cuda:{}: this machine has {}", ordinal, gpus.count),
                         "moetune list devices tells what there is");

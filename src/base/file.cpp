@@ -22,7 +22,8 @@ std::string nearest_in_folder(const fs::path& path) {
   std::vector<std::string> names;
   std::error_code ignored;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) names.push_back(entry.path().filename());
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    names.push_back(entry.path().filename());
   const std::string near = nearest(path.filename().string(), names);
   return near.empty() ? "" : fmt::format("did you mean '{}'?", (path.parent_path() / near).string());
 }
@@ -90,7 +91,8 @@ void write_atomic(const fs::path& path, std::string_view text) {
 
 void require_writable(const fs::path& path, bool make_folder) {
   std::error_code error;
-  if (fs::is_directory(path, error)) throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
+  if (fs::is_directory(path, error))
+    throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (make_folder && !fs::exists(folder, error)) {
     fs::create_directories(folder, error);
@@ -112,7 +114,8 @@ AppendFile::AppendFile(const fs::path& path) : path_(path) {
   if (fd_ < 0) throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
 }
 
-AppendFile::AppendFile(AppendFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
 
 AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
   std::swap(fd_, other.fd_);

@@ -73,7 +73,7 @@ JsonAt JsonAt::operator[](std::string_view key) const {
   if (!value_->is_object()) fail(fmt::format("expected an object, found {}", kind_of(*value_)));
   const auto found = value_->find(std::string(key));
   if (found == value_->end()) fail(fmt::format("'{}' is missing", key));
-  return JsonAt(*found, where_.ends_with(": ") ? fmt::format("{}{}", where_, key)
+  return JsonAt(*found, where_.ends_with(": ")                   ? fmt::format("{}{}", where_, key)
                         : where_.find(": ") == std::string::npos ? fmt::format("{}: {}", where_, key)
                                                                  : fmt::format("{}.{}", where_, key));
 }
@@ -108,9 +108,10 @@ double JsonAt::number() const {
 int64_t JsonAt::integer(int64_t low, int64_t high) const {
   if (!value_->is_number()) fail(fmt::format("expected an integer, found {}", kind_of(*value_)));
   // 16.0 is an integer to people and to JSON; 16.5 is not.
-  const bool fits = value_->is_number_integer()
-                        ? !(value_->is_number_unsigned() && value_->get<uint64_t>() > uint64_t{INT64_MAX})
-                        : std::abs(value_->get<double>()) < 9e15 && std::trunc(value_->get<double>()) == value_->get<double>();
+  const bool fits =
+      value_->is_number_integer()
+          ? !(value_->is_number_unsigned() && value_->get<uint64_t>() > uint64_t{INT64_MAX})
+          : std::abs(value_->get<double>()) < 9e15 && std::trunc(value_->get<double>()) == value_->get<double>();
   if (!fits) fail(fmt::format("expected an integer, found {}", value_->dump()));
   const int64_t integer = value_->get<int64_t>();
   if (integer < low || integer > high) fail(fmt::format("{} is outside {} to {}", integer, low, high));

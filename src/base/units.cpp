@@ -47,7 +47,9 @@ std::string format_bytes(double bytes) {
 
 std::string format_count(double count) {
   if (count < 9999.5) return fmt::format("{:.0f}", count);
-  return count < 999.5e3 ? scaled(count / 1e3, "k") : count < 999.5e6 ? scaled(count / 1e6, "M") : scaled(count / 1e9, "G");
+  return count < 999.5e3   ? scaled(count / 1e3, "k")
+         : count < 999.5e6 ? scaled(count / 1e6, "M")
+                           : scaled(count / 1e9, "G");
 }
 
 double parse_number(std::string_view text, std::string_view what) {
@@ -65,7 +67,8 @@ int64_t parse_integer(std::string_view text, std::string_view what, int64_t low,
     throw request_error(fmt::format("{}: {} is outside {} to {}", what, text, low, high));
   if (text.empty() || error != std::errc() || end != text.data() + text.size())
     throw request_error(fmt::format("{}: '{}' is not a whole number", what, text));
-  if (value < low || value > high) throw request_error(fmt::format("{}: {} is outside {} to {}", what, value, low, high));
+  if (value < low || value > high)
+    throw request_error(fmt::format("{}: {} is outside {} to {}", what, value, low, high));
   return value;
 }
 
@@ -81,7 +84,11 @@ double parse_duration(std::string_view text) {
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     const size_t length = std::min(rest.find_first_of("0123456789."), rest.size());
     const std::string_view unit = rest.substr(0, length);
-    const double scale = unit == "ms" ? 1e-3 : unit == "s" || unit.empty() ? 1 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+    const double scale = unit == "ms"                   ? 1e-3
+                         : unit == "s" || unit.empty()  ? 1
+                         : unit == "m" || unit == "min" ? 60
+                         : unit == "h"                  ? 3600
+                                                        : 0;
     if (scale == 0) throw wrong;
     total += value * scale;
     rest.remove_prefix(length);
@@ -106,7 +113,8 @@ std::vector<int64_t> parse_integers(std::string_view text, std::string_view what
   std::vector<int64_t> values;
   const auto add = [&](int64_t value) {
     if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-    if (values.size() > kMaxValues) throw request_error(fmt::format("{}: '{}' has over {} values", what, text, kMaxValues));
+    if (values.size() > kMaxValues)
+      throw request_error(fmt::format("{}: '{}' has over {} values", what, text, kMaxValues));
   };
   for (const std::string& piece : split(text, ',')) {
     const size_t dash = piece.find('-', 1);
@@ -116,12 +124,16 @@ std::vector<int64_t> parse_integers(std::string_view text, std::string_view what
     }
     const size_t step_at = piece.find_first_of("*+", dash + 1);
     const int64_t first = parse_integer(std::string_view(piece).substr(0, dash), what, low, high);
-    const std::string_view last_text = std::string_view(piece).substr(dash + 1, step_at == std::string::npos ? std::string::npos : step_at - dash - 1);
+    const std::string_view last_text =
+        std::string_view(piece).substr(dash + 1, step_at == std::string::npos ? std::string::npos : step_at - dash - 1);
     const int64_t last = parse_integer(last_text, what, low, high);
     const bool factor = step_at != std::string::npos && piece[step_at] == '*';
-    const int64_t step = step_at == std::string::npos ? 1 : parse_integer(std::string_view(piece).substr(step_at + 1), what, factor ? 2 : 1, high);
+    const int64_t step = step_at == std::string::npos
+                             ? 1
+                             : parse_integer(std::string_view(piece).substr(step_at + 1), what, factor ? 2 : 1, high);
     if (last < first) throw request_error(fmt::format("{}: the range '{}' ends before it begins", what, piece));
-    if (factor && first < 1) throw request_error(fmt::format("{}: the range '{}' multiplies, so it must begin at 1 or more", what, piece));
+    if (factor && first < 1)
+      throw request_error(fmt::format("{}: the range '{}' multiplies, so it must begin at 1 or more", what, piece));
     for (int64_t value = first; value <= last;) {
       add(value);
       if (factor ? value > last / step : value > last - step) break;

@@ -58,7 +58,8 @@ const Knob& find_knob(std::string_view name) {
 }
 
 std::string knob_text(const Knob& knob, int value) {
-  if (value >= 0 && value < static_cast<int>(knob.labels.size())) return std::string(knob.labels[static_cast<size_t>(value)]);
+  if (value >= 0 && value < static_cast<int>(knob.labels.size()))
+    return std::string(knob.labels[static_cast<size_t>(value)]);
   return std::to_string(value);
 }
 
@@ -87,8 +88,7 @@ Candidate parse_candidate(std::string_view text) {
   std::vector<std::string_view> set;
   for (size_t i = 1; i < words.size(); ++i) {
     const size_t equals = words[i].find('=');
-    if (equals == std::string::npos)
-      throw request_error(fmt::format("'{}' in a candidate is no knob=value", words[i]));
+    if (equals == std::string::npos) throw request_error(fmt::format("'{}' in a candidate is no knob=value", words[i]));
     const Knob& knob = knob_of(variant, std::string_view(words[i]).substr(0, equals));
     candidate.*knob.value = parse_knob(knob, std::string_view(words[i]).substr(equals + 1));
     set.push_back(knob.name);

@@ -27,7 +27,7 @@ struct Candidate {
 
 struct Knob {
   std::string_view name;
-  int Candidate::* value;
+  int Candidate::*value;
   std::string_view help;
   std::vector<std::string_view> labels = {};  // words for the values 0, 1, ...; empty for plain numbers
 };

@@ -11,17 +11,17 @@ enum class DeviceKind { cpu, cuda };
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
-  std::string name;                       // "NVIDIA H200", "AMD EPYC ..."
-  std::string id;                         // GPU UUID, or "cpu"
-  int compute_capability = 0;             // 90; 0 for a cpu
-  int processors = 0;                     // SMs, or hardware threads
-  int64_t shared_memory_per_block = 0;    // bytes, the opt-in maximum
+  std::string name;                     // "NVIDIA H200", "AMD EPYC ..."
+  std::string id;                       // GPU UUID, or "cpu"
+  int compute_capability = 0;           // 90; 0 for a cpu
+  int processors = 0;                   // SMs, or hardware threads
+  int64_t shared_memory_per_block = 0;  // bytes, the opt-in maximum
   int64_t shared_memory_per_sm = 0;
   int64_t registers_per_sm = 0;
-  int64_t cache_bytes = 0;                // L2, or the last-level cache of a cpu
+  int64_t cache_bytes = 0;  // L2, or the last-level cache of a cpu
   int64_t memory_bytes = 0;
-  double peak_flops = 0;                  // dense, of the dtype family the tables speak of (bf16); 0 = unknown
-  double peak_bandwidth = 0;              // bytes a second; 0 = unknown
+  double peak_flops = 0;      // dense, of the dtype family the tables speak of (bf16); 0 = unknown
+  double peak_bandwidth = 0;  // bytes a second; 0 = unknown
 
   bool operator==(const DeviceInfo&) const = default;
 };

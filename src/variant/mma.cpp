@@ -12,19 +12,20 @@ namespace {
 
 constexpr int64_t kElementBytes = 2;
 constexpr int kRegistersPerSm = 65536;
-constexpr int kMaxRegisters = 255;         // a thread
-constexpr int kMaxBlocksPerSm = 8;         // more does not help a persistent kernel
+constexpr int kMaxRegisters = 255;            // a thread
+constexpr int kMaxBlocksPerSm = 8;            // more does not help a persistent kernel
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
-constexpr int64_t kTileState = 8 * 16 + 56;  // tile slots and the scheduler, as the kernel lays them out
-constexpr int64_t kReservedShared = 1024;  // a block, by the driver
-// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to 76;
-// large ones make do with fewer.
+constexpr int64_t kTileState = 8 * 16 + 56;   // tile slots and the scheduler, as the kernel lays them out
+constexpr int64_t kAlign = 256;               // of the whole: a swizzled row never crosses it
+constexpr int64_t kReservedShared = 1024;     // a block, by the driver
+// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to
+// 76; large ones make do with fewer.
 constexpr int kStateRegisters = 76;
 
 int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
   const int64_t staging = int64_t{c.warps} * 16 * (c.block_n / grid.warps_n + 8) * kElementBytes;
-  return ring + staging + kTileState;
+  return (ring + staging + kTileState + kAlign - 1) / kAlign * kAlign;
 }
 
 // Registers a thread needs at the least.
@@ -35,7 +36,9 @@ int registers(const Candidate& c, const WarpGrid& grid) {
   return accumulators + fragments;
 }
 
-bool one_of(int value, std::initializer_list<int> values) { return std::find(values.begin(), values.end(), value) != values.end(); }
+bool one_of(int value, std::initializer_list<int> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
 
 std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
@@ -49,7 +52,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   const auto grid = warp_grid(c.block_m, c.block_n, c.warps);
   if (!grid) return fmt::format("no split of the tile gives each of {} warps 16 x 16 elements", c.warps);
-  if (registers(c, *grid) + kStateRegisters / 2 > kMaxRegisters) return "accumulators and fragments over 255 registers a thread";
+  if (registers(c, *grid) + kStateRegisters / 2 > kMaxRegisters)
+    return "accumulators and fragments over 255 registers a thread";
   if (shared_bytes(c, *grid) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
   return std::nullopt;
@@ -72,14 +76,17 @@ std::string unit(const Candidate& c, const Shape& shape) {
                     {{"warps_m", grid.warps_m},
                      {"warps_n", grid.warps_n},
                      {"load_bytes", alignment(shape.layer.k * kElementBytes, 16)},
-                     {"store_bytes", shape.layer.n % 8 == 0 ? 16 : shape.layer.n % 2 == 0 ? 4 : 2},
+                     {"store_bytes", shape.layer.n % 8 == 0   ? 16
+                                     : shape.layer.n % 2 == 0 ? 4
+                                                              : 2},
                      {"shared_bytes", launch.shared_bytes}},
                     "moetune::Mma<Config>::run(args)");
 }
 
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
-  Candidate c{.variant = "mma", .block_m = 16, .block_n = 64, .block_k = 128, .warps = 4, .stages = 4, .raster = 1, .group = 1};
+  Candidate c{
+      .variant = "mma", .block_m = 16, .block_n = 64, .block_k = 128, .warps = 4, .stages = 4, .raster = 1, .group = 1};
   if (mean_rows > 16) c.block_m = 32, c.block_k = 64;
   if (mean_rows > 32) c.block_m = 64, c.block_n = 128, c.stages = 3;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;

@@ -14,10 +14,10 @@ std::string_view name(Status status);
 Status parse_status(std::string_view text);
 
 struct CompileResult {
-  Status status = Status::ok;    // ok, compile_error or spills
-  std::string reason;            // a sentence where not ok
-  int registers = 0;             // a thread; 0 for a cpu
-  int spill_bytes = 0;           // stores and loads
+  Status status = Status::ok;  // ok, compile_error or spills
+  std::string reason;          // a sentence where not ok
+  int registers = 0;           // a thread; 0 for a cpu
+  int spill_bytes = 0;         // stores and loads
   int64_t static_shared_bytes = 0;
   bool from_cache = false;
   double seconds = 0;
@@ -28,20 +28,20 @@ CompileResult compile_result_from_json(const JsonAt& json);
 /// The outcome of a verification of every output element of every expert.
 struct Verdict {
   bool ok = false;
-  std::string reason;             // where not ok: which check, how many elements, the first with expert, row, column
-  int64_t elements = 0;           // compared
-  int64_t mismatches = 0;         // on integer inputs: elements that are not bit-identical to the reference
-  double normalised_error = 0;    // random inputs: ||y - reference|| / ||reference||
-  double max_ulps = 0;            // random inputs: |y - reference| in units in the last place of max(|reference|, rms)
+  std::string reason;           // where not ok: which check, how many elements, the first with expert, row, column
+  int64_t elements = 0;         // compared
+  int64_t mismatches = 0;       // on integer inputs: elements that are not bit-identical to the reference
+  double normalised_error = 0;  // random inputs: ||y - reference|| / ||reference||
+  double max_ulps = 0;          // random inputs: |y - reference| in units in the last place of max(|reference|, rms)
 };
 Json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const JsonAt& json);
 
 /// One timed block of launches over rotating operand sets: the operands of each launch are cold.
 struct Block {
-  double seconds = 0;      // a launch, the mean of the block
+  double seconds = 0;  // a launch, the mean of the block
   int launches = 0;
-  double clock_mhz = 0;    // SM clock during the block; 0 = unknown
+  double clock_mhz = 0;  // SM clock during the block; 0 = unknown
 };
 
 }  // namespace moetune

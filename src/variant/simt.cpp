@@ -18,14 +18,15 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
     return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";
   if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";
-  if (threads_of(c) < 32 || threads_of(c) > 1024)
-    return "block_m * block_n / 16 threads must lie in 32 to 1024";
+  if (threads_of(c) < 32 || threads_of(c) > 1024) return "block_m * block_n / 16 threads must lie in 32 to 1024";
   const int64_t shared = int64_t{4} * c.block_k * (c.block_m + 1 + c.block_n + 1);
   if (shared > kStaticShared) return "shared memory over 48 KB";
   return std::nullopt;
 }
 
-LaunchPlan plan(const Candidate& c, const Shape&) { return {.threads = threads_of(c), .shared_bytes = 0, .min_blocks_per_sm = 1}; }
+LaunchPlan plan(const Candidate& c, const Shape&) {
+  return {.threads = threads_of(c), .shared_bytes = 0, .min_blocks_per_sm = 1};
+}
 
 std::string unit(const Candidate& c, const Shape& shape) {
   return print_unit(simt_variant(), c, shape, plan(c, shape), {}, "moetune::simt<Config>(args)");

@@ -14,9 +14,9 @@ namespace moetune {
 
 /// How a unit is launched. The grid never depends on m_sizes, which live on the device.
 struct LaunchPlan {
-  int threads = 0;               // a block
-  int64_t shared_bytes = 0;      // dynamic shared memory a block
-  int min_blocks_per_sm = 1;     // as the unit's launch bounds promise
+  int threads = 0;            // a block
+  int64_t shared_bytes = 0;   // dynamic shared memory a block
+  int min_blocks_per_sm = 1;  // as the unit's launch bounds promise
 };
 
 struct Variant {

@@ -6,8 +6,8 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "base/file.h"
+#include "base/random.h"
 #include "variant/space.h"
 
 namespace moetune {
@@ -16,7 +16,15 @@ namespace {
 Problem problem_of(int64_t experts, int64_t top_k, int64_t n, int64_t k, int64_t tokens, const std::string& routing,
                    Dtype dtype = Dtype::bf16, Fusion fusion = {}, int64_t ep = 1) {
   Cell cell;
-  cell.shape.layer = {.model = "custom", .projection = Projection::up, .experts = experts, .top_k = top_k, .n = n, .k = k, .dtype = dtype, .tp = 1, .ep = ep};
+  cell.shape.layer = {.model = "custom",
+                      .projection = Projection::up,
+                      .experts = experts,
+                      .top_k = top_k,
+                      .n = n,
+                      .k = k,
+                      .dtype = dtype,
+                      .tp = 1,
+                      .ep = ep};
   cell.shape.fusion = fusion;
   cell.tokens = tokens;
   cell.routing = parse_routing(routing);
@@ -85,20 +93,30 @@ const Case kCases[] = {
 
 TEST_P(HardRouting, Mma) {
   const Case& c = GetParam();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "mma", 12);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "mma", 8);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "mma", 8);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "mma", 8);
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "mma", 12);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "mma",
+               8);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "mma",
+               8);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16,
+                          {.permute_y = true, .topk_weights = true}),
+               "mma", 8);
 }
 
 TEST_P(HardRouting, Simt) {
   const Case& c = GetParam();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32}) expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "simt", 4);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "simt", 3);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true, .topk_weights = true}), "simt", 3);
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
+    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "simt", 4);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "simt",
+               3);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16,
+                          {.permute_y = true, .topk_weights = true}),
+               "simt", 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases), [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
+                         [](const auto& instance) { return instance.param.name; });
 
 TEST_F(GpuTest, RowsOfOtherRanksStayUntouched) {
   expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_y = true}, 4), "mma", 6);
@@ -131,7 +149,8 @@ std::string planted(const std::string& file, const std::string& from, const std:
 class WrongKernel : public GpuTest {
  protected:
   static Verdict verdict_of(const std::string& file, const std::string& from, const std::string& to) {
-    const std::unique_ptr<Backend> wrong = make_cuda_backend(0, {.kernels_folder = planted(file, from, to), .cache = false});
+    const std::unique_ptr<Backend> wrong =
+        make_cuda_backend(0, {.kernels_folder = planted(file, from, to), .cache = false});
     const Problem problem = problem_of(16, 4, 256, 256, 200, "zipf:1");
     wrong->load(problem);
     return wrong->verify({.baseline = {}, .candidate = find_variant("mma").fallback(problem, wrong->device())});
@@ -144,8 +163,9 @@ TEST_F(WrongKernel, TheCopyUnchangedIsRight) {
 }
 
 TEST_F(WrongKernel, OneElementOffByOneUlpIsCaught) {
-  const Verdict verdict = verdict_of("mma.cuh", "Element* target = y +",
-                                     "if (row == 0 && column == 8) staging[r * staging_stride + c].bits ^= 1;\n          Element* target = y +");
+  const Verdict verdict = verdict_of(
+      "mma.cuh", "Element* target = y +",
+      "if (row == 0 && column == 8) staging[r * staging_stride + c].bits ^= 1;\n          Element* target = y +");
   EXPECT_FALSE(verdict.ok);
   EXPECT_GT(verdict.mismatches, 0);
 }
@@ -154,7 +174,8 @@ TEST_F(WrongKernel, ASkippedStepAlongKIsCaught) {
   const Verdict verdict = verdict_of("mma.cuh", "k < args.k; k += block_k", "k < args.k - block_k; k += block_k");
   EXPECT_FALSE(verdict.ok);
   EXPECT_GT(verdict.mismatches, 0);
-  EXPECT_NE(verdict.reason.find("differ from cuBLAS on integer inputs, the first at expert"), std::string::npos) << verdict.reason;
+  EXPECT_NE(verdict.reason.find("differ from cuBLAS on integer inputs, the first at expert"), std::string::npos)
+      << verdict.reason;
 }
 
 TEST_F(WrongKernel, AnUnwrittenRowIsCaught) {

@@ -31,8 +31,10 @@ Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& 
     for (int i = 1; i < runs; ++i) seconds = std::min(seconds, sampler.time_once(work));
     return seconds;
   };
-  ceilings.read_bandwidth = static_cast<double>(kBytes) / best(20, [&] { service.read_all(a.data(), kBytes, b.as<unsigned>(), stream.stream); });
-  ceilings.copy_bandwidth = 2.0 * kBytes / best(20, [&] { service.copy_all(a.data(), kBytes, b.data(), stream.stream); });
+  ceilings.read_bandwidth = static_cast<double>(kBytes) /
+                            best(20, [&] { service.read_all(a.data(), kBytes, b.as<unsigned>(), stream.stream); });
+  ceilings.copy_bandwidth =
+      2.0 * kBytes / best(20, [&] { service.copy_all(a.data(), kBytes, b.data(), stream.stream); });
 
   service.fill(b.data(), kDense * kDense, Values::random, 2, kStreamW, stream.stream);
   const double flops = 2.0 * kDense * kDense * kDense;
@@ -46,13 +48,16 @@ Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& 
   ceilings.noise = (interval.high - interval.low) / 2 / median(times);
   times.clear();
   const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < kSustainedSeconds) times.push_back(sampler.time_once(dense));
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < kSustainedSeconds)
+    times.push_back(sampler.time_once(dense));
   ceilings.dense_sustained = flops / median(std::span(times).subspan(times.size() / 2));
 
   Sampler graphs(stream, service);
   SampleRequest request{.blocks = 5, .block_seconds = kNodes * 2e-6, .hot = true};
   std::vector<double> launches;
-  for (const Block& block : graphs.sample("nothing", [&](int) { service.nothing(stream.stream); }, 1, request)) launches.push_back(block.seconds);
+  for (const Block& block : graphs.sample(
+           "nothing", [&](int) { service.nothing(stream.stream); }, 1, request))
+    launches.push_back(block.seconds);
   ceilings.launch_seconds = median(launches);
   return ceilings;
 }

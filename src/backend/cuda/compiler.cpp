@@ -142,7 +142,8 @@ std::vector<CompiledUnit> compile_units(std::span<const std::string> units, cons
         failure = std::current_exception();
       }
   };
-  const size_t cores = options.threads > 0 ? static_cast<size_t>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
+  const size_t cores =
+      options.threads > 0 ? static_cast<size_t>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
   for (size_t i = 1; i < std::min(cores, units.size()); ++i) threads.emplace_back(work);
   work();

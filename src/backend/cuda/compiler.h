@@ -18,10 +18,10 @@ struct CompiledUnit {
 };
 
 struct CompilerOptions {
-  std::string arch;              // "sm_90a"
+  std::string arch;  // "sm_90a"
   KernelSources sources;
-  bool cache = true;             // keep cubins under cache_folder()
-  int threads = 0;               // 0 = all cores
+  bool cache = true;  // keep cubins under cache_folder()
+  int threads = 0;    // 0 = all cores
 };
 
 /// kernels/ from the binary, or from a folder (Exit::request where it has no args.h).

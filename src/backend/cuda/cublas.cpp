@@ -23,8 +23,9 @@ struct Cublas::Api {
   MOETUNE_SYMBOL(grouped, cublasGemmGroupedBatchedEx);
 #undef MOETUNE_SYMBOL
   // The header overloads this one for C++; the library exports the form with a compute type.
-  using GemmEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*, const void*, cudaDataType, int,
-                                const void*, cudaDataType, int, const void*, void*, cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
+  using GemmEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*,
+                                const void*, cudaDataType, int, const void*, cudaDataType, int, const void*, void*,
+                                cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
   GemmEx* gemm = library.symbol("cublasGemmEx", static_cast<GemmEx*>(nullptr));
   void require(cublasStatus_t status, const char* what) const {
     if (status != CUBLAS_STATUS_SUCCESS) throw machine_error(fmt::format("cuBLAS: {}: {}", what, status_text(status)));
@@ -37,7 +38,8 @@ struct Cublas::Api {
 
 namespace {
 
-// What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace), so that captured calls allocate nothing.
+// What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace), so that captured calls allocate
+// nothing.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 
 cudaDataType_t data_type(Dtype dtype) {
@@ -70,7 +72,9 @@ std::string Cublas::version() const {
 
 void Cublas::loop(const GroupedGemm& gemm, bool exact) {
   const cublasHandle_t handle = as_handle(handle_);
-  api_.require(api_.set_math_mode(handle, exact ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION : CUBLAS_DEFAULT_MATH), "cannot set the math mode");
+  api_.require(
+      api_.set_math_mode(handle, exact ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION : CUBLAS_DEFAULT_MATH),
+      "cannot set the math mode");
   const float one = 1, zero = 0;
   const int n = static_cast<int>(gemm.n), k = static_cast<int>(gemm.k);
   int64_t row = 0;
@@ -80,8 +84,9 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
     const char* w = gemm.w + static_cast<int64_t>(expert) * gemm.n * gemm.k * size_bytes(gemm.dtype);
     const char* x = gemm.x + row * gemm.k * size_bytes(gemm.dtype);
     char* y = gemm.y + row * gemm.n * size_bytes(gemm.result_dtype);
-    api_.require(api_.gemm(handle, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &one, w, data_type(gemm.dtype), k, x, data_type(gemm.dtype), k, &zero, y,
-                           data_type(gemm.result_dtype), n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    api_.require(api_.gemm(handle, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &one, w, data_type(gemm.dtype), k, x,
+                           data_type(gemm.dtype), k, &zero, y, data_type(gemm.result_dtype), n, CUBLAS_COMPUTE_32F,
+                           CUBLAS_GEMM_DEFAULT),
                  "gemm");
     row += m;
   }
@@ -102,7 +107,8 @@ DeviceBuffer Cublas::grouped_pointers(const GroupedGemm& gemm) {
   all.insert(all.end(), x.begin(), x.end());
   all.insert(all.end(), y.begin(), y.end());
   DeviceBuffer buffer(static_cast<int64_t>(all.size() * sizeof(void*)));
-  require(cudaMemcpy(buffer.data(), all.data(), all.size() * sizeof(void*), cudaMemcpyHostToDevice), "cannot copy pointers");
+  require(cudaMemcpy(buffer.data(), all.data(), all.size() * sizeof(void*), cudaMemcpyHostToDevice),
+          "cannot copy pointers");
   return buffer;
 }
 
@@ -120,15 +126,24 @@ void Cublas::grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers) {
   const std::vector<float> one(groups, 1), zero(groups, 0);
   const auto* w = pointers.as<const void*>();
   api_.require(api_.set_math_mode(as_handle(handle_), CUBLAS_DEFAULT_MATH), "cannot set the math mode");
-  api_.require(api_.grouped(as_handle(handle_), transposed.data(), plain.data(), m.data(), n.data(), k.data(), one.data(), w, data_type(gemm.dtype), k.data(),
-                            w + groups, data_type(gemm.dtype), k.data(), zero.data(), const_cast<void**>(w + 2 * groups),
-                            data_type(gemm.result_dtype), m.data(), static_cast<int>(groups), size.data(), CUBLAS_COMPUTE_32F),
+  api_.require(api_.grouped(as_handle(handle_), transposed.data(), plain.data(), m.data(), n.data(), k.data(),
+                            one.data(), w, data_type(gemm.dtype), k.data(), w + groups, data_type(gemm.dtype), k.data(),
+                            zero.data(), const_cast<void**>(w + 2 * groups), data_type(gemm.result_dtype), m.data(),
+                            static_cast<int>(groups), size.data(), CUBLAS_COMPUTE_32F),
                "grouped gemm");
 }
 
 void Cublas::dense(const char* a, const char* b, char* c, int64_t size) {
   const std::vector<int32_t> rows = {static_cast<int32_t>(size)};
-  loop({.x = a, .w = b, .y = c, .m_sizes = &rows, .n = size, .k = size, .dtype = Dtype::bf16, .result_dtype = Dtype::bf16}, false);
+  loop({.x = a,
+        .w = b,
+        .y = c,
+        .m_sizes = &rows,
+        .n = size,
+        .k = size,
+        .dtype = Dtype::bf16,
+        .result_dtype = Dtype::bf16},
+       false);
 }
 
 }  // namespace moetune

@@ -14,9 +14,9 @@ namespace moetune {
 
 /// Pointers and sizes of Y_e = X_e W_e^T for all experts; rows of X and Y in expert order.
 struct GroupedGemm {
-  const char* x;   // [rows, k]
-  const char* w;   // [experts, n, k]
-  char* y;         // [rows, n]
+  const char* x;  // [rows, k]
+  const char* w;  // [experts, n, k]
+  char* y;        // [rows, n]
   const std::vector<int32_t>* m_sizes;
   int64_t n, k;
   Dtype dtype;         // of x and w

@@ -36,7 +36,10 @@ class CudaBackend : public Backend {
  public:
   CudaBackend(int ordinal, const BackendOptions& options)
       : device_((require(cudaSetDevice(ordinal), "cannot use the device"), cuda_device(ordinal))),
-        compiler_{.arch = arch(device_), .sources = kernel_sources(options.kernels_folder), .cache = options.cache, .threads = options.compile_threads},
+        compiler_{.arch = arch(device_),
+                  .sources = kernel_sources(options.kernels_folder),
+                  .cache = options.cache,
+                  .threads = options.compile_threads},
         stream_(std::make_unique<Stream>()),
         cublas_(std::make_unique<Cublas>(stream_->stream)) {}
 
@@ -48,7 +51,11 @@ class CudaBackend : public Backend {
     cudaDriverGetVersion(&driver);
     const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
     const GpuState state = gpu_state(device_.id);
-    return {{"identity", {{"backend", "cuda"}, {"device", device_.name}, {"kernels", hash(compiler_.sources)}, {"nvrtc", nvrtc_version()}}},
+    return {{"identity",
+             {{"backend", "cuda"},
+              {"device", device_.name},
+              {"kernels", hash(compiler_.sources)},
+              {"nvrtc", nvrtc_version()}}},
             {"driver", state.driver.empty() ? "unknown" : state.driver},
             {"cuda_driver", version(driver)},
             {"cuda_runtime", version(runtime)},
@@ -61,7 +68,8 @@ class CudaBackend : public Backend {
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
     std::vector<std::string> units;
-    for (const Candidate& candidate : candidates) units.push_back(find_variant(candidate.variant).unit(candidate, shape));
+    for (const Candidate& candidate : candidates)
+      units.push_back(find_variant(candidate.variant).unit(candidate, shape));
     std::vector<CompiledUnit> compiled = compile_units(units, compiler_);
     std::vector<CompileResult> results;
     for (size_t i = 0; i < units.size(); ++i) {
@@ -97,7 +105,8 @@ class CudaBackend : public Backend {
 
   Ceilings ceilings() override {
     loaded_.reset();
-    if (!services_.contains(Dtype::bf16)) services_.emplace(Dtype::bf16, std::make_unique<Service>(Dtype::bf16, compiler_));
+    if (!services_.contains(Dtype::bf16))
+      services_.emplace(Dtype::bf16, std::make_unique<Service>(Dtype::bf16, compiler_));
     return measure_ceilings(*services_.at(Dtype::bf16), *cublas_, *stream_);
   }
 
@@ -111,18 +120,23 @@ class CudaBackend : public Backend {
 
   Enqueue enqueue_of(const Contender& contender) {
     Loaded& loaded = *loaded_;
-    if (contender.baseline == kLoop) return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
+    if (contender.baseline == kLoop)
+      return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
     if (contender.baseline == kGrouped) {
       while (static_cast<int>(loaded.grouped_pointers.size()) < loaded.operands.sets)
-        loaded.grouped_pointers.push_back(Cublas::grouped_pointers(loaded.operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));
+        loaded.grouped_pointers.push_back(
+            Cublas::grouped_pointers(loaded.operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));
       return [&](int set) {
-        run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->grouped(gemm, loaded.grouped_pointers[static_cast<size_t>(set)]); });
+        run_baseline(set, [&](const GroupedGemm& gemm) {
+          cublas_->grouped(gemm, loaded.grouped_pointers[static_cast<size_t>(set)]);
+        });
       };
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
     const int64_t tiles = tiles_at_most(contender.candidate);
-    return [&loaded, kernel, tiles, this](int set) { kernel.launch(loaded.operands.args(set), tiles, stream_->stream); };
+    return
+        [&loaded, kernel, tiles, this](int set) { kernel.launch(loaded.operands.args(set), tiles, stream_->stream); };
   }
 
   // Without a fused kernel rows are gathered before and scattered after: that is part of the baseline's time.
@@ -132,10 +146,12 @@ class CudaBackend : public Backend {
     const Layer& layer = p.shape.layer;
     const GroupedGemm gemm = o.gemm(set);
     if (p.shape.fusion.permute_x)
-      service().gather(o.x_sorted.data(), o.args(set).x, o.gather_indices.as<int>(), p.rows(), layer.k, layer.top_k, stream_->stream);
+      service().gather(o.x_sorted.data(), o.args(set).x, o.gather_indices.as<int>(), p.rows(), layer.k, layer.top_k,
+                       stream_->stream);
     multiply(gemm);
     if (p.shape.fusion.permute_y)
-      service().scatter(o.y_of(set), o.y_sorted.data(), o.gather_indices.as<int>(), o.weights_or_null(), p.rows(), layer.n, stream_->stream);
+      service().scatter(o.y_of(set), o.y_sorted.data(), o.gather_indices.as<int>(), o.weights_or_null(), p.rows(),
+                        layer.n, stream_->stream);
   }
 
   const Kernel& kernel_of(const Candidate& candidate) {

@@ -12,11 +12,11 @@ using Handle = void*;
 
 // From NVML's API reference: clock events reasons.
 constexpr std::array<std::pair<unsigned long long, const char*>, 6> kReasons = {{{0x4, "software power cap"},
-                                                                                {0x8, "hardware slowdown"},
-                                                                                {0x20, "software thermal slowdown"},
-                                                                                {0x40, "hardware thermal slowdown"},
-                                                                                {0x80, "hardware power brake"},
-                                                                                {0x10, "sync boost"}}};
+                                                                                 {0x8, "hardware slowdown"},
+                                                                                 {0x20, "software thermal slowdown"},
+                                                                                 {0x40, "hardware thermal slowdown"},
+                                                                                 {0x80, "hardware power brake"},
+                                                                                 {0x10, "sync boost"}}};
 
 template <class... Arguments>
 bool call(void* library, const char* name, Arguments... arguments) {
@@ -31,7 +31,8 @@ GpuState gpu_state(const std::string& uuid) {
   void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library || !call(library, "nvmlInit_v2")) return state;
   std::array<char, 96> text{};
-  if (call(library, "nvmlSystemGetDriverVersion", text.data(), static_cast<unsigned>(text.size()))) state.driver = text.data();
+  if (call(library, "nvmlSystemGetDriverVersion", text.data(), static_cast<unsigned>(text.size())))
+    state.driver = text.data();
   Handle device = nullptr;
   if (!call(library, "nvmlDeviceGetHandleByUUID", uuid.c_str(), &device)) return state;
   unsigned value = 0;

@@ -10,7 +10,7 @@ struct GpuState {
   double power_limit_watts = 0;
   double max_clock_mhz = 0;
   double temperature = 0;
-  std::string throttle;    // reasons, comma-separated; "" = none or unknown
+  std::string throttle;  // reasons, comma-separated; "" = none or unknown
 };
 
 /// Of the GPU with that UUID ("GPU-...").

@@ -50,8 +50,9 @@ NvrtcResult nvrtc_compile(std::string_view unit, const KernelSources& sources, c
   for (const auto& [name, text] : sources) names.push_back(name.c_str()), texts.push_back(text.c_str());
   const std::string text(unit);
   nvrtcProgram program = nullptr;
-  require(api.CreateProgram(&program, text.c_str(), "unit.cu", static_cast<int>(names.size()), texts.data(), names.data()),
-          "cannot create a program");
+  require(
+      api.CreateProgram(&program, text.c_str(), "unit.cu", static_cast<int>(names.size()), texts.data(), names.data()),
+      "cannot create a program");
   const std::string target = "-arch=" + arch;
   std::vector<const char*> options = fixed_options();
   options.push_back(target.c_str());

@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kAlign = 256;            // of every set: what cudaMalloc gives
+constexpr int64_t kAlign = 256;  // of every set: what cudaMalloc gives
 constexpr int64_t kMaxSets = 1024;
 constexpr int64_t kSpareBytes = int64_t{768} << 20;  // for kernels, graphs, cuBLAS and the driver
 constexpr int kColdFactor = 3;
@@ -21,7 +21,9 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; 
 template <class T>
 DeviceBuffer upload(const std::vector<T>& values) {
   DeviceBuffer buffer(std::max<int64_t>(1, static_cast<int64_t>(values.size() * sizeof(T))));
-  if (!values.empty()) require(cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cannot copy to the device");
+  if (!values.empty())
+    require(cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+            "cannot copy to the device");
   return buffer;
 }
 
@@ -51,9 +53,10 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   const auto needed = [&](int64_t count) { return count * set_bytes + sorted_x + sorted_y + references + kSpareBytes; };
   if (needed(sets) > static_cast<int64_t>(available) && touched >= cold) sets = 1;
   if (needed(sets) > static_cast<int64_t>(available))
-    throw OutOfMemory(fmt::format("needs {} of device memory, {} are free", format_bytes(static_cast<double>(needed(sets))),
-                                  format_bytes(static_cast<double>(available))),
-                      needed(sets));
+    throw OutOfMemory(
+        fmt::format("needs {} of device memory, {} are free", format_bytes(static_cast<double>(needed(sets))),
+                    format_bytes(static_cast<double>(available))),
+        needed(sets));
   o.sets = static_cast<int>(sets);
   o.x = DeviceBuffer(sets * o.x_stride);
   o.w = DeviceBuffer(sets * o.w_stride);
@@ -77,7 +80,9 @@ void Operands::fill(const Service& service, Values values, int set, cudaStream_t
 
 char* Operands::y_of(int set) const { return y.data() + kGuardBytes + set * y_stride; }
 
-const float* Operands::weights_or_null() const { return problem.shape.fusion.topk_weights ? weights.as<float>() : nullptr; }
+const float* Operands::weights_or_null() const {
+  return problem.shape.fusion.topk_weights ? weights.as<float>() : nullptr;
+}
 
 Args Operands::args(int set) const {
   const Layer& layer = problem.shape.layer;

@@ -10,9 +10,9 @@
 namespace moetune {
 namespace {
 
-constexpr int kMaxLaunches = 4096;        // in a graph
-constexpr size_t kMaxGraphs = 32;         // kept
-constexpr double kWarmUpSeconds = 5e-3;   // of load before a first block; the SM clock rises within a few ms
+constexpr int kMaxLaunches = 4096;       // in a graph
+constexpr size_t kMaxGraphs = 32;        // kept
+constexpr double kWarmUpSeconds = 5e-3;  // of load before a first block; the SM clock rises within a few ms
 constexpr double kProbeSeconds = 20e-6;
 
 }  // namespace
@@ -43,7 +43,8 @@ void Sampler::warm_up(const Enqueue& enqueue) const {
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < kWarmUpSeconds);
 }
 
-Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request) {
+Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue, int sets,
+                                  const SampleRequest& request) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) {
     if (found->second.block_seconds == request.block_seconds && found->second.hot == request.hot) return found->second;
@@ -56,13 +57,15 @@ Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue
   const double once = time_once([&] { enqueue(std::min(1, sets - 1)); });
   const int rotation = request.hot ? 1 : sets;
   // Whole rotations, so that the next block too finds its first set evicted.
-  const double wanted = std::clamp(request.block_seconds / std::max(once, 1e-6), 1.0, static_cast<double>(kMaxLaunches));
+  const double wanted =
+      std::clamp(request.block_seconds / std::max(once, 1e-6), 1.0, static_cast<double>(kMaxLaunches));
   const int launches = std::max(1, static_cast<int>(std::lround(wanted / rotation))) * rotation;
 
   require(cudaStreamBeginCapture(stream_.stream, cudaStreamCaptureModeThreadLocal), "cannot begin a capture");
   cudaGraph_t graph = nullptr;
   try {
-    require(cudaEventRecordWithFlags(stream_.begin, stream_.stream, cudaEventRecordExternal), "cannot capture an event");
+    require(cudaEventRecordWithFlags(stream_.begin, stream_.stream, cudaEventRecordExternal),
+            "cannot capture an event");
     for (int i = 0; i < launches; ++i) enqueue(i % rotation);
     require(cudaEventRecordWithFlags(stream_.end, stream_.stream, cudaEventRecordExternal), "cannot capture an event");
     service_.probe_clock(clock_.as<unsigned long long>(), kProbeSeconds, stream_.stream);
@@ -81,7 +84,8 @@ Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue
   return graphs_.emplace(key, made).first->second;
 }
 
-std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request) {
+std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueue, int sets,
+                                   const SampleRequest& request) {
   const Graph& graph = graph_of(key, enqueue, sets, request);
   std::vector<Block> blocks;
   for (int i = 0; i < request.blocks; ++i) {
@@ -91,9 +95,10 @@ std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueu
     require(cudaEventElapsedTime(&milliseconds, stream_.begin, stream_.end), "cannot read the events");
     unsigned long long clock[2] = {0, 1};
     require(cudaMemcpy(clock, clock_.data(), sizeof clock, cudaMemcpyDeviceToHost), "cannot read the clock");
-    blocks.push_back({.seconds = milliseconds * 1e-3 / graph.launches,
-                      .launches = graph.launches,
-                      .clock_mhz = static_cast<double>(clock[0]) / static_cast<double>(std::max(1ull, clock[1])) * 1e3});
+    blocks.push_back(
+        {.seconds = milliseconds * 1e-3 / graph.launches,
+         .launches = graph.launches,
+         .clock_mhz = static_cast<double>(clock[0]) / static_cast<double>(std::max(1ull, clock[1])) * 1e3});
   }
   return blocks;
 }

@@ -28,14 +28,17 @@ class Service {
   /// Fills `count` elements of an operand as operand_value says.
   void fill(void* out, int64_t count, Values values, uint64_t seed, int operand, cudaStream_t stream) const;
   /// Rows between expert order and the layer's order; see kernels/operands.cuh.
-  void gather(void* out, const void* in, const int* indices, int64_t rows, int64_t width, int64_t top_k, cudaStream_t) const;
-  void scatter(void* out, const void* in, const int* indices, const float* weights, int64_t rows, int64_t width, cudaStream_t) const;
+  void gather(void* out, const void* in, const int* indices, int64_t rows, int64_t width, int64_t top_k,
+              cudaStream_t) const;
+  void scatter(void* out, const void* in, const int* indices, const float* weights, int64_t rows, int64_t width,
+               cudaStream_t) const;
   /// Clears `counts` on the device and compares; rms > 0 measures errors too.
   void compare(const void* y, const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
                bool scattered, float rms, ComparisonCounts* counts, cudaStream_t) const;
   void sum_squares(const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
                    ComparisonCounts* counts, cudaStream_t) const;
-  void count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed, cudaStream_t) const;
+  void count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
+                     cudaStream_t) const;
   void count_unwritten(const void* y, int64_t elements, unsigned long long* unwritten, cudaStream_t) const;
   /// out: [2] cycles and nanoseconds.
   void probe_clock(unsigned long long* out, double seconds, cudaStream_t) const;

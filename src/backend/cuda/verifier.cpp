@@ -50,10 +50,12 @@ Verifier::Verifier(const Operands& operands, const Service& service, Cublas& cub
   make_reference(Values::random, random_reference_, cublas);
   ComparisonCounts counts;
   auto* device_counts = scratch_.as<ComparisonCounts>();
-  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_), "cannot clear counters");
-  service.sum_squares(random_reference_.as<float>(), operands.gather_indices.as<int>(), operands.weights_or_null(), p.rows(), p.shape.layer.n,
-                      device_counts, stream_);
-  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_), "cannot read counters");
+  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_),
+          "cannot clear counters");
+  service.sum_squares(random_reference_.as<float>(), operands.gather_indices.as<int>(), operands.weights_or_null(),
+                      p.rows(), p.shape.layer.n, device_counts, stream_);
+  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
+          "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the reference failed");
   rms_ = std::sqrt(counts.reference / static_cast<double>(p.rows() * p.shape.layer.n));
 }
@@ -65,8 +67,8 @@ void Verifier::make_reference(Values values, DeviceBuffer& reference, Cublas& cu
   gemm.y = reference.data();
   gemm.result_dtype = Dtype::fp32;
   if (p.shape.fusion.permute_x)
-    service_.gather(operands_.x_sorted.data(), operands_.args(0).x, operands_.gather_indices.as<int>(), p.rows(), p.shape.layer.k,
-                    p.shape.layer.top_k, stream_);
+    service_.gather(operands_.x_sorted.data(), operands_.args(0).x, operands_.gather_indices.as<int>(), p.rows(),
+                    p.shape.layer.k, p.shape.layer.top_k, stream_);
   cublas.loop(gemm, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
   check_samples(values, reference);
@@ -80,50 +82,63 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
     const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.rows())));
     const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(layer.n)));
     const auto expert = static_cast<int64_t>(position(p, row).expert);
-    const int64_t x_row = p.shape.fusion.permute_x ? p.routing.gather_indices[static_cast<size_t>(row)] / layer.top_k : row;
+    const int64_t x_row =
+        p.shape.fusion.permute_x ? p.routing.gather_indices[static_cast<size_t>(row)] / layer.top_k : row;
     double sum = 0, squares = 0;
     for (int64_t k = 0; k < layer.k; ++k) {
       const auto value = [&](int operand, int64_t index) {
-        return static_cast<double>(round_to(layer.dtype, operand_value(values, p.seed, operand, static_cast<uint64_t>(index))));
+        return static_cast<double>(
+            round_to(layer.dtype, operand_value(values, p.seed, operand, static_cast<uint64_t>(index))));
       };
-      const double term = value(kStreamX, x_row * layer.k + k) * value(kStreamW, (expert * layer.n + column) * layer.k + k);
+      const double term =
+          value(kStreamX, x_row * layer.k + k) * value(kStreamW, (expert * layer.n + column) * layer.k + k);
       sum += term;
       squares += term * term;
     }
     float got = 0;
-    require(cudaMemcpy(&got, reference.as<float>() + row * layer.n + column, 4, cudaMemcpyDeviceToHost), "cannot read the reference");
+    require(cudaMemcpy(&got, reference.as<float>() + row * layer.n + column, 4, cudaMemcpyDeviceToHost),
+            "cannot read the reference");
     const double tolerance = values == Values::integer ? 0 : 1e-4 * std::sqrt(squares);
     if (!(std::abs(got - sum) <= tolerance))
-      throw machine_error(fmt::format("the cuBLAS reference is wrong at expert {}, row {}, column {}: {} instead of {}", expert, row, column, got, sum),
+      throw machine_error(fmt::format("the cuBLAS reference is wrong at expert {}, row {}, column {}: {} instead of {}",
+                                      expert, row, column, got, sum),
                           "nothing on this machine can be verified; see moetune doctor");
   }
 }
 
-std::string Verifier::run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference, ComparisonCounts& counts) const {
+std::string Verifier::run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference,
+                                      ComparisonCounts& counts) const {
   const Problem& p = operands_.problem;
   const Layer& layer = p.shape.layer;
   auto* device_counts = scratch_.as<ComparisonCounts>();
   auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
-  require(cudaMemsetAsync(operands_.y.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.y_stride), stream_), "cannot fill the output");
+  require(cudaMemsetAsync(operands_.y.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.y_stride), stream_),
+          "cannot fill the output");
   run();
   require_candidate(cudaGetLastError(), "the launch failed");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
   counts = {};
   unsigned long long changed[2] = {0, 0};
-  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_), "cannot clear counters");
-  require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_), "cannot clear counters");
-  service_.compare(operands_.y_of(0), reference.as<float>(), operands_.gather_indices.as<int>(), operands_.weights_or_null(), p.rows(), layer.n,
-                   p.shape.fusion.permute_y, rms, device_counts, stream_);
+  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_),
+          "cannot clear counters");
+  require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
+          "cannot clear counters");
+  service_.compare(operands_.y_of(0), reference.as<float>(), operands_.gather_indices.as<int>(),
+                   operands_.weights_or_null(), p.rows(), layer.n, p.shape.fusion.permute_y, rms, device_counts,
+                   stream_);
   const int64_t y_bytes = p.y_rows() * layer.n * size_bytes(layer.dtype);
   service_.count_changed(operands_.y.data(), kGuardBytes, kFill, device_changed, stream_);
   service_.count_changed(operands_.y_of(0) + y_bytes, operands_.y_stride - y_bytes, kFill, device_changed, stream_);
   service_.count_unwritten(operands_.y_of(0), p.y_rows() * layer.n, device_changed + 1, stream_);
-  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_), "cannot read counters");
-  require(cudaMemcpyAsync(changed, device_changed, sizeof changed, cudaMemcpyDeviceToHost, stream_), "cannot read counters");
+  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
+          "cannot read counters");
+  require(cudaMemcpyAsync(changed, device_changed, sizeof changed, cudaMemcpyDeviceToHost, stream_),
+          "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the comparison failed");
   if (changed[0] > 0) return fmt::format("{} bytes outside the output were written", changed[0]);
   const auto foreign = static_cast<unsigned long long>((p.y_rows() - p.rows()) * layer.n);
-  if (changed[1] < foreign) return fmt::format("{} elements of rows that belong to other ranks were written", foreign - changed[1]);
+  if (changed[1] < foreign)
+    return fmt::format("{} elements of rows that belong to other ranks were written", foreign - changed[1]);
   if (changed[1] > foreign) return fmt::format("{} elements were not written", changed[1] - foreign);
   return {};
 }
@@ -140,9 +155,10 @@ Verdict Verifier::verify(const RunOnce& run) const {
   if (verdict.mismatches > 0) {
     const auto row = static_cast<int64_t>(counts.first) / n;
     const Position at = position(p, row);
-    verdict.reason = fmt::format("{}{} of {} elements differ from cuBLAS on integer inputs, the first at expert {}, row {}, column {}",
-                                 verdict.reason.empty() ? "" : verdict.reason + "; ", verdict.mismatches, p.rows() * n, at.expert,
-                                 at.row_in_expert, static_cast<int64_t>(counts.first) % n);
+    verdict.reason = fmt::format(
+        "{}{} of {} elements differ from cuBLAS on integer inputs, the first at expert {}, row {}, column {}",
+        verdict.reason.empty() ? "" : verdict.reason + "; ", verdict.mismatches, p.rows() * n, at.expert,
+        at.row_in_expert, static_cast<int64_t>(counts.first) % n);
   }
   operands_.fill(service_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
@@ -152,9 +168,11 @@ Verdict Verifier::verify(const RunOnce& run) const {
   const double ulps = p.shape.layer.dtype == Dtype::fp32 ? std::ldexp(1, 10) : weighted ? kMaxUlpsWeighted : kMaxUlps;
   const double norm = max_normalised_error(p.shape.layer.dtype, weighted);
   if (verdict.reason.empty() && !(verdict.max_ulps <= ulps))
-    verdict.reason = fmt::format("an element is {:.3g} ulps off on random inputs, more than {:.3g}", verdict.max_ulps, ulps);
+    verdict.reason =
+        fmt::format("an element is {:.3g} ulps off on random inputs, more than {:.3g}", verdict.max_ulps, ulps);
   if (verdict.reason.empty() && !(verdict.normalised_error <= norm))
-    verdict.reason = fmt::format("the normalised error on random inputs is {:.3g}, more than {:.3g}", verdict.normalised_error, norm);
+    verdict.reason = fmt::format("the normalised error on random inputs is {:.3g}, more than {:.3g}",
+                                 verdict.normalised_error, norm);
   verdict.ok = verdict.reason.empty();
   return verdict;
 }

@@ -24,7 +24,8 @@ class Verifier {
   void make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const;
   void check_samples(Values values, const DeviceBuffer& reference) const;
   /// One run over NaN-filled outputs; a sentence where anything is wrong.
-  std::string run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference, ComparisonCounts& counts) const;
+  std::string run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference,
+                              ComparisonCounts& counts) const;
 
   const Operands& operands_;
   const Service& service_;

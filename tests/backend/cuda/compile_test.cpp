@@ -13,7 +13,8 @@ namespace {
 
 Shape shape_of(Dtype dtype, int64_t n, int64_t k, Fusion fusion) {
   Shape shape;
-  shape.layer = {.model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = n, .k = k, .dtype = dtype};
+  shape.layer = {
+      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = n, .k = k, .dtype = dtype};
   shape.fusion = fusion;
   return shape;
 }
@@ -36,7 +37,9 @@ std::vector<Candidate> corners(const std::string& variant, const Shape& shape, c
 
 class CompileTest : public testing::TestWithParam<std::string> {
  protected:
-  CompilerOptions options() const { return {.arch = arch(device_of_arch(GetParam())), .sources = kernel_sources(), .cache = true}; }
+  CompilerOptions options() const {
+    return {.arch = arch(device_of_arch(GetParam())), .sources = kernel_sources(), .cache = true};
+  }
 
   void expect_all_compile(const std::string& variant, const Shape& shape, size_t at_least) {
     const std::vector<Candidate> candidates = corners(variant, shape, device_of_arch(GetParam()));
@@ -54,7 +57,9 @@ class CompileTest : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(CompileTest, MmaBf16Corners) { expect_all_compile("mma", shape_of(Dtype::bf16, 1536, 2048, {}), 10); }
-TEST_P(CompileTest, MmaFp16Gathered) { expect_all_compile("mma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 10); }
+TEST_P(CompileTest, MmaFp16Gathered) {
+  expect_all_compile("mma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 10);
+}
 TEST_P(CompileTest, MmaScatteredAndWeighted) {
   expect_all_compile("mma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 10);
 }
@@ -66,7 +71,8 @@ TEST_P(CompileTest, MmaAtEveryAlignment) {
   for (const int64_t k : {int64_t{64}, int64_t{68}, int64_t{70}, int64_t{71}})
     for (const int64_t n : {int64_t{64}, int64_t{66}, int64_t{67}}) {
       const Shape shape = shape_of(Dtype::bf16, n, k, {});
-      const Candidate candidate = parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4");
+      const Candidate candidate =
+          parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4");
       const std::string unit = find_variant("mma").unit(candidate, shape);
       EXPECT_EQ(compile_units({&unit, 1}, options()).front().result.status, Status::ok) << n << " x " << k;
     }
@@ -136,7 +142,8 @@ TEST(Compiler, ReadsThePtxasLog) {
   EXPECT_EQ(result.spill_bytes, 28);
   EXPECT_EQ(result.static_shared_bytes, 512);
   EXPECT_EQ(result.status, Status::spills);
-  EXPECT_NE(read_ptxas_log("(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized").reason.find("C7510"),
+  EXPECT_NE(read_ptxas_log("(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized")
+                .reason.find("C7510"),
             std::string::npos);
 }
 
