@@ -139,11 +139,8 @@ Verdict judge(const Result& result, std::string_view inputs, const std::vector<s
   return verdict;
 }
 
-/// The unit in the last place at magnitude `value`.
-double ulp(float value, int significand_bits) {
-  const float power = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0x7f800000);
-  return std::ldexp(static_cast<double>(power), 1 - significand_bits);
-}
+/// The largest power of two that is no larger than a normal `value`; 0 below.
+double power_below(float value) { return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0x7f800000); }
 
 double rms(const Problem& problem, const float* values, ThreadPool& pool) {
   const int64_t rows = problem.rows(), n = problem.shape.layer.n;
@@ -195,7 +192,7 @@ Verdict compare_exact(const Problem& problem, const Output& output, const void* 
 Verdict compare_close(const Problem& problem, const Output& output, const float* wanted, ThreadPool& pool) {
   const Result result = view(problem, output);
   const Tolerance limit = tolerance(problem.shape);
-  const int bits = significand_bits(result.dtype);
+  const double unit = std::ldexp(1, 1 - significand_bits(result.dtype));  // last place of 1.0
   const auto floor = static_cast<float>(rms(problem, wanted, pool));
   const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
     for (int64_t column = 0; column < result.n; ++column) {
@@ -204,7 +201,7 @@ Verdict compare_close(const Problem& problem, const Output& output, const float*
       double error = static_cast<double>(got) - static_cast<double>(right);
       if (!std::isfinite(got))
         error = got == round_to(result.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
-      const double ulps = std::abs(error) / ulp(std::max(std::abs(right), floor), bits);
+      const double ulps = std::abs(error) / (unit * power_below(std::max(std::abs(right), floor)));
       found.error += error * error;
       found.reference += static_cast<double>(right) * right;
       found.max_ulps = std::max(found.max_ulps, ulps);

@@ -1,0 +1,183 @@
+// The backend as the tuner sees it.
+#include "backend/cpu/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "error_of.h"
+#include "naive.h"
+
+namespace moetune {
+namespace {
+
+using naive::candidate;
+
+constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
+
+Problem small_problem(Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
+  return naive::problem_of("zipf:1", 64, 8, 2, {.dtype = dtype, .fusion = fusion, .n = 96, .k = 120});
+}
+
+Contender loop() { return {.baseline = "loop", .candidate = {}}; }
+Contender of(const Candidate& c) { return {.baseline = "", .candidate = c}; }
+
+/// The status and sentence of a CandidateFault.
+template <class Action>
+std::string fault_of(Action action) {
+  try {
+    action();
+  } catch (const CandidateFault& fault) {
+    return std::string(name(fault.status)) + ": " + fault.what();
+  }
+  return "none";
+}
+
+class CpuBackend : public testing::Test {
+ protected:
+  std::unique_ptr<Backend> backend = make_cpu_backend({});
+};
+
+TEST_F(CpuBackend, VerifiesEveryDtypeAndFusion) {
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
+    for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true}, kWeighted}) {
+      const Problem p = small_problem(dtype, fusion);
+      backend->load(p);
+      for (const Contender& contender :
+           {loop(), of(cpu_variant().fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
+        const Verdict verdict = backend->verify(contender);
+        EXPECT_TRUE(verdict.ok) << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
+        EXPECT_EQ(verdict.elements, 2 * 128 * 96);
+        EXPECT_EQ(verdict.mismatches, 0);
+        if (dtype != Dtype::fp32) {
+          EXPECT_GT(verdict.normalised_error, 1e-5) << "random inputs round";
+        }
+      }
+    }
+}
+
+TEST_F(CpuBackend, VerifiesOneRankOfMany) {
+  const Problem p =
+      naive::problem_of("uniform", 40, 16, 4, {.dtype = Dtype::bf16, .fusion = kWeighted, .n = 64, .k = 64, .ep = 4});
+  backend->load(p);
+  const Verdict verdict = backend->verify(of(candidate(16, 32, 64, 1)));
+  EXPECT_TRUE(verdict.ok) << verdict.reason;
+  EXPECT_EQ(verdict.elements, 2 * p.rows() * 64);
+}
+
+TEST_F(CpuBackend, VerifiesAgainAfterSampling) {
+  backend->load(small_problem());
+  EXPECT_TRUE(backend->verify(loop()).ok);
+  backend->sample(loop(), {.blocks = 2, .block_seconds = 1e-4});
+  EXPECT_TRUE(backend->verify(of(candidate(8, 32, 16, 1))).ok);
+}
+
+TEST_F(CpuBackend, ReplacesTheProblem) {
+  backend->load(small_problem());
+  ASSERT_TRUE(backend->verify(loop()).ok);
+  backend->load(small_problem(Dtype::fp32, {.permute_x = true}));
+  const Verdict verdict = backend->verify(loop());
+  EXPECT_TRUE(verdict.ok) << verdict.reason;
+}
+
+TEST_F(CpuBackend, SamplesAsManyBlocksAsAsked) {
+  backend->load(small_problem());
+  for (const bool hot : {false, true}) {
+    const auto blocks = backend->sample(of(candidate(8, 32, 16, 1)), {.blocks = 5, .block_seconds = 1e-3, .hot = hot});
+    ASSERT_EQ(blocks.size(), 5u);
+    for (const Block& block : blocks) {
+      EXPECT_GT(block.seconds, 0);
+      EXPECT_GT(block.launches, 1);
+      EXPECT_EQ(block.clock_mhz, 0);
+    }
+  }
+}
+
+TEST_F(CpuBackend, LaunchesOnceInABlockThatIsTooShort) {
+  backend->load(small_problem());
+  const auto blocks = backend->sample(loop(), {.blocks = 1, .block_seconds = 1e-12});
+  ASSERT_EQ(blocks.size(), 1u);
+  EXPECT_EQ(blocks[0].launches, 1);
+}
+
+TEST_F(CpuBackend, OffersTheLoop) { EXPECT_EQ(backend->baselines(), std::vector<std::string>{"loop"}); }
+
+TEST_F(CpuBackend, RefusesAnUnknownBaseline) {
+  backend->load(small_problem());
+  const Contender typo{.baseline = "lop", .candidate = {}};
+  for (const Caught& error : {error_of([&] { backend->verify(typo); }), error_of([&] { backend->sample(typo, {}); })}) {
+    EXPECT_EQ(error.exit, Exit::request);
+    EXPECT_EQ(error.what, "unknown baseline 'lop'");
+    EXPECT_NE(error.hint.find("loop"), std::string::npos) << error.hint;
+  }
+}
+
+TEST_F(CpuBackend, RefusesAnIllegalCandidate) {
+  backend->load(small_problem());
+  EXPECT_EQ(fault_of([&] { backend->verify(of(candidate(12, 32, 16, 1))); }),
+            "illegal: block_m must be a multiple of 8 in 8 to 4096");
+  EXPECT_EQ(fault_of([&] { backend->sample(of(candidate(8, 33, 16, 1)), {}); }),
+            "illegal: block_n must be a multiple of 32 in 32 to 4096");
+}
+
+TEST_F(CpuBackend, RefusesAnotherVariant) {
+  backend->load(small_problem());
+  Candidate c = candidate(8, 32, 16, 1);
+  c.variant = "mma";
+  EXPECT_EQ(fault_of([&] { backend->verify(of(c)); }), "illegal: the variant 'mma' does not run on the cpu backend");
+}
+
+TEST_F(CpuBackend, NeedsAProblem) {
+  EXPECT_EQ(error_of([&] { backend->verify(loop()); }).what, "no problem is loaded");
+  EXPECT_EQ(error_of([&] { backend->sample(loop(), {}); }).exit, Exit::bug);
+}
+
+TEST_F(CpuBackend, HasNoGradients) {
+  Problem p = small_problem();
+  p.shape.op = Op::dx;
+  const Caught error = error_of([&] { backend->load(p); });
+  EXPECT_EQ(error.exit, Exit::request);
+  EXPECT_EQ(error.what, "the cpu backend has no dx");
+}
+
+TEST_F(CpuBackend, CompilesWhatIsLegal) {
+  const Candidate candidates[] = {candidate(8, 32, 16, 1), candidate(8, 31, 16, 1)};
+  const auto results = backend->compile(small_problem().shape, candidates);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].status, Status::ok);
+  EXPECT_EQ(results[1].status, Status::compile_error);
+  EXPECT_EQ(results[1].reason, "block_n must be a multiple of 32 in 32 to 4096");
+}
+
+TEST_F(CpuBackend, IsOutOfMemoryBeforeItAllocates) {
+  const Problem p =
+      naive::problem_of_rows({1, 1, 1, 1}, {.dtype = Dtype::bf16, .n = int64_t{1} << 22, .k = int64_t{1} << 22}, 1);
+  EXPECT_THROW(backend->load(p), OutOfMemory);
+  EXPECT_EQ(error_of([&] { backend->verify(loop()); }).what, "no problem is loaded");
+  backend->load(small_problem());
+  EXPECT_TRUE(backend->verify(loop()).ok);
+}
+
+TEST_F(CpuBackend, TellsItsEnvironment) {
+  const Json environment = backend->environment();
+  const Json& identity = environment.at("identity");
+  EXPECT_EQ(identity.at("backend"), "cpu");
+  EXPECT_EQ(identity.at("device"), backend->device().name);
+  EXPECT_EQ(identity.at("isa"), std::string(name(usable_isas().back())));
+  EXPECT_EQ(identity.at("kernels").get<std::string>().size(), 32u);
+  EXPECT_NE(identity.at("kernels"), Hash().add("").add("").add("").hex()) << "the sources are not in the binary";
+  EXPECT_EQ(environment, make_cpu_backend({})->environment());
+}
+
+TEST_F(CpuBackend, MeasuresItsCeilings) {
+  const Ceilings ceilings = backend->ceilings();
+  EXPECT_GT(ceilings.read_bandwidth, 1e8);
+  EXPECT_GT(ceilings.copy_bandwidth, 1e8);
+  EXPECT_GT(ceilings.dense_burst, 1e9);
+  EXPECT_LE(ceilings.dense_sustained, 1.05 * ceilings.dense_burst);
+  EXPECT_GT(ceilings.launch_seconds, 0);
+  EXPECT_LT(ceilings.launch_seconds, 0.1);
+  EXPECT_GE(ceilings.noise, 0);
+}
+
+}  // namespace
+}  // namespace moetune

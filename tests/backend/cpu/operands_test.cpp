@@ -1,0 +1,138 @@
+// Values, copies and memory of operand sets; what the machine says of itself.
+#include "backend/cpu/operands.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/machine.h"
+#include "naive.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kGiga = int64_t{1} << 30;
+
+std::string out_of_memory(const Problem& problem, int64_t available, int64_t& needed) {
+  try {
+    plan_memory(problem, naive::device(2), available);
+  } catch (const OutOfMemory& error) {
+    needed = error.needed_bytes;
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CpuOperands, HaveTheValuesOfTheProblem) {
+  ThreadPool pool(3);
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
+    for (const Values values : {Values::integer, Values::random}) {
+      const Problem p = naive::problem_of_rows({40, 60, 3}, {.dtype = dtype, .n = 70, .k = 900}, 1);
+      const OperandSet set = make_set(p, values, pool);
+      const naive::Operands wanted(p, values);
+      EXPECT_EQ(std::memcmp(set.x.data(), wanted.x.bytes.data(), wanted.x.bytes.size()), 0);
+      EXPECT_EQ(std::memcmp(set.w.data(), wanted.w.bytes.data(), wanted.w.bytes.size()), 0);
+    }
+}
+
+TEST(CpuOperands, FillOnlyExpertsWithRows) {
+  ThreadPool pool(2);
+  const Problem p = naive::problem_of_rows({0, 8, 0}, {.n = 64, .k = 64}, 1);
+  const OperandSet set = make_set(p, Values::random, pool);
+  const auto sum = [&](int64_t expert) {
+    double total = 0;
+    for (int64_t i = 0; i < 64 * 64; ++i) total += std::abs(set.w.as<float>()[expert * 64 * 64 + i]);
+    return total;
+  };
+  EXPECT_EQ(sum(0), 0);
+  EXPECT_GT(sum(1), 100);
+  EXPECT_EQ(sum(2), 0);
+}
+
+TEST(CpuOperands, RotateOverCopiesInOtherMemory) {
+  ThreadPool pool(2);
+  const Problem p = naive::problem_of_rows({8, 0, 24}, {.n = 64, .k = 700}, 1);
+  const std::vector<OperandSet> sets = make_sets(p, 3, pool);
+  ASSERT_EQ(sets.size(), 3u);
+  for (size_t i = 1; i < sets.size(); ++i) {
+    EXPECT_NE(sets[i].w.data(), sets[0].w.data());
+    EXPECT_EQ(std::memcmp(sets[i].w.data(), sets[0].w.data(), static_cast<size_t>(sets[0].w.bytes())), 0);
+    EXPECT_EQ(std::memcmp(sets[i].x.data(), sets[0].x.data(), static_cast<size_t>(sets[0].x.bytes())), 0);
+  }
+}
+
+TEST(CpuOperands, ScaleByWeightsOnlyWhereAsked) {
+  Problem p = naive::problem_of("uniform", 10, 4, 2, {.fusion = {.permute_y = true, .topk_weights = true}});
+  const std::vector<float> weights = make_topk_weights(p);
+  ASSERT_EQ(weights.size(), 20u);
+  for (size_t i = 0; i < weights.size(); ++i)
+    EXPECT_EQ(weights[i], operand_value(Values::integer, p.seed, kStreamWeights, i));
+  p.shape.fusion.topk_weights = false;
+  EXPECT_TRUE(make_topk_weights(p).empty());
+}
+
+TEST(CpuMemory, RotatesOverThreeCaches) {
+  // 8 MB of W a launch: 96 MB take twelve launches and a little less for X and Y.
+  const Problem p = naive::problem_of_rows({2, 2}, {.n = 1024, .k = 1024}, 1);
+  const MemoryPlan plan = plan_memory(p, naive::device(2), 64 * kGiga);
+  EXPECT_GE(plan.sets * p.bytes(), static_cast<double>(3 * naive::device(2).cache_bytes));
+  EXPECT_LT((plan.sets - 1) * p.bytes(), static_cast<double>(3 * naive::device(2).cache_bytes));
+}
+TEST(CpuMemory, HasTwoSetsAtLeastAndSixtyFourAtMost) {
+  const Problem large = naive::problem_of_rows({2, 2}, {.n = 8192, .k = 8192}, 1);
+  const Problem small = naive::problem_of_rows({2, 2}, {.n = 32, .k = 32}, 1);
+  EXPECT_EQ(plan_memory(large, naive::device(2), 64 * kGiga).sets, 2);
+  EXPECT_EQ(plan_memory(small, naive::device(2), 64 * kGiga).sets, 64);
+}
+TEST(CpuMemory, TakesFewerSetsWhereMemoryIsShort) {
+  const Problem p = naive::problem_of_rows({2, 2}, {.n = 1024, .k = 1024}, 1);
+  const MemoryPlan plan = plan_memory(p, naive::device(2), 64 << 20);
+  EXPECT_GE(plan.sets, 2);
+  EXPECT_LE(plan.total_bytes(), 0.8 * (64 << 20));
+}
+TEST(CpuMemory, TakesOneSetOnlyWhereItAloneIsCold) {
+  const Problem p = naive::problem_of_rows({2, 2}, {.n = 8192, .k = 8192}, 1);  // 512 MB of W
+  EXPECT_EQ(plan_memory(p, naive::device(2), int64_t{1400} << 20).sets, 1);
+}
+TEST(CpuMemory, CountsOnlyExpertsWithRows) {
+  const Problem all = naive::problem_of_rows({2, 2, 2, 2}, {.n = 512, .k = 512}, 1);
+  const Problem one = naive::problem_of_rows({8, 0, 0, 0}, {.n = 512, .k = 512}, 1);
+  EXPECT_EQ(plan_memory(all, naive::device(2), kGiga).set_bytes - plan_memory(one, naive::device(2), kGiga).set_bytes,
+            3 << 20);
+}
+TEST(CpuMemory, RefusesWithTheSizeInWords) {
+  const Problem p = naive::problem_of_rows({2, 2}, {.n = 8192, .k = 8192}, 1);
+  int64_t needed = 0;
+  const std::string sentence = out_of_memory(p, kGiga, needed);
+  EXPECT_EQ(sentence,
+            "the operands, outputs and references take 1.07 GB of memory; 859 MB of 1.07 GB free may be used");
+  EXPECT_GT(needed, kGiga);
+  EXPECT_LT(needed, kGiga + (16 << 20));
+}
+TEST(CpuMemory, RefusesBeyondMachines) {
+  // E * n * k = 2^46, the most that a shape may have: 140 TB in bf16.
+  const Problem p =
+      naive::problem_of_rows({1, 1, 1, 1}, {.dtype = Dtype::bf16, .n = int64_t{1} << 22, .k = int64_t{1} << 22}, 1);
+  int64_t needed = 0;
+  EXPECT_NE(out_of_memory(p, available_memory_bytes(), needed).find(" TB of memory"), std::string::npos);
+  EXPECT_GT(needed, int64_t{1} << 47);
+}
+
+TEST(CpuMachine, KnowsItself) {
+  const DeviceInfo device = cpu_device();
+  EXPECT_EQ(device.kind, DeviceKind::cpu);
+  EXPECT_EQ(device.id, "cpu");
+  EXPECT_FALSE(device.name.empty());
+  EXPECT_NE(device.name.front(), ' ');
+  EXPECT_GE(device.processors, 1);
+  EXPECT_GE(device.cache_bytes, 64 << 10);
+  EXPECT_LE(device.cache_bytes, 16 * kGiga);
+  EXPECT_GE(device.memory_bytes, 64 << 20);
+}
+TEST(CpuMachine, IsTheSameWhenAskedAgain) { EXPECT_EQ(cpu_device(), cpu_device()); }
+TEST(CpuMachine, HasLessMemoryAvailableThanInAll) {
+  EXPECT_GT(available_memory_bytes(), 0);
+  EXPECT_LT(available_memory_bytes(), cpu_device().memory_bytes);
+}
+
+}  // namespace
+}  // namespace moetune

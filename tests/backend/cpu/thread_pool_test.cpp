@@ -1,0 +1,96 @@
+// Every thread does its part once, and what it wrote is seen.
+#include "backend/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+namespace moetune {
+namespace {
+
+TEST(ThreadPool, CallsEachThreadOnce) {
+  ThreadPool pool(4);
+  std::vector<int> calls(4);
+  pool.run(4, [&](int thread) { ++calls[thread]; });
+  EXPECT_EQ(calls, std::vector<int>(4, 1));
+}
+
+TEST(ThreadPool, LeavesTheOthersAlone) {
+  ThreadPool pool(4);
+  std::vector<int> calls(4);
+  pool.run(2, [&](int thread) { ++calls[thread]; });
+  EXPECT_EQ(calls, (std::vector<int>{1, 1, 0, 0}));
+}
+
+TEST(ThreadPool, WorksAlone) {
+  ThreadPool pool(1);
+  EXPECT_EQ(pool.size(), 1);
+  int calls = 0;
+  pool.run(1, [&](int thread) { calls += 1 + thread; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ThreadPool, RunsTheFirstThreadOnTheCaller) {
+  ThreadPool pool(3);
+  std::vector<std::thread::id> ids(3);
+  pool.run(3, [&](int thread) { ids[thread] = std::this_thread::get_id(); });
+  EXPECT_EQ(ids[0], std::this_thread::get_id());
+  EXPECT_NE(ids[1], ids[0]);
+  EXPECT_NE(ids[2], ids[1]);
+}
+
+TEST(ThreadPool, SurvivesThousandsOfJobsOfChangingWidth) {
+  ThreadPool pool(4);
+  std::vector<int64_t> calls(4);
+  for (int job = 0; job < 5000; ++job) pool.run(1 + job % 4, [&](int thread) { ++calls[thread]; });
+  EXPECT_EQ(calls, (std::vector<int64_t>{5000, 3750, 2500, 1250}));
+}
+
+TEST(ThreadPool, WakesThreadsThatSleep) {
+  ThreadPool pool(3);
+  int calls = 0;
+  for (int job = 0; job < 3; ++job) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> now{0};
+    pool.run(3, [&](int) { now.fetch_add(1); });
+    calls += now.load();
+  }
+  EXPECT_EQ(calls, 9);
+}
+
+TEST(ThreadPool, WaitsForASlowThread) {
+  ThreadPool pool(2);
+  int written = 0;
+  pool.run(2, [&](int thread) {
+    if (thread == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    written = 7;
+  });
+  EXPECT_EQ(written, 7);
+}
+
+TEST(ThreadPool, ForEachDoesEveryPieceOnce) {
+  ThreadPool pool(4);
+  for (const int64_t count : {0, 1, 2, 3, 1000}) {
+    std::vector<int> done(static_cast<size_t>(count));
+    pool.for_each(count, [&](int, int64_t i) { ++done[static_cast<size_t>(i)]; });
+    EXPECT_EQ(done, std::vector<int>(static_cast<size_t>(count), 1)) << count;
+  }
+}
+
+TEST(ThreadPool, ForEachTellsWhichThreadWorks) {
+  ThreadPool pool(3);
+  std::vector<int64_t> sums(3);
+  pool.for_each(10000, [&](int thread, int64_t i) { sums[static_cast<size_t>(thread)] += i; });
+  EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), int64_t{0}), 10000 * 9999 / 2);
+}
+
+TEST(ThreadPool, EndsWithoutAJob) {
+  for (int i = 0; i < 20; ++i) ThreadPool pool(3);
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace moetune
