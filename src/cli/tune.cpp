@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/cells.h"
 #include "cli/command.h"
+#include "cli/contenders.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/plan.h"
@@ -106,42 +107,46 @@ Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::p
   return Exit::yes;
 }
 
+// The run itself, with its journal; the table so far reaches the disk after each cell.
+TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
+                    const fs::path& journal_path, Backend& backend, const std::atomic<bool>& stop) {
+  const JournalHeader header{request.cells,      backend.device(), backend.environment(),
+                             request.space.name, request.strategy, request.seed};
+  Replay before;
+  Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
+  Progress progress(invocation.terminal, options.quiet, request.time_budget);
+  const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
+  try {
+    return tune(
+        request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop,
+        [&](const TunedTable& so_far) { write_table(options.output, so_far); });
+  } catch (const Error& error) {
+    throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
+  } catch (const CandidateFault& fault) {
+    throw machine_error(fmt::format("the device's worker failed: {}", fault.what()), kept);
+  }
+}
+
 Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
-  TuneRequest request = request_of(options, invocation);
-  const fs::path output = options.output;
-  const fs::path journal_path = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
-  if (output == journal_path) throw request_error("--output and --journal name the same file");
-  if (options.dry_run) return run_dry(options, request, journal_path);
-  require_output(output);
-  require_writable(journal_path);
+  const TuneRequest request = request_of(options, invocation);
+  const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
+  if (journal == options.output) throw request_error("--output and --journal name the same file");
+  if (options.dry_run) return run_dry(options, request, journal);
+  require_output(options.output);
+  require_writable(journal);
   require_problems(request.cells);
 
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
-  const JournalHeader header{request.cells,      backend->device(), backend->environment(),
-                             request.space.name, request.strategy,  request.seed};
-  Replay before;
-  Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
+  default_candidate(request.space, make_problem(request.cells.front()), backend->device());  // there is one
   const std::atomic<bool>& stop = stop_on_signals();
-  Progress progress(invocation.terminal, options.quiet, request.time_budget);
-  const auto tune_all = [&] {
-    try {
-      return tune(
-          request, *backend, journal, before, [&](const Event& event) { progress.on(event); }, stop,
-          [&](const TunedTable& so_far) { write_table(output, so_far); });
-    } catch (const Error& error) {
-      progress.clear();
-      throw Error(error.exit(), error.what(),
-                  error.hint().empty()
-                      ? "what was measured is kept: continue with " + next_command(options, invocation, false)
-                      : error.hint());
-    }
-  };
-  const TunedTable table = tune_all();
-  progress.clear();
-  write_table(output, table);
-
+  const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
+  if (table.entries.empty()) {  // an older table stays as it is
+    tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
+    return Exit::interrupted;
+  }
+  write_table(options.output, table);
   bool complete = table.entries.size() == request.cells.size(), all_won = true;
   for (const Entry& entry : table.entries) {
     complete = complete && entry.complete;

@@ -1,0 +1,139 @@
+"""What the tests of the program share: the binary, a folder of its own for each test, small problems."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MOETUNE_BINARY", str(SOURCE / "build/release/moetune"))
+PLANTED = os.environ.get("MOETUNE_PLANTED", str(pathlib.Path(BINARY).parent / "moetune_planted"))
+VALIDATE = SOURCE / "tests/table/validate.py"
+
+LAYER = ["--experts", "4", "--top-k", "2", "--n", "64", "--k", "64"]
+CPU = ["--device", "cpu"]
+TINY = CPU + LAYER + ["--tokens", "8"]          # under a second to tune
+FEW = ["--max-candidates", "3"]
+SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:30"}  # of the planted binary: time to hit a run in its middle
+CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
+
+
+class Room:
+    """A folder to run the program in, with locks and caches of its own."""
+
+    def __init__(self, path, binary=BINARY):
+        self.path = path
+        self.binary = binary
+        self.env = {key: value for key, value in os.environ.items()
+                    if key not in ("NO_COLOR", "COLUMNS", "GITHUB_STEP_SUMMARY", "MOETUNE_PLANT")}
+        self.env.update(MOETUNE_LOCK_DIR=str(path / "locks"), XDG_CACHE_HOME=str(path / "cache"), TERM="xterm", LC_ALL="C")
+        (path / "locks").mkdir(exist_ok=True)
+
+    def run(self, *arguments, timeout=300, env=None, **kwargs):
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        kwargs.setdefault("stderr", subprocess.PIPE)
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run([self.binary, *map(str, arguments)], cwd=self.path, env={**self.env, **(env or {})},
+                              timeout=timeout, universal_newlines=True, encoding="utf-8", **kwargs)
+
+    def start(self, *arguments, env=None, **kwargs):
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        kwargs.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen([self.binary, *map(str, arguments)], cwd=self.path, env={**self.env, **(env or {})},
+                                stdin=subprocess.DEVNULL, universal_newlines=True, encoding="utf-8", **kwargs)
+
+    def ok(self, *arguments, **kwargs):
+        result = self.run(*arguments, **kwargs)
+        assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
+        return result
+
+    def error(self, code, *arguments, **kwargs):
+        """Runs what must fail with `code`; returns standard error. Nothing but words may be there."""
+        result = self.run(*arguments, **kwargs)
+        assert result.returncode == code, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
+        assert "moetune: error: " in result.stderr, result.stderr
+        assert "terminate called" not in result.stderr and "what():" not in result.stderr, result.stderr
+        return result.stderr
+
+    def tuned(self, *more):
+        """A small tuned table, made once a test."""
+        self.ok("tune", *TINY, *FEW, "-q", *more)
+        return self.path / "moetune-table.json"
+
+    def files(self):
+        return sorted(p.name for p in self.path.iterdir() if p.name not in ("locks", "cache"))
+
+    def write(self, name, content):
+        (self.path / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return name
+
+    def json(self, name):
+        return json.loads((self.path / name).read_text(encoding="utf-8"))
+
+    def journal(self, name="moetune-table.json.journal.jsonl"):
+        """Whole lines of a journal, parsed."""
+        path = self.path / name
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+
+    def wait_for_trials(self, process, count, name="moetune-table.json.journal.jsonl", seconds=120):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if sum(line["kind"] == "trial" for line in self.journal(name)) >= count:
+                return
+            assert process.poll() is None, f"it ended early: {process.communicate()}"
+            time.sleep(0.005)
+        raise AssertionError(f"no {count} trials within {seconds} s")
+
+
+def trials(journal):
+    """(cell, candidate) of every finished trial, in order."""
+    return [(line["cell"], json.dumps(line["candidate"])) for line in journal if line["kind"] == "trial"]
+
+
+def validate(kind, *paths, text=None):
+    """Checks files, or a text, against configs/schema."""
+    command = [sys.executable, "-B", str(VALIDATE), kind, *(["-"] if text is not None else map(str, paths))]
+    result = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    assert result.returncode == 0, result.stderr
+
+
+def worker_of(pid):
+    """The process id of a tuner's worker, or None."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    pids = [int(word) for word in children.read_text().split()] if children.exists() else []
+    for child in pids:
+        try:
+            if b"worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+        except OSError:
+            pass
+    return None
+
+
+def wait_until_gone(pid, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """The program with planted faults (tests/tune/planted.cpp), steered by MOETUNE_PLANT."""
+    assert pathlib.Path(PLANTED).exists(), f"{PLANTED} is not built"
+    return Room(tmp_path, PLANTED)

@@ -1,0 +1,379 @@
+"""bench, verify, check, lookup, compile, export, merge, list and doctor on the cpu."""
+import json
+import os
+import re
+import xml.etree.ElementTree
+
+import pytest
+
+from conftest import CANDIDATE, CPU, FEW, LAYER, SLOW_TRIALS, TINY, validate
+
+
+def document(kind, room, *arguments, code=0):
+    """What a command says as JSON, checked against its schema."""
+    result = room.run(*arguments, "--format", "json")
+    assert result.returncode == code, result.stderr
+    validate(kind, text=result.stdout)
+    return json.loads(result.stdout)
+
+
+# bench
+
+def test_bench_always_has_the_default_and_the_baseline(room):
+    points = document("bench", room, "bench", *TINY, "--candidate", CANDIDATE)["points"]
+    assert [point["role"] for point in points] == ["candidate", "default", "baseline"]
+    assert all(point["status"] == "ok" and point["measurement"]["samples"] == 11 for point in points)
+
+
+def test_bench_of_a_table_measures_its_winners(room):
+    table = room.json(room.tuned())
+    points = document("bench", room, "bench", "--table", "moetune-table.json", *CPU)["points"]
+    assert points[0]["contender"]["candidate"] == table["entries"][0]["candidate"]
+    assert points[0]["role"].startswith("winner")
+
+
+def test_bench_of_a_table_in_other_cells_says_how_they_match(room):
+    room.tuned()
+    result = room.ok("bench", "--table", "moetune-table.json", *CPU, *LAYER, "--tokens", "12")
+    assert "warning:" in result.stderr and "/t12/" in result.stderr
+    assert "/t12/" in result.stdout
+
+
+def test_bench_writes_json(room):
+    room.ok("bench", *TINY, "-o", "bench.json", "--rounds", "3")
+    validate("bench", room.path / "bench.json")
+    assert {point["measurement"]["samples"] for point in room.json("bench.json")["points"]} == {3}
+
+
+def test_bench_of_a_wrong_candidate_is_exit_1_and_tells_no_time(planted):
+    result = planted.run("bench", *TINY, "--format", "json", "--candidate", CANDIDATE,
+                         env={"MOETUNE_PLANT": "wrong:block_m=24"})
+    assert result.returncode == 1
+    validate("bench", text=result.stdout)
+    bad, = [point for point in json.loads(result.stdout)["points"] if point["status"] != "ok"]
+    assert bad["status"] == "wrong_result" and "planted" in bad["reason"] and "measurement" not in bad
+
+
+def test_bench_survives_a_crash(planted):
+    result = planted.run("bench", *TINY, "--candidate", CANDIDATE, env={"MOETUNE_PLANT": "crash:block_m=24"})
+    assert result.returncode == 1
+    assert "crashed" in result.stdout
+    assert len(re.findall(r"±", result.stdout)) == 2  # the default and the baseline
+
+
+def test_bench_hot(room):
+    assert document("bench", room, "bench", *TINY, "--hot")["hot"] is True
+
+
+# verify
+
+def test_verify_tries_the_default(room):
+    points = document("verify", room, "verify", *TINY)["points"]
+    assert len(points) == 1 and points[0]["verdict"]["elements"] == 16 * 64
+    assert points[0]["verdict"]["mismatches"] == 0
+
+
+def test_verify_a_space_over_hard_routings(room):
+    result = room.ok("verify", *CPU, "--experts", "5", "--top-k", "2", "--n", "65", "--k", "33", "--tokens", "1,17",
+                     "--routing", "single,zipf:2,balanced", "--space", "quick", "--set", "block_m=8,24")
+    assert re.search(r"^(\d+) of \1 candidates right in 6 cells\.$", result.stdout, re.M), result.stdout
+
+
+def test_verify_catches_a_wrong_kernel(planted):
+    result = planted.run("verify", *TINY, "--candidate", CANDIDATE, "--format", "json",
+                         env={"MOETUNE_PLANT": "wrong:block_m=24"})
+    assert result.returncode == 1
+    validate("verify", text=result.stdout)
+    point, = json.loads(result.stdout)["points"]
+    assert point["status"] == "wrong_result" and point["verdict"]["mismatches"] == 1
+
+
+def test_verify_writes_json(room):
+    room.ok("verify", *TINY, "-o", "verdicts.json")
+    validate("verify", room.path / "verdicts.json")
+
+
+def test_verify_of_a_table(room):
+    room.tuned()
+    assert "1 of 1 candidate right in 1 cell." in room.ok("verify", "--table", "moetune-table.json", *CPU).stdout
+
+
+# check. Times of a shared machine move: what depends on them is planted.
+
+def test_check_of_a_slowed_program_is_exit_1(planted):
+    table = planted.tuned()
+    result = planted.run("check", table, *CPU, "--junit", "check.xml", "--markdown", "check.md", "-o", "check.json",
+                         env={"MOETUNE_PLANT": "slow:1.5"})
+    assert result.returncode == 1, result.stdout
+    validate("check", planted.path / "check.json")
+    finding, = planted.json("check.json")["findings"]
+    assert finding["finding"] == "regressed" and finding["change"] > 0.2
+    suite = xml.etree.ElementTree.parse(planted.path / "check.xml").getroot()
+    assert len(list(suite.iter("testcase"))) == 1 and len(list(suite.iter("failure"))) == 1
+    assert "regressed" in (planted.path / "check.md").read_text()
+
+
+def test_check_with_a_wide_threshold_is_exit_0(planted):
+    table = planted.tuned()
+    result = planted.run("check", table, *CPU, "--threshold", "90%", env={"MOETUNE_PLANT": "slow:1.1"})
+    assert result.returncode == 0, result.stdout
+    assert "| cell" in result.stdout
+
+
+def test_check_finds_wrong_results(planted):
+    table = planted.tuned()
+    result = planted.run("check", table, *CPU, "--format", "json", env={"MOETUNE_PLANT": "wrong:"})
+    assert result.returncode == 1
+    validate("check", text=result.stdout)
+    assert json.loads(result.stdout)["findings"][0]["finding"] == "wrong_result"
+
+
+def test_check_of_a_winner_that_crashes_is_exit_1(planted):
+    table = planted.tuned()
+    result = planted.run("check", table, *CPU, "--format", "json", env={"MOETUNE_PLANT": "crash:"})
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["findings"][0]["finding"] == "failed"
+
+
+def test_check_without_a_control_is_inconclusive(room):
+    table = room.json(room.tuned())
+    table["entries"][0]["rivals"] = []
+    room.write("alone.json", table)
+    result = room.run("check", "alone.json", *CPU)
+    assert result.returncode == 4, result.stdout
+    assert "inconclusive" in result.stdout
+
+
+def test_check_of_another_device_is_exit_3(room):
+    table = room.json(room.tuned())
+    table["device"]["name"] = "NVIDIA H200"
+    room.write("h200.json", table)
+    text = room.error(3, "check", "h200.json", *CPU)
+    assert "NVIDIA H200" in text
+
+
+def test_check_of_a_table_without_entries(room):
+    table = room.json(room.tuned())
+    table["entries"] = []
+    room.write("empty.json", table)
+    assert "empty.json: the table has no entries" in room.error(2, "check", "empty.json", *CPU)
+
+
+def test_check_appends_the_step_summary(room):
+    room.tuned()
+    room.write("summary.md", "before\n")
+    room.run("check", "moetune-table.json", *CPU, "--threshold", "90%",
+             env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
+    text = (room.path / "summary.md").read_text()
+    assert text.startswith("before\n") and "| cell" in text
+
+
+@pytest.mark.parametrize("threshold", ["-5%", "0", "abc", "500%", "%"])
+def test_check_thresholds(room, threshold):
+    room.tuned()
+    assert "--threshold" in room.error(2, "check", "moetune-table.json", "--threshold", threshold)
+
+
+# lookup
+
+def test_lookup_tells_how_good_the_match_is(room):
+    room.tuned()
+    answers = document("lookup", room, "lookup", "moetune-table.json", *LAYER, "--tokens", "8,12", "--routing",
+                       "uniform,single")["answers"]
+    assert [answer["match"] for answer in answers] == ["exact", "nearest", "other_routing", "other_routing"]
+
+
+def test_lookup_without_a_match_is_exit_1(room):
+    room.tuned()
+    answers = document("lookup", room, "lookup", "moetune-table.json", "--experts", "8", "--top-k", "2", "--n", "64", "--k",
+                       "64", code=1)["answers"]
+    assert answers[0]["match"] == "none"
+
+
+def test_lookup_for_another_device_says_so(room):
+    table = room.json(room.tuned())
+    table["device"]["name"] = "NVIDIA H200"
+    room.write("h200.json", table)
+    asked = ["lookup", "h200.json", *LAYER, "--tokens", "8"]
+    assert document("lookup", room, *asked, *CPU)["answers"][0]["match"] == "other_device"
+    assert "NVIDIA H200" in room.ok(*asked).stdout
+
+
+# compile
+
+def test_show_unit_needs_no_toolkit(room):
+    text = room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80").stdout
+    assert "struct Config" in text and 'extern "C" __global__' in text
+
+
+def test_unknown_architecture(room):
+    assert "did you mean 'sm_90a'?" in room.error(2, "compile", *LAYER, "--arch", "sm_90b")
+
+
+def test_illegal_candidates_tell_the_reason(room):
+    assert "is illegal for" in room.error(2, "compile", *LAYER, "--candidate", CANDIDATE)
+
+
+def has_compiler(room):
+    return room.run("compile", *LAYER, "--candidate", "simt block_m=16 block_n=64 block_k=16").returncode == 0
+
+
+def test_compile_tells_registers_and_writes_cubins(room):
+    if not has_compiler(room):
+        pytest.skip("no NVRTC here")
+    result = room.run("compile", *LAYER, "--variant", "mma", "--set", "block_m=64", "--set", "block_n=64", "--set",
+                      "block_k=32", "--set", "warps=4", "--arch", "sm_90a", "-o", "cubins", "--format", "json")
+    assert result.returncode == 0, result.stdout
+    validate("compile", text=result.stdout)
+    results = json.loads(result.stdout)["results"]
+    assert results and all(r["compile"]["registers"] > 0 and r["compile"]["spill_bytes"] == 0 for r in results)
+    for r in results:
+        assert (room.path / r["file"]).read_bytes().startswith(b"\x7fELF")
+        assert "struct Config" in (room.path / r["file"].replace(".cubin", ".cu")).read_text()
+
+
+def test_compile_of_a_broken_kernel_is_exit_1(room):
+    if not has_compiler(room):
+        pytest.skip("no NVRTC here")
+    (room.path / "kernels").mkdir()
+    source = os.path.join(os.path.dirname(__file__), "../../kernels")
+    for name in os.listdir(source):
+        with open(os.path.join(source, name), encoding="utf-8") as file:
+            text = file.read()
+        (room.path / "kernels" / name).write_text(text + ("\nthis is no C++\n" if name == "simt.cuh" else ""))
+    result = room.run("compile", *LAYER, "--candidate", "simt block_m=16 block_n=64 block_k=16", "--kernels", "kernels")
+    assert result.returncode == 1
+    assert "compile_error" in result.stdout
+
+
+# export and merge
+
+def test_export_to_standard_output(room):
+    room.tuned()
+    assert room.ok("export", "moetune-table.json").stdout.startswith("# Tuned on")
+    assert room.ok("export", "moetune-table.json", "--format", "csv").stdout.startswith("device,")
+
+
+def test_export_to_a_file(room):
+    room.tuned()
+    result = room.ok("export", "moetune-table.json", "--format", "csv", "-o", "winners.csv")
+    assert result.stdout == "" and "wrote winners.csv" in result.stderr
+    assert (room.path / "winners.csv").read_text().startswith("device,")
+
+
+def test_export_of_a_nameless_file_to_a_folder(room):
+    room.tuned()
+    assert "expected a file name" in room.error(2, "export", "moetune-table.json", "--format", "csv", "-o", "folder/")
+
+
+def test_export_for_vllm_of_a_cpu_table(room):
+    room.tuned()
+    text = room.error(2, "export", "moetune-table.json", "--format", "vllm")
+    assert "GPU" in text and "hint:" in text
+
+
+def test_export_formats_are_listed(room):
+    assert "did you mean 'vllm'?" in room.error(2, "export", room.tuned(), "--format", "vlm")
+
+
+def gpu_table(room):
+    """A cpu table told as if an H200 had made it, for formats of GPU programs."""
+    table = room.json(room.tuned())
+    table["device"].update(kind="cuda", name="NVIDIA H200", id="GPU-1", compute_capability=90)
+    entry = table["entries"][0]
+    entry["candidate"] = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3,
+                          "raster": "m", "group": 1}
+    entry["rivals"] = [r for r in entry["rivals"] if r["name"] != "default"]
+    entry["ties"] = []
+    return room.write("gpu.json", table)
+
+
+def test_export_for_vllm_names_the_file_that_vllm_looks_for(room):
+    table = gpu_table(room)
+    result = room.ok("export", table, "--format", "vllm", "-o", "configs/")
+    assert os.listdir(room.path / "configs") == ["E=4,N=32,device_name=NVIDIA_H200.json"]
+    config = room.json("configs/E=4,N=32,device_name=NVIDIA_H200.json")
+    assert set(config["8"]) == {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages"}
+    assert "note:" in result.stderr  # that these knobs are no tuning of theirs
+
+
+def test_merge(room):
+    room.ok("tune", *TINY, *FEW, "-q", "-o", "a.json")
+    room.ok("tune", *CPU, *LAYER, "--tokens", "16", *FEW, "-q", "-o", "b.json")
+    assert "2 cells in both.json" in room.ok("merge", "a.json", "b.json", "-o", "both.json").stdout
+    validate("table", room.path / "both.json")
+    assert len(room.json("both.json")["entries"]) == 2
+    validate("table", text=room.ok("merge", "a.json", "b.json").stdout)
+
+
+def test_merge_conflicts_need_a_preference(room):
+    table = room.json(room.tuned("-o", "a.json") and "a.json")
+    table["entries"][0]["measurement"]["median_us"] *= 0.9
+    table["entries"][0]["measurement"]["low_us"] *= 0.9
+    room.write("b.json", table)
+    text = room.error(1, "merge", "a.json", "b.json", "-o", "both.json")
+    assert "conflict: custom/" in text and "--prefer" in text
+    assert not (room.path / "both.json").exists()
+    room.ok("merge", "a.json", "b.json", "--prefer", "fastest", "-o", "both.json")
+    assert room.json("both.json")["entries"][0]["measurement"]["median_us"] == pytest.approx(
+        table["entries"][0]["measurement"]["median_us"], rel=1e-4)
+    assert "did you mean 'fastest'?" in room.error(2, "merge", "a.json", "b.json", "--prefer", "fastst")
+
+
+def test_merge_of_two_devices(room):
+    gpu = gpu_table(room)
+    assert "H200" in room.error(3, "merge", "moetune-table.json", gpu)
+
+
+def test_merge_of_one(room):
+    room.tuned()
+    assert "nothing to merge with" in room.error(2, "merge", "moetune-table.json")
+
+
+# list and doctor
+
+@pytest.mark.parametrize("what", ["variants", "knobs", "models", "routings", "spaces", "formats", "devices", "strategies"])
+def test_list(room, what):
+    items = document("list", room, "list", what)["items"]
+    names = [item["name"] for item in items]
+    assert names and len(names) == len(set(names))
+    text = room.ok("list", what).stdout
+    assert all(f"| {name} " in text for name in names)
+    assert len(room.ok("list", what, "--format", "csv").stdout.splitlines()) == len(names) + 1
+
+
+def test_every_listed_model_makes_cells(room):
+    models = document("list", room, "list", "models")["items"]
+    names = ",".join(item["name"] for item in models)
+    plan = document("plan", room, "tune", *CPU, "--model", names, "--projection", "up,down", "--tokens", "1", "--dry-run")
+    assert len(plan["cells"]) == 2 * len(models) >= 60
+
+
+def test_every_listed_routing_makes_cells(room):
+    routings = [item["name"] for item in document("list", room, "list", "routings")["items"] if item["name"] != "trace"]
+    plan = document("plan", room, "tune", *CPU, "--experts", "16", "--top-k", "2", "--n", "64", "--k", "64", "--routing",
+                    ",".join(routings), "--dry-run")
+    assert len(plan["cells"]) == len(routings)
+
+
+def test_doctor_measures_ceilings(room):
+    doctor = document("doctor", room, "doctor", *CPU)
+    device, = doctor["devices"]
+    assert device["word"] == "cpu"
+    for figure in ("read_bandwidth", "copy_bandwidth", "dense_burst", "dense_sustained", "launch_seconds"):
+        assert device["ceilings"][figure] > 0, figure
+
+
+def test_doctor_quick_measures_nothing(room):
+    doctor = document("doctor", room, "doctor", "--device", "all", "--quick")
+    assert doctor["devices"] and all("ceilings" not in device for device in doctor["devices"])
+
+
+def test_interrupted_bench_is_130(planted):
+    process = planted.start("bench", *CPU, *LAYER, "--tokens", "1-40", "--rounds", "50", env=SLOW_TRIALS)
+    for line in process.stderr:
+        if line.startswith("[2/"):
+            break
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 130

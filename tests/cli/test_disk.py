@@ -1,0 +1,112 @@
+"""Outputs that cannot be written: found before the work where they can be, told plainly where they can't."""
+import os
+import resource
+import subprocess
+
+import pytest
+
+from conftest import CPU, FEW, LAYER, TINY, trials
+
+
+@pytest.mark.parametrize("option", ["-o", "--journal"])
+def test_unwritable_files_are_found_before_tuning(room, option):
+    room.write("file", "")
+    text = room.error(2, "tune", *TINY, option, "file/below.json")
+    assert "file" in text
+    assert room.files() == ["file"]
+
+
+@pytest.mark.parametrize("option", ["-o", "--journal"])
+def test_a_folder_is_no_output(room, option):
+    (room.path / "folder").mkdir()
+    assert "folder: is a folder, expected a file name" in room.error(2, "tune", *TINY, option, "folder")
+
+
+def test_a_read_only_folder(room):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (room.path / "locked").mkdir(mode=0o500)
+    assert "cannot be written" in room.error(2, "tune", *TINY, "-o", "locked/table.json")
+
+
+def test_proc_takes_no_table(room):
+    room.error(2, "tune", *TINY, "-o", "/proc/moetune/table.json")
+
+
+@pytest.mark.parametrize("command", [["tune", *TINY, *FEW], ["bench", *TINY], ["verify", *TINY]])
+def test_devices_are_no_outputs(room, command):
+    os.mkfifo(room.path / "pipe")
+    assert "is no regular file" in room.error(2, *command, "-o", "pipe", timeout=60)
+
+
+def test_a_full_standard_output(room):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        text = room.error(3, "tune", *TINY, *FEW, stdout=full)
+    assert "cannot write to standard output: No space left on device" in text
+    assert (room.path / "moetune-table.json").exists()  # the work is not lost
+
+
+def test_help_on_a_full_standard_output(room):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        room.error(3, "--help", stdout=full)
+
+
+def test_a_closed_pipe_is_no_error(room):
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = room.run("tune", *TINY, *FEW, stdout=writer)
+    os.close(writer)
+    assert result.returncode == 0, result.stderr
+    assert "error" not in result.stderr
+    assert (room.path / "moetune-table.json").exists()
+
+
+def test_a_closed_standard_error_is_no_error(room):
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = room.run("tune", *TINY, *FEW, stderr=writer)
+    os.close(writer)
+    assert result.returncode == 0
+
+
+def test_a_journal_that_hits_the_file_size_limit(room):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+
+    result = room.run("tune", *TINY, preexec_fn=limit)
+    assert result.returncode == 3, result.stderr
+    assert "moetune-table.json.journal.jsonl: cannot write: File too large" in result.stderr
+    assert "--resume" in result.stderr
+    before = trials(room.journal())
+    assert before
+    room.ok("tune", *TINY, "--resume")  # with room again, nothing is repeated
+    after = trials(room.journal())
+    assert after[:len(before)] == before and len(after) == len(set(after))
+
+
+def test_an_old_table_survives_a_failed_write(room):
+    path = room.tuned()
+    old = path.read_bytes()
+    (room.path / "moetune-table.json.journal.jsonl").unlink()
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(old) // 2, len(old) // 2))
+
+    result = room.run("tune", *CPU, *LAYER, "--tokens", "8,16,24,32", *FEW, "--journal", "/dev/null", preexec_fn=limit)
+    assert result.returncode == 3, result.stderr
+    assert path.read_bytes() == old
+    assert room.files() == ["moetune-table.json"]  # and no temporary stays
+
+
+def test_outputs_of_check_are_looked_at_first(room):
+    path = room.tuned()
+    room.write("file", "")
+    for option in ("-o", "--junit", "--markdown"):
+        room.error(2, "check", path, option, "file/below")
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_closed_descriptors(room, stream):
+    result = subprocess.run(["sh", "-c", f'exec "$@" {stream}>&-', "sh", room.binary, "list", "variants"], cwd=room.path,
+                            env=room.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    assert result.returncode == (3 if stream == 1 else 0)

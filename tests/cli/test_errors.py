@@ -1,0 +1,172 @@
+"""Wrong requests: a clear sentence, exit code 2, and nothing written."""
+import json
+
+import pytest
+
+from conftest import CPU, FEW, LAYER, TINY
+
+
+def tune(room, *arguments):
+    text = room.error(2, "tune", *CPU, *arguments)
+    assert room.files() == []
+    return text
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], "no layer is given"),
+    (["--experts", "4"], "--top-k is missing"),
+    (["--experts", "4", "--top-k", "5", "--n", "64", "--k", "64"], "top_k 5 is more than the 4 experts"),
+    (LAYER + ["--tokens", "0"], "--tokens: 0 is outside 1 to"),
+    (LAYER + ["--tokens", "-3"], "--tokens"),
+    (LAYER + ["--tokens", "8x"], "--tokens: '8x' is not a whole number"),
+    (LAYER + ["--tokens", "9-1"], "the range '9-1' ends before it begins"),
+    (LAYER + ["--tokens", "99999999999999999999"], "--tokens"),
+    (LAYER + ["--tokens", "200000000"], "rows"),
+    (["--experts", "-4", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: -4 is outside 1 to"),
+    (["--experts", "4", "--top-k", "2", "--n", "0", "--k", "64"], "--n: 0 is outside 1 to"),
+    (["--experts", "4", "--top-k", "2", "--n", "64", "--k", "18446744073709551616"], "--k"),
+    (["--experts", "60000", "--top-k", "2", "--n", "16777216", "--k", "16777216"], "more than 2^46 weights"),
+    (["--experts", "4", "--top-k", "2", "--n", "64.5", "--k", "64"], "--n: '64.5' is not a whole number"),
+    (LAYER + ["--ep", "3"], "ep 3 does not divide 4 experts"),
+    (LAYER + ["--tp", "5"], "--tp 5 does not divide --n 64"),
+    (LAYER + ["--permute-x", "--permute-y"], "permute_x and permute_y exclude each other"),
+    (LAYER + ["--topk-weights"], "topk_weights needs permute_y"),
+    (LAYER + ["--routing", "zipf:-1"], "outside 0 to"),
+    (LAYER + ["--routing", "zipf:x"], "not a number"),
+    (LAYER + ["--routing", "uniform,"], "has an empty word"),
+    (LAYER + ["--routing", "grouped:3:1"], "grouped"),
+    (LAYER + ["--time-budget", "soon"], "'soon' is not a duration"),
+    (LAYER + ["--time-budget", "0s"], "not a duration"),
+    (LAYER + ["--max-candidates", "0"], "--max-candidates"),
+    (LAYER + ["--set", "block_m"], "is no knob=value,value"),
+    (LAYER + ["--set", "block_m="], "empty"),
+    (LAYER + ["--kernels", "nowhere"], "--kernels: nowhere is no folder"),
+    (LAYER + ["--seed", "1.5"], "--seed"),
+])
+def test_wrong_requests(room, arguments, words):
+    assert words in tune(room, *arguments)
+
+
+def test_model_files_that_are_no_model(room):
+    room.write("config.json", {"hidden_size": 64})
+    text = room.error(2, "tune", *CPU, "--model", "config.json")
+    assert "config.json" in text and "num_experts" in text
+
+
+def test_missing_files_name_the_nearest(room):
+    room.write("loads.json", "{}")
+    text = room.error(2, "tune", *CPU, *LAYER, "--routing", "trace:laods.json")
+    assert "laods.json" in text and "did you mean 'loads.json'?" in text
+
+
+def trace(**changes):
+    return {"experts": 4, "top_k": 2, "tokens": 6, "layers": {"a": [6, 3, 2, 1]}, **changes}
+
+
+@pytest.mark.parametrize("content, words", [
+    (trace(layers={"a": [6, 3, 2, 2]}), "layers.a: rows sum to 13, but 6 tokens with top_k 2 make 12"),
+    (trace(layers={"a": [7, 3, 1, 1]}), "layers.a: expert 0 has 7 rows, more than the 6 tokens"),
+    (trace(layers={"a": [6, 3, 3]}), "layers.a: has rows of 3 experts, expected 4"),
+    (trace(layers={"a": [6, -3, 8, 1]}), "layers.a[1]: -3 is outside 0 to"),
+    (trace(top_k=3), "top_k: the recording has 3, the layer 2"),
+    (trace(tokens=0), "tokens: 0 is outside 1 to"),
+    (trace(layers={}), "layers: holds no layers"),
+    ([1, 2, 3], "this is no recording"),
+    ({"experts": 4}, "this is no recording"),
+])
+def test_traces_that_contradict_themselves(room, content, words):
+    room.write("loads.json", content)
+    text = room.error(2, "tune", *CPU, *LAYER, "--routing", "trace:loads.json")
+    assert text.startswith("moetune: error: loads.json: ") and words in text
+
+
+def test_a_trace_of_another_layer(room):
+    room.write("loads.json", trace())
+    text = room.error(2, "tune", *CPU, "--experts", "8", "--top-k", "2", "--n", "64", "--k", "64", "--routing",
+                      "trace:loads.json")
+    assert "experts" in text
+
+
+@pytest.mark.parametrize("name, content, words", [
+    ("cut.json", '{"schema": "moetune.table/1", "tool": {"na', "cut off"),
+    ("broken.json", '{"schema": "moetune.table/1",, }', "broken.json:1:"),
+    ("empty.json", "", "empty.json"),
+    ("other.json", '{"schema": "moetune.bench/1"}', "its schema is 'moetune.bench/1', expected 'moetune.table/1'"),
+    ("newer.json", '{"schema": "moetune.table/2"}', "its schema is 'moetune.table/2', expected 'moetune.table/1'"),
+    ("plain.json", "{}", "schema"),
+    ("list.json", "[]", "list.json"),
+    ("deep.json", "[" * 100000, "deep.json"),
+    ("binary.json", "\x00\x01\x02", "binary.json:1:1"),
+])
+@pytest.mark.parametrize("command", [["check"], ["lookup", *LAYER], ["export"], ["merge", "good.json"], ["bench", "--table"]])
+def test_broken_tables(room, command, name, content, words):
+    room.write("good.json", {"schema": "moetune.table/1"})
+    room.write(name, content)
+    command = command[:1] + [name] + command[1:] if command[0] == "lookup" else command + [name]
+    text = room.error(2, *command)
+    assert words in text or "good.json" in text
+
+
+def test_a_table_with_a_wrong_value_names_its_place(room):
+    path = room.tuned()
+    table = json.loads(path.read_text())
+    table["entries"][0]["measurement"]["median_us"] = "fast"
+    room.write("wrong.json", table)
+    assert "wrong.json: entries[0].measurement.median_us: expected a number, found a string" in room.error(2, "check", "wrong.json")
+
+
+def test_a_huge_file_is_refused(room):
+    with open(room.path / "huge.json", "wb") as file:
+        file.truncate(3 << 30)  # sparse: takes no room
+    text = room.error(2, "check", "huge.json", timeout=60)
+    assert "huge.json: larger than" in text
+
+
+def test_a_folder_for_a_file(room):
+    (room.path / "folder").mkdir()
+    assert "is a folder" in room.error(2, "check", "folder")
+
+
+def test_output_and_journal_are_one_file(room):
+    assert "name the same file" in room.error(2, "tune", *TINY, "-o", "x.json", "--journal", "x.json")
+
+
+def test_candidates_that_cannot_run_are_told(room):
+    result = room.run("bench", *TINY, "--candidate", "simt block_m=16 block_n=64 block_k=16")
+    assert result.returncode == 1
+    assert "simt runs on GPUs" in result.stdout
+
+
+def test_candidate_texts(room):
+    assert "block_q" in room.error(2, "bench", *TINY, "--candidate", "cpu block_q=8")
+    assert "8x" in room.error(2, "bench", *TINY, "--candidate", "cpu block_m=8x")
+
+
+def test_resume_of_another_run(room):
+    room.tuned()
+    text = room.error(2, "tune", *CPU, *LAYER, "--tokens", "16", *FEW, "--resume")
+    assert "the journal is of other cells" in text
+    assert len(room.journal()) > 1  # still there
+
+
+def test_resume_of_a_broken_journal(room):
+    room.tuned()
+    journal = room.path / "moetune-table.json.journal.jsonl"
+    lines = journal.read_text().splitlines()
+    journal.write_text("\n".join([lines[0], "{nonsense", *lines[2:]]) + "\n")
+    text = room.error(2, "tune", *TINY, *FEW, "--resume")
+    assert "moetune-table.json.journal.jsonl:2" in text
+
+
+def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
+    room.tuned()
+    before = room.files()
+    assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
+    assert room.files() == before
+
+
+def test_no_gpu_where_there_is_none(room):
+    listed = room.ok("list", "devices").stdout
+    if "cuda:0" in listed:
+        pytest.skip("this machine has a GPU")
+    room.error(3, "tune", "--device", "cuda", *LAYER)

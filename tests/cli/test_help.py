@@ -1,0 +1,133 @@
+"""Help, versions, mistyped words, and what goes to which stream."""
+import re
+
+import pytest
+
+from conftest import CPU, FEW, TINY
+
+COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "list", "doctor"]
+
+
+def test_alone_it_prints_its_help(room):
+    result = room.ok()
+    assert "Usage: moetune COMMAND" in result.stdout
+    assert result.stderr == ""
+    assert room.ok("--help").stdout == result.stdout
+
+
+def test_help_names_every_command_and_no_hidden_one(room):
+    text = room.ok("--help").stdout
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} +\w", text, re.M), command
+    assert "worker" not in text
+
+
+def test_help_explains_exit_codes(room):
+    text = room.ok("--help").stdout
+    for code in ("0 yes", "1 the answer is no", "2 the request is wrong", "3 this machine cannot", "4 inconclusive", "130"):
+        assert code in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_ends_with_examples(room, command):
+    result = room.ok(command, "--help")
+    assert result.stderr == ""
+    examples = result.stdout.split("Examples:\n")[1].strip().splitlines()
+    assert len(examples) >= 2
+    for line in examples:
+        assert line.startswith(f"  moetune {command} ") or line.strip().startswith(f"moetune {command}"), line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_of_examples_exist(room, command):
+    text = room.ok(command, "--help").stdout
+    declared, examples = text.split("Examples:\n")
+    for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", examples):
+        assert re.search(rf"(^|[\s,]){option}\b", declared), option
+
+
+def test_version(room):
+    assert re.fullmatch(r"moetune \d+\.\d+\.\d+ \((unknown|[0-9a-f]+)(, with changes)?\)\n", room.ok("--version").stdout)
+
+
+def test_mistyped_command(room):
+    assert room.error(2, "tnue") == "moetune: error: unknown command 'tnue'\nhint: did you mean 'tune'?\n"
+
+
+def test_mistyped_option(room):
+    assert room.error(2, "tune", "--modle", "x") == (
+        "moetune: error: unknown option '--modle'\nhint: did you mean '--model'?\n")
+    assert "did you mean '--tokens'?" in room.error(2, "tune", "--token=4")
+
+
+def test_option_without_a_value(room):
+    assert "--tokens needs a value" in room.error(2, "tune", "--tokens")
+
+
+def test_option_twice(room):
+    assert "--output is given more than once" in room.error(2, "tune", "-o", "a", "-o", "b")
+
+
+def test_stray_word(room):
+    assert "unexpected argument 'stray'" in room.error(2, "tune", *TINY, "stray")
+
+
+def test_missing_table(room):
+    assert "TABLE is required" in room.error(2, "export")
+
+
+def test_errors_leave_standard_output_empty(room):
+    result = room.run("tune", "--experts", "x")
+    assert result.returncode == 2
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("arguments, hint", [
+    (["tune", "--model", "qwen3-30b-a3"], "did you mean 'qwen3-30b-a3b'?"),
+    (["tune", *TINY, "--routing", "zipff"], "did you mean 'zipf'?"),
+    (["tune", *TINY, "--dtype", "bf61"], "did you mean 'bf16'?"),
+    (["tune", *TINY, "--projection", "upp"], "did you mean 'up'?"),
+    (["tune", *TINY, "--space", "quik"], "did you mean 'quick'?"),
+    (["tune", *TINY, "--variant", "cpuu"], "did you mean 'cpu'?"),
+    (["tune", *TINY, "--set", "blokc_m=64"], "did you mean 'block_m'?"),
+    (["tune", *TINY, "--strategy", "exhuastive"], "did you mean 'exhaustive'?"),
+    (["tune", *TINY, "--format", "jsn"], "did you mean 'json'?"),
+    (["tune", *TINY, "--color", "allways"], "did you mean 'always'?"),
+    (["list", "modles"], "did you mean 'models'?"),
+    (["bench", *TINY, "--candidate", "cpuu block_m=8"], "did you mean 'cpu'?"),
+])
+def test_mistyped_words_get_the_nearest(room, arguments, hint):
+    assert hint in room.error(2, *arguments)
+
+
+def test_unknown_device(room):
+    room.error(2, "tune", "--device", "cuba", *TINY[2:])
+
+
+def test_results_on_stdout_and_the_rest_on_stderr(room):
+    result = room.ok("tune", *TINY, *FEW)
+    assert result.stdout.startswith("| cell")
+    assert "[1/1]" in result.stderr and "[1/1]" not in result.stdout
+
+
+def test_quiet_says_nothing_on_stderr(room):
+    assert room.ok("tune", *TINY, *FEW, "-q").stderr == ""
+
+
+def test_the_worker_is_not_for_hands(room):
+    assert "started by the other commands" in room.error(2, "worker")
+
+
+def test_no_escape_codes_without_a_terminal(room):
+    result = room.run("tnue")
+    assert "\033" not in result.stderr
+
+
+def test_color_always(room):
+    assert "\033[1;31merror:\033[0m" in room.run("list", "modles", "--color", "always").stderr
+    assert "\033" not in room.run("list", "modles", "--color", "never").stderr
+
+
+def test_devices_are_listed(room):
+    assert "| cpu " in room.ok("list", "devices").stdout
+    assert CPU[1] == "cpu"

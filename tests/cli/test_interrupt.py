@@ -1,0 +1,174 @@
+"""Ctrl-C, kill -9 of parent and worker, crashes, hangs, two tuners: nothing measured is lost, nothing is done twice."""
+import os
+import signal
+import time
+
+from conftest import CPU, FEW, LAYER, SLOW_TRIALS, TINY, trials, validate, wait_until_gone, worker_of
+
+CELLS = CPU + LAYER + ["--tokens", "8,16"]
+
+
+def start(room, *more, env=SLOW_TRIALS):
+    process = room.start("tune", *CELLS, *more, env=env)
+    return process
+
+
+def test_ctrl_c_keeps_what_is_measured(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping after this trial" in err
+    validate("table", planted.path / "moetune-table.json")
+    entry, = planted.json("moetune-table.json")["entries"]
+    assert not entry["complete"]
+    assert out.rstrip().splitlines()[-1].endswith("--resume")
+    validate("journal", planted.path / "moetune-table.json.journal.jsonl")
+
+
+def test_ctrl_c_then_resume_repeats_no_trial(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    before = trials(planted.journal())
+    planted.ok("tune", *CELLS, "--resume")
+    after = trials(planted.journal())
+    assert after[:len(before)] == before
+    assert len(after) == len(set(after)) > len(before)
+    assert all(entry["complete"] for entry in planted.json("moetune-table.json")["entries"])
+
+
+def test_sigterm_is_like_ctrl_c(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 2)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    validate("table", planted.path / "moetune-table.json")
+
+
+def test_ctrl_c_to_the_whole_group_spares_the_worker(planted):
+    # As a terminal does: the worker gets the signal too, and the trial under way is finished all the same.
+    process = planted.start("tune", *CELLS, env=SLOW_TRIALS, start_new_session=True)
+    planted.wait_for_trials(process, 3)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert all(line.get("status", "ok") == "ok" for line in planted.journal())
+
+
+def test_second_ctrl_c_ends_at_once(planted):
+    process = start(planted, env={"MOETUNE_PLANT": "hang:"})
+    end = time.monotonic() + 60
+    while not any(line["kind"] == "started" for line in planted.journal()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    worker = worker_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert process.poll() is None  # waits for the trial, which hangs
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    process.communicate(timeout=10)
+    assert time.monotonic() - begin < 5
+    assert process.returncode == -signal.SIGINT
+    assert worker is None or wait_until_gone(worker)
+
+
+def test_kill_9_of_the_parent_then_resume_repeats_no_finished_trial(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 7)
+    worker = worker_of(process.pid)
+    process.kill()
+    process.communicate()
+    assert worker is None or wait_until_gone(worker), "the worker outlives its parent"
+    before = trials(planted.journal())
+    assert len(before) >= 7
+    planted.ok("tune", *CELLS, "--resume")
+    after = trials(planted.journal())
+    assert after[:len(before)] == before
+    assert len(after) == len(set(after)), "a finished trial was repeated"
+    table = planted.json("moetune-table.json")
+    assert len(table["entries"]) == 2 and all(entry["complete"] for entry in table["entries"])
+    validate("table", planted.path / "moetune-table.json")
+    validate("journal", planted.path / "moetune-table.json.journal.jsonl")
+
+
+def test_kill_9_again_and_again(planted):
+    seen = []
+    for count in (3, 6, 9):
+        process = start(planted, "--resume")
+        planted.wait_for_trials(process, count)
+        process.kill()
+        process.communicate()
+        now = trials(planted.journal())
+        assert now[:len(seen)] == seen
+        seen = now
+    planted.ok("tune", *CELLS, "--resume")
+    after = trials(planted.journal())
+    assert len(after) == len(set(after))
+
+
+def test_kill_9_of_the_worker_costs_one_trial(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 4)
+    os.kill(worker_of(process.pid), signal.SIGKILL)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    bad = [line for line in planted.journal() if line.get("status", "ok") != "ok"]
+    assert len(bad) <= 1
+    for line in bad:
+        assert line["status"] == "crashed" and "signal 9" in line["reason"]
+    assert all(entry["complete"] for entry in planted.json("moetune-table.json")["entries"])
+
+
+def test_a_candidate_that_crashes_is_recorded_and_the_rest_goes_on(planted):
+    planted.ok("tune", *TINY, env={"MOETUNE_PLANT": "crash:block_m=48"})
+    bad = [line for line in planted.journal() if line.get("status", "ok") != "ok"]
+    assert bad and all(line["candidate"]["block_m"] == 48 for line in bad)
+    assert all(line["status"] == "crashed" and line["reason"] for line in bad)
+    entry, = planted.json("moetune-table.json")["entries"]
+    assert entry["candidates"]["failed"] == len(bad)
+    assert entry["candidate"]["block_m"] != 48
+
+
+def test_wrong_candidates_never_win(planted):
+    planted.ok("tune", *TINY, env={"MOETUNE_PLANT": "wrong:threads=1"})
+    entry, = planted.json("moetune-table.json")["entries"]
+    assert entry["candidate"]["threads"] != 1
+    bad = [line for line in planted.journal() if line.get("status") == "wrong_result"]
+    assert bad and all("planted" in line["reason"] for line in bad)
+
+
+def test_a_cell_without_a_correct_candidate_is_exit_1(planted):
+    result = planted.run("tune", *TINY, env={"MOETUNE_PLANT": "wrong:"})
+    assert result.returncode == 1
+    assert "none: no candidate is right" in result.stdout
+    entry, = planted.json("moetune-table.json")["entries"]
+    assert "planted" in entry["skipped"]
+    validate("table", planted.path / "moetune-table.json")
+
+
+def test_two_tuners_on_one_device(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 1)
+    text = planted.error(3, "tune", *TINY, *FEW, "-o", "other.json")
+    assert f"another moetune (pid {process.pid}) is using cpu" in text
+    assert "hint: wait until it has ended" in text
+    assert not (planted.path / "other.json").exists()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    planted.ok("tune", *TINY, *FEW, "-o", "other.json")  # the lock went with its holder
+
+
+def test_bench_and_check_respect_the_lock(planted):
+    planted.ok("tune", *TINY, *FEW, "-o", "table.json")
+    process = start(planted)
+    planted.wait_for_trials(process, 1)
+    assert "is using" in planted.error(3, "bench", "--table", "table.json", *CPU)
+    assert "is using" in planted.error(3, "check", "table.json", *CPU)
+    process.kill()
+    process.communicate()

@@ -1,0 +1,107 @@
+"""The progress line: on a terminal one line that fits it, elsewhere a line a cell."""
+import errno
+import os
+import pty
+import re
+import select
+import struct
+import fcntl
+import termios
+import time
+import unicodedata
+
+from conftest import CPU, FEW, LAYER, SLOW_TRIALS, TINY
+
+CELLS = CPU + LAYER + ["--tokens", "8,16"]
+
+
+def on_terminal(room, *arguments, columns=80, env=None):
+    """Runs with standard error on a terminal; returns (exit code, what it showed, stdout)."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = room.start(*arguments, stderr=slave, env=env)
+    os.close(slave)
+    shown = b""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        ready, _, _ = select.select([master], [], [], 0.1)
+        if ready:
+            try:
+                piece = os.read(master, 65536)
+            except OSError as error:
+                assert error.errno == errno.EIO
+                break
+            if not piece:
+                break
+            shown += piece
+        elif process.poll() is not None:
+            break
+    out, _ = process.communicate(timeout=60)
+    os.close(master)
+    return process.returncode, shown.decode("utf-8"), out
+
+
+def frames(shown):
+    """The states of the moving line."""
+    return [frame for frame in re.findall(r"\r\033\[K([^\r\n]*)", shown) if frame]
+
+
+def width(text):
+    return sum(0 if unicodedata.combining(c) else 1 for c in re.sub(r"\033\[[0-9;]*m", "", text))
+
+
+def test_line_shows_count_best_and_eta(planted):
+    code, shown, out = on_terminal(planted, "tune", *CELLS, env=SLOW_TRIALS)
+    assert code == 0
+    lines = frames(shown)
+    assert len(lines) > 5
+    assert any(re.match(r"\[1/2\] .*\d+/\d+  best [\d.]+ (µs|ms)  ETA ", line) for line in lines), lines
+    assert "\033" not in out
+
+
+def test_line_fits_80_columns(planted):
+    _, shown, _ = on_terminal(planted, "tune", *CELLS, env=SLOW_TRIALS)
+    assert frames(shown) and all(width(line) < 80 for line in frames(shown))
+
+
+def test_line_fits_a_narrow_terminal(planted):
+    _, shown, _ = on_terminal(planted, "tune", *CELLS, columns=30, env=SLOW_TRIALS)
+    assert frames(shown) and all(width(line) < 30 for line in frames(shown))
+
+
+def test_columns_variable_wins(planted):
+    _, shown, _ = on_terminal(planted, "tune", *CELLS, columns=200, env={**SLOW_TRIALS, "COLUMNS": "50"})
+    assert frames(shown) and all(width(line) < 50 for line in frames(shown))
+
+
+def test_line_is_gone_at_the_end(planted):
+    _, shown, _ = on_terminal(planted, "tune", *CELLS, env=SLOW_TRIALS)
+    assert re.sub(r"[^\r\n]*\r\033\[K", "", shown.replace("\r\n", "\n")).count("[") == 2  # a line a cell stays
+
+
+def test_quiet_shows_no_line(room):
+    _, shown, _ = on_terminal(room, "tune", *TINY, *FEW, "-q")
+    assert shown == ""
+
+
+def test_a_dumb_terminal_gets_plain_lines(room):
+    _, shown, _ = on_terminal(room, "tune", *TINY, *FEW, env={"TERM": "dumb"})
+    assert "\033" not in shown and "[1/1]" in shown
+
+
+def test_without_a_terminal_a_line_a_cell(room):
+    text = room.ok("tune", *CELLS, *FEW).stderr
+    assert "\r" not in text and "\033" not in text
+    assert len([line for line in text.splitlines() if re.match(r"\[[12]/2\] ", line)]) == 2
+
+
+def test_errors_are_red_on_a_terminal(room):
+    _, shown, _ = on_terminal(room, "list", "modles")
+    assert "\033[1;31merror:\033[0m" in shown
+
+
+def test_no_color(room):
+    _, shown, _ = on_terminal(room, "list", "modles", env={"NO_COLOR": "1"})
+    assert "error:" in shown and "\033" not in shown
+    _, shown, _ = on_terminal(room, "list", "modles", "--color", "always", env={"NO_COLOR": "1"})
+    assert "\033[1;31m" in shown

@@ -1,0 +1,181 @@
+"""Tuning on the cpu, from the command line to the files."""
+import csv
+import io
+import json
+
+import pytest
+
+from conftest import CPU, FEW, LAYER, SOURCE, TINY, trials, validate
+
+
+def test_leaves_a_table_and_a_journal(room):
+    result = room.ok("tune", *TINY)
+    assert room.files() == ["moetune-table.json", "moetune-table.json.journal.jsonl"]
+    validate("table", room.path / "moetune-table.json")
+    validate("journal", room.path / "moetune-table.json.journal.jsonl")
+    entry, = room.json("moetune-table.json")["entries"]
+    assert entry["complete"] and entry["verdict"]["ok"]
+    assert [rival["name"] for rival in entry["rivals"]][0] == "default"
+    assert len(entry["rivals"]) >= 2  # the baseline too
+    last = result.stdout.rstrip("\n").splitlines()[-1]
+    assert last.startswith("1 of 1 cell tuned: the winner is ")
+    assert last.endswith("Next: moetune check moetune-table.json")
+
+
+def test_every_winner_is_no_slower_than_its_default(room):
+    room.ok("tune", *CPU, *LAYER, "--tokens", "1,16", "--routing", "uniform,single")
+    for entry in room.json("moetune-table.json")["entries"]:
+        default, = (rival for rival in entry["rivals"] if rival["name"] == "default")
+        assert default["ratio"] <= 1.0 + 1e-9 or entry["candidate"] == default["candidate"]
+
+
+def test_the_table_knows_how_it_was_made(room):
+    room.ok("tune", *TINY, *FEW)
+    table = room.json("moetune-table.json")
+    assert table["tool"]["argv"][1:] == ["tune", *TINY, *FEW]
+    assert table["device"]["kind"] == "cpu"
+
+
+def test_result_tables_are_markdown(room):
+    text = room.ok("tune", *CPU, *LAYER, "--tokens", "8,16", *FEW).stdout
+    routing, winners, _ = text.split("\n\n")
+    for table, rows in ((routing, 2), (winners, 2)):
+        lines = table.strip().splitlines()
+        assert len(lines) == rows + 2
+        assert len({line.count("|") for line in lines}) == 1
+        assert len({len(line) for line in lines}) == 1  # aligned
+    for word in ("active experts", "max/mean", "CV", "effective", "occupancy"):
+        assert word in routing.splitlines()[0]
+    for word in ("winner", "time", "vs default", "vs loop", "TFLOP/s", "TB/s"):
+        assert word in winners.splitlines()[0]
+    assert "±" in winners
+
+
+def test_format_json_is_the_table(room):
+    result = room.ok("tune", *TINY, *FEW, "--format", "json")
+    validate("table", text=result.stdout)
+    assert json.loads(result.stdout) == room.json("moetune-table.json")
+    assert "Next: moetune check" in result.stderr
+
+
+def test_format_csv(room):
+    rows = list(csv.DictReader(io.StringIO(room.ok("tune", *TINY, *FEW, "--format", "csv").stdout)))
+    assert len(rows) == 1 and float(rows[0]["median_us"]) > 0
+
+
+def test_format_markdown_is_tables_alone(room):
+    for line in room.ok("tune", *TINY, *FEW, "--format", "markdown").stdout.splitlines():
+        assert line == "" or line.startswith("|")
+
+
+def test_dry_run_writes_nothing_and_says_what_it_would(room):
+    result = room.ok("tune", *TINY, "--set", "block_m=8,7,64", "--dry-run", "-o", "out/t.json")
+    assert room.files() == []
+    assert "Would write out/t.json and out/t.json.journal.jsonl." in result.stdout
+    assert "| legal |" in result.stdout.splitlines()[2]
+
+
+def test_dry_run_counts_what_is_pruned(room):
+    result = room.ok("tune", *TINY, "--space", "full", "--set", "threads=1,100000", "--dry-run", "--format", "json")
+    validate("plan", text=result.stdout)
+    plan = json.loads(result.stdout)
+    cell, = plan["cells"]
+    assert cell["legal"] + sum(cell["pruned"].values()) == cell["total"]
+    assert any("threads" in reason for reason in cell["pruned"])
+    assert sum(cell["figures"]["rows"] for cell in plan["cells"]) == 16
+
+
+def test_dry_run_legal_count_is_what_a_run_measures(room):
+    plan = json.loads(room.ok("tune", *TINY, "--dry-run", "--format", "json").stdout)
+    room.ok("tune", *TINY)
+    entry, = room.json("moetune-table.json")["entries"]
+    assert plan["cells"][0]["legal"] <= entry["candidates"]["measured"] <= plan["cells"][0]["legal"] + 1
+
+
+def test_max_candidates(room):
+    room.ok("tune", *TINY, "--max-candidates", "5")
+    assert len(trials(room.journal())) == 5
+
+
+def test_set_narrows_the_space(room):
+    room.ok("tune", *TINY, "--set", "block_m=24", "--set", "block_n=64", "--set", "block_k=128")
+    candidates = [json.loads(candidate) for _, candidate in trials(room.journal())]
+    # The first is the default, which need not be in the space.
+    assert all(c["block_m"] == 24 and c["block_n"] == 64 and c["block_k"] == 128 for c in candidates[1:])
+
+
+def test_time_budget_ends_early_and_says_so(room):
+    result = room.ok("tune", *CPU, *LAYER, "--tokens", "1-200", "--space", "full", "--time-budget", "300ms")
+    entries = room.json("moetune-table.json")["entries"]
+    assert 1 <= len(entries) < 200
+    assert "budget" in result.stderr
+    assert "--resume" in result.stdout.splitlines()[-1]
+
+
+def test_random_strategy_is_a_function_of_the_seed(room):
+    order = []
+    for name in ("a.json", "b.json", "c.json"):
+        seed = "2" if name == "c.json" else "1"
+        room.ok("tune", *TINY, "--strategy", "random", "--seed", seed, "--max-candidates", "6", "-o", name)
+        order.append([candidate for _, candidate in trials(room.journal(name + ".journal.jsonl"))])
+    assert order[0] == order[1] != order[2]
+
+
+def test_resume_of_a_finished_run_repeats_nothing(room):
+    room.ok("tune", *TINY)
+    before = trials(room.journal())
+    room.ok("tune", *TINY, "--resume")
+    assert trials(room.journal()) == before
+
+
+def test_resume_goes_on_where_it_ended(room):
+    room.ok("tune", *TINY, "--max-candidates", "4")
+    before = trials(room.journal())
+    room.ok("tune", *TINY, "--max-candidates", "9", "--resume")
+    after = trials(room.journal())
+    assert after[:4] == before and len(after) == 9 and len(set(after)) == 9
+
+
+def test_resume_without_a_journal_starts(room):
+    result = room.ok("tune", *TINY, *FEW, "--resume")
+    assert "moetune-table.json.journal.jsonl is not there yet" in result.stderr
+
+
+def test_a_journal_cut_in_its_last_line_is_continued(room):
+    room.ok("tune", *TINY, "--max-candidates", "6")
+    journal = room.path / "moetune-table.json.journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-20])
+    room.ok("tune", *TINY, "--max-candidates", "6", "--resume")
+    validate("journal", journal)
+    assert len(set(trials(room.journal()))) == len(trials(room.journal())) == 6
+
+
+def test_an_older_journal_is_put_aside(room):
+    room.ok("tune", *TINY, *FEW)
+    before = room.journal()
+    result = room.ok("tune", *CPU, *LAYER, "--tokens", "16", *FEW)
+    assert "put the journal of an earlier run aside as moetune-table.json.journal.jsonl.old" in result.stderr
+    assert room.journal("moetune-table.json.journal.jsonl.old") == before
+
+
+def test_a_recorded_routing_of_a_scaled_down_model(room):
+    recording = SOURCE.parent / "shared/data/router_loads_gpt_oss_20b.json"
+    if not recording.exists():
+        pytest.skip("the recorded loads are not on this machine")
+    room.ok("tune", *CPU, "--model", "gpt-oss-20b", "--hidden", "64", "--intermediate", "32", "--routing",
+            f"trace:{recording}", *FEW, timeout=600)
+    entries = room.json("moetune-table.json")["entries"]
+    assert len(entries) == 11
+    assert {entry["figures"]["rows"] for entry in entries} == {2012 * 4}
+
+
+def test_fused_layers(room):
+    room.ok("tune", *CPU, "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", "32", "--tokens", "8",
+            "--projection", "up,down", "--permute-x", "--permute-y", "--topk-weights", *FEW)
+    ups = [entry["cell"] for entry in room.json("moetune-table.json")["entries"]]
+    assert len(ups) == 2
+
+
+def test_a_folder_is_made_for_the_output(room):
+    room.ok("tune", *TINY, *FEW, "-o", "new/folder/table.json")
+    assert (room.path / "new/folder/table.json").exists()
