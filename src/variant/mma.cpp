@@ -83,12 +83,19 @@ std::string unit(const Candidate& c, const Shape& shape) {
                     "moetune::Mma<Config>::run(args)");
 }
 
+// Few rows an expert: wide tiles read W in long pieces and k goes by in large steps. Many: the largest tile.
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
-  Candidate c{
-      .variant = "mma", .block_m = 16, .block_n = 64, .block_k = 128, .warps = 4, .stages = 4, .raster = 1, .group = 1};
-  if (mean_rows > 16) c.block_m = 32, c.block_k = 64;
-  if (mean_rows > 32) c.block_m = 64, c.block_n = 128, c.stages = 3;
+  Candidate c{.variant = "mma",
+              .block_m = 16,
+              .block_n = 256,
+              .block_k = 128,
+              .warps = 8,
+              .stages = 3,
+              .raster = 1,
+              .group = 1};
+  if (mean_rows > 8) c.block_m = 32;
+  if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;
