@@ -94,6 +94,7 @@ Child::Child(const std::vector<std::string>& command) {
   posix_spawn_file_actions_addopen(&actions.files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions.files, their_errors.get(), STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions.files, theirs.get(), kSocket);
+  posix_spawn_file_actions_addclosefrom_np(&actions.files, kSocket + 1);
 
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));

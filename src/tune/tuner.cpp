@@ -160,7 +160,8 @@ bool search(const Run& run, CellRun& state, Strategy& strategy) {
     std::vector<Candidate> batch = next_batch(state, strategy);
     if (batch.empty()) return true;
     if (over(batch.front())) return false;
-    if (Clock::now() >= state.end) batch.resize(1);  // the default
+    const bool cut = Clock::now() >= state.end && batch.size() > 1;
+    if (cut) batch.resize(1);  // the default
     const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, batch);
     if (compiled.size() != batch.size()) throw Error(Exit::bug, "not every candidate got a compile result");
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -171,6 +172,7 @@ bool search(const Run& run, CellRun& state, Strategy& strategy) {
       tell(run,
            TrialFinished{&state.trials.back(), static_cast<int64_t>(state.trials.size()), state.planned, state.best});
     }
+    if (cut) return false;
   }
 }
 

@@ -1,0 +1,236 @@
+// The final: who takes part, who wins, and what is told of the others.
+#include "tune/final.h"
+
+#include <gtest/gtest.h>
+
+#include "tune/tuning.h"
+
+namespace moetune {
+namespace {
+
+using fake::cpu;
+using fake::FakeBackend;
+using fake::Script;
+
+// Screening said one thing; what the backend measures now may be another.
+Trial screened(const Candidate& candidate, double us, double side = 0.01) {
+  Trial trial;
+  trial.candidate = candidate;
+  trial.verdict = fake::right();
+  trial.measurement = {.seconds = us * 1e-6,
+                       .interval = {us * (1 - side) * 1e-6, us * (1 + side) * 1e-6},
+                       .samples = 5,
+                       .launches = 50,
+                       .clock_mhz = 0};
+  return trial;
+}
+
+struct Deciding {
+  FakeBackend backend;
+  std::deque<Trial> trials;
+  FinalRequest request;
+  std::vector<std::string> notes;
+  Entry entry;
+
+  explicit Deciding(Script script) : backend(std::move(script)) {}
+  bool run() {
+    return decide(entry, trials, backend, fake::small_cell().shape, request,
+                  [&](const std::string& text) { notes.push_back(text); });
+  }
+};
+
+// True times by block_m, in microseconds.
+Script times(std::map<int, double> us) {
+  Script script;
+  script.seconds = [us = std::move(us)](const Candidate& c) { return us.at(c.block_m) * 1e-6; };
+  return script;
+}
+
+TEST(Decide, TheFinalOverrulesTheScreening) {
+  Deciding deciding(times({{12, 100}, {24, 98}}));
+  deciding.trials = {screened(cpu(12), 99), screened(cpu(24), 100)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(24));
+  EXPECT_NEAR(deciding.entry.measurement.seconds, 98e-6, 1e-12);
+  EXPECT_EQ(deciding.entry.measurement.samples, 11);
+}
+
+TEST(Decide, OnlyThreeAndOnlyOverlappingIntervalsTakePart) {
+  Deciding deciding(times({{12, 100}, {24, 100}, {36, 100}, {48, 100}, {60, 100}}));
+  deciding.trials = {screened(cpu(60), 110), screened(cpu(12), 100), screened(cpu(24), 101), screened(cpu(36), 101.5),
+                     screened(cpu(48), 101.8)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_GT(deciding.backend.count("sample " + text(cpu(24))), 0);
+  EXPECT_GT(deciding.backend.count("sample " + text(cpu(36))), 0);
+  EXPECT_EQ(deciding.backend.count("sample " + text(cpu(48))), 0);  // the fourth
+  EXPECT_EQ(deciding.backend.count("sample " + text(cpu(60))), 0);  // no overlap
+}
+
+TEST(Decide, TheDefaultAlwaysTakesPart) {
+  Deciding deciding(times({{12, 100}, {96, 300}}));
+  deciding.trials = {screened(cpu(12), 100), screened(cpu(96), 300)};
+  deciding.request.fallback = cpu(96);
+  ASSERT_TRUE(deciding.run());
+  ASSERT_EQ(deciding.entry.rivals.size(), 2U);
+  const Rival& fallback = deciding.entry.rivals[0];
+  EXPECT_EQ(fallback.name, "default");
+  EXPECT_EQ(fallback.candidate, cpu(96));
+  EXPECT_NEAR(fallback.ratio, 1.0 / 3, 1e-9);
+  EXPECT_NEAR(fallback.measurement.seconds, 300e-6, 1e-12);
+}
+
+TEST(Decide, BaselinesFollowTheDefaultInTheirOrder) {
+  Script script = times({{12, 100}});
+  script.baselines = {{"loop", 200e-6}, {"grouped", 400e-6}};
+  Deciding deciding(script);
+  deciding.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(deciding.run());
+  ASSERT_EQ(deciding.entry.rivals.size(), 2U);
+  EXPECT_EQ(deciding.entry.rivals[0].name, "loop");
+  EXPECT_NEAR(deciding.entry.rivals[0].ratio, 0.5, 1e-9);
+  EXPECT_EQ(deciding.entry.rivals[1].name, "grouped");
+  EXPECT_NEAR(deciding.entry.rivals[1].ratio, 0.25, 1e-9);
+  EXPECT_EQ(deciding.entry.rivals[1].candidate, Candidate{});
+}
+
+// The default beats a candidate whose median is lower: in each pair the default is the faster one.
+TEST(Decide, TheWinnerIsNeverOneThatTheDefaultBeatsByThePairedRatio) {
+  Script script;
+  std::map<int, int> turns;
+  script.seconds = [&](const Candidate& c) {
+    const int round = turns[c.block_m]++;
+    // Round by round: fallback 10, 1, 1, ...; challenger 9, 2, 2 ...: a common disturbance in the minority of rounds.
+    const std::vector<double> fallback = {1, 1, 5, 6, 7}, challenger = {2, 2, 4.9, 6.1, 7.1};
+    return (c.block_m == 96 ? fallback : challenger)[static_cast<size_t>(round) % 5] * 1e-6;
+  };
+  Deciding deciding(script);
+  deciding.request.rounds = 5;
+  deciding.request.stretch = false;
+  deciding.request.fallback = cpu(96);
+  deciding.trials = {screened(cpu(12), 4.9), screened(cpu(96), 5)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(96));  // medians 4.9 and 5, but 4 pairs of 5 go to the default
+  EXPECT_EQ(deciding.entry.rivals[0].ratio, 1);
+}
+
+TEST(Decide, ATieGoesToTheDefault) {
+  Deciding deciding(times({{12, 100}, {96, 100}}));
+  deciding.trials = {screened(cpu(12), 100), screened(cpu(96), 100)};
+  deciding.request.fallback = cpu(96);
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(96));
+}
+
+TEST(Decide, AnOverNoisyRunNeverMakesAWinnerThatTheDefaultBeats) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Script script = times({{12, 100}, {24, 100}, {36, 100}, {96, 100}});
+    script.noise = {.sigma = 0.05, .outliers = 0.1};
+    script.seed = seed;
+    Deciding deciding(script);
+    deciding.trials = {screened(cpu(12), 100), screened(cpu(24), 100), screened(cpu(36), 100), screened(cpu(96), 100)};
+    deciding.request.fallback = cpu(96);
+    ASSERT_TRUE(deciding.run());
+    EXPECT_LE(deciding.entry.rivals.at(0).ratio, 1);
+  }
+}
+
+TEST(Decide, WrongAndFailedTrialsTakeNoPart) {
+  Deciding deciding(times({{12, 100}, {24, 50}}));
+  Trial wrong = screened(cpu(24), 50);
+  wrong.status = Status::wrong_result;
+  deciding.trials = {wrong, screened(cpu(12), 100)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(12));
+  deciding.trials = {wrong};
+  EXPECT_FALSE(deciding.run());
+}
+
+TEST(Decide, TiesAreTheOthersWhoseScreeningOverlapsTheWinners) {
+  Deciding deciding(times({{12, 100}, {24, 101}, {36, 130}, {96, 101}}));
+  deciding.trials = {screened(cpu(12), 100), screened(cpu(24), 101), screened(cpu(36), 130), screened(cpu(96), 101)};
+  deciding.request.fallback = cpu(96);
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(12));
+  EXPECT_EQ(deciding.entry.ties, (std::vector<Candidate>{cpu(24), cpu(96)}));
+}
+
+TEST(Decide, ABaselineThatFailsIsLeftOutWithANote) {
+  Script script = times({{12, 100}});
+  script.baselines = {{"loop", 200e-6}, {"grouped", 400e-6}};
+  script.before = [](const std::string&, const Contender& who) {
+    if (who.baseline == "grouped") throw CandidateFault(Status::illegal, "it knows no fp32");
+  };
+  Deciding deciding(script);
+  deciding.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(deciding.run());
+  ASSERT_EQ(deciding.entry.rivals.size(), 1U);
+  EXPECT_EQ(deciding.entry.rivals[0].name, "loop");
+  ASSERT_EQ(deciding.notes.size(), 1U);
+  EXPECT_EQ(deciding.notes[0], "the baseline grouped is left out: it knows no fp32");
+}
+
+TEST(Decide, ABaselineWithAWrongResultIsNoRival) {
+  Script script = times({{12, 100}});
+  script.verify = [](const Contender& who) { return who.baseline.empty() ? fake::right() : fake::wrong(); };
+  Deciding deciding(script);
+  deciding.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_TRUE(deciding.entry.rivals.empty());
+  EXPECT_EQ(deciding.notes.at(0), "the baseline loop is left out: its result is wrong: 7 of 2048 elements differ");
+}
+
+TEST(Decide, AFinalistThatFailsTwiceMakesRoomForTheNext) {
+  Script script = times({{12, 100}, {24, 200}});
+  script.before = [](const std::string&, const Contender& who) {
+    if (who.candidate.block_m == 12) throw CandidateFault(Status::timeout, "sample took longer than 20 s");
+  };
+  Deciding deciding(script);
+  deciding.trials = {screened(cpu(12), 100), screened(cpu(24), 200)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(24));
+  EXPECT_EQ(deciding.backend.count("sample " + text(cpu(12))), 2);
+  ASSERT_EQ(deciding.notes.size(), 1U);
+  EXPECT_EQ(deciding.notes[0], text(cpu(12)) + " is left out of the final: sample took longer than 20 s");
+}
+
+TEST(Decide, AFinalistThatFailsOnceIsForgiven) {
+  Script script = times({{12, 100}});
+  int faults = 0;
+  script.before = [&](const std::string&, const Contender& who) {
+    if (who.baseline.empty() && faults++ == 0) throw CandidateFault(Status::crashed, "killed");
+  };
+  Deciding deciding(script);
+  deciding.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.candidate, cpu(12));
+  EXPECT_TRUE(deciding.notes.empty());
+}
+
+TEST(Decide, NoSurvivorIsNoWinner) {
+  Script script = times({{12, 100}});
+  script.before = [&](const std::string&, const Contender& who) {
+    if (who.baseline.empty()) throw CandidateFault(Status::crashed, "killed");
+  };
+  Deciding deciding(script);
+  deciding.trials = {screened(cpu(12), 100)};
+  EXPECT_FALSE(deciding.run());
+}
+
+TEST(Decide, NoiseGetsMoreRoundsAndQuietDoesNot) {
+  Script script = times({{12, 100}});
+  script.noise = {.sigma = 0.05};
+  Deciding noisy(script);
+  noisy.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(noisy.run());
+  EXPECT_EQ(noisy.entry.measurement.samples, 33);
+  noisy.request.stretch = false;
+  ASSERT_TRUE(noisy.run());
+  EXPECT_EQ(noisy.entry.measurement.samples, 11);
+  Deciding quiet(times({{12, 100}}));
+  quiet.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(quiet.run());
+  EXPECT_EQ(quiet.entry.measurement.samples, 11);
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,102 @@
+// moetune with a planted fault, for tests of the whole program: the cpu backend behind it is the real one.
+// MOETUNE_PLANT is a list of faults, separated by semicolons. PART is a piece of a candidate's text; empty: all.
+//   slow:1.10   samples of candidates really take that many times as long; baselines stay
+//   wrong:PART  verify finds an element that differs
+//   crash:PART  the process aborts in sample      hang:PART  sample never returns
+//   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
+//   start_ms:N  opening the device takes N ms longer
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/app.h"
+
+namespace moetune {
+namespace {
+
+using Plant = std::map<std::string, std::string>;
+
+Plant read_plant() {
+  Plant plant;
+  const char* text = std::getenv("MOETUNE_PLANT");
+  for (const std::string& fault : split(text ? text : "", ';')) {
+    const size_t colon = fault.find(':');
+    plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
+  }
+  for (const auto& [fault, value] : plant) {
+    const std::vector<std::string> known = {"slow", "wrong", "crash", "hang", "trial_ms", "start_ms"};
+    if (std::find(known.begin(), known.end(), fault) == known.end())
+      throw unknown_word("MOETUNE_PLANT fault", fault, known);
+  }
+  return plant;
+}
+
+void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+class PlantedBackend final : public Backend {
+ public:
+  PlantedBackend(std::unique_ptr<Backend> inner, Plant plant) : inner_(std::move(inner)), plant_(std::move(plant)) {}
+
+  const DeviceInfo& device() const override { return inner_->device(); }
+  Json environment() override { return inner_->environment(); }
+  std::vector<std::string> baselines() const override { return inner_->baselines(); }
+  void load(const Problem& problem) override { inner_->load(problem); }
+  Ceilings ceilings() override { return inner_->ceilings(); }
+  std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
+    return inner_->compile(shape, candidates);
+  }
+
+  Verdict verify(const Contender& contender) override {
+    Verdict verdict = inner_->verify(contender);
+    if (!hits("wrong", contender)) return verdict;
+    verdict.ok = false;
+    verdict.mismatches = 1;
+    verdict.reason = fmt::format("1 of {} elements differs: planted", verdict.elements);
+    return verdict;
+  }
+
+  std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
+    if (hits("crash", contender)) std::abort();
+    while (hits("hang", contender)) ::pause();
+    std::vector<Block> blocks = inner_->sample(contender, request);
+    if (!contender.baseline.empty()) return blocks;
+    if (plant_.contains("slow")) slow_down(blocks, parse_number(plant_["slow"], "slow") - 1);
+    if (plant_.contains("trial_ms")) sleep_for(parse_number(plant_["trial_ms"], "trial_ms") * 1e-3);
+    return blocks;
+  }
+
+ private:
+  bool hits(const std::string& fault, const Contender& contender) const {
+    const auto found = plant_.find(fault);
+    return found != plant_.end() && contender.baseline.empty() &&
+           text(contender.candidate).find(found->second) != std::string::npos;
+  }
+
+  static void slow_down(std::vector<Block>& blocks, double share) {
+    for (Block& block : blocks) {
+      sleep_for(share * block.seconds * block.launches);
+      block.seconds *= 1 + share;
+    }
+  }
+
+  std::unique_ptr<Backend> inner_;
+  Plant plant_;
+};
+
+std::unique_ptr<Backend> open_planted(const std::string& device, const BackendOptions& options) {
+  Plant plant = read_plant();
+  if (plant.contains("start_ms")) sleep_for(parse_number(plant["start_ms"], "start_ms") * 1e-3);
+  return std::make_unique<PlantedBackend>(open_backend(device, options), std::move(plant));
+}
+
+}  // namespace
+}  // namespace moetune
+
+int main(int argc, char** argv) { return moetune::run_app(argc, argv, moetune::open_planted); }

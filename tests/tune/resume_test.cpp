@@ -1,0 +1,218 @@
+// Resuming from a journal: nothing finished is repeated, and a candidate that ended two runs isn't tried again.
+#include <gtest/gtest.h>
+
+#include "temporary_folder.h"
+#include "tune/tuning.h"
+
+namespace moetune {
+namespace {
+
+using fake::cpu;
+using fake::Tuning;
+
+JournalHeader header_of(Tuning& tuning) {
+  return {.cells = tuning.request.cells,
+          .device = tuning.backend.device(),
+          .environment = tuning.backend.environment(),
+          .space = tuning.request.space.name,
+          .strategy = tuning.request.strategy,
+          .seed = tuning.request.seed};
+}
+
+struct Gone {};  // the process ends here
+
+// Runs until `trials` have finished, then ends as abruptly as a test can: out of the listener, during the next trial.
+void run_and_die(const std::filesystem::path& path, int trials, const std::string& strategy = "exhaustive",
+                 bool resume = false) {
+  Tuning tuning;
+  tuning.request.strategy = strategy;
+  if (resume) tuning.before = read_journal(path);
+  tuning.journal = resume ? Journal::reopen(path) : Journal::create(path, header_of(tuning));
+  int finished = 0;
+  tuning.backend.script.before = [&](const std::string& call, const Contender&) {
+    if (call == "verify" && finished++ == trials) throw Gone();
+  };
+  EXPECT_THROW(tuning.run(), Gone);
+}
+
+TEST(Resume, RepeatsNoFinishedTrial) {
+  for (const std::string strategy : {"exhaustive", "random"}) {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "run.jsonl";
+    run_and_die(path, 20, strategy);
+    const Replay before = read_journal(path);
+    ASSERT_EQ(before.trials.at(id(fake::small_cell())).size(), 20U);
+
+    Tuning tuning;
+    tuning.request.strategy = strategy;
+    tuning.before = before;
+    tuning.journal = Journal::reopen(path);
+    const Entry entry = tuning.run_one();
+    EXPECT_EQ(tuning.resumed, 20);
+    EXPECT_EQ(tuning.planned, 49);
+    EXPECT_EQ(tuning.trials.size(), 29U);
+    EXPECT_EQ(entry.measured, 49);
+    for (const Trial& trial : before.trials.at(id(fake::small_cell())))
+      EXPECT_EQ(tuning.backend.count("verify " + text(trial.candidate)), 0) << text(trial.candidate);
+    EXPECT_EQ(read_journal(path).trials.at(id(fake::small_cell())).size(), 49U);
+    EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+  }
+}
+
+TEST(Resume, ACompleteJournalNeedsTheFinalAlone) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  Tuning first;
+  first.journal = Journal::create(path, header_of(first));
+  const Entry once = first.run_one();
+  Tuning second;
+  second.before = read_journal(path);
+  second.journal = Journal::reopen(path);
+  const Entry again = second.run_one();
+  EXPECT_EQ(second.trials.size(), 0U);
+  EXPECT_EQ(again.candidate, once.candidate);
+  EXPECT_EQ(again.verdict.elements, once.verdict.elements);
+  EXPECT_EQ(again.measured, 49);
+  EXPECT_TRUE(again.complete);
+}
+
+TEST(Resume, EveryTrialIsInTheJournalBeforeItsEvent) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  Tuning tuning;
+  tuning.request.max_candidates = 3;
+  tuning.journal = Journal::create(path, header_of(tuning));
+  int started = 0, finished = 0;
+  tuning.also = [&](const Event& event) {
+    const Replay now = read_journal(path);
+    const std::string cell = id(fake::small_cell());
+    const size_t known = now.trials.contains(cell) ? now.trials.at(cell).size() : 0;
+    if (std::holds_alternative<TrialStarted>(event)) ++started;
+    if (std::holds_alternative<TrialFinished>(event)) ++finished;
+    EXPECT_EQ(known, static_cast<size_t>(finished));
+  };
+  tuning.run();
+  EXPECT_EQ(started, 3);
+  EXPECT_EQ(finished, 3);
+}
+
+TEST(Resume, AStartedRecordIsOnDiskWhileTheCandidateRuns) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  Tuning tuning;
+  tuning.request.max_candidates = 1;
+  tuning.journal = Journal::create(path, header_of(tuning));
+  bool seen = false;
+  tuning.backend.script.before = [&](const std::string& call, const Contender& who) {
+    if (call != "verify" || !who.baseline.empty()) return;
+    seen = read_journal(path).unfinished.at(id(fake::small_cell())).at(text(who.candidate)) == 1;
+  };
+  tuning.run();
+  EXPECT_TRUE(seen);
+  EXPECT_TRUE(read_journal(path).unfinished.empty());
+}
+
+TEST(Resume, CompileErrorsAreKnownToo) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  const auto spills = [](const Candidate& c) {
+    if (c.block_m != 16) return CompileResult{};
+    return CompileResult{.status = Status::spills, .reason = "24 bytes"};
+  };
+  Tuning first({.compile = spills});
+  first.journal = Journal::create(path, header_of(first));
+  first.run();
+  Tuning second({.compile = spills});
+  second.before = read_journal(path);
+  const Entry entry = second.run_one();
+  EXPECT_EQ(second.resumed, 49);
+  EXPECT_EQ(entry.failed, 12);
+}
+
+TEST(Resume, ACandidateThatWasUnderWayOnceIsTriedAgain) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  run_and_die(path, 5);
+  Tuning tuning;
+  tuning.before = read_journal(path);
+  tuning.journal = Journal::reopen(path);
+  ASSERT_EQ(tuning.before.unfinished.at(id(fake::small_cell())).size(), 1U);
+  const std::string culprit = tuning.before.unfinished.at(id(fake::small_cell())).begin()->first;
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.backend.count("verify " + culprit), 1);
+  EXPECT_EQ(entry.failed, 0);
+}
+
+TEST(Resume, ACandidateThatWasUnderWayTwiceIsTheCulprit) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  run_and_die(path, 5);
+  run_and_die(path, 0, "exhaustive", true);
+  Tuning tuning;
+  tuning.before = read_journal(path);
+  tuning.journal = Journal::reopen(path);
+  const auto [culprit, times] = *tuning.before.unfinished.at(id(fake::small_cell())).begin();
+  ASSERT_EQ(times, 2);
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.backend.count("verify " + culprit), 0);
+  EXPECT_EQ(entry.failed, 1);
+  ASSERT_FALSE(tuning.trials.empty());
+  EXPECT_EQ(text(tuning.trials[0].candidate), culprit);
+  EXPECT_EQ(tuning.trials[0].status, Status::crashed);
+  EXPECT_EQ(tuning.trials[0].reason, "was under way when two earlier runs ended");
+  EXPECT_TRUE(read_journal(path).unfinished.empty());  // recorded: a third run knows
+}
+
+TEST(Resume, MaxCandidatesCountsWhatIsKnown) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  run_and_die(path, 10);
+  Tuning tuning;
+  tuning.before = read_journal(path);
+  tuning.request.max_candidates = 12;
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.trials.size(), 2U);
+  EXPECT_EQ(entry.measured, 12);
+}
+
+TEST(Resume, TrialsOutsideTheSpaceAreForgotten) {
+  Tuning tuning;
+  Trial stranger;
+  stranger.candidate = cpu(192);
+  stranger.measurement = {.seconds = 1e-9, .interval = {1e-9, 1e-9}, .samples = 5, .launches = 50, .clock_mhz = 0};
+  stranger.verdict = fake::right();
+  tuning.before.trials[id(fake::small_cell())] = {stranger};
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.resumed, 0);
+  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+}
+
+TEST(Resume, ATrialThatIsInTheJournalTwiceCountsOnce) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  run_and_die(path, 5);
+  Tuning tuning;
+  tuning.before = read_journal(path);
+  auto& trials = tuning.before.trials.at(id(fake::small_cell()));
+  trials.push_back(trials.front());
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.resumed, 5);
+  EXPECT_EQ(entry.measured, 49);
+}
+
+TEST(Resume, AnInterruptedRunEndsAsAWholeOneWould) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  run_and_die(path, 30, "random");
+  Tuning resumed, whole;
+  resumed.request.strategy = whole.request.strategy = "random";
+  resumed.before = read_journal(path);
+  const Entry a = resumed.run_one(), b = whole.run_one();
+  EXPECT_EQ(a.candidate, b.candidate);
+  EXPECT_EQ(a.ties, b.ties);
+  EXPECT_EQ(a.measured, b.measured);
+  EXPECT_EQ(a.rivals.size(), b.rivals.size());
+}
+
+}  // namespace
+}  // namespace moetune

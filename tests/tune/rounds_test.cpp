@@ -1,0 +1,118 @@
+// Interleaved rounds and paired ratios.
+#include "tune/rounds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tune/fake_backend.h"
+
+namespace moetune {
+namespace {
+
+using fake::contender;
+using fake::cpu;
+
+TEST(MeasureRounds, TheOrderRotatesFromRoundToRound) {
+  fake::FakeBackend backend({.baselines = {{"a", 1e-3}, {"b", 2e-3}, {"c", 3e-3}}});
+  measure_rounds(backend, {contender("a"), contender("b"), contender("c")}, 3, {});
+  const std::vector<std::string> expected = {"sample a", "sample b", "sample c", "sample b", "sample c",
+                                             "sample a", "sample c", "sample a", "sample b"};
+  EXPECT_EQ(backend.calls, expected);
+}
+
+TEST(MeasureRounds, TimesStayWithTheirContender) {
+  fake::FakeBackend backend({.baselines = {{"a", 1e-3}, {"b", 2e-3}}});
+  const Rounds rounds = measure_rounds(backend, {contender("a"), contender("b")}, 5, {});
+  EXPECT_EQ(rounds.seconds[0], std::vector<double>(5, 1e-3));
+  EXPECT_EQ(rounds.seconds[1], std::vector<double>(5, 2e-3));
+  EXPECT_EQ(rounds.blocks[1].size(), 5U);
+  EXPECT_EQ(rounds.blocks[1][0].launches, 10);
+}
+
+TEST(MeasureRounds, TakesOneBlockATurnWhateverIsAsked) {
+  fake::FakeBackend backend;
+  const Rounds rounds = measure_rounds(backend, {contender("loop")}, 4, {.blocks = 50});
+  EXPECT_EQ(rounds.seconds[0].size(), 4U);
+}
+
+TEST(MeasureRounds, AFaultSaysWhoseItIs) {
+  fake::FakeBackend backend;
+  backend.script.before = [](const std::string&, const Contender& who) {
+    if (who.baseline.empty()) throw CandidateFault(Status::crashed, "boom");
+  };
+  try {
+    measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {});
+    FAIL() << "expected a fault";
+  } catch (const ContenderFault& fault) {
+    EXPECT_EQ(fault.contender, 1U);
+    EXPECT_EQ(fault.status, Status::crashed);
+    EXPECT_STREQ(fault.what(), "boom");
+  }
+}
+
+TEST(MeasureRounds, AppendKeepsPairsTogether) {
+  fake::FakeBackend backend({.noise = {.sigma = 0.1}});
+  const std::vector<Contender> both = {contender("loop"), contender(cpu(24))};
+  Rounds all = measure_rounds(backend, both, 2, {});
+  const Rounds more = measure_rounds(backend, both, 3, {});
+  append(all, more);
+  ASSERT_EQ(all.seconds[0].size(), 5U);
+  ASSERT_EQ(all.blocks[1].size(), 5U);
+  EXPECT_EQ(all.seconds[0][2], more.seconds[0][0]);
+  EXPECT_EQ(all.seconds[1][4], more.seconds[1][2]);
+}
+
+TEST(PairedRatio, IsTheMedianOfRatiosNotTheRatioOfMedians) {
+  const Ratio ratio = paired_ratio({1, 20, 300}, {2, 10, 100});  // 0.5, 2, 3; medians 20 / 10
+  EXPECT_NEAR(ratio.median, 2, 1e-12);
+  EXPECT_NEAR(paired_ratio({1, 8, 9}, {2, 2, 3}).median, 3, 1e-12);  // medians 8 / 2
+}
+
+TEST(PairedRatio, ACommonDriftCancels) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 20; ++i) a.push_back(1.1 * (1 + i)), b.push_back(1.0 * (1 + i));
+  const Ratio ratio = paired_ratio(a, b);
+  EXPECT_NEAR(ratio.median, 1.1, 1e-12);
+  EXPECT_NEAR(ratio.interval.low, 1.1, 1e-12);
+  EXPECT_NEAR(ratio.interval.high, 1.1, 1e-12);
+}
+
+TEST(PairedRatio, SwappingTurnsItOver) {
+  fake::FakeBackend backend({.noise = {.sigma = 0.05}});
+  const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 21, {});
+  const Ratio ab = paired_ratio(rounds.seconds[0], rounds.seconds[1]);
+  const Ratio ba = paired_ratio(rounds.seconds[1], rounds.seconds[0]);
+  EXPECT_NEAR(ab.median * ba.median, 1, 1e-12);
+  EXPECT_NEAR(ab.interval.low * ba.interval.high, 1, 0.01);
+}
+
+TEST(PairedRatio, TheIntervalHoldsTheTruthAboutAsOftenAsItSays) {
+  int inside = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    fake::FakeBackend backend(
+        {.baselines = {{"a", 110e-6}, {"b", 100e-6}}, .noise = {.sigma = 0.03, .outliers = 0.05}, .seed = seed});
+    const Rounds rounds = measure_rounds(backend, {contender("a"), contender("b")}, 21, {});
+    const Interval interval = paired_ratio(rounds.seconds[0], rounds.seconds[1]).interval;
+    inside += interval.low <= 1.1 && 1.1 <= interval.high;
+  }
+  EXPECT_GE(inside, 180);
+}
+
+TEST(PairedRatio, OneRoundHasNoWidthAndNoRoundsNoRatio) {
+  const Ratio one = paired_ratio({3}, {2});
+  EXPECT_DOUBLE_EQ(one.median, 1.5);
+  EXPECT_EQ(one.interval.low, one.interval.high);
+  EXPECT_TRUE(std::isnan(paired_ratio({}, {}).median));
+}
+
+TEST(LogHalfWidth, IsTheRelativeUncertainty) {
+  EXPECT_NEAR(log_half_width({0.99, 1.01}), 0.01, 1e-6);
+  EXPECT_EQ(log_half_width({2, 2}), 0);
+  EXPECT_TRUE(std::isinf(log_half_width({0, 1})));
+  EXPECT_TRUE(std::isinf(log_half_width({std::nan(""), 1})));
+}
+
+}  // namespace
+}  // namespace moetune

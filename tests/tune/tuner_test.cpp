@@ -1,0 +1,369 @@
+// The tuning loop: what is tried, what counts, who wins, when it stops.
+#include "tune/tuner.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "error_of.h"
+#include "tune/tuning.h"
+
+namespace moetune {
+namespace {
+
+using fake::cpu;
+using fake::Tuning;
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Tune, FindsTheBestCandidate) {
+  Tuning tuning;
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+  EXPECT_NEAR(entry.measurement.seconds, 100e-6, 1e-9);
+  EXPECT_TRUE(entry.verdict.ok);
+  EXPECT_TRUE(entry.complete);
+  EXPECT_EQ(entry.skipped, "");
+}
+
+TEST(Tune, AnEntryTellsTheCellInFull) {
+  Tuning tuning;
+  const Entry entry = tuning.run_one();
+  const Problem problem = make_problem(fake::small_cell());
+  EXPECT_EQ(entry.cell, fake::small_cell());
+  EXPECT_EQ(entry.m_sizes, problem.routing.m_sizes);
+  EXPECT_EQ(entry.flops, problem.flops());
+  EXPECT_EQ(entry.bytes, problem.bytes());
+  EXPECT_EQ(entry.figures.rows, 32);
+  EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(problem.routing, 48));
+}
+
+TEST(Tune, ATableTellsToolDeviceAndEnvironment) {
+  Tuning tuning;
+  tuning.request.tool = {{"version", "1"}};
+  const TunedTable table = tuning.run();
+  EXPECT_EQ(table.tool["version"], "1");
+  EXPECT_EQ(table.device.name, "fake");
+  EXPECT_EQ(table.environment, tuning.backend.environment());
+  EXPECT_EQ(table.regime, "burst");
+}
+
+TEST(Tune, TheDefaultIsTriedFirstEvenOutsideTheSpace) {
+  Tuning tuning;
+  const auto& legal = enumerate(tuning.request.space, fake::small_cell().shape, tuning.backend.device()).legal;
+  ASSERT_EQ(std::count(legal.begin(), legal.end(), tuning.fallback()), 0) << "the test needs a default outside";
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.trials.at(0).candidate, tuning.fallback());
+  EXPECT_EQ(tuning.planned, 49);
+  EXPECT_EQ(entry.legal, 49);
+  EXPECT_EQ(entry.measured, 49);
+}
+
+TEST(Tune, TheDefaultInsideTheSpaceIsTriedOnce) {
+  Tuning tuning;
+  const Candidate fallback = tuning.fallback();
+  tuning.request.space.variants[0].values = {{"block_m", {24, fallback.block_m}},
+                                             {"block_n", {fallback.block_n}},
+                                             {"block_k", {fallback.block_k}},
+                                             {"threads", {2}}};
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.planned, 2);
+  EXPECT_EQ(entry.measured, 2);
+  EXPECT_EQ(tuning.trials.at(0).candidate, fallback);
+  EXPECT_EQ(tuning.backend.count("verify " + text(fallback)), 1);
+}
+
+TEST(Tune, EveryTrialIsVerifiedBeforeItIsTimed) {
+  Tuning tuning;
+  tuning.run();
+  std::set<std::string> verified;
+  for (const std::string& call : tuning.backend.calls) {
+    if (call.starts_with("verify ")) verified.insert(call.substr(7));
+    if (call.starts_with("sample ")) {
+      EXPECT_TRUE(verified.contains(call.substr(7))) << call;
+    }
+  }
+  EXPECT_EQ(verified.size(), 50U);  // 49 candidates and the baseline
+}
+
+TEST(Tune, NothingIsCompiledBetweenTheTrialsOfABatch) {
+  Tuning tuning;
+  tuning.run();
+  ASSERT_GE(tuning.backend.batches.size(), 2U);
+  EXPECT_EQ(tuning.backend.batches[0], 49U);  // all at once, then the finalists
+  EXPECT_EQ(tuning.backend.batches.size(), 2U);
+}
+
+TEST(Tune, ALargeSpaceIsCompiledInBatches) {
+  Tuning tuning;
+  tuning.request.space.variants[0].values[0].second = {8, 16, 24, 48, 64, 72, 80, 96};
+  tuning.request.space.variants[0].values[1].second = {32, 64, 128, 256};
+  tuning.run();
+  EXPECT_EQ(tuning.planned, 129);
+  EXPECT_EQ(tuning.backend.batches[0], 64U);
+  EXPECT_EQ(tuning.backend.batches[1], 64U);
+  EXPECT_EQ(tuning.backend.batches[2], 1U);
+}
+
+TEST(Tune, ARightButSlowerResultBeatsAFasterWrongOne) {
+  Tuning tuning;
+  tuning.backend.script.verify = [](const Contender& who) {
+    return who.candidate == fake::best_of_small_space() ? fake::wrong() : fake::right();
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_NE(entry.candidate, fake::best_of_small_space());
+  EXPECT_NEAR(entry.measurement.seconds, 105e-6, 1e-9);  // block_k=64 beside the best
+  EXPECT_EQ(entry.failed, 1);
+}
+
+TEST(Tune, CompileErrorsAreTrialsThatNeverStarted) {
+  Tuning tuning;
+  tuning.backend.script.compile = [](const Candidate& c) {
+    if (c.block_n != 128) return CompileResult{};
+    return CompileResult{.status = Status::compile_error, .reason = "too wide"};
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.measured, 49);
+  EXPECT_EQ(entry.failed, 16);
+  for (const std::string& event : tuning.events)
+    EXPECT_FALSE(event.starts_with("start") && holds(event, "block_n=128")) << event;
+  EXPECT_EQ(std::count_if(tuning.trials.begin(), tuning.trials.end(),
+                          [](const Trial& t) { return t.status == Status::compile_error && t.reason == "too wide"; }),
+            16);
+}
+
+TEST(Tune, ACrashingCandidateCostsItselfAlone) {
+  Tuning tuning;
+  tuning.backend.script.before = [](const std::string&, const Contender& who) {
+    if (who.candidate.block_m == 24) throw CandidateFault(Status::crashed, "signal 11");
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+  EXPECT_EQ(entry.failed, 12);
+}
+
+TEST(Tune, HopelessCandidatesAreRecordedWithFewSamples) {
+  Tuning tuning;
+  tuning.run();
+  int few = 0;
+  for (const Trial& trial : tuning.trials) few += trial.measurement.samples == 2;
+  EXPECT_GT(few, 5);
+  EXPECT_EQ(tuning.trials.at(0).measurement.samples, 5);
+}
+
+TEST(Tune, EventsComeInOrder) {
+  Tuning tuning;
+  tuning.request.max_candidates = 2;
+  tuning.run();
+  ASSERT_EQ(tuning.events.size(), 6U);
+  EXPECT_EQ(tuning.events[0], "cell");
+  EXPECT_EQ(tuning.events[1], "start " + text(tuning.fallback()));
+  EXPECT_EQ(tuning.events[2], "finish " + text(tuning.fallback()));
+  EXPECT_TRUE(tuning.events[3].starts_with("start "));
+  EXPECT_EQ(tuning.events[5], "done");
+}
+
+TEST(Tune, FinishedTrialsTellTheBestSoFarAndTheCount) {
+  Tuning tuning;
+  double best = 1;
+  int64_t done = 0;
+  tuning.also = [&](const Event& event) {
+    const auto* finished = std::get_if<TrialFinished>(&event);
+    if (!finished) return;
+    best = std::min(best, finished->trial->measurement.seconds);
+    ASSERT_NE(finished->best, nullptr);
+    EXPECT_EQ(finished->best->measurement.seconds, best);
+    EXPECT_EQ(finished->done, ++done);
+    EXPECT_EQ(finished->planned, 49);
+  };
+  tuning.run();
+  EXPECT_EQ(done, 49);
+}
+
+TEST(Tune, MaxCandidatesCountsTheDefault) {
+  Tuning tuning;
+  tuning.request.max_candidates = 5;
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.planned, 5);
+  EXPECT_EQ(entry.measured, 5);
+  EXPECT_TRUE(entry.complete);
+}
+
+TEST(Tune, MaxCandidatesOfOneMakesTheDefaultTheWinner) {
+  Tuning tuning;
+  tuning.request.max_candidates = 1;
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.candidate, tuning.fallback());
+  ASSERT_EQ(entry.rivals.size(), 2U);
+  EXPECT_EQ(entry.rivals[0].name, "default");
+  EXPECT_EQ(entry.rivals[0].ratio, 1);
+  EXPECT_EQ(entry.rivals[0].ratio_interval, (Interval{1, 1}));
+}
+
+TEST(Tune, OneTableIsHandedOverAfterEachCell) {
+  Tuning tuning;
+  tuning.request.cells = {fake::small_cell(16), fake::small_cell(64), fake::small_cell(64, "zipf:1")};
+  const TunedTable table = tuning.run();
+  EXPECT_EQ(table.entries.size(), 3U);
+  EXPECT_EQ(tuning.tables, (std::vector<size_t>{1, 2, 3}));
+  EXPECT_EQ(table.entries[2].cell.routing.name, "zipf");
+  EXPECT_EQ(tuning.backend.loads, 3);
+}
+
+TEST(Tune, AFaultOfTheMachineKeepsTheCellsBefore) {
+  Tuning tuning;
+  tuning.request.cells = {fake::small_cell(16), fake::small_cell(64)};
+  tuning.backend.script.load = [](const Problem& problem) {
+    if (problem.rows() > 64) throw machine_error("the GPU fell off the bus");
+  };
+  EXPECT_EQ(error_of([&] { tuning.run(); }).what, "the GPU fell off the bus");
+  EXPECT_EQ(tuning.tables, (std::vector<size_t>{1}));
+}
+
+TEST(Tune, ACellThatDoesNotFitIsSkippedWithItsSize) {
+  Tuning tuning;
+  tuning.request.cells = {fake::small_cell(16), fake::small_cell(64), fake::small_cell(32)};
+  tuning.backend.script.load = [](const Problem& problem) {
+    if (problem.rows() > 64) throw OutOfMemory("8 GB are free", 12'300'000'000);
+  };
+  const TunedTable table = tuning.run();
+  ASSERT_EQ(table.entries.size(), 3U);
+  EXPECT_TRUE(holds(table.entries[1].skipped, "12.3 GB")) << table.entries[1].skipped;
+  EXPECT_TRUE(holds(table.entries[1].skipped, "8 GB are free")) << table.entries[1].skipped;
+  EXPECT_EQ(table.entries[1].measured, 0);
+  EXPECT_EQ(table.entries[2].candidate, fake::best_of_small_space());
+  ASSERT_EQ(tuning.notes.size(), 1U);
+  EXPECT_TRUE(holds(tuning.notes[0], "is skipped, out of memory")) << tuning.notes[0];
+}
+
+TEST(Tune, ACellWithoutACorrectCandidateSaysWhy) {
+  Tuning tuning;
+  tuning.backend.script.verify = [](const Contender& who) {
+    return who.baseline.empty() ? fake::wrong() : fake::right();
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_TRUE(holds(entry.skipped, "no candidate is right")) << entry.skipped;
+  EXPECT_TRUE(holds(entry.skipped, "wrong_result: 7 of 2048 elements differ")) << entry.skipped;
+  EXPECT_EQ(entry.measured, 49);
+  EXPECT_EQ(entry.failed, 49);
+}
+
+TEST(Tune, ASpaceOfAnotherDeviceIsARequestError) {
+  Tuning tuning;
+  tuning.request.space = {.name = "mine", .variants = {{.variant = "simt", .values = {}}}};
+  const Caught caught = error_of([&] { tuning.run(); });
+  EXPECT_EQ(caught.exit, Exit::request);
+  EXPECT_EQ(caught.what, "no variant of the space 'mine' runs on a cpu");
+}
+
+TEST(Tune, AnUnknownStrategyIsFoundBeforeAnythingRuns) {
+  Tuning tuning;
+  tuning.request.strategy = "clever";
+  EXPECT_EQ(error_of([&] { tuning.run(); }).exit, Exit::request);
+  EXPECT_TRUE(tuning.backend.calls.empty());
+}
+
+TEST(TuneStop, TheTrialUnderWayIsFinishedAndAWinnerIsKept) {
+  Tuning tuning;
+  tuning.also = [&](const Event& event) {
+    if (std::holds_alternative<TrialStarted>(event) && tuning.trials.size() == 6) tuning.stop = true;
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.trials.size(), 7U);
+  EXPECT_EQ(entry.measured, 7);
+  EXPECT_FALSE(entry.complete);
+  EXPECT_FALSE(entry.candidate.variant.empty());
+  EXPECT_EQ(entry.measurement.samples, 5);  // a hurried final
+  EXPECT_EQ(tuning.tables, (std::vector<size_t>{1}));
+}
+
+TEST(TuneStop, BeforeTheFirstTrialThereIsNoEntry) {
+  Tuning tuning;
+  tuning.stop = true;
+  EXPECT_TRUE(tuning.run().entries.empty());
+  EXPECT_TRUE(tuning.backend.calls.empty());
+  tuning.stop = false;
+  tuning.also = [&](const Event& event) {
+    if (std::holds_alternative<CellStarted>(event)) tuning.stop = true;
+  };
+  EXPECT_TRUE(tuning.run().entries.empty());
+}
+
+TEST(TuneStop, LaterCellsAreNotBegun) {
+  Tuning tuning;
+  tuning.request.cells = {fake::small_cell(16), fake::small_cell(64)};
+  tuning.also = [&](const Event& event) {
+    if (std::holds_alternative<TrialFinished>(event)) tuning.stop = true;
+  };
+  const TunedTable table = tuning.run();
+  ASSERT_EQ(table.entries.size(), 1U);
+  EXPECT_EQ(table.entries[0].measured, 1);
+  EXPECT_EQ(tuning.backend.loads, 1);
+}
+
+TEST(TuneStop, WithoutACorrectCandidateTheEntrySaysSo) {
+  Tuning tuning;
+  tuning.backend.script.verify = [](const Contender&) { return fake::wrong(); };
+  tuning.also = [&](const Event& event) {
+    if (std::holds_alternative<TrialFinished>(event)) tuning.stop = true;
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_FALSE(entry.complete);
+  EXPECT_TRUE(holds(entry.skipped, "no candidate is right"));
+}
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+TEST(TuneBudget, EndsTheSearchButNotBeforeTheDefault) {
+  Tuning tuning;
+  tuning.backend.script.before = [](const std::string& call, const Contender&) {
+    if (call == "verify") sleep_ms(20);
+  };
+  tuning.request.time_budget = 0.1;
+  const Entry entry = tuning.run_one();
+  EXPECT_GE(entry.measured, 1);
+  EXPECT_LT(entry.measured, 20);
+  EXPECT_FALSE(entry.complete);
+  EXPECT_EQ(tuning.trials.at(0).candidate, tuning.fallback());
+}
+
+TEST(TuneBudget, ASpentBudgetStillTriesTheDefaultOfTheFirstCellAlone) {
+  Tuning tuning;
+  tuning.request.cells = {fake::small_cell(16), fake::small_cell(64)};
+  tuning.backend.script.load = [](const Problem&) { sleep_ms(20); };
+  tuning.request.time_budget = 1e-3;
+  const TunedTable table = tuning.run();
+  ASSERT_EQ(table.entries.size(), 1U);
+  EXPECT_EQ(table.entries[0].measured, 1);
+  EXPECT_EQ(table.entries[0].candidate, tuning.fallback());
+  EXPECT_FALSE(table.entries[0].complete);
+  EXPECT_EQ(tuning.backend.batches.at(0), 1U);  // nothing compiled that can't be tried
+  ASSERT_EQ(tuning.notes.size(), 1U);
+  EXPECT_TRUE(holds(tuning.notes[0], "1 of 2 cells are not begun")) << tuning.notes[0];
+  EXPECT_TRUE(holds(tuning.notes[0], "--resume")) << tuning.notes[0];
+}
+
+TEST(TuneBudget, IsSharedOutOverTheCells) {
+  Tuning tuning;
+  tuning.request.cells = {fake::small_cell(16), fake::small_cell(32), fake::small_cell(64)};
+  tuning.backend.script.before = [](const std::string& call, const Contender&) {
+    if (call == "verify") sleep_ms(10);
+  };
+  tuning.request.time_budget = 0.9;
+  const TunedTable table = tuning.run();
+  ASSERT_EQ(table.entries.size(), 3U);
+  for (const Entry& entry : table.entries) {
+    EXPECT_GT(entry.measured, 1);
+    EXPECT_LT(entry.measured, 45);
+    EXPECT_FALSE(entry.complete);
+  }
+}
+
+TEST(TuneBudget, AGenerousOneChangesNothing) {
+  Tuning tuning;
+  tuning.request.time_budget = 1000;
+  EXPECT_TRUE(tuning.run_one().complete);
+}
+
+}  // namespace
+}  // namespace moetune
