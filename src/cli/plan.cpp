@@ -26,7 +26,7 @@ Plan make_plan(const std::vector<Cell>& cells, const SearchSpace& space, const D
   return plan;
 }
 
-Json to_json(const Plan& plan, const Json& tool) {
+Json plan_json(const Plan& plan, const Json& tool) {
   Json cells = Json::array();
   for (const Plan::Item& item : plan.items) {
     const RoutingFigures& f = item.figures;

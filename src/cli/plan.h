@@ -24,7 +24,7 @@ struct Plan {
 
 Plan make_plan(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
 
-Json to_json(const Plan& plan, const Json& tool);  // moetune.plan/1
+Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
 /// Cells, then pruned reasons with their counts, then the files.
 std::string markdown(const Plan& plan);
 

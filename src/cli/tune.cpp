@@ -103,7 +103,7 @@ Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::p
   plan.output = options.output;
   plan.journal = journal;
   const bool json = parse_format(options.format, kFormats) == Format::json;
-  print(json ? pretty_json(to_json(plan, request.tool)) : markdown(plan));
+  print(json ? pretty_json(plan_json(plan, request.tool)) : markdown(plan));
   return Exit::yes;
 }
 
