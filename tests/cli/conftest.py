@@ -17,7 +17,7 @@ LAYER = ["--experts", "4", "--top-k", "2", "--n", "64", "--k", "64"]
 CPU = ["--device", "cpu"]
 TINY = CPU + LAYER + ["--tokens", "8"]          # under a second to tune
 FEW = ["--max-candidates", "3"]
-SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:30"}  # of the planted binary: time to hit a run in its middle
+SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:15"}  # of the planted binary: time to hit a run in its middle
 CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
 
 

@@ -1,18 +1,21 @@
 """The progress line: on a terminal one line that fits it, elsewhere a line a cell."""
 import errno
+import fcntl
 import os
 import pty
 import re
 import select
 import struct
-import fcntl
 import termios
 import time
 import unicodedata
 
-from conftest import CPU, FEW, LAYER, SLOW_TRIALS, TINY
+import pytest
+
+from conftest import CPU, FEW, LAYER, PLANTED, Room, SLOW_TRIALS, TINY
 
 CELLS = CPU + LAYER + ["--tokens", "8,16"]
+SOME = ["--max-candidates", "10"]
 
 
 def on_terminal(room, *arguments, columns=80, env=None):
@@ -42,16 +45,22 @@ def on_terminal(room, *arguments, columns=80, env=None):
 
 
 def frames(shown):
-    """The states of the moving line."""
-    return [frame for frame in re.findall(r"\r\033\[K([^\r\n]*)", shown) if frame]
+    """The states of the moving line: what is taken away again."""
+    return [frame for frame in re.findall(r"\r\033\[K([^\r\n]*)(?=\r\033)", shown) if frame]
 
 
 def width(text):
     return sum(0 if unicodedata.combining(c) else 1 for c in re.sub(r"\033\[[0-9;]*m", "", text))
 
 
-def test_line_shows_count_best_and_eta(planted):
-    code, shown, out = on_terminal(planted, "tune", *CELLS, env=SLOW_TRIALS)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """One run on a terminal of 80 columns: (exit code, shown, stdout)."""
+    return on_terminal(Room(tmp_path_factory.mktemp("run"), PLANTED), "tune", *CELLS, *SOME, env=SLOW_TRIALS)
+
+
+def test_line_shows_count_best_and_eta(run):
+    code, shown, out = run
     assert code == 0
     lines = frames(shown)
     assert len(lines) > 5
@@ -59,24 +68,20 @@ def test_line_shows_count_best_and_eta(planted):
     assert "\033" not in out
 
 
-def test_line_fits_80_columns(planted):
-    _, shown, _ = on_terminal(planted, "tune", *CELLS, env=SLOW_TRIALS)
-    assert frames(shown) and all(width(line) < 80 for line in frames(shown))
+def test_line_fits_80_columns(run):
+    assert all(width(line) < 80 for line in frames(run[1]))
 
 
-def test_line_fits_a_narrow_terminal(planted):
-    _, shown, _ = on_terminal(planted, "tune", *CELLS, columns=30, env=SLOW_TRIALS)
-    assert frames(shown) and all(width(line) < 30 for line in frames(shown))
+def test_line_is_gone_at_the_end(run):
+    stays = re.sub(r"[^\r\n]*\r\033\[K", "", run[1].replace("\r\n", "\n"))
+    assert [line[:6] for line in stays.splitlines()] == ["[1/2] ", "[2/2] "]  # a line a cell
 
 
-def test_columns_variable_wins(planted):
-    _, shown, _ = on_terminal(planted, "tune", *CELLS, columns=200, env={**SLOW_TRIALS, "COLUMNS": "50"})
-    assert frames(shown) and all(width(line) < 50 for line in frames(shown))
-
-
-def test_line_is_gone_at_the_end(planted):
-    _, shown, _ = on_terminal(planted, "tune", *CELLS, env=SLOW_TRIALS)
-    assert re.sub(r"[^\r\n]*\r\033\[K", "", shown.replace("\r\n", "\n")).count("[") == 2  # a line a cell stays
+@pytest.mark.parametrize("columns, env, limit", [(30, {}, 30), (200, {"COLUMNS": "50"}, 50)])
+def test_line_fits_other_widths(planted, columns, env, limit):
+    _, shown, _ = on_terminal(planted, "tune", *CELLS, *FEW, columns=columns, env={**SLOW_TRIALS, **env})
+    lines = frames(shown)
+    assert lines and all(width(line) < limit for line in lines)
 
 
 def test_quiet_shows_no_line(room):
