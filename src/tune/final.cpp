@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kFinalists = 3;
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival; `check` lives off it
+constexpr double kUseless = 0.05;    // of that ratio: what `check` looks for hides in it
 constexpr int kStretch = 3;
 constexpr int kStrikes = 2;
 
@@ -93,19 +94,19 @@ size_t winner_of(const Final& final) {
   return ratio.median < 1 ? best : final.default_index();
 }
 
-bool precise(const Final& final) {
+// Half the interval of the winner's ratio to its first rival, in the logarithm.
+double uncertainty(const Final& final) {
   const std::optional<size_t> rival = final.first_rival();
-  if (!rival) return true;
   const size_t winner = winner_of(final);
-  if (winner == *rival) return true;
-  return log_half_width(paired_ratio(final.rounds.seconds[winner], final.rounds.seconds[*rival]).interval) <=
-         kPrecision;
+  if (!rival || winner == *rival) return 0;
+  return log_half_width(paired_ratio(final.rounds.seconds[winner], final.rounds.seconds[*rival]).interval);
 }
 
 void play(Final& final, Backend& backend, const FinalRequest& request) {
   const int rounds = std::max(request.rounds, 1);
   final.rounds = measure_rounds(backend, final.contenders, rounds, request.sample);
-  for (int done = rounds; request.stretch && done < kStretch * rounds && !precise(final); done += rounds)
+  for (int done = rounds; request.stretch && done < kStretch * rounds && uncertainty(final) > kPrecision;
+       done += rounds)
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample));
 }
 
@@ -159,6 +160,12 @@ bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, con
   if (!any) return false;
   const std::optional<Final> final = settle(trials, backend, shape, request, note);
   if (!final) return false;
+
+  if (const double half = uncertainty(*final); half > kUseless)
+    note(fmt::format(
+        "{}: the winner's ratio to {} is uncertain by {:.0f} %: something else keeps this machine busy; tune "
+        "again when it is quiet",
+        id(entry.cell), text(final->contenders[*final->first_rival()]), 100 * half));
 
   const size_t winner = winner_of(*final);
   const Trial& screening = *find_trial(trials, final->contenders[winner].candidate);

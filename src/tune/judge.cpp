@@ -17,7 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kControlMoved = 1.5;
-constexpr double kSure = 1.7;          // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
+constexpr double kSure = 1.7;  // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
+constexpr double kSurerWhenNoisy = 4;
 constexpr int kFewestTableRounds = 5;  // fewer give no interval to speak of
 
 // The logarithm of the change, with half its 95 % interval.
@@ -70,8 +71,10 @@ Change change_of(const Rounds& rounds, const Bout& bout) {
   return change_against(rounds, rounds.seconds.size() - 1, *bout.control);
 }
 
+// Where the interval itself is wider than the threshold, noise has more ways than the interval knows of: be surer.
 bool shows_regression(const Change& change, const Limits& limits) {
-  return change.middle > limits.threshold && change.middle > kSure * change.half;
+  const double sure = change.half <= limits.threshold ? kSure : kSurerWhenNoisy;
+  return change.middle > limits.threshold && change.middle > sure * change.half;
 }
 
 // Measures until it is clear. True where a regression was seen and then seen again in a fresh set of rounds.

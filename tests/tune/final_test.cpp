@@ -232,5 +232,22 @@ TEST(Decide, NoiseGetsMoreRoundsAndQuietDoesNot) {
   EXPECT_EQ(quiet.entry.measurement.samples, 11);
 }
 
+TEST(Decide, AnUncertainRatioIsWarnedAbout) {
+  Script script = times({{12, 100}});
+  script.noise = {.sigma = 0.3};
+  Deciding busy(script);
+  busy.entry.cell = fake::small_cell();
+  busy.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(busy.run());
+  ASSERT_EQ(busy.notes.size(), 1U);
+  EXPECT_EQ(busy.notes[0].find(id(fake::small_cell()) + ": the winner's ratio to loop is uncertain by "), 0U)
+      << busy.notes[0];
+  script.noise = {.sigma = 0.03};
+  Deciding quiet(script);
+  quiet.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(quiet.run());
+  EXPECT_TRUE(quiet.notes.empty());
+}
+
 }  // namespace
 }  // namespace moetune

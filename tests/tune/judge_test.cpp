@@ -226,6 +226,14 @@ TEST(Check, TheTablesOwnUncertaintyCounts) {
   EXPECT_TRUE(holds(finding.reason, "60 rounds can't tell from noise")) << finding.reason;
 }
 
+TEST(Check, AHugeSlowdownNeedsNoNarrowInterval) {
+  TunedTable table = tuned();
+  Rival& loop = table.entries[0].rivals.back();
+  loop.ratio_interval = {loop.ratio / 1.2, loop.ratio * 1.2};
+  EXPECT_EQ(Checking(slowed(3)).one(table).finding, Finding::regressed);
+  EXPECT_EQ(Checking(slowed(1.5)).one(table).finding, Finding::inconclusive);  // 2.2 half intervals
+}
+
 TEST(Check, ATransientDisturbanceIsNotConfirmed) {
   Script script;
   FakeBackend* self = nullptr;
