@@ -41,18 +41,14 @@ __device__ __forceinline__ void move_rows(Element* out, const Element* in, const
   }
 }
 
-// Cycles and nanoseconds of about `nanoseconds`, on one SM: out[0] / out[1] is its clock in GHz.
-__device__ __forceinline__ void probe_clock(unsigned long long* out, unsigned long long nanoseconds) {
-  unsigned long long start, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  while (now == start);  // begin at a tick
-  start = now;
-  const long long first = clock64();
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  while (now - start < nanoseconds);
-  out[0] = clock64() - first;
-  out[1] = now - start;
+// Every SM's cycle counter beside the time: out[2 * sm] and out[2 * sm + 1]. Two readings of one SM tell its clock between
+// them. Launch several blocks an SM, so that none is missed.
+__device__ __forceinline__ void read_clocks(unsigned long long* out) {
+  unsigned sm;
+  unsigned long long time;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  if (threadIdx.x == 0) *reinterpret_cast<ulonglong2*>(out + 2 * sm) = make_ulonglong2(clock64(), time);
 }
 
 // Bandwidth: every byte is read once (and written once by copy).

@@ -20,9 +20,9 @@ constexpr int kNodes = 1000;
 
 }  // namespace
 
-Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& stream) {
+Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& stream, int sms) {
   const DeviceBuffer a(kBytes), b(kBytes);
-  const Sampler sampler(stream, service);
+  const Sampler sampler(stream, service, sms);
   service.fill(a.data(), kBytes / 2, Values::random, 1, kStreamX, stream.stream);
   service.fill(b.data(), kBytes / 2, Values::random, 2, kStreamW, stream.stream);
   Ceilings ceilings;
@@ -52,7 +52,7 @@ Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& 
     times.push_back(sampler.time_once(dense));
   ceilings.dense_sustained = flops / median(std::span(times).subspan(times.size() / 2));
 
-  Sampler graphs(stream, service);
+  Sampler graphs(stream, service, sms);
   SampleRequest request{.blocks = 5, .block_seconds = kNodes * 2e-6, .hot = true};
   std::vector<double> launches;
   for (const Block& block : graphs.sample(

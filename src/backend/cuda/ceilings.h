@@ -7,6 +7,6 @@
 namespace moetune {
 
 /// Takes about three seconds and 4 GB; OutOfMemory where the GPU has less free.
-Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& stream);
+Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& stream, int sms);
 
 }  // namespace moetune

@@ -86,7 +86,7 @@ class CudaBackend : public Backend {
     const Service& service = *services_.at(dtype);
     auto loaded = std::make_unique<Loaded>();
     loaded->operands = make_operands(problem, device_, service, stream_->stream);
-    loaded->sampler.emplace(*stream_, service);
+    loaded->sampler.emplace(*stream_, service, device_.processors);
     require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
@@ -107,7 +107,7 @@ class CudaBackend : public Backend {
     loaded_.reset();
     if (!services_.contains(Dtype::bf16))
       services_.emplace(Dtype::bf16, std::make_unique<Service>(Dtype::bf16, compiler_));
-    return measure_ceilings(*services_.at(Dtype::bf16), *cublas_, *stream_);
+    return measure_ceilings(*services_.at(Dtype::bf16), *cublas_, *stream_, device_.processors);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/error.h"
 
@@ -13,11 +14,15 @@ namespace {
 constexpr int kMaxLaunches = 4096;       // in a graph
 constexpr size_t kMaxGraphs = 32;        // kept
 constexpr double kWarmUpSeconds = 5e-3;  // of load before a first block; the SM clock rises within a few ms
-constexpr double kProbeSeconds = 20e-6;
+constexpr double kNearBest = 0.97;       // of the best clock seen: below, the GPU is throttling
+constexpr double kIdlePerBlock = 1;      // idle time for each second of a throttled block
 
 }  // namespace
 
-Sampler::Sampler(const Stream& stream, const Service& service) : stream_(stream), service_(service), clock_(16) {}
+Sampler::Sampler(const Stream& stream, const Service& service, int sms)
+    : stream_(stream), service_(service), sms_(sms), clocks_(int64_t{2} * sms * 16) {
+  require(cudaMemset(clocks_.data(), 0, static_cast<size_t>(clocks_.size())), "cannot clear the clocks");
+}
 
 Sampler::~Sampler() { clear(); }
 
@@ -64,11 +69,12 @@ Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue
   require(cudaStreamBeginCapture(stream_.stream, cudaStreamCaptureModeThreadLocal), "cannot begin a capture");
   cudaGraph_t graph = nullptr;
   try {
+    service_.read_clocks(clocks_.as<unsigned long long>(), sms_, stream_.stream);
     require(cudaEventRecordWithFlags(stream_.begin, stream_.stream, cudaEventRecordExternal),
             "cannot capture an event");
     for (int i = 0; i < launches; ++i) enqueue(i % rotation);
     require(cudaEventRecordWithFlags(stream_.end, stream_.stream, cudaEventRecordExternal), "cannot capture an event");
-    service_.probe_clock(clock_.as<unsigned long long>(), kProbeSeconds, stream_.stream);
+    service_.read_clocks(clocks_.as<unsigned long long>(clocks_.size() / 2), sms_, stream_.stream);
   } catch (...) {
     cudaStreamEndCapture(stream_.stream, &graph);
     if (graph) cudaGraphDestroy(graph);
@@ -84,6 +90,25 @@ Sampler::Graph& Sampler::graph_of(const std::string& key, const Enqueue& enqueue
   return graphs_.emplace(key, made).first->second;
 }
 
+// The mean clock of all SMs between the two readings of the last block.
+double Sampler::clock_mhz() const {
+  std::vector<unsigned long long> readings(static_cast<size_t>(clocks_.size() / 8));
+  require(cudaMemcpy(readings.data(), clocks_.data(), static_cast<size_t>(clocks_.size()), cudaMemcpyDeviceToHost),
+          "cannot read the clocks");
+  double cycles = 0, nanoseconds = 0;
+  for (size_t before = 0, after = readings.size() / 2; after < readings.size(); before += 2, after += 2) {
+    if (readings[before] == 0 || readings[after] == 0) continue;  // an SM that no block was put on
+    cycles += static_cast<double>(readings[after] - readings[before]);
+    nanoseconds += static_cast<double>(readings[after + 1] - readings[before + 1]);
+  }
+  return nanoseconds > 0 ? cycles / nanoseconds * 1e3 : 0;
+}
+
+void Sampler::cool_down(double block_seconds) const {
+  if (last_clock_mhz_ < kNearBest * best_clock_mhz_)
+    std::this_thread::sleep_for(std::chrono::duration<double>(kIdlePerBlock * block_seconds));
+}
+
 std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueue, int sets,
                                    const SampleRequest& request) {
   const Graph& graph = graph_of(key, enqueue, sets, request);
@@ -93,12 +118,11 @@ std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueu
     require_candidate(cudaStreamSynchronize(stream_.stream), "the kernel failed");
     float milliseconds = 0;
     require(cudaEventElapsedTime(&milliseconds, stream_.begin, stream_.end), "cannot read the events");
-    unsigned long long clock[2] = {0, 1};
-    require(cudaMemcpy(clock, clock_.data(), sizeof clock, cudaMemcpyDeviceToHost), "cannot read the clock");
+    last_clock_mhz_ = clock_mhz();
+    best_clock_mhz_ = std::max(best_clock_mhz_, last_clock_mhz_);
     blocks.push_back(
-        {.seconds = milliseconds * 1e-3 / graph.launches,
-         .launches = graph.launches,
-         .clock_mhz = static_cast<double>(clock[0]) / static_cast<double>(std::max(1ull, clock[1])) * 1e3});
+        {.seconds = milliseconds * 1e-3 / graph.launches, .launches = graph.launches, .clock_mhz = last_clock_mhz_});
+    cool_down(milliseconds * 1e-3);
   }
   return blocks;
 }

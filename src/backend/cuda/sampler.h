@@ -1,4 +1,5 @@
-// Timed blocks: a CUDA graph of launches over rotating operand sets, between two event nodes.
+// Timed blocks: a CUDA graph of launches over rotating operand sets, between two event nodes. The regime is `burst`: a
+// GPU that lowers its clock under load is left idle between blocks until it is back near its best.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,7 +17,7 @@ using Enqueue = std::function<void(int set)>;
 
 class Sampler {
  public:
-  Sampler(const Stream& stream, const Service& service);
+  Sampler(const Stream& stream, const Service& service, int sms);
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
@@ -40,9 +41,15 @@ class Sampler {
   Graph& graph_of(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request);
   void warm_up(const Enqueue& enqueue) const;
 
+  double clock_mhz() const;
+  void cool_down(double block_seconds) const;
+
   const Stream& stream_;
   const Service& service_;
-  DeviceBuffer clock_;
+  int sms_;
+  DeviceBuffer clocks_;        // [2][sms][2]: before and after a block
+  double best_clock_mhz_ = 0;  // of all blocks so far
+  double last_clock_mhz_ = 0;
   std::map<std::string, Graph> graphs_;
 };
 

@@ -40,8 +40,8 @@ class Service {
   void count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
                      cudaStream_t) const;
   void count_unwritten(const void* y, int64_t elements, unsigned long long* unwritten, cudaStream_t) const;
-  /// out: [2] cycles and nanoseconds.
-  void probe_clock(unsigned long long* out, double seconds, cudaStream_t) const;
+  /// out: [sms][2] cycles and nanoseconds of each SM.
+  void read_clocks(unsigned long long* out, int sms, cudaStream_t) const;
   void read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t) const;
   void copy_all(const void* in, int64_t bytes, void* out, cudaStream_t) const;
   void nothing(cudaStream_t) const;
