@@ -82,8 +82,8 @@ std::string explain(const Answer& answer, const TunedTable& table, const Cell& c
                : "tuned";
     told += " " + tokens_told(cell, *answer.entry);
     told += found.routing == cell.routing
-                ? fmt::format(" with {} routing", text(found.routing))
-                : fmt::format(" with {} routing, not {}: another skew may have another winner", text(found.routing),
+                ? fmt::format(", with {} routing", text(found.routing))
+                : fmt::format(", with {} routing, not {}: another skew may have another winner", text(found.routing),
                               text(cell.routing));
   }
   const Layer &a = cell.shape.layer, &b = found.shape.layer;

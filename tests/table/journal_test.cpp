@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "base/random.h"
 #include "table/sample.h"
 
 namespace moetune {
@@ -364,6 +365,25 @@ TEST(Journal, ManyLinesAcrossReadBuffersComeBack) {
   for (int i = 0; i < 400; ++i) text += body;
   write(folder / "j", text);
   EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 802u);
+}
+
+TEST(WrongJournal, ChangedBytesDoNoWorseThanAnError) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  Random random(1);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string changed = text;
+    changed[random.below(changed.size())] = static_cast<char>(random.below(256));
+    write(folder / "changed", changed);
+    try {
+      EXPECT_LE(read_journal(folder / "changed").trials.size(), 2u);
+    } catch (const Error& error) {
+      ASSERT_TRUE(holds(error.what(), "changed:")) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(JournalHeaderJson, SeedsUseAll64Bits) {

@@ -76,7 +76,7 @@ TEST(Lookup, NearestIsMeasuredInTheLogarithmOfTokens) {
   EXPECT_EQ(answer.match, Match::nearest);
   EXPECT_EQ(answer.entry, &table.entries[1]);
   EXPECT_NEAR(answer.log_tokens_distance, std::log2(256.0 / 70), 1e-12);
-  EXPECT_EQ(answer.explanation, "tuned for 256 tokens, 3.7x more than the 70 asked with uniform routing");
+  EXPECT_EQ(answer.explanation, "tuned for 256 tokens, 3.7x more than the 70 asked, with uniform routing");
 }
 
 TEST(Lookup, EquallyNearGoesToTheFewerTokens) {
@@ -99,7 +99,7 @@ TEST(Lookup, AnotherRoutingIsSaidSo) {
   EXPECT_EQ(answer.match, Match::other_routing);
   EXPECT_EQ(answer.entry, &table.entries[1]);
   EXPECT_EQ(answer.explanation,
-            "tuned for 256 tokens as asked with uniform routing, not zipf:1.2: another skew may have another winner");
+            "tuned for 256 tokens as asked, with uniform routing, not zipf:1.2: another skew may have another winner");
 }
 
 TEST(Lookup, AnotherDeviceIsNeverSilent) {
@@ -109,9 +109,10 @@ TEST(Lookup, AnotherDeviceIsNeverSilent) {
   const Answer answer = lookup(table, cell(small_up(), 16), &h100);
   EXPECT_EQ(answer.match, Match::other_device);
   EXPECT_EQ(answer.entry, &table.entries[0]);
-  EXPECT_EQ(answer.explanation,
-            "tuned on NVIDIA H200, not on NVIDIA H100 80GB HBM3: take it as a first guess; for 16 tokens as asked with "
-            "uniform routing");
+  EXPECT_EQ(
+      answer.explanation,
+      "tuned on NVIDIA H200, not on NVIDIA H100 80GB HBM3: take it as a first guess; for 16 tokens as asked, with "
+      "uniform routing");
 }
 
 TEST(Lookup, AnotherCardOfTheSameModelIsTheSameDevice) {

@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "base/random.h"
 #include "table/pretty.h"
 #include "table/sample.h"
 
@@ -232,6 +233,29 @@ TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
   write_table(folder / "t.json", small_table());
   EXPECT_EQ(fault_of([&] { write_table(folder / "no/t.json", small_table()); }).exit, Exit::machine);
   EXPECT_EQ(read_table(folder / "t.json").entries.size(), 3u);
+}
+
+TEST(TableFile, ChangedBytesDoNoWorseThanAnError) {
+  const std::string text = pretty_json(to_json(small_table()));
+  Random random(1);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string changed = text;
+    for (uint64_t changes = 1 + random.below(3); changes > 0; --changes)
+      changed[random.below(changed.size())] =
+          static_cast<char>(random.below(2) ? '0' + random.below(10) : random.below(256));
+    try {
+      const Json json = parse_json(changed, "t.json");
+      const TunedTable table = table_from_json(JsonAt(json, "t.json"));
+      ASSERT_EQ(table.entries.size(), 3u);
+      to_json(table);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.exit(), Exit::request) << error.what();
+      ASSERT_TRUE(holds(error.what(), "t.json")) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(ToolJson, TellsTheProgramAndItsArguments) {
