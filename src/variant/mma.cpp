@@ -97,7 +97,12 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   if (mean_rows > 8) c.block_m = 32;
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
-  while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
+  // Where shared memory is short, fewer stages first, then shorter ones.
+  while (c.block_k >= 32 && illegal(c, problem.shape, device))
+    if (c.stages > 2)
+      --c.stages;
+    else
+      c.block_k /= 2, c.stages = 4;
   return c;
 }
 

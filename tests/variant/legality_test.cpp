@@ -1,0 +1,172 @@
+// What is legal for the GPU variants, why not, and that defaults always are.
+#include <gtest/gtest.h>
+
+#include "variant/mma.h"
+#include "variant/simt.h"
+#include "variant/unit.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+Shape shape_of(Dtype dtype = Dtype::bf16, Op op = Op::fwd) {
+  Shape shape;
+  shape.layer = {
+      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048, .dtype = dtype};
+  shape.op = op;
+  return shape;
+}
+
+std::string reason(const std::string& candidate, const Shape& shape = shape_of(), const char* arch = "sm_90a") {
+  const Candidate parsed = parse_candidate(candidate);
+  return find_variant(parsed.variant).illegal(parsed, shape, device_of_arch(arch)).value_or("");
+}
+
+struct Case {
+  const char* candidate;
+  const char* reason;
+};
+
+class MmaLegality : public testing::TestWithParam<Case> {};
+TEST_P(MmaLegality, Tells) { EXPECT_EQ(reason(std::string("mma ") + GetParam().candidate), GetParam().reason); }
+INSTANTIATE_TEST_SUITE_P(
+    Cases, MmaLegality,
+    testing::Values(
+        Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8", ""},
+        Case{"block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=n group=1", ""},
+        Case{"block_m=24 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1",
+             "block_m must be a multiple of 16 in 16 to 256"},
+        Case{"block_m=512 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1",
+             "block_m must be a multiple of 16 in 16 to 256"},
+        Case{"block_m=64 block_n=16 block_k=64 warps=4 stages=3 raster=m group=1",
+             "block_n must be a multiple of 16 in 32 to 256"},
+        Case{"block_m=64 block_n=64 block_k=96 warps=4 stages=3 raster=m group=1", "block_k must be 32, 64 or 128"},
+        Case{"block_m=64 block_n=64 block_k=64 warps=2 stages=3 raster=m group=1", "warps must be 4 or 8"},
+        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=1 raster=m group=1", "stages must lie in 2 to 6"},
+        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=7 raster=m group=1", "stages must lie in 2 to 6"},
+        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=0", "group must lie in 1 to 64"},
+        Case{"block_m=16 block_n=32 block_k=64 warps=4 stages=3 raster=m group=1",
+             "no split of the tile gives each of 4 warps 16 x 16 elements"},
+        Case{"block_m=256 block_n=256 block_k=32 warps=8 stages=2 raster=m group=1",
+             "accumulators and fragments over 255 registers a thread"},
+        Case{"block_m=128 block_n=256 block_k=128 warps=8 stages=3 raster=m group=1",
+             "shared memory over 232448 bytes"}));
+
+TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
+  const std::string candidate = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=4 raster=m group=1";
+  EXPECT_EQ(reason(candidate), "");
+  EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "shared memory over 166912 bytes");
+  EXPECT_EQ(reason(candidate, shape_of(), "sm_89"), "shared memory over 101376 bytes");
+}
+
+TEST(MmaLegality, NeedsItsArchitectureDtypeAndOp) {
+  const std::string candidate = "mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1";
+  DeviceInfo old = device_of_arch("sm_80");
+  old.compute_capability = 75;
+  EXPECT_EQ(mma_variant().illegal(parse_candidate(candidate), shape_of(), old), "mma needs sm_80 or newer");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "mma has no fp32");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dx)), "mma has no dx");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dw)), "mma has no dw");
+}
+
+TEST(SimtLegality, Tells) {
+  EXPECT_EQ(reason("simt block_m=64 block_n=64 block_k=16"), "");
+  EXPECT_EQ(reason("simt block_m=6 block_n=64 block_k=16"),
+            "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements");
+  EXPECT_EQ(reason("simt block_m=64 block_n=64 block_k=65"), "block_k must lie in 1 to 64");
+  EXPECT_EQ(reason("simt block_m=4 block_n=64 block_k=16"), "block_m * block_n / 16 threads must lie in 32 to 1024");
+  EXPECT_EQ(reason("simt block_m=256 block_n=128 block_k=8"), "block_m * block_n / 16 threads must lie in 32 to 1024");
+  EXPECT_EQ(reason("simt block_m=128 block_n=128 block_k=64"), "shared memory over 48 KB");
+}
+
+TEST(WarpGrid, ReadsTheLeastSharedMemory) {
+  EXPECT_EQ(warp_grid(128, 256, 8), (WarpGrid{2, 4}));  // 64 x 64 a warp
+  EXPECT_EQ(warp_grid(256, 128, 8), (WarpGrid{4, 2}));
+  EXPECT_EQ(warp_grid(128, 128, 4), (WarpGrid{2, 2}));
+  EXPECT_EQ(warp_grid(16, 64, 4), (WarpGrid{1, 4}));  // one row of mma tiles
+  EXPECT_EQ(warp_grid(16, 64, 8), std::nullopt);
+}
+
+TEST(Plan, FitsTheRegistersThatItPromises) {
+  const Candidate large = parse_candidate("mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8");
+  EXPECT_EQ(mma_variant().plan(large, shape_of()).min_blocks_per_sm, 1);
+  EXPECT_EQ(mma_variant().plan(large, shape_of()).threads, 256);
+  const Candidate small = parse_candidate("mma block_m=16 block_n=64 block_k=32 warps=4 stages=2 raster=m group=1");
+  EXPECT_GT(mma_variant().plan(small, shape_of()).min_blocks_per_sm, 2);
+}
+
+TEST(Unit, IsReadableAndComplete) {
+  Shape shape = shape_of();
+  shape.fusion.permute_x = true;
+  const std::string unit = mma_variant().unit(
+      parse_candidate("mma block_m=64 block_n=128 block_k=32 warps=4 stages=3 raster=n group=4"), shape);
+  EXPECT_EQ(unit, R"(#include "mma.cuh"
+
+struct Config {
+  using Element = moetune::bf16;
+  static constexpr int block_m = 64;
+  static constexpr int block_n = 128;
+  static constexpr int block_k = 32;
+  static constexpr int warps = 4;
+  static constexpr int stages = 3;
+  static constexpr int raster = 0;
+  static constexpr int group = 4;
+  static constexpr bool permute_x = true;
+  static constexpr bool permute_y = false;
+  static constexpr bool topk_weights = false;
+  static constexpr int warps_m = 1;
+  static constexpr int warps_n = 4;
+  static constexpr int load_bytes = 16;
+  static constexpr int store_bytes = 16;
+  static constexpr int shared_bytes = 42240;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+moetune_kernel(const __grid_constant__ moetune::Args args) { moetune::Mma<Config>::run(args); }
+)");
+}
+
+TEST(Unit, DependsOnTheProblemThroughAlignmentAlone) {
+  const Candidate candidate =
+      parse_candidate("mma block_m=64 block_n=128 block_k=32 warps=4 stages=3 raster=n group=4");
+  Shape a = shape_of(), b = shape_of();
+  b.layer.n = 4096;
+  b.layer.k = 7168;
+  b.layer.experts = 256;
+  EXPECT_EQ(mma_variant().unit(candidate, a), mma_variant().unit(candidate, b));
+  b.layer.k = 7170;
+  EXPECT_NE(mma_variant().unit(candidate, a).find("load_bytes = 16"), std::string::npos);
+  EXPECT_NE(mma_variant().unit(candidate, b).find("load_bytes = 4"), std::string::npos);
+  b.layer.n = 4097;
+  EXPECT_NE(mma_variant().unit(candidate, b).find("store_bytes = 2"), std::string::npos);
+}
+
+TEST(Alignment, IsTheLargestPowerOfTwo) {
+  EXPECT_EQ(alignment(4096, 16), 16);
+  EXPECT_EQ(alignment(24, 16), 8);
+  EXPECT_EQ(alignment(100, 16), 4);
+  EXPECT_EQ(alignment(102, 16), 2);
+}
+
+class Fallback : public testing::TestWithParam<std::string> {};
+TEST_P(Fallback, IsLegalForEveryModelEverywhere) {
+  for (const Model& model : model_presets())
+    for (const Projection projection : {Projection::up, Projection::down})
+      for (const int64_t tokens : {1, 16, 256, 4096}) {
+        Cell cell;
+        cell.shape.layer = make_layer(model, projection, Dtype::bf16, 1, 1);
+        cell.tokens = tokens;
+        cell.routing = parse_routing("balanced");
+        const Problem problem = make_problem(cell);
+        const DeviceInfo device = device_of_arch(GetParam());
+        for (const Variant& variant : {mma_variant(), simt_variant()}) {
+          const Candidate candidate = variant.fallback(problem, device);
+          EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
+              << id(cell) << ": " << text(candidate) << " on " << GetParam();
+        }
+      }
+}
+INSTANTIATE_TEST_SUITE_P(Arch, Fallback, testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"));
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,169 @@
+// Spaces: reading, narrowing, enumerating; devices and outcomes.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "error_of.h"
+#include "temporary_folder.h"
+#include "variant/outcome.h"
+#include "variant/space.h"
+
+namespace moetune {
+namespace {
+
+Shape shape() {
+  Shape s;
+  s.layer = {.model = "custom",
+             .projection = Projection::up,
+             .experts = 8,
+             .top_k = 2,
+             .n = 256,
+             .k = 256,
+             .dtype = Dtype::bf16};
+  return s;
+}
+
+SearchSpace space_of(const std::string& variants) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "space.json").string();
+  std::ofstream(path) << R"({"schema": "moetune.space/1", "variants": )" << variants << "}";
+  return load_space(path);
+}
+
+TEST(Space, TheBuiltInOnesLoadAndCoverEveryVariant) {
+  EXPECT_FALSE(load_space("quick").variants.empty());
+  std::vector<std::string> names;
+  for (const VariantSpace& variant : load_space("full").variants) names.push_back(variant.variant);
+  EXPECT_EQ(names, (std::vector<std::string>{"mma", "simt", "cpu"}));
+}
+
+TEST(Space, QuickLiesWithinFullOnAGpu) {
+  SearchSpace quick = load_space("quick"), full = load_space("full");
+  keep_variants(quick, {"mma"});
+  keep_variants(full, {"mma"});
+  const auto few = enumerate(quick, shape(), device_of_arch("sm_90a")).legal;
+  const auto many = enumerate(full, shape(), device_of_arch("sm_90a")).legal;
+  EXPECT_GT(few.size(), 100u);
+  EXPECT_GT(many.size(), 5 * few.size());
+  for (const Candidate& candidate : few)
+    EXPECT_NE(std::find(many.begin(), many.end(), candidate), many.end()) << text(candidate);
+}
+
+TEST(Space, UnknownNameHasTheNearest) {
+  const Caught error = error_of([] { load_space("quik"); });
+  EXPECT_EQ(error.what, "unknown space 'quik'");
+  EXPECT_EQ(error.hint, "did you mean 'quick'?");
+}
+
+TEST(Space, ErrorsNameThePlace) {
+  EXPECT_NE(std::string(error_of([] { space_of(R"({"simt": {"block_m": [16], "block_n": [16]}})"); }).what)
+                .find("variants.simt: 'block_k' is missing"),
+            std::string::npos);
+  EXPECT_NE(
+      std::string(error_of([] { space_of(R"({"simt": {"block_m": [16], "block_n": ["x"], "block_k": [8]}})"); }).what)
+          .find("variants.simt.block_n[0]: block_n: 'x' is not a whole number"),
+      std::string::npos);
+  EXPECT_NE(
+      std::string(error_of([] { space_of(R"({"simt": {"block_m": [], "block_n": [16], "block_k": [8]}})"); }).what)
+          .find("variants.simt.block_m: has no values"),
+      std::string::npos);
+  EXPECT_NE(std::string(error_of([] {
+                          space_of(R"({"simt": {"warps": [4], "block_m": [16], "block_n": [16], "block_k": [8]}})");
+                        }).what)
+                .find("variant 'simt' has no knob 'warps'"),
+            std::string::npos);
+  EXPECT_NE(std::string(error_of([] { space_of("{}"); }).what).find("expected an object with a variant at least"),
+            std::string::npos);
+}
+
+TEST(Space, SetReplacesValues) {
+  SearchSpace space = load_space("quick");
+  keep_variants(space, {"mma"});
+  set_values(space, "block_m=64,128");
+  set_values(space, "raster=n,m");
+  for (const auto& [knob, values] : space.variants[0].values) {
+    if (knob == "block_m") {
+      EXPECT_EQ(values, (std::vector<int>{64, 128}));
+    }
+    if (knob == "raster") {
+      EXPECT_EQ(values, (std::vector<int>{0, 1}));
+    }
+  }
+}
+
+TEST(Space, SetErrors) {
+  SearchSpace space = load_space("quick");
+  EXPECT_EQ(error_of([&] { set_values(space, "block_m"); }).what, "'block_m' is no knob=value,value");
+  EXPECT_EQ(error_of([&] { set_values(space, "block_x=1"); }).what, "unknown knob 'block_x'");
+  keep_variants(space, {"mma"});
+  EXPECT_EQ(error_of([&] { set_values(space, "threads=1"); }).what,
+            "no variant of the space 'quick' has the knob 'threads'");
+  EXPECT_EQ(error_of([&] { keep_variants(space, {"simt"}); }).what, "unknown variant 'simt'");
+}
+
+TEST(Space, EnumerationCountsEveryReason) {
+  SearchSpace space = load_space("full");
+  keep_variants(space, {"mma"});
+  const Enumeration all = enumerate(space, shape(), device_of_arch("sm_90a"));
+  int64_t pruned = 0;
+  for (const auto& [reason, count] : all.pruned) {
+    EXPECT_GT(count, 0) << reason;
+    pruned += count;
+  }
+  EXPECT_EQ(all.total, pruned + static_cast<int64_t>(all.legal.size()));
+  EXPECT_EQ(all.total, 5 * 4 * 3 * 2 * 5 * 2 * 4);
+  EXPECT_TRUE(all.pruned.contains("shared memory over 232448 bytes"));
+}
+
+TEST(Space, AnotherDeviceKindIsNotCounted) {
+  const SearchSpace space = space_of(R"({"simt": {"block_m": [16], "block_n": [64], "block_k": [8]}})");
+  EXPECT_EQ(enumerate(space, shape(), device_of_arch("sm_80")).total, 1);
+  EXPECT_EQ(enumerate(space, shape(), DeviceInfo()).total, 0);
+}
+
+TEST(Space, TooManyCandidatesAreRefused) {
+  SearchSpace space = load_space("full");
+  keep_variants(space, {"mma"});
+  set_values(space, "block_m=16-256+1");
+  set_values(space, "block_n=16-256+1");
+  set_values(space, "block_k=1-128");
+  EXPECT_NE(std::string(error_of([&] { enumerate(space, shape(), device_of_arch("sm_80")); }).what)
+                .find("has over 5000000 candidates"),
+            std::string::npos);
+}
+
+TEST(Device, JsonRoundTrips) {
+  DeviceInfo device = device_of_arch("sm_90a");
+  device.name = "NVIDIA H200";
+  device.processors = 132;
+  device.peak_flops = 989e12;
+  const Json json = to_json(device);
+  EXPECT_EQ(device_from_json(JsonAt(json, "x")), device);
+}
+
+TEST(Device, ArchitecturesParse) {
+  EXPECT_EQ(device_of_arch("sm_90").compute_capability, 90);
+  EXPECT_EQ(arch(device_of_arch("sm_90")), "sm_90a");
+  EXPECT_EQ(arch(device_of_arch("sm_86")), "sm_86");
+  const Caught error = error_of([] { device_of_arch("sm_99a"); });
+  EXPECT_EQ(error.what, "unknown architecture 'sm_99a'");
+}
+
+TEST(Outcome, EveryStatusHasANameThatParses) {
+  for (const Status status : {Status::ok, Status::illegal, Status::compile_error, Status::spills, Status::launch_error,
+                              Status::wrong_result, Status::timeout, Status::crashed})
+    EXPECT_EQ(parse_status(name(status)), status);
+  EXPECT_EQ(error_of([] { parse_status("crash"); }).what, "unknown status 'crash'");
+}
+
+TEST(Outcome, AVerdictWithoutANumberRoundTrips) {
+  const Verdict verdict{
+      .ok = false, .reason = "NaN", .elements = 4, .mismatches = 1, .normalised_error = std::nan(""), .max_ulps = 0.5};
+  const Json json = to_json(verdict);
+  EXPECT_TRUE(json["normalised_error"].is_null());
+  EXPECT_TRUE(std::isnan(verdict_from_json(JsonAt(json, "x")).normalised_error));
+  EXPECT_EQ(verdict_from_json(JsonAt(json, "x")).mismatches, 1);
+}
+
+}  // namespace
+}  // namespace moetune
