@@ -35,7 +35,7 @@ Json entry_json(const TunedTable& table, const Entry& entry) {
   return to_json(one)["entries"][0];
 }
 
-Json to_json(const TunedTable& table, const Found& found) {
+Json answer_json(const TunedTable& table, const Found& found) {
   Json json = {
       {"cell", to_json(found.cell)}, {"match", name(found.answer.match)}, {"explanation", found.answer.explanation}};
   if (found.answer.entry == nullptr) return json;
@@ -71,7 +71,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
     none += all.back().answer.match == Match::none;
   }
   Json answers = Json::array();
-  for (const Found& found : all) answers.push_back(to_json(table, found));
+  for (const Found& found : all) answers.push_back(answer_json(table, found));
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.lookup/1"},
                        {"tool", tool_json(invocation.argv)},

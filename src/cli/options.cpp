@@ -90,6 +90,15 @@ Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
                        near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
 }
 
+// Versions of CLI11 differ in blank lines, and the newest reflow what a footer holds.
+std::string command_help(const Command& command, const CLI::App& app) {
+  std::string text = app.help("moetune");
+  if (const size_t usage = text.find("\nUsage:"); usage != std::string::npos) text.insert(usage, "\n");
+  for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  while (text.ends_with('\n')) text.pop_back();
+  return fmt::format("{}\n\nExamples:\n{}\n", text, command.examples);
+}
+
 }  // namespace
 
 void OptionSet::flag(const std::string& names, bool& value, const std::string& help) {
@@ -127,7 +136,6 @@ CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(comma
   declare_color(main, apps_->color);
   for (const Command& command : commands_) {
     CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
-    app->footer(fmt::format("Examples:\n{}", command.examples));
     apps_->commands.push_back(app);
   }
 }
@@ -150,7 +158,9 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   try {
     main.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return {.text = main.get_subcommands().empty() ? main_help(commands_) : main.help()};
+    for (size_t i = 0; i < commands_.size(); ++i)
+      if (apps_->commands[i]->parsed()) return {.text = command_help(commands_[i], *apps_->commands[i])};
+    return {.text = main_help(commands_)};
   } catch (const CLI::ParseError& error) {
     // An unknown option is the likelier cause of whatever else is wrong.
     if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);

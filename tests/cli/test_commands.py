@@ -98,15 +98,21 @@ def test_verify_of_a_table(room):
     assert "1 of 1 candidate right in 1 cell." in room.ok("verify", "--table", "moetune-table.json", *CPU).stdout
 
 
-# check. Times of a shared machine move: what depends on them is planted.
+# check. On a busy machine it may say that it can't tell (4), and is asked again; what it must never say is the opposite.
+
+def judged(planted, plant, *arguments):
+    """The first check of a new table that tells anything."""
+    for _ in range(5):
+        planted.ok("tune", *CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--tokens", "64", "--set",
+                   "threads=1", *FEW)
+        result = planted.run("check", "moetune-table.json", *CPU, *arguments, env={"MOETUNE_PLANT": plant})
+        if result.returncode != 4:
+            return result
+    pytest.skip("this machine is too busy to compare times")
+
 
 def test_check_of_a_slowed_program_is_exit_1(planted):
-    # One thread and a larger cell: steady enough that a threefold slowdown stands out on any machine.
-    planted.ok("tune", *CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--tokens", "64", "--set",
-               "threads=1", *FEW)
-    table = "moetune-table.json"
-    result = planted.run("check", table, *CPU, "--junit", "check.xml", "--markdown", "check.md", "-o", "check.json",
-                         env={"MOETUNE_PLANT": "slow:3"})
+    result = judged(planted, "slow:3", "--junit", "check.xml", "--markdown", "check.md", "-o", "check.json")
     assert result.returncode == 1, result.stdout
     validate("check", planted.path / "check.json")
     finding, = planted.json("check.json")["findings"]
@@ -116,11 +122,11 @@ def test_check_of_a_slowed_program_is_exit_1(planted):
     assert "regressed" in (planted.path / "check.md").read_text()
 
 
-def test_check_with_a_wide_threshold_is_exit_0(planted):
-    table = planted.tuned()
-    result = planted.run("check", table, *CPU, "--threshold", "90%", env={"MOETUNE_PLANT": "slow:1.1"})
+def test_check_of_the_same_program_is_exit_0(planted):
+    result = judged(planted, "", "--threshold", "50%", "--junit", "check.xml")
     assert result.returncode == 0, result.stdout
     assert "| cell" in result.stdout
+    assert "<failure" not in (planted.path / "check.xml").read_text()
 
 
 def test_check_finds_wrong_results(planted):

@@ -32,6 +32,7 @@ def test_help_explains_exit_codes(room):
 def test_help_of_a_command_ends_with_examples(room, command):
     result = room.ok(command, "--help")
     assert result.stderr == ""
+    assert f"moetune {command} [OPTIONS]" in result.stdout
     examples = result.stdout.split("Examples:\n")[1].strip().splitlines()
     assert len(examples) >= 2
     for line in examples:

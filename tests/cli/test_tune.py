@@ -162,11 +162,13 @@ def test_a_recorded_routing_of_a_scaled_down_model(room):
     recording = SOURCE.parent / "shared/data/router_loads_gpt_oss_20b.json"
     if not recording.exists():
         pytest.skip("the recorded loads are not on this machine")
-    room.ok("tune", *CPU, "--model", "gpt-oss-20b", "--hidden", "64", "--intermediate", "32", "--routing",
-            f"trace:{recording}", *FEW, timeout=600)
-    entries = room.json("moetune-table.json")["entries"]
-    assert len(entries) == 11
-    assert {entry["figures"]["rows"] for entry in entries} == {2012 * 4}
+    layer = [*CPU, "--model", "gpt-oss-20b", "--hidden", "64", "--intermediate", "32"]
+    plan = json.loads(room.ok("tune", *layer, "--routing", f"trace:{recording}", "--dry-run", "--format", "json").stdout)
+    assert len(plan["cells"]) == 11
+    assert {cell["figures"]["rows"] for cell in plan["cells"]} == {2012 * 4}
+    room.ok("tune", *layer, "--routing", f"trace:{recording}#3", *FEW)
+    entry, = room.json("moetune-table.json")["entries"]
+    assert entry["m_sizes"] == json.loads(recording.read_text())["layers"]["3"]
 
 
 def test_fused_layers(room):
