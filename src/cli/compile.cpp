@@ -87,6 +87,7 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
   const int threads =
       options.threads.empty() ? 0 : static_cast<int>(parse_integer(options.threads, "--threads", 1, 1024));
   std::vector<std::string> units;
+  units.reserve(kernels.size());
   for (const Kernel& kernel : kernels) units.push_back(kernel.unit);
   const std::vector<CompiledUnit> compiled = compile_units(
       units,

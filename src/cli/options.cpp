@@ -71,7 +71,7 @@ std::string see_help(const CLI::App& app) {
 
 // "--output: 1 required FILE missing" and "--output: At Most 1 required but received 2" said plainly.
 std::string in_our_words(const CLI::ParseError& error) {
-  const std::string what = error.what();
+  std::string what = error.what();
   const std::string name = what.substr(0, what.find(':'));
   if (what.find(" received ") != std::string::npos) return name + " is given more than once";
   if (what.ends_with(" missing")) return name + " needs a value";

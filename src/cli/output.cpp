@@ -28,6 +28,7 @@ std::string word_of(Format format) {
 
 std::vector<std::string> words_of(const std::vector<Format>& formats) {
   std::vector<std::string> words;
+  words.reserve(formats.size());
   for (const Format format : formats) words.push_back(word_of(format));
   return words;
 }
