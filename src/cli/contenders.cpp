@@ -70,4 +70,16 @@ std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& s
   return variant.illegal(candidate, shape, device);
 }
 
+void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device) {
+  Shape before;
+  for (const Cell& cell : cells) {
+    if (cell.shape == before) continue;  // legality knows nothing of rows
+    before = cell.shape;
+    const auto reason = cannot_run(default_candidate(space, make_problem(cell), device), cell.shape, device);
+    if (reason && enumerate(space, cell.shape, device).legal.empty())
+      throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name, *reason),
+                          "see what is pruned with --dry-run");
+  }
+}
+
 }  // namespace moetune

@@ -39,6 +39,9 @@ void add_entrant(CellWork& work, const std::string& role, const Contender& conte
 /// The candidate that is good without tuning: that of the first variant of the space that runs on this device.
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
 
+/// Throws Exit::request, with the reason, for a cell in which neither the default nor anything in the space can run.
+void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
+
 /// Why a candidate can't run on this device, or nothing.
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 

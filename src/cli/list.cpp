@@ -25,6 +25,15 @@ struct ListOptions {
   std::string what, format;
 };
 
+// "quick" for configs/spaces/quick.json.
+std::vector<std::string> embedded_names(std::string_view folder) {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with(folder))
+      names.emplace_back(file.path.substr(folder.size(), file.path.rfind('.') - folder.size()));
+  return names;
+}
+
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
 Json list_variants() {
   Json items = Json::array();
@@ -65,15 +74,15 @@ Json list_routings() {
   Json items = Json::array();
   for (const RoutingKind& kind : routing_kinds())
     items.push_back({{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}});
+  for (const std::string& name : embedded_names("configs/routings/"))
+    items.push_back(
+        {{"name", "trace:" + name}, {"usage", "trace:" + name + "[#LAYER]"}, {"description", "a built-in recording"}});
   return items;
 }
 
 Json list_spaces() {
-  constexpr std::string_view kFolder = "configs/spaces/";
   Json items = Json::array();
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (!file.path.starts_with(kFolder)) continue;
-    const std::string name(file.path.substr(kFolder.size(), file.path.rfind('.') - kFolder.size()));
+  for (const std::string& name : embedded_names("configs/spaces/")) {
     Json item = {{"name", name}};
     for (const VariantSpace& part : load_space(name).variants) {
       int64_t product = 1;

@@ -139,7 +139,7 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
 
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
-  default_candidate(request.space, make_problem(request.cells.front()), backend->device());  // there is one
+  require_candidates(request.cells, request.space, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
   if (table.entries.empty()) {  // an older table stays as it is

@@ -126,8 +126,13 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
     if (!options.quiet)
       tell(fmt::format("[{}/{}] {}: {}\n", done + 1, work.size(), id(work[done].cell),
                        counted(static_cast<int64_t>(work[done].entrants.size()), "candidate", "candidates")));
-    backend->load(problem);
-    for (Point& point : verify_cell(work[done], problem, *backend, stop)) points.push_back(std::move(point));
+    try {
+      backend->load(problem);
+      for (Point& point : verify_cell(work[done], problem, *backend, stop)) points.push_back(std::move(point));
+    } catch (const OutOfMemory& error) {
+      for (const Entrant& entrant : work[done].entrants)
+        points.push_back({work[done].cell, entrant.contender.candidate, Status::launch_error, error.what(), {}});
+    }
   }
   Json json = {{"schema", "moetune.verify/1"},
                {"tool", tool_json(invocation.argv)},

@@ -98,6 +98,17 @@ def test_verify_of_a_table(room):
     assert "1 of 1 candidate right in 1 cell." in room.ok("verify", "--table", "moetune-table.json", *CPU).stdout
 
 
+def test_cells_that_do_not_fit_into_memory_are_told(room):
+    huge = [*CPU, "--experts", "4096", "--top-k", "1", "--n", "65536", "--k", "65536", "--tokens", "999"]
+    for command in (["verify", *huge], ["bench", *huge]):
+        result = room.run(*command)
+        assert result.returncode == 1
+        assert re.search(r"launch_error: .*take [\d.]+ [TP]B of memory", result.stdout), result.stdout
+    result = room.run("tune", *huge)
+    assert result.returncode == 1
+    assert re.search(r"none: out of memory: its operands need [\d.]+ [TP]B", result.stdout), result.stdout
+
+
 # check. On a busy machine it may say that it can't tell (4), and is asked again; what it must never say is the opposite.
 
 def judged(planted, plant, *arguments):
@@ -359,10 +370,19 @@ def test_every_listed_model_makes_cells(room):
 
 
 def test_every_listed_routing_makes_cells(room):
-    routings = [item["name"] for item in document("list", room, "list", "routings")["items"] if item["name"] != "trace"]
+    routings = [item["name"] for item in document("list", room, "list", "routings")["items"]
+                if not item["name"].startswith("trace")]
     plan = document("plan", room, "tune", *CPU, "--experts", "16", "--top-k", "2", "--n", "64", "--k", "64", "--routing",
                     ",".join(routings), "--dry-run")
     assert len(plan["cells"]) == len(routings)
+
+
+def test_built_in_recordings_are_listed_and_fit_their_model(room):
+    names = [item["name"] for item in document("list", room, "list", "routings")["items"]]
+    recordings = [name for name in names if name.startswith("trace:")]
+    assert recordings
+    for name in recordings:
+        room.ok("tune", *CPU, "--model", name[len("trace:"):], "--routing", name, "--dry-run")
 
 
 def test_doctor_measures_ceilings(room):

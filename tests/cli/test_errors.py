@@ -162,6 +162,7 @@ def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     room.tuned()
     before = room.files()
     assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
+    assert "no candidate of the space 'quick' is legal: cpu has no dw" in room.error(2, "tune", *TINY, "--op", "dw")
     assert room.files() == before
 
 
