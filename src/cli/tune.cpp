@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -85,8 +86,11 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
 void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table, size_t cells,
                    bool complete) {
   const Format format = parse_format(options.format, kFormats);
-  const std::string last = fmt::format("{} The table is {}. Next: {}\n", answer(table, cells), options.output,
-                                       next_command(options, invocation, complete));
+  const bool any_won =
+      std::any_of(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.skipped.empty(); });
+  std::string last = fmt::format("{} The table is {}.", answer(table, cells), options.output);
+  if (any_won || !complete) last += " Next: " + next_command(options, invocation, complete);
+  last += "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
