@@ -118,6 +118,23 @@ TEST_P(HardRouting, Simt) {
 INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
                          [](const auto& instance) { return instance.param.name; });
 
+// Launches alone, with no cuBLAS beside them: what scripts/sanitize looks at. Results are compared by the tests above.
+TEST_P(HardRouting, Runs) {
+  const Case& c = GetParam();
+  if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
+    const Problem problem = problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, fusion);
+    backend().load(problem);
+    for (const std::string variant : {"mma", "simt"})
+      for (const Candidate& candidate : some(variant, problem, 3)) {
+        const auto blocks = backend().sample({.baseline = {}, .candidate = candidate},
+                                             {.blocks = 1, .block_seconds = 1e-5, .hot = true});
+        ASSERT_EQ(blocks.size(), 1u);
+        EXPECT_GT(blocks[0].seconds, 0) << text(candidate);
+      }
+  }
+}
+
 TEST_F(GpuTest, RowsOfOtherRanksStayUntouched) {
   expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_y = true}, 4), "mma", 6);
   expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_x = true}, 4), "mma", 6);
