@@ -82,7 +82,7 @@ TEST_F(CpuBackend, ReplacesTheProblem) {
 TEST_F(CpuBackend, SamplesAsManyBlocksAsAsked) {
   backend->load(small_problem());
   for (const bool hot : {false, true}) {
-    const auto blocks = backend->sample(of(candidate(8, 32, 16, 1)), {.blocks = 5, .block_seconds = 1e-3, .hot = hot});
+    const auto blocks = backend->sample(of(candidate(8, 32, 16, 1)), {.blocks = 5, .block_seconds = 0.02, .hot = hot});
     ASSERT_EQ(blocks.size(), 5u);
     for (const Block& block : blocks) {
       EXPECT_GT(block.seconds, 0);
