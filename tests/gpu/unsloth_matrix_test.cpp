@@ -1,0 +1,77 @@
+// The forward test matrix of Unsloth's grouped GEMM, and what it leaves out: skewed routing and experts with no rows.
+#include <gtest/gtest.h>
+
+#include "backend/cuda/cuda_backend.h"
+#include "base/random.h"
+#include "variant/space.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+struct Combination {
+  Projection projection;
+  Fusion fusion;
+};
+
+// What is legal there: permutations of X belong to the first GEMM, those of Y and the weights to the second.
+const Combination kCombinations[] = {{Projection::up, {}},
+                                     {Projection::up, {.permute_x = true}},
+                                     {Projection::down, {}},
+                                     {Projection::down, {.permute_y = true}},
+                                     {Projection::down, {.permute_y = true, .topk_weights = true}}};
+
+std::vector<Model> models() {
+  std::vector<Model> result;
+  for (const int64_t top_k : {1, 4})
+    for (const int64_t experts : {4, 16})
+      for (const int64_t width : {32, 128, 512}) {
+        Model model;
+        model.name = "small";
+        model.experts = experts;
+        model.top_k = top_k;
+        model.hidden = model.intermediate = width;
+        result.push_back(model);
+      }
+  result.push_back(find_model("llama4-scout"));
+  result.push_back(find_model("qwen3-30b-a3b"));
+  return result;
+}
+
+class UnslothMatrix : public testing::TestWithParam<std::string> {};
+
+TEST_P(UnslothMatrix, ForwardIsRight) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
+  const std::unique_ptr<Backend> backend = make_cuda_backend(0, {});
+  SearchSpace space = load_space("quick");
+  keep_variants(space, {"mma"});
+  int verified = 0;
+  for (const Model& model : models())
+    for (const Combination& combination : kCombinations)
+      for (const int64_t tokens : {128, 1024}) {
+        Cell cell;
+        cell.shape.layer = make_layer(model, combination.projection, Dtype::bf16, 1, 1);
+        cell.shape.fusion = combination.fusion;
+        cell.tokens = tokens;
+        cell.routing = parse_routing(GetParam());
+        const Problem problem = make_problem(cell);
+        backend->load(problem);
+        std::vector<Candidate> candidates = {find_variant("mma").fallback(problem, backend->device())};
+        const std::vector<Candidate> legal = enumerate(space, cell.shape, backend->device()).legal;
+        Random random(static_cast<uint64_t>(verified));
+        for (int i = 0; i < 2; ++i) candidates.push_back(legal[random.below(legal.size())]);
+        backend->compile(cell.shape, candidates);
+        for (const Candidate& candidate : candidates) {
+          const Verdict verdict = backend->verify({.baseline = {}, .candidate = candidate});
+          EXPECT_TRUE(verdict.ok) << id(cell) << ": " << text(candidate) << ": " << verdict.reason;
+          ++verified;
+        }
+      }
+  EXPECT_EQ(verified, 14 * 5 * 2 * 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Routing, UnslothMatrix, testing::Values("uniform", "zipf:1.5", "single"),
+                         [](const auto& instance) { return instance.param.substr(0, instance.param.find(':')); });
+
+}  // namespace
+}  // namespace moetune
