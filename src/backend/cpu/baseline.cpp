@@ -1,3 +1,4 @@
+// What the baseline adds to the plain product: rounding and storing.
 #include "backend/cpu/baseline.h"
 
 namespace moetune {

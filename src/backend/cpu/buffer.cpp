@@ -1,3 +1,4 @@
+// Mapping and unmapping.
 #include "backend/cpu/buffer.h"
 
 #include <sys/mman.h>

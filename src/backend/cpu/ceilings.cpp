@@ -1,3 +1,4 @@
+// Timed loops that do one thing as fast as it goes.
 #include "backend/cpu/ceilings.h"
 
 #include <algorithm>
@@ -86,6 +87,7 @@ Ceilings measure_ceilings(const Microkernel& kernel, ThreadPool& pool, const Dev
   ceilings.noise = burst.noise;
   measure_bandwidth(kernel, pool, device, ceilings);
   std::vector<double> launches;
+  launches.reserve(kLaunches);
   for (int i = 0; i < kLaunches; ++i) launches.push_back(seconds_of([&] { pool.run(pool.size(), [](int) {}); }));
   ceilings.launch_seconds = median(launches);
   ceilings.dense_sustained = fma_rate(kernel, pool, kSustainedSeconds).sustained;

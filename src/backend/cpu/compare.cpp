@@ -1,3 +1,4 @@
+// Scans every row of Y on all threads and puts what it finds into words.
 #include "backend/cpu/compare.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Puts operands, references, the variant and the baseline together behind the Backend seam.
 #include "backend/cpu/cpu_backend.h"
 
 #include <fmt/format.h>
@@ -120,6 +121,7 @@ class CpuBackend : public Backend {
     require_runnable(contender);
     const int launches = launches_in(contender, request);
     std::vector<Block> blocks;
+    blocks.reserve(static_cast<size_t>(std::max(0, request.blocks)));
     for (int i = 0; i < request.blocks; ++i)
       blocks.push_back({.seconds = time_launches(contender, launches, request.hot), .launches = launches});
     return blocks;

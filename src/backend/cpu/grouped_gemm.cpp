@@ -1,3 +1,4 @@
+// Tasks, packing and storing of one launch. What is multiplied innermost is in microkernel.inc.
 #include "backend/cpu/grouped_gemm.h"
 
 #include <algorithm>

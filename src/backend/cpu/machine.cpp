@@ -1,3 +1,4 @@
+// Reads /proc, /sys and the control group; every number has a fallback.
 #include "backend/cpu/machine.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Planning, allocating and filling of operand sets.
 #include "backend/cpu/operands.h"
 
 #include <fmt/format.h>

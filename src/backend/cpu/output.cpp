@@ -1,3 +1,4 @@
+// Filling and looking at guard zones.
 #include "backend/cpu/output.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// What the reference adds to the plain product: where its sums go, with how many roundings.
 #include "backend/cpu/reference.h"
 
 #include "backend/cpu/plain_gemm.h"

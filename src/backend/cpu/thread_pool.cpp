@@ -1,3 +1,4 @@
+// Waking, waiting and going home.
 #include "backend/cpu/thread_pool.h"
 
 namespace moetune {
