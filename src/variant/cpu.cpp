@@ -32,16 +32,18 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   return std::nullopt;
 }
 
-// Large blocks keep the multipliers busy; small problems need enough of them for all threads.
+// Large blocks keep the multipliers busy and packed W in use, whatever the routing; an expert with fewer rows than
+// block_m costs no more for it. Narrow problems need smaller blocks to give all threads work.
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
-  const int64_t rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const Layer& layer = problem.shape.layer;
   Candidate c{.variant = "cpu", .block_m = 128, .block_n = 256, .block_k = 256, .threads = device.processors};
-  c.block_m = static_cast<int>(std::clamp<int64_t>(round_up(rows, kCpuTileRows), kCpuTileRows, c.block_m));
   const auto tasks = [&] {
-    return problem.active_experts() * ((rows + c.block_m - 1) / c.block_m) * ((layer.n + c.block_n - 1) / c.block_n);
+    int64_t m_blocks = 0;
+    for (const int32_t rows : problem.routing.m_sizes) m_blocks += (rows + c.block_m - 1) / c.block_m;
+    return m_blocks * ((layer.n + c.block_n - 1) / c.block_n);
   };
   while (c.block_n > 64 && tasks() < int64_t{4} * c.threads) c.block_n /= 2;
+  while (c.block_m > 32 && tasks() < int64_t{4} * c.threads) c.block_m /= 2;
   return c;
 }
 

@@ -40,18 +40,18 @@ struct Launch {
   const Microkernel& kernel;
   const Workspace& workspace;
   CpuScratch scratch;
+  int64_t element;  // bytes
 
-  int64_t element() const { return size_bytes(dtype); }
   const std::byte* x_row(int64_t row) const {
     const int64_t source = fusion.permute_x ? args.gather_indices[row] / args.top_k : row;
-    return static_cast<const std::byte*>(args.x) + source * args.k * element();
+    return static_cast<const std::byte*>(args.x) + source * args.k * element;
   }
   const std::byte* w_row(int64_t expert, int64_t column) const {
-    return static_cast<const std::byte*>(args.w) + (expert * args.n + column) * args.k * element();
+    return static_cast<const std::byte*>(args.w) + (expert * args.n + column) * args.k * element;
   }
   std::byte* y_at(int64_t row, int64_t column) const {
     const int64_t target = fusion.permute_y ? args.gather_indices[row] : row;
-    return static_cast<std::byte*>(args.y) + (target * args.n + column) * element();
+    return static_cast<std::byte*>(args.y) + (target * args.n + column) * element;
   }
 };
 
@@ -96,11 +96,13 @@ Task task_at(const Launch& launch, int64_t index) {
 /// time.
 void unpack_x(const Launch& launch, const Task& task, int64_t from, int64_t depth, int64_t stride, float* x) {
   constexpr int64_t kAhead = 4, kLine = 64;
-  const auto source = [&](int64_t r) { return launch.x_row(task.row + r) + from * launch.element(); };
+  const int64_t bytes = depth * launch.element;
+  const auto source = [&](int64_t r) { return launch.x_row(task.row + r) + from * launch.element; };
   for (int64_t r = 0; r < task.rows; ++r) {
-    if (r + kAhead < task.rows)
-      for (int64_t byte = 0; byte < depth * launch.element(); byte += kLine)
-        __builtin_prefetch(source(r + kAhead) + byte);
+    if (r + kAhead < task.rows) {
+      const std::byte* ahead = source(r + kAhead);
+      for (int64_t byte = 0; byte < bytes; byte += kLine) __builtin_prefetch(ahead + byte);
+    }
     launch.kernel.unpack(launch.dtype, source(r), depth, x + r * stride);
   }
 }
@@ -111,7 +113,7 @@ void direct_sums(const Launch& launch, const Task& task, Seat& seat) {
     const int64_t stride = depth + kCpuRowPadding;
     unpack_x(launch, task, from, depth, stride, seat.x);
     launch.kernel.direct(launch.dtype, static_cast<int>(task.rows), task.columns, depth, seat.x, stride,
-                         launch.w_row(task.expert, task.column) + from * launch.element(), launch.args.k, seat.sums,
+                         launch.w_row(task.expert, task.column) + from * launch.element, launch.args.k, seat.sums,
                          launch.candidate.block_n, from > 0);
   }
 }
@@ -120,7 +122,7 @@ void direct_sums(const Launch& launch, const Task& task, Seat& seat) {
 void pack_w(const Launch& launch, const Task& task, int64_t from, int64_t depth, float* panels) {
   const int tile = launch.kernel.tile_columns;
   for (int64_t column = 0; column < task.columns; column += tile)
-    launch.kernel.pack(launch.dtype, launch.w_row(task.expert, task.column + column) + from * launch.element(),
+    launch.kernel.pack(launch.dtype, launch.w_row(task.expert, task.column + column) + from * launch.element,
                        launch.args.k, std::min<int64_t>(tile, task.columns - column), depth, panels + column * depth);
 }
 
@@ -174,8 +176,14 @@ void grow(Workspace& workspace, int threads, int64_t bytes) {
 
 void grouped_gemm(const Args& args, const Shape& shape, const Candidate& candidate, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace) {
-  const Launch launch{
-      args, shape.fusion, shape.layer.dtype, candidate, kernel, workspace, cpu_scratch(candidate, args.k)};
+  const Launch launch{.args = args,
+                      .fusion = shape.fusion,
+                      .dtype = shape.layer.dtype,
+                      .candidate = candidate,
+                      .kernel = kernel,
+                      .workspace = workspace,
+                      .scratch = cpu_scratch(candidate, args.k),
+                      .element = size_bytes(shape.layer.dtype)};
   grow(workspace, candidate.threads, launch.scratch.bytes());
   lay_out(args, candidate, workspace);
   const int64_t tasks = workspace.first_task.back();

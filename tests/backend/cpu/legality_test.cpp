@@ -107,13 +107,16 @@ TEST(CpuFallback, IsLegalEverywhere) {
           EXPECT_EQ(c.threads, processors);
         }
 }
-TEST(CpuFallback, FollowsTheRowsOfAnExpert) {
-  const auto block_m = [](int64_t tokens) {
-    const Problem p = naive::problem_of("balanced", tokens, 8, 2, {.n = 2048, .k = 512});
-    return cpu_variant().fallback(p, naive::device(2)).block_m;
-  };
-  EXPECT_EQ(block_m(8), 8);
-  EXPECT_EQ(block_m(4096), 128);
+TEST(CpuFallback, TakesLargeBlocksWhereThereAreEnough) {
+  for (const char* routing : {"balanced", "zipf:1.5"}) {
+    const Problem p = naive::problem_of(routing, 1024, 8, 2, {.n = 2048, .k = 512});
+    EXPECT_EQ(text(cpu_variant().fallback(p, naive::device(2))), "cpu block_m=128 block_n=256 block_k=256 threads=2");
+  }
+}
+TEST(CpuFallback, CutsRowsWhereColumnsAreTooFew) {
+  const Problem p = naive::problem_of_rows({1024}, {.n = 64, .k = 512}, 1);
+  EXPECT_EQ(cpu_variant().fallback(p, naive::device(1)).block_m, 128);
+  EXPECT_EQ(cpu_variant().fallback(p, naive::device(8)).block_m, 32);
 }
 TEST(CpuFallback, CutsNarrowProblemsForAllThreads) {
   const Problem p = naive::problem_of_rows({100}, {.n = 512, .k = 512}, 1);
