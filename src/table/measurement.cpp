@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "table/placed.h"
 
 namespace moetune {
@@ -26,6 +28,7 @@ Measurement summarise(const std::vector<Block>& blocks) {
     seconds.push_back(block.seconds);
     result.launches += block.launches;
     if (block.clock_mhz > 0) clocks.push_back(block.clock_mhz);
+    result.waited += block.waited / static_cast<double>(blocks.size());
   }
   if (blocks.empty()) return result;
   result.seconds = median(seconds);
@@ -36,12 +39,15 @@ Measurement summarise(const std::vector<Block>& blocks) {
 }
 
 Json to_json(const Measurement& measurement) {
-  return {{"median_us", rounded(measurement.seconds / kMicro)},
-          {"low_us", rounded(measurement.interval.low / kMicro)},
-          {"high_us", rounded(measurement.interval.high / kMicro)},
-          {"samples", measurement.samples},
-          {"launches", measurement.launches},
-          {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
+  Json json = {{"median_us", rounded(measurement.seconds / kMicro)},
+               {"low_us", rounded(measurement.interval.low / kMicro)},
+               {"high_us", rounded(measurement.interval.high / kMicro)},
+               {"samples", measurement.samples},
+               {"launches", measurement.launches},
+               {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
+  if (const double thousandths = std::round(1000 * measurement.waited); thousandths > 0)
+    json["waited"] = thousandths / 1000;  // less is in every program's nature
+  return json;
 }
 
 Measurement measurement_from_json(const JsonAt& json) {
@@ -54,10 +60,12 @@ Measurement measurement_from_json(const JsonAt& json) {
                      .interval = {low * kMicro, high * kMicro},
                      .samples = static_cast<int>(json["samples"].integer(1, 1 << 30)),
                      .launches = json["launches"].integer(1, kMaxSamples),
-                     .clock_mhz = json["clock_mhz"].number()};
+                     .clock_mhz = json["clock_mhz"].number(),
+                     .waited = json.has("waited") ? json["waited"].number() : 0};
   if (result.launches < result.samples)
     json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.samples));
   if (result.clock_mhz < 0) json["clock_mhz"].fail("a clock cannot be negative");
+  if (result.waited < 0 || result.waited > 1) json["waited"].fail("a share lies between 0 and 1");
   return result;
 }
 

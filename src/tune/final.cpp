@@ -110,6 +110,21 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample));
 }
 
+// Says so where something else kept this machine busy: `check` judges by the winner's ratio to its first rival.
+void warn_of_company(const Final& final, const std::string& cell, const Say& note) {
+  const std::optional<size_t> rival = final.first_rival();
+  if (!rival) return;
+  const double half = uncertainty(final);
+  const double waited =
+      std::max(summarise(final.rounds.blocks[winner_of(final)]).waited, summarise(final.rounds.blocks[*rival]).waited);
+  if (!(half > kUseless) && !(waited > kBusy)) return;
+  const std::string company = waited > kBusy
+                                  ? fmt::format("other programs took {:.0f} % of their processor time", 100 * waited)
+                                  : "something else keeps this machine busy";
+  note(fmt::format("{}: the winner's ratio to {} is uncertain by {:.0f} %: {}; tune again when it is quiet", cell,
+                   text(final.contenders[*rival]), 100 * half, company));
+}
+
 // Plays until nobody fails any more. Nothing where no candidate is left.
 std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
                             const FinalRequest& request, const Say& note) {
@@ -161,12 +176,7 @@ bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, con
   const std::optional<Final> final = settle(trials, backend, shape, request, note);
   if (!final) return false;
 
-  if (const double half = uncertainty(*final); half > kUseless)
-    note(fmt::format(
-        "{}: the winner's ratio to {} is uncertain by {:.0f} %: something else keeps this machine busy; tune "
-        "again when it is quiet",
-        id(entry.cell), text(final->contenders[*final->first_rival()]), 100 * half));
-
+  warn_of_company(*final, id(entry.cell), note);
   const size_t winner = winner_of(*final);
   const Trial& screening = *find_trial(trials, final->contenders[winner].candidate);
   entry.candidate = screening.candidate;

@@ -16,9 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kControlMoved = 1.5;
-constexpr double kSure = 1.7;  // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
-constexpr double kSurerWhenNoisy = 4;
+constexpr double kControlMoved = 1.3;
+constexpr double kSure = 1.7;          // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
+constexpr double kSurerWhenNoisy = 6;  // 10 % is lost in an interval that wide anyway
 constexpr int kFewestTableRounds = 5;  // fewer give no interval to speak of
 
 // The logarithm of the change, with half its 95 % interval.
@@ -102,9 +102,18 @@ std::string told(const Change& change) {
   return fmt::format("{} ({} to {})", percent(change.middle), percent(change.low()), percent(change.high()));
 }
 
-// How much longer the control takes than in the table; below 1 where it takes less.
-double control_moved(const Rounds& rounds, const Bout& bout) {
-  return median(rounds.seconds.back()) / bout.control->measurement.seconds;
+// Why a change may be the machine's and not the code's; empty where nothing says so.
+std::string doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then) {
+  const double then = std::max(winner_then.waited, bout.control->measurement.waited);
+  double now = 0;
+  for (const std::vector<Block>& blocks : rounds.blocks) now = std::max(now, summarise(blocks).waited);
+  for (const auto& [waited, when] : {std::pair(then, "the table was made"), std::pair(now, "this was measured")})
+    if (waited > kBusy)
+      return fmt::format("other programs took {:.0f} % of its processor time while {}", 100 * waited, when);
+  const double moved = median(rounds.seconds.back()) / bout.control->measurement.seconds;
+  if (moved <= kControlMoved && moved >= 1 / kControlMoved) return "";
+  return fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
+                     bout.control->name, moved);
 }
 
 Finding judge(const Change& change, bool confirmed, const Limits& limits) {
@@ -115,16 +124,13 @@ Finding judge(const Change& change, bool confirmed, const Limits& limits) {
   return Finding::equivalent;
 }
 
-std::string explain(const CellFinding& finding, const Change& change, const Rounds& rounds, const Bout& bout) {
-  const double moved = control_moved(rounds, bout);
+std::string explain(const CellFinding& finding, const Change& change, const Rounds& rounds, const Bout& bout,
+                    const std::string& doubts) {
   std::string reason = fmt::format("its time by {} changed by {}", finding.control, told(change));
-  if (finding.finding == Finding::untrusted)
-    reason +=
-        fmt::format(", but {} itself takes {:.2f} times as long as in the table: this machine is in another state",
-                    finding.control, moved);
+  if (finding.finding == Finding::untrusted) reason += ", but " + doubts;
   if (finding.finding == Finding::inconclusive)
-    reason +=
-        fmt::format(", which {} rounds can't tell from noise: use more --rounds or a quieter machine", finding.rounds);
+    reason += fmt::format(", which {} rounds can't tell from noise: {}", finding.rounds,
+                          doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
   if (bout.fallback)
     reason += fmt::format("; by the default {}", percent(change_against(rounds, 1, *bout.fallback).middle));
   return reason;
@@ -165,18 +171,17 @@ std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend,
 }
 
 CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
-                         const Limits& limits) {
+                         const Limits& limits, const Entry& entry) {
   const Change change = change_of(rounds, bout);
   finding.change = std::expm1(change.middle);
   finding.change_interval = {std::expm1(change.low()), std::expm1(change.high())};
   finding.now = summarise(rounds.blocks[0]);
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.finding = judge(change, confirmed, limits);
-  const double moved = control_moved(rounds, bout);
-  const bool suspicious = moved > kControlMoved || moved < 1 / kControlMoved;
-  if (suspicious && (finding.finding == Finding::regressed || finding.finding == Finding::improved))
-    finding.finding = Finding::untrusted;
-  finding.reason = explain(finding, change, rounds, bout);
+  const std::string doubts = doubt(rounds, bout, entry.measurement);
+  const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
+  if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
+  finding.reason = explain(finding, change, rounds, bout, doubts);
   return finding;
 }
 
@@ -199,7 +204,7 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
     Rounds rounds;
     const bool confirmed = measure(backend, problem, *bout, request, limits, rounds);
-    return judge_rounds(finding, rounds, *bout, confirmed, limits);
+    return judge_rounds(finding, rounds, *bout, confirmed, limits, entry);
   } catch (const OutOfMemory& memory) {
     return settled(finding, Finding::inconclusive, fmt::format("out of memory: {}", memory.what()));
   } catch (const ContenderFault& fault) {

@@ -44,8 +44,9 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0; and a second, fresh
 ///                 set of rounds, over operands made anew, says so too
 ///   inconclusive  after all rounds noise hides a change of the threshold; or there is nothing to compare with
-///   untrusted     a regression or improvement while the control, which can't have changed, takes 1.5 times as long as
-///                 in the table, or as short
+///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
+///                 changed, takes over 1.3 times as long as in the table or as short, or others kept the processors
+///                 busy, then or now (kBusy)
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw.
 std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,

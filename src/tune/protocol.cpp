@@ -81,7 +81,10 @@ SampleRequest sample_request_from_json(const JsonAt& json) {
 Json to_json(const std::vector<Block>& blocks) {
   Json json = Json::array();
   for (const Block& block : blocks)
-    json.push_back({{"seconds", block.seconds}, {"launches", block.launches}, {"clock_mhz", block.clock_mhz}});
+    json.push_back({{"seconds", block.seconds},
+                    {"launches", block.launches},
+                    {"clock_mhz", block.clock_mhz},
+                    {"waited", block.waited}});
   return json;
 }
 
@@ -90,7 +93,8 @@ std::vector<Block> blocks_from_json(const JsonAt& json) {
   for (size_t i = 0; i < blocks.size(); ++i)
     blocks[i] = {.seconds = json[i]["seconds"].number(),
                  .launches = static_cast<int>(json[i]["launches"].integer(0, 1 << 30)),
-                 .clock_mhz = json[i]["clock_mhz"].number()};
+                 .clock_mhz = json[i]["clock_mhz"].number(),
+                 .waited = json[i]["waited"].number()};
   return blocks;
 }
 

@@ -48,6 +48,12 @@ TEST(Summarise, UnknownClocksDontDragTheMedianDown) {
   EXPECT_DOUBLE_EQ(summarise({block(1), block(2)}).clock_mhz, 0);
 }
 
+TEST(Summarise, WaitingIsTheMeanOverBlocks) {
+  std::vector<Block> blocks = {block(1), block(2), block(3)};
+  blocks[1].waited = 0.3;
+  EXPECT_DOUBLE_EQ(summarise(blocks).waited, 0.1);
+}
+
 TEST(Summarise, NoBlocksAreNoSamples) {
   const Measurement m = summarise({});
   EXPECT_EQ(m.samples, 0);
@@ -62,6 +68,16 @@ TEST(MeasurementJson, SpeaksInMicrosecondsWithSixDigits) {
                       .clock_mhz = 1964.98765};
   EXPECT_EQ(to_json(m).dump(),
             R"({"median_us":12.3457,"low_us":12.1,"high_us":12.9877,"samples":11,"launches":220,"clock_mhz":1965.0})");
+}
+
+TEST(MeasurementJson, WaitingIsToldInThousandthsWhereThereWasAny) {
+  Measurement m = sample::measurement(10);
+  m.waited = 0.12345;
+  EXPECT_EQ(to_json(m)["waited"].dump(), "0.123");
+  EXPECT_DOUBLE_EQ(reread(m).waited, 0.123);
+  m.waited = 0.0004;
+  EXPECT_FALSE(to_json(m).contains("waited"));
+  EXPECT_DOUBLE_EQ(reread(m).waited, 0);
 }
 
 TEST(MeasurementJson, ReadingAndWritingAgainGivesTheSameText) {
@@ -103,6 +119,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongMeasurement{"samples", "2.5", "t.json: m.samples: expected an integer, found 2.5"},
         WrongMeasurement{"launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"},
         WrongMeasurement{"clock_mhz", "-1", "t.json: m.clock_mhz: a clock cannot be negative"},
+        WrongMeasurement{"waited", "-0.1", "t.json: m.waited: a share lies between 0 and 1"},
+        WrongMeasurement{"waited", "1.1", "t.json: m.waited: a share lies between 0 and 1"},
         WrongMeasurement{"clock_mhz", "\"fast\"", "t.json: m.clock_mhz: expected a number, found a string"}));
 
 TEST(MeasurementJson, ANumberBeyondDoublesIsRefused) {

@@ -38,6 +38,7 @@ struct Script {
   std::vector<std::pair<std::string, double>> baselines = {{"loop", 300e-6}};
   Noise noise = {};
   uint64_t seed = 1;
+  double waited = 0;                                            // in every block
   std::function<CompileResult(const Candidate&)> compile = {};  // empty: ok
   std::function<Verdict(const Contender&)> verify = {};         // empty: right
   std::function<void(const std::string& call, const Contender&)> before =
@@ -95,7 +96,8 @@ class FakeBackend final : public Backend {
     note("sample", contender);
     std::vector<Block> blocks;
     for (int i = 0; i < request.blocks; ++i)
-      blocks.push_back({.seconds = true_seconds(contender) * factor(), .launches = 10, .clock_mhz = 0});
+      blocks.push_back(
+          {.seconds = true_seconds(contender) * factor(), .launches = 10, .clock_mhz = 0, .waited = script.waited});
     return blocks;
   }
 

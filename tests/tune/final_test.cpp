@@ -249,5 +249,18 @@ TEST(Decide, AnUncertainRatioIsWarnedAbout) {
   EXPECT_TRUE(quiet.notes.empty());
 }
 
+TEST(Decide, AFinalOnBusyProcessorsIsWarnedAbout) {
+  Script script = times({{12, 100}});
+  script.waited = 0.2;
+  Deciding busy(script);
+  busy.entry.cell = fake::small_cell();
+  busy.trials = {screened(cpu(12), 100)};
+  ASSERT_TRUE(busy.run());
+  EXPECT_EQ(busy.notes,
+            std::vector<std::string>{id(fake::small_cell()) +
+                                     ": the winner's ratio to loop is uncertain by 0 %: other programs took "
+                                     "20 % of their processor time; tune again when it is quiet"});
+}
+
 }  // namespace
 }  // namespace moetune

@@ -81,8 +81,8 @@ TEST(Check, AFasterWinnerIsAnImprovement) {
 }
 
 TEST(Check, ASlowerMachineIsNoRegression) {
-  Script slow = slowed(1.4);
-  slow.baselines = {{"loop", 1.4 * 300e-6}};
+  Script slow = slowed(1.25);
+  slow.baselines = {{"loop", 1.25 * 300e-6}};
   EXPECT_EQ(Checking(slow).one(tuned()).finding, Finding::equivalent);
 }
 
@@ -92,6 +92,29 @@ TEST(Check, AControlThatMovedFarMakesARegressionUntrusted) {
   const CellFinding finding = Checking(slow).one(tuned());
   EXPECT_EQ(finding.finding, Finding::untrusted);
   EXPECT_TRUE(holds(finding.reason, "loop itself takes 1.60 times as long as in the table")) << finding.reason;
+}
+
+TEST(Check, BusyProcessorsMakeARegressionUntrusted) {
+  Script busy = slowed(1.1);
+  busy.waited = 0.2;
+  const CellFinding finding = Checking(busy).one(tuned());
+  EXPECT_EQ(finding.finding, Finding::untrusted);
+  EXPECT_TRUE(holds(finding.reason, "but other programs took 20 % of its processor time while this was measured"))
+      << finding.reason;
+}
+
+TEST(Check, ATableMadeOnBusyProcessorsFindsNoRegression) {
+  const CellFinding finding = Checking(slowed(1.1)).one(tuned({.waited = 0.2}));
+  EXPECT_EQ(finding.finding, Finding::untrusted);
+  EXPECT_TRUE(holds(finding.reason, "20 % of its processor time while the table was made")) << finding.reason;
+}
+
+TEST(Check, ALittleWaitingHidesNoRegressionAndMuchUndoesNoAllClear) {
+  Script hardly = slowed(1.1), busy = {};
+  hardly.waited = 0.04;
+  busy.waited = 0.5;
+  EXPECT_EQ(Checking(hardly).one(tuned()).finding, Finding::regressed);
+  EXPECT_EQ(Checking(busy).one(tuned()).finding, Finding::equivalent);
 }
 
 TEST(Check, AControlThatMovedFarDoesNotUndoAnAllClear) {
@@ -230,8 +253,8 @@ TEST(Check, AHugeSlowdownNeedsNoNarrowInterval) {
   TunedTable table = tuned();
   Rival& loop = table.entries[0].rivals.back();
   loop.ratio_interval = {loop.ratio / 1.2, loop.ratio * 1.2};
-  EXPECT_EQ(Checking(slowed(3)).one(table).finding, Finding::regressed);
-  EXPECT_EQ(Checking(slowed(1.5)).one(table).finding, Finding::inconclusive);  // 2.2 half intervals
+  EXPECT_EQ(Checking(slowed(4)).one(table).finding, Finding::regressed);
+  EXPECT_EQ(Checking(slowed(2)).one(table).finding, Finding::inconclusive);  // 3.8 half intervals
 }
 
 TEST(Check, ATransientDisturbanceIsNotConfirmed) {

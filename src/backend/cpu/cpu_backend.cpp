@@ -122,8 +122,7 @@ class CpuBackend : public Backend {
     const int launches = launches_in(contender, request);
     std::vector<Block> blocks;
     blocks.reserve(static_cast<size_t>(std::max(0, request.blocks)));
-    for (int i = 0; i < request.blocks; ++i)
-      blocks.push_back({.seconds = time_launches(contender, launches, request.hot), .launches = launches});
+    for (int i = 0; i < request.blocks; ++i) blocks.push_back(time_block(contender, launches, request.hot));
     return blocks;
   }
 
@@ -170,6 +169,15 @@ class CpuBackend : public Backend {
       if (!hot) next_set_ = (next_set_ + 1) % loaded_->sets.size();
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;
+  }
+
+  /// The block tells how far others kept the processors busy: its time is then not the contender's alone.
+  Block time_block(const Contender& contender, int launches, bool hot) {
+    const double waited = seconds_without_processor();
+    const double seconds = time_launches(contender, launches, hot);
+    const int threads = contender.baseline.empty() ? contender.candidate.threads : pool_.size();
+    const double share = (seconds_without_processor() - waited) / (seconds * launches * threads);
+    return {.seconds = seconds, .launches = launches, .waited = std::clamp(share, 0.0, 1.0)};
   }
 
   /// How many launches a block takes, from the best of a few. The first warms up scratch memory and threads and does

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace moetune {
@@ -137,6 +139,17 @@ int64_t available_memory_bytes() {
   const Group group = control_group();
   const int64_t free = memory_field("MemAvailable");
   return group.limit == kUnlimited ? free : std::min(free, std::max<int64_t>(0, group.limit - group.used));
+}
+
+double seconds_without_processor() {
+  double nanoseconds = 0;
+  std::error_code ignored;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    std::ifstream file(thread.path() / "schedstat");  // time run and time waited in nanoseconds, time slices
+    double ran = 0, waited = 0;
+    if (file >> ran >> waited) nanoseconds += waited;
+  }
+  return nanoseconds * 1e-9;
 }
 
 }  // namespace moetune

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
+#include "base/process.h"
 #include "error_of.h"
 #include "naive.h"
 
@@ -97,6 +98,28 @@ TEST_F(CpuBackend, LaunchesOnceInABlockThatIsTooShort) {
   const auto blocks = backend->sample(loop(), {.blocks = 1, .block_seconds = 1e-12});
   ASSERT_EQ(blocks.size(), 1u);
   EXPECT_EQ(blocks[0].launches, 1);
+}
+
+TEST_F(CpuBackend, TellsHowFarOthersKeptTheProcessorsBusy) {
+  const int processors = backend->device().processors;
+  backend->load(small_problem());
+  const SampleRequest request = {.blocks = 5, .block_seconds = 0.02};
+  const auto waited = [&] {
+    double sum = 0;
+    for (const Contender& who : {loop(), of(candidate(8, 32, 16, processors))})
+      for (const Block& block : backend->sample(who, request)) {
+        EXPECT_GE(block.waited, 0);
+        EXPECT_LE(block.waited, 1);
+        sum += block.waited / 10;
+      }
+    return sum;
+  };
+  const double before = waited();
+  std::vector<Child> others;
+  for (int i = 0; i < 2 * processors; ++i)
+    others.emplace_back(std::vector<std::string>{"/bin/sh", "-c", "while :; do :; done"});
+  if (seconds_without_processor() == 0) GTEST_SKIP() << "this system doesn't tell";
+  EXPECT_GT(waited(), 0.1) << "two of three threads on each processor are not ours; before: " << before;
 }
 
 TEST_F(CpuBackend, OffersTheLoop) { EXPECT_EQ(backend->baselines(), std::vector<std::string>{"loop"}); }
