@@ -3,6 +3,11 @@
 
 namespace moetune {
 
+// A CUtensorMap: how a copy engine sees a matrix. Opaque; made by the driver.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};
+
 struct Args {
   const void* x;                // [x_rows, k], expert order; with permute_x [tokens, k]
   const void* w;                // [experts, n, k], k contiguous
@@ -14,6 +19,11 @@ struct Args {
   long long k;
   int experts;
   int top_k;
+  unsigned* counters = nullptr;  // [2] zeros, left as zeros: tiles taken and blocks done, for dynamic tiles
+  // Of x, of w as [experts * n, k] and of y, where the candidate's plan asks for them.
+  TensorMap x_map = {};
+  TensorMap w_map = {};
+  TensorMap y_map = {};
 };
 
 }  // namespace moetune

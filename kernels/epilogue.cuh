@@ -34,4 +34,16 @@ __device__ __forceinline__ float finish(float accumulator, float weight) {
   return accumulator;
 }
 
+// Two neighbours of a row or of a column, each with the weight of its row, in one register.
+template <class Config>
+__device__ __forceinline__ unsigned finish_pair(float low, float high, float low_weight, float high_weight) {
+  using Element = typename Config::Element;
+  const unsigned pair = pack<Element>(low, high);
+  if constexpr (Config::topk_weights) {
+    const Element first = {static_cast<unsigned short>(pair)}, second = {static_cast<unsigned short>(pair >> 16)};
+    return pack<Element>(to_float(first) * low_weight, to_float(second) * high_weight);
+  }
+  return pair;
+}
+
 }  // namespace moetune

@@ -204,7 +204,7 @@ struct Mma {
         const float weight = row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1));
 #pragma unroll
         for (int j = 0; j < warp_n / 8; ++j) {
-          const unsigned pair = pack<Element>(finish<Config>(sum[i][j][half * 2], weight), finish<Config>(sum[i][j][half * 2 + 1], weight));
+          const unsigned pair = finish_pair<Config>(sum[i][j][half * 2], sum[i][j][half * 2 + 1], weight, weight);
           *reinterpret_cast<unsigned*>(staging + r * staging_stride + j * 8 + lane % 4 * 2) = pair;
         }
       }

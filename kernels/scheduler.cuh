@@ -9,7 +9,7 @@ namespace moetune {
 struct Tile {
   int expert;
   int row;   // first row
-  int rows;  // valid ones, at most block_m
+  int rows;  // valid ones, at most block_m; 0 only where a block of a cluster has none
   int n;     // first column
 };
 
@@ -30,9 +30,12 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
 }
 
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
-// for 512 experts, and empty experts are free. Every lane holds the same state.
-template <class Config>
+// for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
+// cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
+// expert are shared out evenly over its tiles, in steps of that many.
+template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0>
 struct Scheduler {
+  static constexpr int cluster = cluster_m * cluster_n;
   const int* m_sizes;
   int experts;
   int n_tiles;
@@ -45,32 +48,42 @@ struct Scheduler {
   Scheduler() = default;
   __device__ __forceinline__ explicit Scheduler(const Args& args)
       : m_sizes(args.m_sizes), experts(args.experts),
-        n_tiles(static_cast<int>((args.n + Config::block_n - 1) / Config::block_n)), index(blockIdx.x), window(0),
+        n_tiles(static_cast<int>((args.n + Config::block_n * cluster_n - 1) / (Config::block_n * cluster_n))), index(blockIdx.x / cluster), window(0),
         window_tiles(0), window_rows(0), expert(0), expert_m(0), expert_row(0), first_tile(0), end_tile(0) {}
 
-  // False when there are no more tiles. All lanes of a warp must call it together.
+  // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,
+  // upwards. All lanes of a warp must call it together.
   __device__ __forceinline__ bool next(Tile& tile) {
     if (index >= end_tile && !find_expert()) return false;
-    const int m_tiles = (expert_m + Config::block_m - 1) / Config::block_m;
+    const int m_tiles = tiles_of(expert_m);
     int m_tile, n_tile;
     if constexpr (Config::raster == 0)
       grouped_order<Config::group>(index - first_tile, n_tiles, m_tiles, n_tile, m_tile);
     else
       grouped_order<Config::group>(index - first_tile, m_tiles, n_tiles, m_tile, n_tile);
     tile.expert = expert;
-    tile.row = expert_row + m_tile * Config::block_m;
-    tile.rows = min(Config::block_m, expert_m - m_tile * Config::block_m);
-    tile.n = n_tile * Config::block_n;
-    index += gridDim.x;
+    int height = Config::block_m;
+    if constexpr (row_step > 0) {
+      const int shares = m_tiles * cluster_m;
+      height = ((expert_m + shares - 1) / shares + row_step - 1) / row_step * row_step;
+    }
+    const int rank = cluster == 1 ? 0 : blockIdx.x % cluster;
+    const int first = (m_tile * cluster_m + (cluster_m > 1 ? rank : 0)) * height;
+    tile.row = expert_row + first;
+    tile.rows = max(0, min(height, expert_m - first));
+    tile.n = (n_tile * cluster_n + (cluster_n > 1 ? rank : 0)) * Config::block_n;
+    index += gridDim.x / cluster;
     return true;
   }
 
  private:
+  static __device__ __forceinline__ int tiles_of(int m) { return (m + Config::block_m * cluster_m - 1) / (Config::block_m * cluster_m); }
+
   __device__ __forceinline__ bool find_expert() {
     const int lane = threadIdx.x % 32;
     for (; window < experts; window += 32) {
       const int m = window + lane < experts ? m_sizes[window + lane] : 0;
-      const int tiles = (m + Config::block_m - 1) / Config::block_m * n_tiles;
+      const int tiles = tiles_of(m) * n_tiles;
       int tile_sum = tiles, row_sum = m;
       for (int step = 1; step < 32; step *= 2) {
         const int more_tiles = __shfl_up_sync(~0u, tile_sum, step);

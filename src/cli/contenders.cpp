@@ -53,15 +53,6 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   return work;
 }
 
-Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
-  for (const VariantSpace& part : space.variants) {
-    const Variant& variant = find_variant(part.variant);
-    if (variant.device == device.kind) return variant.fallback(problem, device);
-  }
-  throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name, device.name),
-                      "see 'moetune list variants', or choose another --device");
-}
-
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   const Variant& variant = find_variant(candidate.variant);
   if (variant.device != device.kind)

@@ -36,9 +36,6 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
 /// Adds a role to the entrant, or the entrant.
 void add_entrant(CellWork& work, const std::string& role, const Contender& contender);
 
-/// The candidate that is good without tuning: that of the first variant of the space that runs on this device.
-Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
-
 /// Throws Exit::request, with the reason, for a cell in which neither the default nor anything in the space can run.
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
 

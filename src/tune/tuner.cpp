@@ -58,16 +58,6 @@ void warn(Run& run, const std::string& text) {
   if (run.said.insert(text).second) tell(run, Note{text});
 }
 
-Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
-  for (const VariantSpace& part : space.variants) {
-    const Variant& variant = find_variant(part.variant);
-    if (variant.device == device.kind) return variant.fallback(problem, device);
-  }
-  const bool cuda = device.kind == DeviceKind::cuda;
-  throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name, cuda ? "a GPU" : "a cpu"),
-                      "see `moetune list variants`, or choose another --device");
-}
-
 CellRun open_cell(const Run& run, const Cell& cell) {
   CellRun state;
   state.cell = &cell;

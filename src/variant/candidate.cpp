@@ -47,6 +47,13 @@ const std::vector<Knob>& knobs() {
       {"raster", &Candidate::raster, "which tile index moves fastest", {"n", "m"}},
       {"group", &Candidate::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order"},
       {"threads", &Candidate::threads, "threads of the cpu backend"},
+      {"consumers", &Candidate::consumers, "warpgroups that multiply, beside the one that loads"},
+      {"schedule", &Candidate::schedule, "consumers share a tile, or take turns", {"cooperative", "pingpong"}},
+      {"swap", &Candidate::swap, "rows of X on the N side of the multiplier, in steps of 8", {"no", "yes"}},
+      {"cluster", &Candidate::cluster, "two blocks share W (neighbours along m) or X (along n)", {"none", "m", "n"}},
+      {"in_flight", &Candidate::in_flight, "stages of wgmma under way when the next is issued"},
+      {"tma_x", &Candidate::tma_x, "X by tensor copies, or by cp.async", {"no", "yes"}},
+      {"tiles", &Candidate::tiles, "blocks take tiles by their number, or as they have time", {"static", "dynamic"}},
   };
   return list;
 }

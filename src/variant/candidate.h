@@ -21,6 +21,13 @@ struct Candidate {
   int raster = 0;
   int group = 0;
   int threads = 0;
+  int consumers = 0;
+  int schedule = 0;
+  int swap = 0;
+  int cluster = 0;
+  int in_flight = 0;
+  int tma_x = 0;
+  int tiles = 0;
 
   auto operator<=>(const Candidate&) const = default;
 };

@@ -6,11 +6,12 @@
 #include "variant/mma.h"
 #include "variant/simt.h"
 #include "variant/variant.h"
+#include "variant/wgmma.h"
 
 namespace moetune {
 
 const std::vector<Variant>& variants() {
-  static const std::vector<Variant> list = {simt_variant(), mma_variant(), cpu_variant()};
+  static const std::vector<Variant> list = {simt_variant(), mma_variant(), wgmma_variant(), cpu_variant()};
   return list;
 }
 

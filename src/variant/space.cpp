@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/embedded.h"
 #include "base/error.h"
@@ -25,8 +26,12 @@ std::vector<std::string> built_in_spaces() {
   return names;
 }
 
+constexpr std::string_view kMostWord = "most";
+constexpr int kLargestMost = 16;
+
 int knob_value(const Knob& knob, const JsonAt& json) {
   try {
+    if (json.value() == kMostWord) return kMost;
     return json.value().is_string() ? parse_knob(knob, json.string()) : static_cast<int>(json.integer(0, 1 << 20));
   } catch (const Error& error) {
     json.fail(error.what(), error.hint());
@@ -74,6 +79,29 @@ Candidate candidate_at(const VariantSpace& space, int64_t index) {
   return candidate;
 }
 
+// Tries the values of the last knob downwards and, with each, those of the knobs before it. Leaves the candidate
+// illegal where nothing is legal.
+bool resolve_most(Candidate& candidate, std::vector<Knob> most, const Variant& variant, const Shape& shape,
+                  const DeviceInfo& device) {
+  if (most.empty()) return !variant.illegal(candidate, shape, device);
+  const Knob knob = most.back();
+  most.pop_back();
+  const int lowest = knob.labels.empty() ? 1 : 0;
+  for (int value = knob.labels.empty() ? kLargestMost : static_cast<int>(knob.labels.size()) - 1; value >= lowest;
+       --value) {
+    candidate.*knob.value = value;
+    if (resolve_most(candidate, most, variant, shape, device)) return true;
+  }
+  return false;
+}
+
+void resolve_most(Candidate& candidate, const Variant& variant, const Shape& shape, const DeviceInfo& device) {
+  std::vector<Knob> most;
+  for (const Knob& knob : knobs_of(variant))
+    if (candidate.*knob.value == kMost) most.push_back(knob);
+  if (!most.empty()) resolve_most(candidate, std::move(most), variant, shape, device);
+}
+
 }  // namespace
 
 SearchSpace load_space(const std::string& name_or_file) {
@@ -112,7 +140,9 @@ void set_values(SearchSpace& space, const std::string& assignment) {
   const Knob& knob = find_knob(std::string_view(assignment).substr(0, equals));
   const std::string_view list = std::string_view(assignment).substr(equals + 1);
   std::vector<int> values;
-  if (knob.labels.empty()) {
+  if (list == kMostWord) {
+    values = {kMost};
+  } else if (knob.labels.empty()) {
     for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));
   } else {
     for (const std::string& word : split(list, ',')) values.push_back(parse_knob(knob, word));
@@ -125,6 +155,21 @@ void set_values(SearchSpace& space, const std::string& assignment) {
   if (!found) throw request_error(fmt::format("no variant of the space '{}' has the knob '{}'", space.name, knob.name));
 }
 
+Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
+  std::optional<Candidate> first;
+  for (const VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    if (variant.device != device.kind) continue;
+    const Candidate candidate = variant.fallback(problem, device);
+    if (!variant.illegal(candidate, problem.shape, device)) return candidate;
+    if (!first) first = candidate;
+  }
+  if (first) return *first;
+  throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name,
+                                  device.kind == DeviceKind::cuda ? "a GPU" : "a cpu"),
+                      "see 'moetune list variants', or choose another --device");
+}
+
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device) {
   Enumeration result;
   for (const VariantSpace& part : space.variants) {
@@ -133,6 +178,7 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
     const int64_t count = size(part);
     for (int64_t i = 0; i < count; ++i) {
       Candidate candidate = candidate_at(part, i);
+      resolve_most(candidate, variant, shape, device);
       ++result.total;
       if (const auto reason = variant.illegal(candidate, shape, device))
         ++result.pruned[*reason];

@@ -9,6 +9,9 @@
 
 namespace moetune {
 
+/// A value of a space: the largest with which the candidate is legal. Written "most".
+constexpr int kMost = -1;
+
 struct VariantSpace {
   std::string variant;
   std::vector<std::pair<std::string, std::vector<int>>> values;  // knob name -> values; all knobs of the variant
@@ -29,7 +32,12 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names);
 /// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has.
 void set_values(SearchSpace& space, const std::string& assignment);
 
-/// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason.
+/// The candidate that is good without tuning: of the first variant in the space that takes this problem on this device.
+/// Where none does, the first one's, which is illegal; Exit::request where no variant is for such a device.
+Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
+
+/// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason. kMost
+/// is resolved before, knob by knob.
 struct Enumeration {
   std::vector<Candidate> legal;
   std::map<std::string, int64_t> pruned;  // reason -> how many; variants of another device kind are not counted

@@ -22,10 +22,11 @@ std::string print_unit(const Variant& variant, const Candidate& candidate, const
   flag("permute_y", shape.fusion.permute_y);
   flag("topk_weights", shape.fusion.topk_weights);
   for (const auto& [what, value] : extra) constant(what, value);
+  const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";
   unit += fmt::format(
-      "}};\n\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
+      "}};\n\nextern \"C\" __global__ void{} __launch_bounds__({}, {})\n"
       "moetune_kernel(const __grid_constant__ moetune::Args args) {{ {}; }}\n",
-      plan.threads, plan.min_blocks_per_sm, call);
+      cluster, plan.threads, plan.min_blocks_per_sm, call);
   return unit;
 }
 

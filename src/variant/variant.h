@@ -17,6 +17,10 @@ struct LaunchPlan {
   int threads = 0;            // a block
   int64_t shared_bytes = 0;   // dynamic shared memory a block
   int min_blocks_per_sm = 1;  // as the unit's launch bounds promise
+  int cluster = 1;            // blocks that run together and share copies
+  // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
+  int x_box = 0;
+  int w_box = 0;
 };
 
 struct Variant {
@@ -31,7 +35,7 @@ struct Variant {
   LaunchPlan (*plan)(const Candidate&, const Shape&) = nullptr;
   /// The C++ text of the kernel unit: a Config struct and an extern "C" entry called moetune_kernel.
   std::string (*unit)(const Candidate&, const Shape&) = nullptr;
-  /// The candidate that is good without tuning; legal for that problem on that device.
+  /// The candidate that is good without tuning; legal wherever the variant takes the shape and the device at all.
   Candidate (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
 };
 

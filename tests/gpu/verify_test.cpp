@@ -104,6 +104,21 @@ TEST_P(HardRouting, Mma) {
                "mma", 8);
 }
 
+TEST_P(HardRouting, Wgmma) {
+  const Case& c = GetParam();
+  if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
+  if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "wgmma", 24);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "wgmma",
+               16);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "wgmma",
+               16);
+  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16,
+                          {.permute_y = true, .topk_weights = true}),
+               "wgmma", 16);
+}
+
 TEST_P(HardRouting, Simt) {
   const Case& c = GetParam();
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})

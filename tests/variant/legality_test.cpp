@@ -4,6 +4,7 @@
 #include "variant/mma.h"
 #include "variant/simt.h"
 #include "variant/unit.h"
+#include "variant/wgmma.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -57,6 +58,83 @@ TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
   EXPECT_EQ(reason(candidate), "");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "shared memory over 166912 bytes");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_89"), "shared memory over 101376 bytes");
+}
+
+class WgmmaLegality : public testing::TestWithParam<Case> {};
+TEST_P(WgmmaLegality, Tells) { EXPECT_EQ(reason(std::string("wgmma ") + GetParam().candidate), GetParam().reason); }
+INSTANTIATE_TEST_SUITE_P(
+    Cases, WgmmaLegality,
+    testing::Values(
+        Case{"block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             ""},
+        Case{"block_m=128 block_n=256 block_k=64 stages=4 raster=n group=1 consumers=2 schedule=cooperative swap=no "
+             "cluster=m in_flight=0 tma_x=no tiles=static",
+             ""},
+        Case{"block_m=16 block_n=64 block_k=128 stages=8 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tiles=dynamic",
+             ""},
+        Case{"block_m=256 block_n=128 block_k=64 stages=5 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "shared memory over 232448 bytes"},
+        Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=256 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=yes "
+             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=128 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "swapped, block_n must be a multiple of 64 rows a warpgroup"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "block_m must be a multiple of 64 rows a warpgroup"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=pingpong swap=no "
+             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "ping-pong takes two consumers"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=n in_flight=1 tma_x=no tiles=static",
+             "gathered rows are not shared in a cluster"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=n in_flight=1 tma_x=yes tiles=dynamic",
+             "the blocks of a cluster take tiles by their number"},
+        Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "block_m must be a multiple of 16 in 16 to 256"},
+        Case{"block_m=64 block_n=64 block_k=32 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "block_k must be 64 or 128"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=17 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "stages must lie in 2 to 16"}));
+
+TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
+  const std::string candidate =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tiles=static";
+  EXPECT_EQ(reason(candidate), "");
+  EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
+  EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "wgmma has no fp32");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dx)), "wgmma has no dx");
+  Shape shape = shape_of();
+  shape.layer.k = 2044;
+  EXPECT_EQ(reason(candidate, shape), "wgmma needs n and k in multiples of 8");
+  shape = shape_of();
+  shape.fusion.permute_x = true;
+  EXPECT_EQ(reason(candidate, shape), "tensor copies don't gather rows");
+}
+
+TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
+  const Candidate candidate = parse_candidate(
+      "wgmma block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+      "cluster=n in_flight=1 tma_x=yes tiles=static");
+  const LaunchPlan plan = wgmma_variant().plan(candidate, shape_of());
+  EXPECT_EQ(plan.threads, 384);
+  EXPECT_EQ(plan.cluster, 2);
+  EXPECT_EQ(plan.x_box, 32);
+  EXPECT_EQ(plan.w_box, 128);
+  EXPECT_NE(wgmma_variant().unit(candidate, shape_of()).find("__cluster_dims__(2, 1, 1)"), std::string::npos);
 }
 
 TEST(MmaLegality, NeedsItsArchitectureDtypeAndOp) {
@@ -159,7 +237,8 @@ TEST_P(Fallback, IsLegalForEveryModelEverywhere) {
         cell.routing = parse_routing("balanced");
         const Problem problem = make_problem(cell);
         const DeviceInfo device = device_of_arch(GetParam());
-        for (const Variant& variant : {mma_variant(), simt_variant()}) {
+        for (const Variant& variant : {mma_variant(), simt_variant(), wgmma_variant()}) {
+          if (variant.name == "wgmma" && device.compute_capability != 90) continue;
           const Candidate candidate = variant.fallback(problem, device);
           EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
               << id(cell) << ": " << text(candidate) << " on " << GetParam();

@@ -34,7 +34,7 @@ TEST(Space, TheBuiltInOnesLoadAndCoverEveryVariant) {
   EXPECT_FALSE(load_space("quick").variants.empty());
   std::vector<std::string> names;
   for (const VariantSpace& variant : load_space("full").variants) names.push_back(variant.variant);
-  EXPECT_EQ(names, (std::vector<std::string>{"mma", "simt", "cpu"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"wgmma", "mma", "simt", "cpu"}));
 }
 
 TEST(Space, QuickLiesWithinFullOnAGpu) {
@@ -89,6 +89,39 @@ TEST(Space, SetReplacesValues) {
       EXPECT_EQ(values, (std::vector<int>{0, 1}));
     }
   }
+}
+
+TEST(Space, MostIsTheLargestLegalValueOfSeveralKnobs) {
+  SearchSpace space =
+      space_of(R"({"wgmma": {"block_m": [256], "block_n": [128, 192], "block_k": [64], "stages": ["most"],
+    "raster": ["m"], "group": [1], "consumers": [2, 3], "schedule": ["cooperative"], "swap": ["yes"], "cluster": ["none"],
+    "in_flight": [1], "tma_x": ["most"], "tiles": ["static"]}})");
+  Shape gathered = shape();
+  gathered.fusion.permute_x = true;
+  for (const auto& [s, tma] : {std::pair(shape(), 1), std::pair(gathered, 0)}) {
+    const std::vector<Candidate> legal = enumerate(space, s, device_of_arch("sm_90a")).legal;
+    ASSERT_EQ(legal.size(), 1u);
+    EXPECT_EQ(legal[0].stages, 4);
+    EXPECT_EQ(legal[0].tma_x, tma);
+  }
+  set_values(space, "stages=most");
+  EXPECT_EQ(enumerate(space, shape(), device_of_arch("sm_90a")).legal.size(), 1u);
+  EXPECT_TRUE(enumerate(space, shape(), device_of_arch("sm_80")).legal.empty());
+}
+
+TEST(Space, TheDefaultIsOfTheFirstVariantThatTakesTheProblem) {
+  Cell cell;
+  cell.shape = shape();
+  cell.tokens = 64;
+  cell.routing = parse_routing("uniform");
+  SearchSpace space = load_space("quick");
+  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_90a")).variant, "wgmma");
+  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_80")).variant, "mma");
+  cell.shape.layer.n = 250;  // no whole chunks
+  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_90a")).variant, "mma");
+  keep_variants(space, {"cpu"});
+  EXPECT_EQ(error_of([&] { default_candidate(space, make_problem(cell), device_of_arch("sm_80")); }).what,
+            "no variant of the space 'quick' runs on a GPU");
 }
 
 TEST(Space, SetErrors) {

@@ -13,6 +13,7 @@
 #include "backend/cuda/nvml.h"
 #include "backend/cuda/operands.h"
 #include "backend/cuda/sampler.h"
+#include "backend/cuda/tensor_map.h"
 #include "backend/cuda/verifier.h"
 #include "base/error.h"
 
@@ -135,8 +136,11 @@ class CudaBackend : public Backend {
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
     const int64_t tiles = tiles_at_most(contender.candidate);
-    return
-        [&loaded, kernel, tiles, this](int set) { kernel.launch(loaded.operands.args(set), tiles, stream_->stream); };
+    return [&loaded, kernel, tiles, this](int set) {
+      Args args = loaded.operands.args(set);
+      encode_maps(args, kernel.plan, loaded.operands.problem);
+      kernel.launch(args, tiles, stream_->stream);
+    };
   }
 
   // Without a fused kernel rows are gathered before and scattered after: that is part of the baseline's time.

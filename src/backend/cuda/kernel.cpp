@@ -8,6 +8,28 @@
 
 namespace moetune {
 
+namespace {
+
+// Blocks in clusters that the device holds at once: clusters don't fit on odd processors of its groups.
+int clustered_blocks(const void* function, const LaunchPlan& plan) {
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(plan.cluster), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(plan.cluster));
+  config.blockDim = dim3(static_cast<unsigned>(plan.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  require_candidate(cudaOccupancyMaxActiveClusters(&clusters, function, &config),
+                    "cannot tell how many clusters the device holds");
+  if (clusters == 0) throw CandidateFault(Status::launch_error, "not one cluster of the kernel fits");
+  return clusters * plan.cluster;
+}
+
+}  // namespace
+
 Module::Module(const std::string& cubin) {
   require_candidate(cudaLibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
                     "cannot load the kernel");
@@ -33,12 +55,13 @@ Kernel make_kernel(std::shared_ptr<Module> module, const LaunchPlan& plan, const
                                                                   static_cast<size_t>(plan.shared_bytes)),
                     "cannot tell the kernel's occupancy");
   if (per_sm == 0) throw CandidateFault(Status::launch_error, "not one block of the kernel fits on an SM");
-  kernel.blocks = per_sm * device.processors;
+  kernel.blocks = plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(kernel.function, plan);
   return kernel;
 }
 
 void Kernel::launch(const Args& args, int64_t tiles_at_most, cudaStream_t stream) const {
-  const auto grid = static_cast<unsigned>(std::clamp<int64_t>(tiles_at_most, 1, blocks));
+  const int64_t whole = std::clamp<int64_t>(tiles_at_most, 1, blocks) + plan.cluster - 1;
+  const auto grid = static_cast<unsigned>(whole - whole % plan.cluster);
   Args copy = args;
   void* arguments[] = {&copy};
   require_candidate(cudaLaunchKernel(function, dim3(grid), dim3(static_cast<unsigned>(plan.threads)), arguments,

@@ -63,6 +63,7 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   o.y = DeviceBuffer(kGuardBytes + sets * o.y_stride);
   o.m_sizes = upload(p.routing.m_sizes);
   o.gather_indices = upload(p.routing.gather_indices);
+  o.counters = upload(std::vector<int32_t>(2));
   o.weights = DeviceBuffer(aligned(slots(p) * 4));
   service.fill(o.weights.data(), slots(p), Values::random, p.seed, kStreamWeights, stream);
   if (sorted_x > 0) o.x_sorted = DeviceBuffer(sorted_x);
@@ -95,7 +96,8 @@ Args Operands::args(int set) const {
           .n = layer.n,
           .k = layer.k,
           .experts = static_cast<int>(layer.local_experts()),
-          .top_k = static_cast<int>(layer.top_k)};
+          .top_k = static_cast<int>(layer.top_k),
+          .counters = counters.as<unsigned>()};
 }
 
 GroupedGemm Operands::gemm(int set) const {

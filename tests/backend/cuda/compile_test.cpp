@@ -44,6 +44,21 @@ class CompileTest : public testing::TestWithParam<std::string> {
   void expect_all_compile(const std::string& variant, const Shape& shape, size_t at_least) {
     const std::vector<Candidate> candidates = corners(variant, shape, device_of_arch(GetParam()));
     ASSERT_GE(candidates.size(), at_least);
+    expect_compile(variant, shape, candidates);
+  }
+
+  // `count` candidates, evenly spread over what is legal of the quick space.
+  void expect_some_compile(const std::string& variant, const Shape& shape, size_t count) {
+    SearchSpace space = load_space("quick");
+    keep_variants(space, {variant});
+    const std::vector<Candidate> legal = enumerate(space, shape, device_of_arch(GetParam())).legal;
+    ASSERT_GE(legal.size(), count);
+    std::vector<Candidate> candidates;
+    for (size_t i = 0; i < count; ++i) candidates.push_back(legal[i * legal.size() / count]);
+    expect_compile(variant, shape, candidates);
+  }
+
+  void expect_compile(const std::string& variant, const Shape& shape, const std::vector<Candidate>& candidates) {
     std::vector<std::string> units;
     for (const Candidate& candidate : candidates) units.push_back(find_variant(variant).unit(candidate, shape));
     const std::vector<CompiledUnit> compiled = compile_units(units, options());
@@ -62,6 +77,41 @@ TEST_P(CompileTest, MmaFp16Gathered) {
 }
 TEST_P(CompileTest, MmaScatteredAndWeighted) {
   expect_all_compile("mma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 10);
+}
+TEST_P(CompileTest, WgmmaAcrossItsQuickSpace) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 16);
+  expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8);
+  expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8);
+}
+// The most sums that legality allows, where registers are shortest.
+TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
+  const std::pair<std::string, Fusion> cases[] = {
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tiles=static", {}},
+      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tiles=dynamic",
+       scattered},
+      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tiles=static",
+       {.permute_x = true}},
+      {"block_m=128 block_n=160 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tiles=static",
+       {.permute_x = true}},
+      {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tiles=dynamic", scattered},
+      {"block_m=176 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=m tma_x=yes tiles=static", {}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tiles=dynamic",
+       {.permute_x = true}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=n tma_x=yes tiles=static",
+       scattered}};
+  std::vector<std::string> units;
+  for (const auto& [tile, fusion] : cases) {
+    const Shape shape = shape_of(Dtype::bf16, 2048, 768, fusion);
+    const Candidate candidate = parse_candidate("wgmma " + tile + " block_k=64 stages=3 raster=m group=4 in_flight=1");
+    ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << tile;
+    units.push_back(find_variant("wgmma").unit(candidate, shape));
+  }
+  const std::vector<CompiledUnit> compiled = compile_units(units, options());
+  for (size_t i = 0; i < units.size(); ++i)
+    EXPECT_EQ(compiled[i].result.status, Status::ok) << cases[i].first << ": " << compiled[i].result.reason;
 }
 TEST_P(CompileTest, SimtCorners) {
   expect_all_compile("simt", shape_of(Dtype::fp32, 96, 100, {}), 5);

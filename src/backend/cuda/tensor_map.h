@@ -1,0 +1,14 @@
+// Tensor maps: what a copy engine must know of a matrix.
+#pragma once
+#include "kernels/args.h"
+#include "variant/variant.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// Fills the maps that `plan` asks for: of args.x [x_rows, k] and of args.w as [experts * n, k]. Boxes are 64 elements
+/// wide (128 bytes, the swizzle), what lies outside the matrix reads as zeros. Throws CandidateFault{launch_error}
+/// where the driver refuses one: base and row strides must be multiples of 16 bytes.
+void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem);
+
+}  // namespace moetune

@@ -1,0 +1,168 @@
+// Host twin of kernels/wgmma.cuh: what is legal, how it launches, its unit.
+#include "variant/wgmma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "variant/unit.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kElementBytes = 2;
+constexpr int kCooperative = 0, kPingpong = 1;
+constexpr int kAlongM = 1, kAlongN = 2;  // values of cluster
+constexpr int kRowElements = 64;         // a row of shared memory: the 128 bytes of the swizzle
+constexpr int kTileBytes = 16;
+constexpr int kBarrierBytes = 8;
+constexpr int kSchedulerBytes = 56;
+constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
+constexpr int kMaxStages = 16;
+
+// Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
+// starts with, 168 for each of three warpgroups or 128 of four. Gathering producers hold row numbers.
+struct Registers {
+  int producer = 0, consumer = 0;
+};
+Registers registers(const Candidate& c) {
+  if (c.consumers == 1) return {255, 255};
+  if (c.consumers == 2) return c.tma_x ? Registers{40, 232} : Registers{56, 224};
+  return {56, 152};
+}
+
+// Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
+// fusions.
+int max_sums(const Candidate& c) { return c.consumers == 3 ? 96 : c.tma_x ? 176 : 160; }
+
+int groups(const Candidate& c) {
+  return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
+}
+int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
+int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
+
+// Rows of X in one copy: few, so that rows past a tile's end are not fetched, but not so few that copies are many.
+// Whole groups of eight, the swizzle's.
+int x_box(const Candidate& c) {
+  const int most = c.cluster == kAlongN ? c.block_m / 2 : c.block_m;
+  if (most <= 32) return most;
+  for (int rows = 32; rows <= std::min(most, 128); rows += 8)
+    if (c.block_m % rows == 0) return rows;
+  return 16;
+}
+
+int64_t shared_bytes(const Candidate& c, const Shape& shape) {
+  const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
+  const int64_t columns = c.swap ? 64 * groups(c) : 64;
+  const int64_t staging = (c.swap ? 2 * 32 : 4 * 16) * (columns + 8) * kElementBytes * c.consumers;
+  const int slots = c.schedule == kPingpong ? 4 : 1;
+  const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
+  const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * kTileBytes, kBarrierBytes) +
+                        2 * kBarrierBytes * (c.stages + slots);
+  const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
+  const int64_t rows = fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers;
+  return aligned(ring + aligned(staging, 128) + tiles + rows, kAlign);
+}
+
+bool one_of(int value, std::initializer_list<int> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+std::optional<std::string> illegal_tile(const Candidate& c) {
+  const int sharing = c.schedule == kPingpong ? 1 : c.consumers;
+  if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
+  if (c.block_n < 16 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 16 to 256";
+  if ((c.swap ? c.block_n : c.block_m) % (64 * sharing) != 0)
+    return fmt::format("{} must be a multiple of 64 rows a warpgroup", c.swap ? "swapped, block_n" : "block_m");
+  if (c.cluster == kAlongM && c.block_n % 16 != 0) return "two blocks load halves of W in groups of 8 rows";
+  return std::nullopt;
+}
+
+std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
+  if (device.compute_capability != 90) return "wgmma needs sm_90a";
+  if (shape.layer.k % 8 != 0 || shape.layer.n % 8 != 0) return "wgmma needs n and k in multiples of 8";
+  if (!one_of(c.consumers, {1, 2, 3})) return "consumers must be 1, 2 or 3";
+  if (!one_of(c.schedule, {kCooperative, kPingpong})) return "schedule must be cooperative or pingpong";
+  if (c.schedule == kPingpong && c.consumers != 2) return "ping-pong takes two consumers";
+  if (!one_of(c.swap, {0, 1})) return "swap must be no or yes";
+  if (!one_of(c.cluster, {0, kAlongM, kAlongN})) return "cluster must be none, m or n";
+  if (!one_of(c.in_flight, {0, 1})) return "in_flight must be 0 or 1";
+  if (!one_of(c.tma_x, {0, 1})) return "tma_x must be no or yes";
+  if (!one_of(c.tiles, {0, 1})) return "tiles must be static or dynamic";
+  if (c.tiles == 1 && c.cluster != 0) return "the blocks of a cluster take tiles by their number";
+  if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
+  if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
+  if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
+  if (c.stages < 2 || c.stages > kMaxStages) return fmt::format("stages must lie in 2 to {}", kMaxStages);
+  if (auto reason = illegal_tile(c)) return reason;
+  if (c.tma_x && shape.fusion.permute_x) return "tensor copies don't gather rows";
+  if (!c.tma_x && c.cluster == kAlongN) return "gathered rows are not shared in a cluster";
+  if (sums(c) > max_sums(c)) return "sums over the registers of a warpgroup";
+  if (shared_bytes(c, shape) > device.shared_memory_per_block)
+    return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
+  return std::nullopt;
+}
+
+LaunchPlan plan(const Candidate& c, const Shape& shape) {
+  return {.threads = 128 * (1 + c.consumers),
+          .shared_bytes = shared_bytes(c, shape),
+          .min_blocks_per_sm = 1,
+          .cluster = c.cluster == 0 ? 1 : 2,
+          .x_box = c.tma_x ? x_box(c) : 0,
+          .w_box = c.cluster == kAlongM ? c.block_n / 2 : c.block_n};
+}
+
+std::string unit(const Candidate& c, const Shape& shape) {
+  const LaunchPlan launch = plan(c, shape);
+  return print_unit(wgmma_variant(), c, shape, launch,
+                    {{"x_box", x_box(c)},
+                     {"width_step", c.block_m <= 128 ? 8 : 16},
+                     {"experts", shape.layer.local_experts()},
+                     {"producer_registers", registers(c).producer},
+                     {"consumer_registers", registers(c).consumer},
+                     {"shared_bytes", launch.shared_bytes}},
+                    "moetune::Wgmma<Config>::run(args)");
+}
+
+// Few rows an expert: W passes by once, in a deep ring. More: tiles as high as the rows of most experts. Rows of X
+// stand on the N side throughout: what the last tile of an expert lacks of its height is not multiplied.
+Candidate fallback(const Problem& problem, const DeviceInfo& device) {
+  const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  Candidate c{.variant = "wgmma",
+              .block_m = 32,
+              .block_n = 128,
+              .block_k = kRowElements,
+              .stages = kMaxStages,
+              .raster = 1,
+              .group = 4,
+              .consumers = 2,
+              .schedule = kCooperative,
+              .swap = 1,
+              .cluster = 0,
+              .in_flight = 1,
+              .tma_x = problem.shape.fusion.permute_x ? 0 : 1,
+              .tiles = 1};
+  if (mean_rows > 24) c.block_m = 64;
+  if (mean_rows > 48) c.block_m = 128;
+  if (mean_rows > 96) c.block_m = 192, c.block_n = 192, c.consumers = 3, c.tiles = 0;
+  if (mean_rows > 512) c.block_m = 256, c.block_n = 128, c.consumers = 2;
+  while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
+  return c;
+}
+
+}  // namespace
+
+Variant wgmma_variant() {
+  return {.name = "wgmma",
+          .device = DeviceKind::cuda,
+          .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
+          .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
+                    "cluster", "in_flight", "tma_x", "tiles"},
+          .illegal = illegal,
+          .plan = plan,
+          .unit = unit,
+          .fallback = fallback};
+}
+
+}  // namespace moetune
