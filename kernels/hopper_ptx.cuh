@@ -116,10 +116,9 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 // A K-major operand in shared memory, rows of 128 bytes in the 128-byte swizzle, at a 1024-byte boundary (PTX ISA,
-// "Matrix Descriptor Format"): address / 16, and 1024 / 16 from one group of eight rows to the next. Add 2 a step of 16
-// elements along k.
-__device__ __forceinline__ unsigned long long operand_descriptor(unsigned address) {
-  return (address & 0x3ffffu) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
+// "Matrix Descriptor Format"): the low half is address / 16, to which 2 is added a step of 16 elements along k; the high
+// half is 1024 / 16 from one group of eight rows to the next, and the swizzle's mode. In halves, for sums of 32 bits.
+__device__ __forceinline__ unsigned descriptor_low(unsigned address) { return (address & 0x3ffffu) >> 4 | 1u << 16; }
+__device__ __forceinline__ unsigned long long operand_descriptor(unsigned low) { return (1ull << 30 | 64ull) << 32 | low; }
 
 }  // namespace moetune

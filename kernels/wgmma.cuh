@@ -41,12 +41,15 @@ struct Wgmma {
 
   using Sums = float[groups][width / 2];
 
-  // Results pass through shared memory so that rows leave in long pieces: `staged_rows` rows of Y, `staged_columns` wide.
-  // Swapped, a warpgroup stages together, two buffers in turn; else every warp its own 16 rows.
+  // Results pass through shared memory so that rows leave in long pieces: planes of `staged_rows` rows of Y, 64 columns
+  // wide, in the swizzle that tensor copies know. Swapped, a warpgroup stages together, two buffers in turn; else every
+  // warp its own 16 rows.
   static constexpr int staged_rows = swapped ? 32 : 16;
-  static constexpr int staged_columns = swapped ? 64 * groups : 64;
-  static constexpr int staged_stride = staged_columns + 8;  // the pad spreads rows over the banks
-  static constexpr int staged = (swapped ? 2 : 4) * staged_rows * staged_stride;
+  static constexpr int planes = swapped ? groups : 1;
+  static constexpr int plane = staged_rows * 64;
+  static constexpr int staged = (swapped ? 2 : 4) * planes * plane;
+  static constexpr bool copies_out = Config::tma_store;
+  static_assert(!(copies_out && scatters), "tensor copies don't scatter rows");
 
   struct Fused {  // of the rows of a warpgroup's tile
     float weight[block_m];
@@ -67,7 +70,7 @@ struct Wgmma {
   struct Shared {
     alignas(1024) Element w[stages][block_n * block_k];  // [halves][block_n][64]
     alignas(1024) Element x[stages][block_m * block_k];
-    alignas(128) Element staging[consumers][staged];
+    alignas(1024) Element staging[consumers][staged];
     Tiles scheduler;         // here and not in registers: it is needed once a tile
     int m_sizes[Config::experts];
     Tile tiles[tile_slots];  // expert < 0 ends them
@@ -251,6 +254,8 @@ struct Wgmma {
 
   // ---- consumers
 
+  static __device__ __forceinline__ int before(int stage) { return stage == 0 ? stages - 1 : stage - 1; }
+
   static __device__ __forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
 
   static __device__ __forceinline__ void release(Shared& shared, int stage) {
@@ -265,30 +270,28 @@ struct Wgmma {
   template <int columns>
   static __device__ __forceinline__ void multiply(Shared& shared, Place<stages>& stage, int k_steps, int first_group, Sums& sum) {
     constexpr int behind = columns > 0 ? Config::in_flight : 0;  // stages that are still read when the next is multiplied
-    const unsigned long long a0 = operand_descriptor(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes);
-    const unsigned long long b0 = operand_descriptor(shared_address(swapped ? shared.x[0] : shared.w[0]));
+    const unsigned a0 = descriptor_low(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes);
+    const unsigned b0 = descriptor_low(shared_address(swapped ? shared.x[0] : shared.w[0]));
 #pragma unroll 1
     for (int k = 0; k < k_steps; ++k) {
       barrier_wait(at(shared.full, stage.index), stage.parity);
       if constexpr (columns > 0) {
         if constexpr (gathers) fence_async_shared();
-        const unsigned long long a = a0 + stage.index * (side * block_k * 2 / 16);
-        const unsigned long long b = b0 + stage.index * (width * block_k * 2 / 16);
+        const unsigned a = a0 + stage.index * (side * block_k * 2 / 16);
+        const unsigned b = b0 + stage.index * (width * block_k * 2 / 16);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < block_k / 16; ++step)
 #pragma unroll
-          for (int g = 0; g < groups; ++g) {
-            const unsigned long long a_step = a + step / 4 * (side * row_bytes / 16) + g * (64 * row_bytes / 16) + step % 4 * 2;
-            const unsigned long long b_step = b + step / 4 * (width * row_bytes / 16) + step % 4 * 2;
-            wgmma<Element, columns>(sum[g], a_step, b_step, step > 0 || k > 0);
-          }
+          for (int g = 0; g < groups; ++g)
+            wgmma<Element, columns>(sum[g], operand_descriptor(a + step / 4 * (side * row_bytes / 16) + g * (64 * row_bytes / 16) + step % 4 * 2),
+                                    operand_descriptor(b + step / 4 * (width * row_bytes / 16) + step % 4 * 2), step > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();
       } else {
         warpgroup_sync();  // without wgmma nothing keeps the warps together
       }
-      if (k >= behind) release(shared, (stage.index + stages - behind) % stages);
+      if (k >= behind) release(shared, behind == 0 ? stage.index : before(stage.index));
       stage.advance();
     }
     if constexpr (columns > 0) {
@@ -300,7 +303,7 @@ struct Wgmma {
         for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(sum[g][i])::"memory");
     }
     if constexpr (behind > 0) {
-      release(shared, (stage.index + stages - 1) % stages);
+      release(shared, before(stage.index));
     }
   }
 
@@ -336,29 +339,57 @@ struct Wgmma {
     return static_cast<Element*>(args.y) + target * args.n;
   }
 
-  // Staged rows [0, count) of `staging` to rows `row` and on of the tile, columns from `column`; 16 bytes a thread and turn.
+  // Where 8 columns of a staged row lie.
+  static __device__ __forceinline__ const Element* staged_at(const Element* staging, int row, int column) {
+    return staging + column / 64 * plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
+  }
+
+  // Staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. Boxes of 8 whole rows leave
+  // by tensor copies, if that is chosen, each issued by a thread; the others by 16 bytes a thread and turn.
   template <int threads>
   static __device__ __forceinline__ void store_rows(const Args& args, const Shared& shared, const Tile& tile, int consumer, const Element* staging, int row,
                                                     long long column) {
-    constexpr int pieces = staged_columns / 8;
-#pragma unroll
-    for (int i = threadIdx.x % threads; i < staged_rows * pieces; i += threads) {
-      const int r = i / pieces, c = i % pieces * 8;
-      if (row + r < tile.rows && column + c < args.n)
-        *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, row + r) + column + c) =
-            *reinterpret_cast<const uint4*>(staging + r * staged_stride + c);
+    const int thread = threadIdx.x % threads;
+    int first = 0;  // of the rows that threads store
+    if constexpr (copies_out) {
+      const int boxes = min(staged_rows, tile.rows - row) / 8;
+      if (thread < staged_rows / 8 * planes) {
+        const int box = thread % (staged_rows / 8), part = thread / (staged_rows / 8);
+        if (box < boxes && column + part * 64 < args.n)
+          store_box(args.y_map, shared_address(staging + part * plane + box * 8 * 64), tile.row + row + box * 8, static_cast<int>(column) + part * 64);
+        stores_commit();
+      }
+      first = boxes * 8;
     }
+    constexpr int pieces = planes * 8;
+#pragma unroll
+    for (int i = thread; i < staged_rows * pieces; i += threads) {
+      const int r = i / pieces, c = i % pieces * 8;
+      if (r >= first && row + r < tile.rows && column + c < args.n)
+        *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, row + r) + column + c) =
+            *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
+    }
+  }
+  // Before a staging buffer is written again: the copies of it that this thread issued, but for the `newer` last, are over.
+  template <int threads, int newer>
+  static __device__ __forceinline__ void wait_for_copies() {
+    if constexpr (copies_out)
+      if (threadIdx.x % threads < staged_rows / 8 * planes) stores_wait_read<newer>();
   }
 
   // Swapped: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
   static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sums& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    warpgroup_sync();  // the tile before has left the buffers
+    if constexpr (!copies_out) warpgroup_sync();  // the tile before has left the buffers
 #pragma unroll
     for (int first = 0; first < block_m; first += staged_rows) {
       if (first >= tile.rows) break;
       // Two buffers in turn: a warp that passed the sync of one has read the other.
-      Element* staging = shared.staging[consumer] + first / staged_rows % 2 * staged_rows * staged_stride;
+      Element* staging = shared.staging[consumer] + first / staged_rows % 2 * planes * plane;
+      if constexpr (copies_out) {
+        wait_for_copies<128, 1>();
+        warpgroup_sync();
+      }
 #pragma unroll
       for (int r = 0; r < staged_rows && first + r < block_m; r += 16) {
         float weight[2][2];
@@ -373,9 +404,10 @@ struct Wgmma {
             return finish_pair<Config>(d[i * 4 + half * 2], d[i * 4 + half * 2 + 1], weight[i][0], weight[i][1]);
           };
           const int row = r + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
-          stmatrix_x4<true>(shared_address(staging + row * staged_stride + column), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+          stmatrix_x4<true>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
         }
       }
+      if constexpr (copies_out) fence_async_shared();
       warpgroup_sync();
       store_rows<128>(args, shared, tile, consumer, staging, first, tile.n + first_group * 64);
     }
@@ -384,7 +416,7 @@ struct Wgmma {
   // Plain: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
   static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sums& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    Element* staging = shared.staging[consumer] + warp * staged_rows * staged_stride;
+    Element* staging = shared.staging[consumer] + warp * plane;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
       const int first = (first_group + g) * 64 + warp * 16;
@@ -392,6 +424,8 @@ struct Wgmma {
       const float weight[2] = {weight_of(shared, consumer, first + lane / 4), weight_of(shared, consumer, first + lane / 4 + 8)};
 #pragma unroll
       for (int from = 0; from < block_n; from += 64) {
+        wait_for_copies<32, 0>();
+        __syncwarp();
 #pragma unroll
         for (int c = 0; c < 64 && from + c < block_n; c += 16) {
           const float* d = sum[g] + (from + c) / 2;
@@ -399,11 +433,11 @@ struct Wgmma {
             return finish_pair<Config>(d[i * 4 + half * 2], d[i * 4 + half * 2 + 1], weight[half], weight[half]);
           };
           const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
-          stmatrix_x4<false>(shared_address(staging + row * staged_stride + column), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+          stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
         }
+        if constexpr (copies_out) fence_async_shared();
         __syncwarp();
         store_rows<32>(args, shared, tile, consumer, staging, first, tile.n + from);
-        __syncwarp();
       }
     }
   }
@@ -440,6 +474,7 @@ struct Wgmma {
       else
         store_plain(args, shared, tile, consumer, first_group, sum);
     }
+    wait_for_copies<swapped ? 128 : 32, 0>();
   }
 
   static __device__ __forceinline__ void run(const Args& args) {
@@ -451,6 +486,7 @@ struct Wgmma {
       shared.scheduler.m_sizes = shared.m_sizes;  // a scan reads no memory
       prefetch_map(args.w_map);
       if constexpr (!gathers) prefetch_map(args.x_map);
+      if constexpr (copies_out) prefetch_map(args.y_map);
       for (int i = 0; i < stages; ++i) {
         barrier_init(at(shared.full, i), 1 + (gathers ? 128 : 0));
         barrier_init(at(shared.empty, i), (pingpong ? 1 : consumers) * cluster);

@@ -28,6 +28,7 @@ struct Candidate {
   int in_flight = 0;
   int tma_x = 0;
   int tiles = 0;
+  int tma_store = 0;
 
   auto operator<=>(const Candidate&) const = default;
 };

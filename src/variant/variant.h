@@ -21,6 +21,7 @@ struct LaunchPlan {
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
   int x_box = 0;
   int w_box = 0;
+  int y_box = 0;
 };
 
 struct Variant {

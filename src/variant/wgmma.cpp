@@ -53,15 +53,14 @@ int x_box(const Candidate& c) {
 
 int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
-  const int64_t columns = c.swap ? 64 * groups(c) : 64;
-  const int64_t staging = (c.swap ? 2 * 32 : 4 * 16) * (columns + 8) * kElementBytes * c.consumers;
+  const int64_t staging = (c.swap ? 2 * 32 * groups(c) : 4 * 16) * kRowElements * kElementBytes * c.consumers;
   const int slots = c.schedule == kPingpong ? 4 : 1;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * kTileBytes, kBarrierBytes) +
                         2 * kBarrierBytes * (c.stages + slots);
   const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
   const int64_t rows = fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers;
-  return aligned(ring + aligned(staging, 128) + tiles + rows, kAlign);
+  return aligned(ring + staging + tiles + rows, kAlign);
 }
 
 bool one_of(int value, std::initializer_list<int> values) {
@@ -97,6 +96,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.stages < 2 || c.stages > kMaxStages) return fmt::format("stages must lie in 2 to {}", kMaxStages);
   if (auto reason = illegal_tile(c)) return reason;
   if (c.tma_x && shape.fusion.permute_x) return "tensor copies don't gather rows";
+  if (!one_of(c.tma_store, {0, 1})) return "tma_store must be no or yes";
+  if (c.tma_store && shape.fusion.permute_y) return "tensor copies don't scatter rows";
   if (!c.tma_x && c.cluster == kAlongN) return "gathered rows are not shared in a cluster";
   if (sums(c) > max_sums(c)) return "sums over the registers of a warpgroup";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
@@ -110,7 +111,8 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .min_blocks_per_sm = 1,
           .cluster = c.cluster == 0 ? 1 : 2,
           .x_box = c.tma_x ? x_box(c) : 0,
-          .w_box = c.cluster == kAlongM ? c.block_n / 2 : c.block_n};
+          .w_box = c.cluster == kAlongM ? c.block_n / 2 : c.block_n,
+          .y_box = c.tma_store ? 8 : 0};
 }
 
 std::string unit(const Candidate& c, const Shape& shape) {
@@ -142,7 +144,8 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .cluster = 0,
               .in_flight = 1,
               .tma_x = problem.shape.fusion.permute_x ? 0 : 1,
-              .tiles = 1};
+              .tiles = 1,
+              .tma_store = 0};
   if (mean_rows > 24) c.block_m = 64;
   if (mean_rows > 48) c.block_m = 128;
   if (mean_rows > 96) c.block_m = 192, c.block_n = 192, c.consumers = 3, c.tiles = 0;
@@ -158,7 +161,7 @@ Variant wgmma_variant() {
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
           .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tiles"},
+                    "cluster", "in_flight", "tma_x", "tma_store", "tiles"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -66,52 +66,52 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, WgmmaLegality,
     testing::Values(
         Case{"block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
              ""},
         Case{"block_m=128 block_n=256 block_k=64 stages=4 raster=n group=1 consumers=2 schedule=cooperative swap=no "
-             "cluster=m in_flight=0 tma_x=no tiles=static",
+             "cluster=m in_flight=0 tma_x=no tma_store=no tiles=static",
              ""},
         Case{"block_m=16 block_n=64 block_k=128 stages=8 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tiles=dynamic",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic",
              ""},
         Case{"block_m=256 block_n=128 block_k=64 stages=5 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
              "shared memory over 232448 bytes"},
         Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
              "sums over the registers of a warpgroup"},
         Case{"block_m=256 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tiles=static",
+             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
              "sums over the registers of a warpgroup"},
         Case{"block_m=128 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "swapped, block_n must be a multiple of 64 rows a warpgroup"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 64 rows a warpgroup"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=pingpong swap=no "
-             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "ping-pong takes two consumers"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=n in_flight=1 tma_x=no tiles=static",
+             "cluster=n in_flight=1 tma_x=no tma_store=no tiles=static",
              "gathered rows are not shared in a cluster"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=n in_flight=1 tma_x=yes tiles=dynamic",
+             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=dynamic",
              "the blocks of a cluster take tiles by their number"},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},
         Case{"block_m=64 block_n=64 block_k=32 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_k must be 64 or 128"},
         Case{"block_m=64 block_n=64 block_k=64 stages=17 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tiles=static",
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "stages must lie in 2 to 16"}));
 
 TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   const std::string candidate =
       "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_x=yes tiles=static";
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
   EXPECT_EQ(reason(candidate), "");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
@@ -123,12 +123,18 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   shape = shape_of();
   shape.fusion.permute_x = true;
   EXPECT_EQ(reason(candidate, shape), "tensor copies don't gather rows");
+  shape = shape_of();
+  shape.fusion.permute_y = true;
+  EXPECT_EQ(reason(candidate, shape), "");
+  std::string copies_out = candidate;
+  copies_out.replace(copies_out.find("tma_store=no"), 12, "tma_store=yes");
+  EXPECT_EQ(reason(copies_out, shape), "tensor copies don't scatter rows");
 }
 
 TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
   const Candidate candidate = parse_candidate(
       "wgmma block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-      "cluster=n in_flight=1 tma_x=yes tiles=static");
+      "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static");
   const LaunchPlan plan = wgmma_variant().plan(candidate, shape_of());
   EXPECT_EQ(plan.threads, 384);
   EXPECT_EQ(plan.cluster, 2);

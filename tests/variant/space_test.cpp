@@ -95,7 +95,7 @@ TEST(Space, MostIsTheLargestLegalValueOfSeveralKnobs) {
   SearchSpace space =
       space_of(R"({"wgmma": {"block_m": [256], "block_n": [128, 192], "block_k": [64], "stages": ["most"],
     "raster": ["m"], "group": [1], "consumers": [2, 3], "schedule": ["cooperative"], "swap": ["yes"], "cluster": ["none"],
-    "in_flight": [1], "tma_x": ["most"], "tiles": ["static"]}})");
+    "in_flight": [1], "tma_x": ["most"], "tma_store": ["no"], "tiles": ["static"]}})");
   Shape gathered = shape();
   gathered.fusion.permute_x = true;
   for (const auto& [s, tma] : {std::pair(shape(), 1), std::pair(gathered, 0)}) {

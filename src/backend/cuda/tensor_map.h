@@ -6,9 +6,9 @@
 
 namespace moetune {
 
-/// Fills the maps that `plan` asks for: of args.x [x_rows, k] and of args.w as [experts * n, k]. Boxes are 64 elements
-/// wide (128 bytes, the swizzle), what lies outside the matrix reads as zeros. Throws CandidateFault{launch_error}
-/// where the driver refuses one: base and row strides must be multiples of 16 bytes.
+/// Fills the maps that `plan` asks for: of args.x [x_rows, k], args.w as [experts * n, k] and args.y [y_rows, n]. Boxes
+/// are 64 elements wide (128 bytes, the swizzle), what lies outside the matrix reads as zeros. Throws
+/// CandidateFault{launch_error} where the driver refuses one: base and row strides must be multiples of 16 bytes.
 void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem);
 
 }  // namespace moetune

@@ -89,18 +89,27 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
   const std::pair<std::string, Fusion> cases[] = {
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tiles=static", {}},
-      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tiles=dynamic",
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=yes "
+       "tiles=static",
+       {}},
+      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic",
        scattered},
-      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tiles=static",
+      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tma_store=no tiles=static",
        {.permute_x = true}},
-      {"block_m=128 block_n=160 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tiles=static",
+      {"block_m=128 block_n=160 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tma_store=no tiles=static",
        {.permute_x = true}},
-      {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tiles=dynamic", scattered},
-      {"block_m=176 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=m tma_x=yes tiles=static", {}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tiles=dynamic",
+      {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic",
+       scattered},
+      {"block_m=176 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=yes "
+       "tiles=static",
+       {}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
+       "tiles=dynamic",
        {.permute_x = true}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=n tma_x=yes tiles=static",
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=no "
+       "tiles=static",
        scattered}};
   std::vector<std::string> units;
   for (const auto& [tile, fusion] : cases) {
