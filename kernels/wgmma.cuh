@@ -307,12 +307,12 @@ struct Wgmma {
     }
   }
 
-  // Swapped, the N side is as wide as the tile has rows, in steps.
+  // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.
   template <int columns>
   static __device__ __forceinline__ void multiply_rows(Shared& shared, Place<stages>& stage, int k_steps, int first_group, int rows, Sums& sum) {
     if constexpr (columns < width) {
       if (rows > columns)
-        multiply_rows<columns + Config::width_step>(shared, stage, k_steps, first_group, rows, sum);
+        multiply_rows<columns + 8>(shared, stage, k_steps, first_group, rows, sum);
       else
         multiply<columns>(shared, stage, k_steps, first_group, sum);
     } else {
@@ -464,7 +464,7 @@ struct Wgmma {
       if (!busy)
         multiply<0>(shared, stage, k_steps, first_group, sum);
       else if constexpr (swapped)
-        multiply_rows<Config::width_step>(shared, stage, k_steps, first_group, tile.rows, sum);
+        multiply_rows<8>(shared, stage, k_steps, first_group, tile.rows, sum);
       else
         multiply<width>(shared, stage, k_steps, first_group, sum);
       if constexpr (pingpong) named_arrive(3 - consumer, 256);

@@ -11,6 +11,7 @@
 #include "cli/device_options.h"
 #include "cli/grid.h"
 #include "cli/output.h"
+#include "cli/peers.h"
 #include "cli/signals.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
@@ -26,7 +27,7 @@ struct BenchOptions {
   CellOptions cells;
   DeviceOptions device;
   ContenderOptions contenders;
-  std::string rounds = "11", output, format;
+  std::string rounds = "11", peers, output, format;
   bool hot = false, quiet = false;
 };
 
@@ -111,6 +112,25 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
   return points;
 }
 
+// The times of other libraries in this cell. They are of another run: no rounds pair with ours.
+void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
+  const std::string cell = points.empty() ? "" : id(points.front().cell);
+  double baseline = 0;
+  for (const Point& point : points)
+    if (baseline <= 0 && point.entrant.role == "baseline" && point.status == Status::ok)
+      baseline = point.measurement.seconds;
+  for (const PeerTime& peer : peers) {
+    if (peer.cell != cell) continue;
+    Point point = points.front();
+    point.entrant = {"peer", {.baseline = peer.peer, .candidate = {}}};
+    point.status = Status::ok;
+    point.measurement = peer.measurement;
+    const double ratio = baseline / peer.measurement.seconds;
+    point.versus = {ratio, {ratio, ratio}};
+    points.push_back(std::move(point));
+  }
+}
+
 Json to_json(const Point& point) {
   Json json = {{"cell", to_json(point.cell)},
                {"role", point.entrant.role},
@@ -121,7 +141,7 @@ Json to_json(const Point& point) {
     return json;
   }
   json["measurement"] = to_json(point.measurement);
-  json["verdict"] = to_json(point.verdict);
+  if (point.entrant.role != "peer") json["verdict"] = to_json(point.verdict);
   json["tflops"] = rounded(point.flops / point.measurement.seconds * 1e-12);
   json["tbps"] = rounded(point.bytes / point.measurement.seconds * 1e-12);
   return json;
@@ -139,7 +159,10 @@ Grid grid_of(const std::vector<Point>& points) {
     } else {
       const double seconds = point.measurement.seconds;
       row.push_back(time_text(point.measurement));
-      row.push_back(point.versus.median > 0 ? factor_text(point.versus.median, point.versus.interval) : "?");
+      const double ratio = point.versus.median;
+      row.push_back(ratio <= 0                     ? "?"
+                    : point.entrant.role == "peer" ? factor_text(ratio)
+                                                   : factor_text(ratio, point.versus.interval));
       row.push_back(fmt::format("{:.4g}", point.flops / seconds * 1e-12));
       row.push_back(fmt::format("{:.3g}", point.bytes / seconds * 1e-12));
     }
@@ -148,9 +171,17 @@ Grid grid_of(const std::vector<Point>& points) {
   return grid;
 }
 
+std::vector<PeerTime> read_peers(const std::string& file) {
+  if (file.empty()) return {};
+  const Json json = read_json(file);
+  return peers_from_json(JsonAt(json, file));
+}
+
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
+  if (options.hot && !options.peers.empty()) throw request_error("--peers were measured cold: they contradict --hot");
+  const std::vector<PeerTime> peers = read_peers(options.peers);
   std::vector<std::string> told;
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
   if (!options.output.empty()) require_output(options.output);
@@ -163,8 +194,9 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   size_t done = 0;
   for (; done < work.size() && !stop; ++done) {
     if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-    for (Point& point : bench_cell(work[done], *backend, rounds, {.hot = options.hot}))
-      points.push_back(std::move(point));
+    std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot});
+    add_peers(peers, measured);
+    for (Point& point : measured) points.push_back(std::move(point));
   }
   Json json = {{"schema", "moetune.bench/1"},
                {"tool", tool_json(invocation.argv)},
@@ -193,6 +225,7 @@ Action declare_bench(OptionSet& set) {
   declare(set, options->device);
   declare(set, options->contenders);
   set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
+  set.value("--peers", options->peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
   set.value("-o,--output", options->output, "FILE", "Write the points as JSON");
   declare_format(set, options->format, kFormats);

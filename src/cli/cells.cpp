@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/suite.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -143,15 +144,33 @@ void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, con
     }
 }
 
+// The cells of a suite's parts, each once.
+std::vector<Cell> suite_cells(const CellOptions& options) {
+  if (!(options == CellOptions{.suite = options.suite}))
+    throw request_error("--suite contradicts the other options of cells", "copy the suite's file and change that");
+  std::vector<Cell> cells;
+  std::set<std::string> known;
+  for (const SuitePart& part : read_suite(options.suite)) {
+    try {
+      for (const Cell& cell : make_cells(part.options))
+        if (known.insert(id(cell)).second) cells.push_back(cell);
+    } catch (const Error& error) {
+      throw Error(error.exit(), fmt::format("{}: {}", part.where, error.what()), error.hint());
+    }
+  }
+  return cells;
+}
+
 }  // namespace
 
 bool CellOptions::names_layer() const {
-  return !models.empty() || !experts.empty() || !top_k.empty() || !hidden.empty() || !intermediate.empty() ||
-         !n.empty() || !k.empty();
+  return !suite.empty() || !models.empty() || !experts.empty() || !top_k.empty() || !hidden.empty() ||
+         !intermediate.empty() || !n.empty() || !k.empty();
 }
 
 void declare(OptionSet& set, CellOptions& options) {
   set.group("Cells: the product of these lists");
+  set.value("--suite", options.suite, "NAME", "Lists kept in a file, instead of the options below: hopper-peers, FILE");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");
@@ -174,6 +193,7 @@ void declare(OptionSet& set, CellOptions& options) {
 }
 
 std::vector<Cell> make_cells(const CellOptions& options) {
+  if (!options.suite.empty()) return suite_cells(options);
   std::vector<Projection> projections;
   for (const std::string& word : words(options.projections, "--projection", {"up"}))
     projections.push_back(parse_projection(word));

@@ -12,16 +12,19 @@ namespace moetune {
 struct CellOptions {
   std::vector<std::string> models, projections, ops, tokens, routings, dtypes;
   std::string experts, top_k, hidden, intermediate, n, k, tp, ep, seed;
+  std::string suite;  // a name or a file, instead of all others
   bool permute_x = false, permute_y = false, topk_weights = false;
 
   /// True where the options name a layer, so that there are cells to make.
   bool names_layer() const;
+  bool operator==(const CellOptions&) const = default;
 };
 void declare(OptionSet& set, CellOptions& options);
 
 /// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
 /// names no layer becomes a cell a recorded layer, and without --tokens keeps its recorded count. With both
-/// projections, permute_x goes to up, permute_y and topk_weights to down. Exit::request errors name the option.
+/// projections, permute_x goes to up, permute_y and topk_weights to down. Of a suite, the products of its parts one
+/// after another. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
 /// Realises every routing once, so that a cell that cannot be made ends the command before hours of work.

@@ -140,8 +140,9 @@ TEST_P(HardRouting, Runs) {
   for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
     const Problem problem = problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, fusion);
     backend().load(problem);
-    for (const std::string variant : {"mma", "simt"})
-      for (const Candidate& candidate : some(variant, problem, 3)) {
+    for (const std::string variant : {"wgmma", "mma", "simt"})
+      for (const Candidate& candidate : some(variant, problem, variant == "wgmma" ? 8 : 3)) {
+        if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
         const auto blocks = backend().sample({.baseline = {}, .candidate = candidate},
                                              {.blocks = 1, .block_seconds = 1e-5, .hot = true});
         ASSERT_EQ(blocks.size(), 1u);

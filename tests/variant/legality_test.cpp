@@ -138,7 +138,7 @@ TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
   const LaunchPlan plan = wgmma_variant().plan(candidate, shape_of());
   EXPECT_EQ(plan.threads, 384);
   EXPECT_EQ(plan.cluster, 2);
-  EXPECT_EQ(plan.x_box, 32);
+  EXPECT_EQ(plan.x_box, 128);
   EXPECT_EQ(plan.w_box, 128);
   EXPECT_NE(wgmma_variant().unit(candidate, shape_of()).find("__cluster_dims__(2, 1, 1)"), std::string::npos);
 }

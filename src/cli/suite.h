@@ -1,0 +1,23 @@
+// Named lists of cells: files of moetune.suite/1, built in or on disk. What a list means is said in cells.h.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/cells.h"
+
+namespace moetune {
+
+/// One product of lists, and where in the file it stands.
+struct SuitePart {
+  std::string where;
+  CellOptions options;
+};
+
+/// The parts of a suite: a built-in name, or a file. Errors name the place, and for an unknown word the nearest name.
+std::vector<SuitePart> read_suite(const std::string& name_or_file);
+
+/// The same from JSON. Keys are the options of cells without dashes, with '_' inside; an unknown key is an error.
+std::vector<SuitePart> suite_from_json(const JsonAt& json);
+
+}  // namespace moetune
