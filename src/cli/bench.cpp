@@ -171,17 +171,11 @@ Grid grid_of(const std::vector<Point>& points) {
   return grid;
 }
 
-std::vector<PeerTime> read_peers(const std::string& file) {
-  if (file.empty()) return {};
-  const Json json = read_json(file);
-  return peers_from_json(JsonAt(json, file));
-}
-
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
   if (options.hot && !options.peers.empty()) throw request_error("--peers were measured cold: they contradict --hot");
-  const std::vector<PeerTime> peers = read_peers(options.peers);
+  const std::vector<PeerTime> peers = options.peers.empty() ? std::vector<PeerTime>{} : read_peers(options.peers);
   std::vector<std::string> told;
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
   if (!options.output.empty()) require_output(options.output);

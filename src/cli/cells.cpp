@@ -146,7 +146,9 @@ void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, con
 
 // The cells of a suite's parts, each once.
 std::vector<Cell> suite_cells(const CellOptions& options) {
-  if (!(options == CellOptions{.suite = options.suite}))
+  CellOptions alone;
+  alone.suite = options.suite;
+  if (options != alone)
     throw request_error("--suite contradicts the other options of cells", "copy the suite's file and change that");
   std::vector<Cell> cells;
   std::set<std::string> known;

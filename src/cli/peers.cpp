@@ -21,4 +21,9 @@ std::vector<PeerTime> peers_from_json(const JsonAt& json) {
   return times;
 }
 
+std::vector<PeerTime> read_peers(const std::string& file) {
+  const Json json = read_json(file);
+  return peers_from_json(JsonAt(json, file));
+}
+
 }  // namespace moetune

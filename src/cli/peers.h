@@ -16,5 +16,6 @@ struct PeerTime {
 
 /// In the order of the file. Errors name the place; a peer twice in one cell is one.
 std::vector<PeerTime> peers_from_json(const JsonAt& json);
+std::vector<PeerTime> read_peers(const std::string& file);
 
 }  // namespace moetune

@@ -213,7 +213,8 @@ TEST_F(Schema, WrongUsageNamesTheKinds) {
   const Outcome result = validate("tables", "{}");
   EXPECT_EQ(result.exit, 2);
   EXPECT_TRUE(sample::holds(
-      result.output, "KIND is one of: bench, check, compile, doctor, journal, list, lookup, plan, table, verify"));
+      result.output,
+      "KIND is one of: bench, check, compile, doctor, journal, list, lookup, peers, plan, suite, table, verify"));
 }
 
 }  // namespace

@@ -1,0 +1,138 @@
+// From suites to cells.
+#include "cli/suite.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "temporary_folder.h"
+
+namespace moetune {
+namespace {
+
+CellOptions suite(const std::string& name) {
+  CellOptions options;
+  options.suite = name;
+  return options;
+}
+
+std::string error_of(const CellOptions& options) {
+  try {
+    make_cells(options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::request);
+    return error.what();
+  }
+  return "no error";
+}
+
+class SuiteFile : public ::testing::Test {
+ protected:
+  std::string write(const std::string& cells) {
+    return folder_.write("s.json", R"({"schema": "moetune.suite/1", "cells": )" + cells + "}").string();
+  }
+  std::string error(const std::string& cells) {
+    const std::string path = write(cells);
+    const std::string text = error_of(suite(path));
+    EXPECT_TRUE(text.starts_with(path + ": ")) << text;
+    return text.substr(std::min(text.size(), path.size() + 2));
+  }
+  TemporaryFolder folder_;
+};
+
+TEST(Suite, HopperPeersAreSixLayersInSixCellsEach) {
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>, int> layers;
+  std::set<std::string> ids;
+  for (const Cell& cell : make_cells(suite("hopper-peers"))) {
+    const Layer& layer = cell.shape.layer;
+    ++layers[{layer.model, layer.experts, layer.top_k, layer.n, layer.k}];
+    ids.insert(id(cell));
+  }
+  EXPECT_EQ(ids.size(), 36u);
+  const decltype(layers) expected = {
+      {{"mixtral-8x7b", 8, 2, 28672, 4096}, 6},   {{"mixtral-8x7b", 8, 2, 4096, 14336}, 6},
+      {{"qwen3-30b-a3b", 128, 8, 1536, 2048}, 6}, {{"qwen3-30b-a3b", 128, 8, 2048, 768}, 6},
+      {{"gpt-oss-20b", 32, 4, 5760, 2880}, 6},    {{"custom", 32, 8, 4096, 7168}, 6}};
+  EXPECT_EQ(layers, expected);
+  EXPECT_TRUE(ids.contains("qwen3-30b-a3b/down/fwd/bf16/t4096/zipf:1"));
+}
+
+TEST(Suite, NamesALayer) {
+  EXPECT_TRUE(suite("hopper-peers").names_layer());
+  EXPECT_FALSE(CellOptions{}.names_layer());
+}
+
+TEST(Suite, UnknownNamesTellTheNearest) {
+  try {
+    read_suite("hoper-peers");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("hoper-peers"), std::string::npos) << error.what();
+    EXPECT_NE((error.what() + error.hint()).find("'hopper-peers'"), std::string::npos) << error.hint();
+  }
+}
+
+TEST(Suite, ContradictsOtherOptions) {
+  for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.tokens = {"16"}; },
+                      +[](CellOptions& o) { o.seed = "1"; }, +[](CellOptions& o) { o.permute_x = true; }}) {
+    CellOptions options = suite("hopper-peers");
+    change(options);
+    EXPECT_EQ(error_of(options), "--suite contradicts the other options of cells");
+  }
+}
+
+TEST_F(SuiteFile, EveryKeyIsItsOption) {
+  const auto cells = make_cells(suite(write(R"([{"experts": 8, "top_k": "2", "n": 64, "k": 32, "projection": "down",
+      "op": "fwd", "tokens": "4,8", "routing": "uniform,zipf:1.0", "dtype": "fp16", "tp": 2, "ep": 4, "seed": 7,
+      "permute_y": true, "topk_weights": true}])")));
+  ASSERT_EQ(cells.size(), 4u);
+  CellOptions typed;
+  typed.experts = "8", typed.top_k = "2", typed.n = "64", typed.k = "32", typed.projections = {"down"};
+  typed.ops = {"fwd"}, typed.tokens = {"4,8"}, typed.routings = {"uniform,zipf:1.0"}, typed.dtypes = {"fp16"};
+  typed.tp = "2", typed.ep = "4", typed.seed = "7", typed.permute_y = typed.topk_weights = true;
+  const auto expected = make_cells(typed);
+  for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(id(cells[i]), id(expected[i]));
+}
+
+TEST_F(SuiteFile, ScaledModelsAndBothPermutations) {
+  const auto cells = make_cells(suite(write(
+      R"([{"model": "gpt-oss-20b", "hidden": 64, "intermediate": 32, "projection": "up,down", "permute_x": true}])")));
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].shape.layer.k, 64);
+  EXPECT_TRUE(cells[0].shape.fusion.permute_x);
+  EXPECT_FALSE(cells[1].shape.fusion.permute_x);
+}
+
+TEST_F(SuiteFile, PartsFollowEachOtherAndCellsAreTakenOnce) {
+  const auto cells = make_cells(suite(write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "tokens": "2,4"},
+                                                {"experts": 4, "top_k": 1, "n": 8, "k": 8, "tokens": "4,1"}])")));
+  ASSERT_EQ(cells.size(), 3u);
+  EXPECT_EQ(cells[0].tokens, 2);
+  EXPECT_EQ(cells[1].tokens, 4);
+  EXPECT_EQ(cells[2].tokens, 1);
+}
+
+TEST_F(SuiteFile, ErrorsNameThePart) {
+  EXPECT_EQ(error(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8}, {"experts": 4, "top_k": 5, "n": 8, "k": 8}])"),
+            "cells[1]: top_k 5 is more than the 4 experts");
+  EXPECT_EQ(error("[{}]"), "cells[0]: no layer is given");
+  EXPECT_EQ(error("[]"), "cells: names no cells");
+  EXPECT_EQ(error("[3]"), "cells[0]: expected an object of options");
+  EXPECT_TRUE(error(R"([{"token": "8"}])").starts_with("cells[0].token: ")) << error(R"([{"token": "8"}])");
+  EXPECT_TRUE(error(R"([{"suite": "hopper-peers"}])").starts_with("cells[0].suite: "));
+  EXPECT_TRUE(error(R"([{"n": 1.5}])").starts_with("cells[0].n: expected a string")) << error(R"([{"n": 1.5}])");
+  EXPECT_TRUE(error(R"([{"permute_x": 1}])").starts_with("cells[0].permute_x: expected"));
+}
+
+TEST_F(SuiteFile, OtherSchemasAreRefused) {
+  const std::string path = folder_.write("t.json", R"({"schema": "moetune.table/1"})").string();
+  EXPECT_NE(error_of(suite(path)).find("expected 'moetune.suite/1'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace moetune
