@@ -257,8 +257,9 @@ def unsuited(entry):
 
 if triton:
 
-    @triton.jit
-    def gathered_rows_kernel(x, w, y, slot_ids, block_experts, m_blocks, n, k, slots, TOP_K: tl.constexpr,
+    # What differs from cell to cell is no constant: one compilation serves all cells of a configuration.
+    @triton.jit(do_not_specialize=["m_blocks", "slots", "slots_a_row"])
+    def gathered_rows_kernel(x, w, y, slot_ids, block_experts, m_blocks, n, k, slots, slots_a_row,
                              EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
                              BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr):
         # One tile of Y. Tiles run through GROUP_M row blocks before the next column block.
@@ -274,7 +275,7 @@ if triton:
         expert = tl.load(block_experts + row_block).to(tl.int64)
         column = column_block * BLOCK_N + tl.arange(0, BLOCK_N)
         inner = tl.arange(0, BLOCK_K)
-        x_at = x + (slot // TOP_K).to(tl.int64)[:, None] * k + inner[None, :]
+        x_at = x + (slot // slots_a_row).to(tl.int64)[:, None] * k + inner[None, :]
         w_at = w + expert * n * k + (column % n).to(tl.int64)[None, :] * k + inner[:, None]
         sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for begin in range(0, k, BLOCK_K):
@@ -399,7 +400,7 @@ def triton_vllm(p, options):
 
         def launch(i):
             gathered_rows_kernel[grid](p.x_source[i], p.w[i], outputs[i], ids, experts, m_blocks, p.n, p.k,
-                                       p.tokens * p.top_k, TOP_K=1 if p.down else p.top_k, EVEN_K=p.k % block_k == 0,
+                                       p.tokens * p.top_k, 1 if p.down else p.top_k, EVEN_K=p.k % block_k == 0,
                                        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group,
                                        num_warps=warps, num_stages=stages)
 
@@ -460,6 +461,8 @@ def deepgemm_masked(p, options):
 
 
 def missing(module):
+    if module == "triton" and importlib.util.find_spec(module) and triton is None:
+        return "triton is not installed whole"
     try:
         found = importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
