@@ -489,7 +489,7 @@ def absent(peer):
 
 
 def timed(torch, work):
-    """Seconds of what `work` enqueues. A spinning kernel holds the stream meanwhile, so that launching costs nothing."""
+    """Seconds of what `work` enqueues. A spinning kernel holds the stream meanwhile: launching costs nothing."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     if hasattr(torch.cuda, "_sleep"):
         torch.cuda._sleep(SPIN_CYCLES)
@@ -743,7 +743,7 @@ def arguments_of(argv):
     parser.add_argument("-o", "--output", metavar="FILE", help="write the times as JSON, anew after each peer")
     parser.add_argument("--resume", action="store_true", help="keep what -o holds and measure the rest")
     parser.add_argument("--peers", metavar="LIST", default=",".join(PEERS), help="such as %(default)s")
-    parser.add_argument("--cells", metavar="GLOB", action="append", help="only cells whose id matches, such as '*/t16/*'")
+    parser.add_argument("--cells", metavar="GLOB", action="append", help="only cells with such ids: '*/t16/*'")
     parser.add_argument("--blocks", type=int, default=11, metavar="N", help="blocks of launches [%(default)s]")
     parser.add_argument("--rest-ms", type=float, default=15, metavar="MS", help="idle before each block [%(default)s]")
     parser.add_argument("--triton-tune", action=argparse.BooleanOptionalAction, default=True,

@@ -345,8 +345,8 @@ def full_table(peers, path, cells):
 
 def test_a_run_writes_the_fastest_right_variant_of_each_peer(peers, fake, tmp_path, capsys):
     ids = full_table(peers, tmp_path / "t.json", 2)
-    fake(one=[("slow", 3e-6), ("wrong", ArithmeticError("wrong result: error 1")), ("fast", 2e-6)], two=[("only", 5e-6)],
-         bad=[("x", OSError("no compiler"))])
+    fake(one=[("slow", 3e-6), ("wrong", ArithmeticError("wrong result: error 1")), ("fast", 2e-6)],
+         two=[("only", 5e-6)], bad=[("x", OSError("no compiler"))])
     output = tmp_path / "p.json"
     assert peers.main([str(tmp_path / "t.json"), "-o", str(output), "--blocks", "5"]) == 0
     validate("peers", output)
