@@ -25,7 +25,7 @@ const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::js
 struct CheckOptions {
   std::string baseline;
   DeviceOptions device;
-  std::string threshold = "5%", rounds = "15", time_budget;
+  std::string threshold = "5%", rounds = "15", patience, time_budget;
   std::string output, junit, markdown, format;
   bool quiet = false;
 };
@@ -40,8 +40,12 @@ double parse_threshold(std::string_view text) {
   return ratio;
 }
 
+// How long machines have been seen to stay slow for reasons of their own: virtual ones, after idling, for seconds.
+constexpr double kCpuPatience = 10, kGpuPatience = 1;
+
 CheckRequest request_of(const CheckOptions& options) {
   CheckRequest request;
+  if (!options.patience.empty()) request.patience = parse_duration(options.patience);
   request.threshold = parse_threshold(options.threshold);
   request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, 10000));
   request.max_rounds = std::max(request.max_rounds, 4 * request.rounds);
@@ -72,13 +76,15 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
 
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  const CheckRequest request = request_of(options);
+  CheckRequest request = request_of(options);
   const TunedTable table = read_table(options.baseline);
   if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", options.baseline));
   for (const std::string& path : {options.output, options.junit, options.markdown})
     if (!path.empty()) require_output(path);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   require_comparable(table, backend->device());
+  if (options.patience.empty())
+    request.patience = backend->device().kind == DeviceKind::cpu ? kCpuPatience : kGpuPatience;
   const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
   const std::atomic<bool>& stop = stop_on_signals();
 
@@ -118,6 +124,8 @@ Action declare_check(OptionSet& set) {
   declare(set, options->device);
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
   set.value("--rounds", options->rounds, "N", "Interleaved rounds a cell, more where they don't tell");
+  set.value("--patience", options->patience, "TIME",
+            "How long a slowdown must last to be a regression, by default 10s on a cpu and 1s on a GPU");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kControlMoved = 1.3;
+constexpr double kControlMoved = 1.25;
 constexpr double kSure = 1.7;          // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;  // 10 % is lost in an interval that wide anyway
 constexpr int kFewestTableRounds = 5;  // fewer give no interval to speak of
@@ -36,6 +36,7 @@ struct Bout {
 
 struct Limits {
   double threshold = 0;  // in the logarithm
+  double patience = 0;   // seconds
   Clock::time_point end = Clock::time_point::max();
   const std::atomic<bool>& stop;
   bool over() const { return stop || Clock::now() >= end; }
@@ -77,7 +78,31 @@ bool shows_regression(const Change& change, const Limits& limits) {
   return change.middle > limits.threshold && change.middle > sure * change.half;
 }
 
-// Measures until it is clear. True where a regression was seen and then seen again in a fresh set of rounds.
+// Looks at a suspect again and again, over operands made anew: what the machine does to it passes, what the code does
+// stays. True where it stayed. A look that is clearly innocent settles it and is all that counts then.
+bool stays(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
+           const Limits& limits, Rounds& all) {
+  const int set = std::max(request.rounds, 1);
+  const auto patience = std::chrono::duration<double>(limits.patience);
+  const Clock::time_point begin = Clock::now();
+  Rounds looks;
+  for (int done = 2 * set;; done += set) {
+    backend.load(problem);
+    const Rounds look = measure_rounds(backend, bout.contenders, set, request.sample);
+    if (change_of(look, bout).high() < limits.threshold) {
+      all = look;
+      return false;
+    }
+    append(looks, look);
+    const bool shown = shows_regression(change_of(looks, bout), limits);
+    const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
+    if (!enough && !limits.over()) continue;
+    append(all, looks);
+    return shown && shows_regression(change_of(all, bout), limits);
+  }
+}
+
+// Measures until it is clear. True where a regression was seen and stayed.
 bool measure(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
              const Limits& limits, Rounds& all) {
   const int set = std::max(request.rounds, 1);
@@ -85,14 +110,9 @@ bool measure(Backend& backend, const Problem& problem, const Bout& bout, const C
   for (int done = set;; done += set) {
     const Change change = change_of(all, bout);
     if (change.high() < limits.threshold || limits.stop) return false;
-    const bool suspect = shows_regression(change, limits);
-    if (!suspect && (done + set > std::max(request.max_rounds, set) || limits.over())) return false;
-    if (suspect) backend.load(problem);  // where the operands lie in memory is part of what is drawn anew
-    const Rounds fresh = measure_rounds(backend, bout.contenders, set, request.sample);
-    append(all, fresh);
-    if (!suspect) continue;
-    if (shows_regression(change_of(fresh, bout), limits) && shows_regression(change_of(all, bout), limits)) return true;
-    if (done + 2 * set > request.max_rounds || limits.over()) return shows_regression(change_of(all, bout), limits);
+    if (shows_regression(change, limits)) return stays(backend, problem, bout, request, limits, all);
+    if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
+    append(all, measure_rounds(backend, bout.contenders, set, request.sample));
   }
 }
 
@@ -185,7 +205,7 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   return finding;
 }
 
-CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest& request, const Limits& limits) {
+CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest& request, Limits limits) {
   CellFinding finding;
   finding.cell = entry.cell;
   finding.before_seconds = entry.measurement.seconds;
@@ -199,6 +219,8 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   if (problem.routing.m_sizes != entry.m_sizes)
     return settled(finding, Finding::inconclusive,
                    "the routing gives other rows than the table has: its trace has changed");
+  // What will be doubted anyhow is not worth the wait.
+  if (std::max(entry.measurement.waited, bout->control->measurement.waited) > kBusy) limits.patience = 0;
   try {
     backend.load(problem);
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
@@ -239,7 +261,7 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
                                     : Clock::time_point::max();
   std::vector<CellFinding> findings;
   for (size_t i = 0; i < entries.size() && !stop; ++i) {
-    Limits limits{.threshold = std::log1p(request.threshold), .end = end, .stop = stop};
+    Limits limits{.threshold = std::log1p(request.threshold), .patience = request.patience, .end = end, .stop = stop};
     if (request.time_budget > 0)
       limits.end = Clock::now() + (end - Clock::now()) / static_cast<int64_t>(entries.size() - i);
     findings.push_back(check_cell(*entries[i], backend, request, limits));

@@ -29,6 +29,7 @@ struct CheckRequest {
   double threshold = 0.05;  // smallest change that counts
   int rounds = 15;          // to begin with
   int max_rounds = 60;      // while inconclusive
+  double patience = 0;      // seconds that a slowdown must last; it is seen twice at least
   double time_budget = 0;   // seconds; 0 = none
   SampleRequest sample;
 };
@@ -41,11 +42,11 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// baseline, or the default where the table has none. Both ratios' uncertainties count, as independent ones.
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does
 ///   improved      the same, and the median is below minus the threshold, the interval below 0
-///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0; and a second, fresh
-///                 set of rounds, over operands made anew, says so too
+///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0; and further sets of
+///                 rounds, over operands made anew, say so too for as long as patience asks, none of them the contrary
 ///   inconclusive  after all rounds noise hides a change of the threshold; or there is nothing to compare with
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
-///                 changed, takes over 1.3 times as long as in the table or as short, or others kept the processors
+///                 changed, takes over 1.25 times as long as in the table or as short, or others kept the processors
 ///                 busy, then or now (kBusy)
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw.

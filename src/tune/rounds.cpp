@@ -33,6 +33,8 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
 }
 
 void append(Rounds& rounds, const Rounds& more) {
+  rounds.seconds.resize(more.seconds.size());
+  rounds.blocks.resize(more.blocks.size());
   for (size_t i = 0; i < rounds.seconds.size(); ++i) {
     rounds.seconds[i].insert(rounds.seconds[i].end(), more.seconds[i].begin(), more.seconds[i].end());
     rounds.blocks[i].insert(rounds.blocks[i].end(), more.blocks[i].begin(), more.blocks[i].end());

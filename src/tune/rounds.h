@@ -26,7 +26,7 @@ struct ContenderFault : CandidateFault {
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request);
 
-/// Appends the rounds of `more`, which has the same contenders.
+/// Appends the rounds of `more`, which has the same contenders; to none at all, too.
 void append(Rounds& rounds, const Rounds& more);
 
 /// Median and bootstrap interval of the round-by-round ratio a / b, by its logarithm. NaN for no rounds.

@@ -123,7 +123,7 @@ def judged(planted, plant, *arguments):
 
 
 def test_check_of_a_slowed_program_is_exit_1(planted):
-    result = judged(planted, "slow:3", "--junit", "check.xml", "--markdown", "check.md", "-o", "check.json")
+    result = judged(planted, "slow:3", "--patience", "1s", "--junit", "check.xml", "--markdown", "check.md", "-o", "check.json")
     assert result.returncode == 1, result.stdout
     validate("check", planted.path / "check.json")
     finding, = planted.json("check.json")["findings"]

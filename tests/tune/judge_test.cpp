@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "error_of.h"
 #include "tune/tuning.h"
 
@@ -13,8 +15,6 @@ using fake::contender;
 using fake::FakeBackend;
 using fake::Script;
 using fake::Tuning;
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TunedTable tuned(Script script = {}, std::vector<Cell> cells = {fake::small_cell()}) {
   Tuning tuning(std::move(script));
@@ -81,8 +81,8 @@ TEST(Check, AFasterWinnerIsAnImprovement) {
 }
 
 TEST(Check, ASlowerMachineIsNoRegression) {
-  Script slow = slowed(1.25);
-  slow.baselines = {{"loop", 1.25 * 300e-6}};
+  Script slow = slowed(1.2);
+  slow.baselines = {{"loop", 1.2 * 300e-6}};
   EXPECT_EQ(Checking(slow).one(tuned()).finding, Finding::equivalent);
 }
 
@@ -107,6 +107,12 @@ TEST(Check, ATableMadeOnBusyProcessorsFindsNoRegression) {
   const CellFinding finding = Checking(slowed(1.1)).one(tuned({.waited = 0.2}));
   EXPECT_EQ(finding.finding, Finding::untrusted);
   EXPECT_TRUE(holds(finding.reason, "20 % of its processor time while the table was made")) << finding.reason;
+}
+
+TEST(Check, PatienceIsNotSpentOnATableThatIsDoubtedAnyhow) {
+  Checking checking(slowed(1.1));
+  checking.request.patience = 600;
+  EXPECT_EQ(checking.one(tuned({.waited = 0.2})).rounds, 30);
 }
 
 TEST(Check, ALittleWaitingHidesNoRegressionAndMuchUndoesNoAllClear) {
@@ -257,17 +263,49 @@ TEST(Check, AHugeSlowdownNeedsNoNarrowInterval) {
   EXPECT_EQ(Checking(slowed(2)).one(table).finding, Finding::inconclusive);  // 3.8 half intervals
 }
 
-TEST(Check, ATransientDisturbanceIsNotConfirmed) {
-  Script script;
+// Slower until the operands have been made anew so often.
+struct Disturbed {
   FakeBackend* self = nullptr;
-  script.seconds = [&self](const Candidate& c) {  // slower until the operands are made anew
-    return (self && self->loads == 1 ? 1.1 : 1.0) * fake::formula(c);
-  };
-  Checking checking(script);
-  self = &checking.backend;
-  const CellFinding finding = checking.one(tuned());
+  Checking checking;
+  explicit Disturbed(int loads, double factor = 1.1) : checking(Script{}) {
+    self = &checking.backend;
+    self->script.seconds = [this, loads, factor](const Candidate& c) {
+      return (self->loads <= loads ? factor : 1.0) * fake::formula(c);
+    };
+  }
+};
+
+TEST(Check, ATransientDisturbanceIsNotConfirmed) {
+  Disturbed disturbed(1);
+  const CellFinding finding = disturbed.checking.one(tuned());
   EXPECT_EQ(finding.finding, Finding::equivalent);
+  EXPECT_NEAR(finding.change, 0, 1e-9);  // by what was measured since
+  EXPECT_EQ(finding.rounds, 15);
+}
+
+TEST(Check, PatienceWaitsForALongDisturbanceToPass) {
+  Disturbed impatient(4), patient(4);
+  patient.checking.request.patience = 600;
+  EXPECT_EQ(impatient.checking.one(tuned()).finding, Finding::regressed);
+  EXPECT_EQ(patient.checking.one(tuned()).finding, Finding::equivalent);
+  EXPECT_EQ(patient.checking.backend.loads, 5);  // and no longer than it lasts
+}
+
+TEST(Check, PatienceDoesNotForgiveWhatStays) {
+  Checking checking(slowed(1.1));
+  checking.request.patience = 0.1;
+  const auto begin = std::chrono::steady_clock::now();
+  const CellFinding finding = checking.one(tuned());
+  EXPECT_EQ(finding.finding, Finding::regressed);
   EXPECT_GT(finding.rounds, 30);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
+}
+
+TEST(Check, ABudgetEndsPatience) {
+  Checking checking(slowed(1.1));
+  checking.request.patience = 600;
+  checking.request.time_budget = 1e-9;
+  EXPECT_EQ(checking.one(tuned()).rounds, 30);  // it is seen twice all the same
 }
 
 TEST(Check, SkippedEntriesArePassedOver) {

@@ -1,24 +1,91 @@
-// What the baseline adds to the plain product: rounding and storing.
+// Expert after expert; panels of columns are dealt to the threads, each packs its panel of W and takes a few rows of X
+// at a time.
 #include "backend/cpu/baseline.h"
+
+#include <algorithm>
+
+#include "backend/cpu/dots.h"
 
 namespace moetune {
 namespace {
 
-void store(Dtype dtype, void* y, int64_t index, float value) {
-  if (dtype == Dtype::fp32) static_cast<float*>(y)[index] = value;
-  if (dtype == Dtype::bf16) static_cast<uint16_t*>(y)[index] = to_bf16(value);
-  if (dtype == Dtype::fp16) static_cast<uint16_t*>(y)[index] = to_fp16(value);
-}
+constexpr int64_t kPackDepth = 256;  // of W at a time: the panel is written across
+
+struct Loop {
+  const Args& args;
+  const Shape& shape;
+  const Dots& dots = moetune::dots();
+  Dtype dtype = shape.layer.dtype;
+
+  const std::byte* row_of(const void* matrix, int64_t row) const {
+    return static_cast<const std::byte*>(matrix) + row * args.k * size_bytes(dtype);
+  }
+
+  // panel [k, tile_columns] from `columns` rows of W; what is missing is a copy of the last.
+  void pack(int64_t expert, int64_t column, int64_t columns, float* panel) const {
+    float piece[kPackDepth];
+    for (int64_t from = 0; from < args.k; from += kPackDepth) {
+      const int64_t depth = std::min<int64_t>(kPackDepth, args.k - from);
+      for (int64_t c = 0; c < dots.tile_columns; ++c) {
+        const std::byte* w = row_of(args.w, expert * args.n + column + std::min(c, columns - 1));
+        widen(dots, dtype, w + from * size_bytes(dtype), depth, piece);
+        for (int64_t k = 0; k < depth; ++k) panel[(from + k) * dots.tile_columns + c] = piece[k];
+      }
+    }
+  }
+
+  void emit(int64_t row, int64_t column, int64_t columns, float* sums) const {
+    if (shape.fusion.topk_weights) {
+      const float weight = round_to(dtype, args.topk_weights[args.gather_indices[row]]);
+      for (int64_t c = 0; c < columns; ++c) sums[c] = round_to(dtype, sums[c]) * weight;
+    }
+    const int64_t target = shape.fusion.permute_y ? args.gather_indices[row] : row;
+    const int64_t at = target * args.n + column;
+    if (dtype == Dtype::bf16) dots.narrow_bf16(sums, columns, static_cast<uint16_t*>(args.y) + at);
+    if (dtype == Dtype::fp16) std::transform(sums, sums + columns, static_cast<uint16_t*>(args.y) + at, to_fp16);
+    if (dtype == Dtype::fp32) std::copy(sums, sums + columns, static_cast<float*>(args.y) + at);
+  }
+
+  // Rows [first, first + rows), in expert order, of the panel's columns.
+  void multiply(int64_t first, int64_t rows, int64_t column, int64_t columns, const float* panel, float* x) const {
+    const float* x_rows[Dots::kTileRows];
+    float sums[Dots::kTileRows * Dots::kMaxTileColumns];
+    for (int64_t r = 0; r < Dots::kTileRows; ++r) {
+      x_rows[r] = x + std::min(r, rows - 1) * args.k;
+      if (r >= rows) continue;
+      const int64_t source = shape.fusion.permute_x ? args.gather_indices[first + r] / args.top_k : first + r;
+      widen(dots, dtype, row_of(args.x, source), args.k, x + r * args.k);
+    }
+    dots.tile(x_rows, panel, args.k, sums);
+    for (int64_t r = 0; r < rows; ++r) emit(first + r, column, columns, sums + r * dots.tile_columns);
+  }
+};
 
 }  // namespace
 
-void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, PlainWorkspace<float>& workspace) {
-  const Dtype dtype = shape.layer.dtype;
-  const Fusion fusion = shape.fusion;
-  plain_gemm<float>(args, shape, pool, workspace, [&](int64_t row, int64_t column, float sum) {
-    if (fusion.topk_weights) sum = round_to(dtype, sum) * round_to(dtype, args.topk_weights[args.gather_indices[row]]);
-    store(dtype, args.y, (fusion.permute_y ? args.gather_indices[row] : row) * args.n + column, sum);
-  });
+void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace) {
+  const Loop loop{.args = args, .shape = shape};
+  const int64_t width = loop.dots.tile_columns, panels = (args.n + width - 1) / width, threads = pool.size();
+  const int64_t bytes = (width + Dots::kTileRows) * args.k * static_cast<int64_t>(sizeof(float));
+  workspace.resize(static_cast<size_t>(threads));
+  for (Buffer& memory : workspace)
+    if (memory.bytes() < bytes) memory = Buffer(bytes);
+  int64_t first = 0;  // row in expert order
+  for (int expert = 0; expert < args.experts; ++expert) {
+    const int64_t rows = args.m_sizes[expert];
+    if (rows == 0) continue;
+    pool.run(static_cast<int>(threads), [&](int thread) {
+      auto* panel = workspace[static_cast<size_t>(thread)].as<float>();
+      for (int64_t i = panels * thread / threads; i < panels * (thread + 1) / threads; ++i) {
+        const int64_t column = i * width, columns = std::min<int64_t>(width, args.n - column);
+        loop.pack(expert, column, columns, panel);
+        for (int64_t row = 0; row < rows; row += Dots::kTileRows)
+          loop.multiply(first + row, std::min<int64_t>(Dots::kTileRows, rows - row), column, columns, panel,
+                        panel + width * args.k);
+      }
+    });
+    first += rows;
+  }
 }
 
 }  // namespace moetune

@@ -1,10 +1,19 @@
-// The baseline "loop": one GEMM per expert, fixed and untuned. A control that no change of the variant can move.
+// The baseline "loop": one GEMM per expert, decent, fixed and untuned. A control that no change of the variant can
+// move, and that the machine's moods move about as far as they move the variant: it reads and hands over work like one.
 #pragma once
-#include "backend/cpu/plain_gemm.h"
+#include <vector>
+
+#include "backend/cpu/buffer.h"
+#include "backend/cpu/thread_pool.h"
+#include "kernels/args.h"
+#include "workload/shape.h"
 
 namespace moetune {
 
+/// Memory that launches share, one a thread: a panel of W, then a few rows of X, as floats.
+using LoopWorkspace = std::vector<Buffer>;
+
 /// One launch over host memory, on all threads of the pool.
-void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, PlainWorkspace<float>& workspace);
+void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace);
 
 }  // namespace moetune

@@ -196,7 +196,7 @@ class CpuBackend : public Backend {
   const Microkernel& kernel_;
   ThreadPool pool_;
   Workspace workspace_;
-  PlainWorkspace<float> baseline_workspace_;
+  LoopWorkspace baseline_workspace_;
   std::unique_ptr<Loaded> loaded_;
   size_t next_set_ = 0;
 };

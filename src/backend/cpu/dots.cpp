@@ -1,7 +1,8 @@
-// Builds the dot products for every instruction set of this architecture.
+// Builds these loops for every instruction set of this architecture.
 #include "backend/cpu/dots.h"
 
 #include <bit>
+#include <cstring>
 
 #include "backend/cpu/microkernel.h"
 
@@ -37,6 +38,12 @@ const Dots& dots() {
   if (isa == Isa::avx2) return avx2::kDots;
 #endif
   return generic::kDots;
+}
+
+void widen(const Dots& dots, Dtype dtype, const void* source, int64_t count, float* target) {
+  if (dtype == Dtype::bf16) dots.widen_bf16(static_cast<const uint16_t*>(source), count, target);
+  if (dtype == Dtype::fp16) dots.widen_fp16(static_cast<const uint16_t*>(source), count, target);
+  if (dtype == Dtype::fp32) std::memcpy(target, source, static_cast<size_t>(count) * sizeof(float));
 }
 
 }  // namespace moetune

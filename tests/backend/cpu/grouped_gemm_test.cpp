@@ -101,7 +101,7 @@ TEST_P(EveryCase, EqualsTheNaiveLoopOnIntegers) {
 
 TEST_P(EveryCase, BaselineEqualsTheNaiveLoopOnIntegers) {
   ThreadPool pool(3);
-  PlainWorkspace<float> workspace;
+  LoopWorkspace workspace;
   for (const Sizes& size : sizes()) {
     const Problem p = problem(size.n, size.k);
     naive::Operands operands(p, Values::integer);
@@ -214,7 +214,7 @@ TEST(GroupedGemm, TakesDeepKInPiecesForFewRows) {
 TEST(GroupedGemm, LeavesRowsOfOtherRanksAlone) {
   ThreadPool pool(2);
   Workspace workspace;
-  PlainWorkspace<float> plain;
+  LoopWorkspace plain;
   for (const Dtype dtype : kDtypes) {
     const Setting setting{
         .dtype = dtype, .fusion = {.permute_y = true, .topk_weights = true}, .n = 40, .k = 24, .ep = 4};

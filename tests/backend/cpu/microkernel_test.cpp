@@ -247,25 +247,65 @@ TEST(Dots, WidenEvery16BitPattern) {
   }
 }
 
-template <class T, class Function>
-void check_dots(Function function) {
+TEST(Dots, SumDoubles) {
   for (const int64_t depth : {1, 7, 16, 37, 100}) {
-    std::vector<T> x(static_cast<size_t>(4 * depth)), w(static_cast<size_t>(4 * depth));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i * 7 % 9) - 4, w[i] = static_cast<T>(i * 5 % 11) - 5;
-    const T* x_rows[] = {&x[0], &x[depth], &x[2 * depth], &x[3 * depth]};
-    const T* w_rows[] = {&w[0], &w[depth], &w[2 * depth], &w[3 * depth]};
-    T sums[Dots::kRows * Dots::kMaxColumns];
-    function(x_rows, w_rows, depth, sums);
+    std::vector<double> x(static_cast<size_t>(4 * depth)), w(static_cast<size_t>(4 * depth));
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<double>(i * 7 % 9) - 4, w[i] = static_cast<double>(i * 5 % 11) - 5;
+    const double* x_rows[] = {&x[0], &x[depth], &x[2 * depth], &x[3 * depth]};
+    const double* w_rows[] = {&w[0], &w[depth], &w[2 * depth], &w[3 * depth]};
+    double sums[Dots::kRows * Dots::kMaxColumns];
+    dots().of(x_rows, w_rows, depth, sums);
     for (int r = 0; r < Dots::kRows; ++r)
       for (int c = 0; c < dots().columns; ++c) {
-        T wanted = 0;
+        double wanted = 0;
         for (int64_t k = 0; k < depth; ++k) wanted += x_rows[r][k] * w_rows[c][k];
         ASSERT_EQ(sums[r * dots().columns + c], wanted) << depth;
       }
   }
 }
-TEST(Dots, SumFloats) { check_dots<float>(dots().of_floats); }
-TEST(Dots, SumDoubles) { check_dots<double>(dots().of_doubles); }
+
+TEST(Dots, MultiplyTiles) {
+  const int64_t width = dots().tile_columns;
+  ASSERT_LE(width, Dots::kMaxTileColumns);
+  for (const int64_t depth : {1, 7, 64}) {
+    std::vector<float> x(static_cast<size_t>(Dots::kTileRows * depth)), panel(static_cast<size_t>(width * depth));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7 % 9) - 4;
+    for (size_t i = 0; i < panel.size(); ++i) panel[i] = static_cast<float>(i * 5 % 11) - 5;
+    const float* rows[Dots::kTileRows];
+    for (int r = 0; r < Dots::kTileRows; ++r) rows[r] = &x[static_cast<size_t>(r * depth)];
+    float sums[Dots::kTileRows * Dots::kMaxTileColumns];
+    dots().tile(rows, panel.data(), depth, sums);
+    for (int r = 0; r < Dots::kTileRows; ++r)
+      for (int64_t c = 0; c < width; ++c) {
+        float wanted = 0;
+        for (int64_t k = 0; k < depth; ++k) wanted += rows[r][k] * panel[static_cast<size_t>(k * width + c)];
+        ASSERT_EQ(sums[r * width + c], wanted) << depth;
+      }
+  }
+}
+
+TEST(Dots, NarrowLikeEverybodyElse) {
+  Random random(3);
+  std::vector<float> values = {0.0F, -0.0F, 1e-45F, 3.4e38F, INFINITY, -INFINITY, NAN, 1 + 0x1p-8F, 1 + 3 * 0x1p-8F};
+  while (values.size() < 20000)
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random.below(uint64_t{1} << 32))));
+  std::vector<uint16_t> narrow(values.size());
+  dots().narrow_bf16(values.data(), static_cast<int64_t>(values.size()), narrow.data());
+  for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(narrow[i], to_bf16(values[i])) << values[i];
+}
+
+TEST(Dots, WidenEveryDtype) {
+  const std::vector<uint16_t> bf16 = {to_bf16(1.5F), to_bf16(-3)}, fp16 = {to_fp16(1.5F), to_fp16(-3)};
+  const std::vector<float> fp32 = {1.5F, -3};
+  for (const auto& [dtype, source] : {std::pair<Dtype, const void*>(Dtype::bf16, bf16.data()),
+                                      std::pair<Dtype, const void*>(Dtype::fp16, fp16.data()),
+                                      std::pair<Dtype, const void*>(Dtype::fp32, fp32.data())}) {
+    std::vector<float> target(2);
+    widen(dots(), dtype, source, 2, target.data());
+    EXPECT_EQ(target, fp32) << name(dtype);
+  }
+}
 
 }  // namespace
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Values, copies and memory of operand sets; what the machine says of itself.
+// Values, copies and memory of operand sets.
 #include "backend/cpu/operands.h"
 
 #include <gtest/gtest.h>
@@ -115,23 +115,6 @@ TEST(CpuMemory, RefusesBeyondMachines) {
   int64_t needed = 0;
   EXPECT_NE(out_of_memory(p, available_memory_bytes(), needed).find(" TB of memory"), std::string::npos);
   EXPECT_GT(needed, int64_t{1} << 47);
-}
-
-TEST(CpuMachine, KnowsItself) {
-  const DeviceInfo device = cpu_device();
-  EXPECT_EQ(device.kind, DeviceKind::cpu);
-  EXPECT_EQ(device.id, "cpu");
-  EXPECT_FALSE(device.name.empty());
-  EXPECT_NE(device.name.front(), ' ');
-  EXPECT_GE(device.processors, 1);
-  EXPECT_GE(device.cache_bytes, 64 << 10);
-  EXPECT_LE(device.cache_bytes, 16 * kGiga);
-  EXPECT_GE(device.memory_bytes, 64 << 20);
-}
-TEST(CpuMachine, IsTheSameWhenAskedAgain) { EXPECT_EQ(cpu_device(), cpu_device()); }
-TEST(CpuMachine, HasLessMemoryAvailableThanInAll) {
-  EXPECT_GT(available_memory_bytes(), 0);
-  EXPECT_LT(available_memory_bytes(), cpu_device().memory_bytes);
 }
 
 }  // namespace
