@@ -18,6 +18,13 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
 std::string nearest_in_folder(const fs::path& path) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -28,27 +35,51 @@ std::string nearest_in_folder(const fs::path& path) {
   return near.empty() ? "" : fmt::format("did you mean '{}'?", (path.parent_path() / near).string());
 }
 
+Error cannot_write(const fs::path& path) {
+  return machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)),
+                       errno == ENOSPC || errno == EDQUOT ? "free some space, then run again with --resume" : "");
+}
+
 // Writes everything or throws; EINTR and short writes are not errors.
 void write_all(int fd, std::string_view text, const fs::path& path) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0)
-      throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)),
-                          errno == ENOSPC || errno == EDQUOT ? "free some space, then run again with --resume" : "");
+    if (written <= 0) throw cannot_write(path);
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+// A device, a pipe or a socket: what must be written to and never be replaced.
+bool is_special(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
+
+void write_through(const fs::path& path, std::string_view text) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw cannot_write(path);
+  write_all(file.fd, text, path);
+}
+
+// What symbolic links point to in the end, whether it is there or not: they stay links.
+fs::path behind_links(fs::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  std::error_code error;
+  const fs::path name = path;
+  for (int i = 0; fs::is_symlink(path, error); ++i) {
+    if (i == kMostLinks) errno = ELOOP;
+    if (i == kMostLinks) throw cannot_write(name);
+    path = path.parent_path() / fs::read_symlink(path);
+  }
+  return path;
 }
 
 }  // namespace
 
 std::string read_text(const fs::path& path, int64_t limit) {
-  struct Closer {
-    int fd;
-    ~Closer() {
-      if (fd >= 0) ::close(fd);
-    }
-  } const file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0)
     throw request_error(fmt::format("{}: {}", path.string(), std::strerror(errno)),
                         errno == ENOENT ? nearest_in_folder(path) : "");
@@ -68,25 +99,25 @@ std::string read_text(const fs::path& path, int64_t limit) {
   }
 }
 
-void write_atomic(const fs::path& path, std::string_view text) {
+void write_atomic(const fs::path& name, std::string_view text) {
+  const fs::path path = behind_links(name);
+  if (is_special(path)) return write_through(path, text);
   const fs::path temporary = path.string() + fmt::format(".{}.tmp", ::getpid());
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  if (fd < 0) throw cannot_write(path);
   try {
     write_all(fd, text, path);
-    if (::fsync(fd) != 0 && errno != EINVAL)
-      throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+    if (::fsync(fd) != 0 && errno != EINVAL) throw cannot_write(path);
   } catch (...) {
     ::close(fd);
     ::unlink(temporary.c_str());
     throw;
   }
   ::close(fd);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    throw machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(reason)));
-  }
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const Error error = cannot_write(path);
+  ::unlink(temporary.c_str());
+  throw error;
 }
 
 void require_writable(const fs::path& path, bool make_folder) {
@@ -101,6 +132,7 @@ void require_writable(const fs::path& path, bool make_folder) {
   if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: no such folder", folder.string()));
   if (fs::exists(path, error) && ::access(path.c_str(), W_OK) != 0)
     throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+  if (is_special(path)) return;
   // Root passes every access(2) check, a read-only file system or /proc included: try for real.
   const fs::path probe = folder / fmt::format(".moetune-probe.{}", ::getpid());
   const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -130,8 +162,7 @@ AppendFile::~AppendFile() {
 void AppendFile::append(std::string_view line) {
   write_all(fd_, std::string(line) + "\n", path_);
   // Pipes and devices have nothing to sync.
-  if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS)
-    throw machine_error(fmt::format("{}: cannot write: {}", path_.string(), std::strerror(errno)));
+  if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) throw cannot_write(path_);
 }
 
 fs::path cache_folder() {

@@ -11,7 +11,8 @@ namespace moetune {
 /// over `limit` bytes.
 std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
 
-/// Writes to a temporary in the same folder, syncs and renames: a reader sees the old file or the new one.
+/// Writes to a temporary in the same folder, syncs and renames: a reader sees the old file or the new one. A symbolic
+/// link stays one, the file that it names is replaced; a device or a pipe is written to and stays what it is.
 /// Throws Exit::machine with the reason (disk full, no permission); the old file is then as it was.
 void write_atomic(const std::filesystem::path& path, std::string_view text);
 

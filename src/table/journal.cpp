@@ -46,11 +46,8 @@ void cut_partial_line(const fs::path& path) {
 Journal Journal::create(const fs::path& path, const JournalHeader& header) {
   const std::string line = compact_json(to_json(header));
   Journal journal;
-  std::error_code ignored;
-  const bool special = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);  // /dev/null, a pipe
-  if (!special) write_atomic(path, line + "\n");
+  write_atomic(path, line + "\n");
   journal.file_ = AppendFile(path);
-  if (special) journal.file_.append(line);
   return journal;
 }
 

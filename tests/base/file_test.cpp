@@ -1,8 +1,10 @@
 // Reading, atomic writing, appending: above all what happens when it does not work.
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "error_of.h"
@@ -65,7 +67,55 @@ TEST(WriteAtomic, LeavesWhatWasThereWhereItCannotReplace) {
   EXPECT_EQ(read_text(folder.path() / "target" / "inside"), "kept");
   EXPECT_EQ(entries(folder.path()), 1u);  // no temporary either
 }
+TEST(WriteAtomic, WritesToADeviceAndLeavesItOne) {
+  const TemporaryFolder folder;
+  write_atomic("/dev/null", "text");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  fs::create_symlink("/dev/null", folder.path() / "link");
+  write_atomic(folder.path() / "link", "text");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_TRUE(fs::is_symlink(folder.path() / "link"));
+  EXPECT_EQ(error_of([] { write_atomic("/dev/full", "text"); }).what,
+            "/dev/full: cannot write: No space left on device");
+}
+TEST(WriteAtomic, WritesToAPipe) {
+  const TemporaryFolder folder;
+  const fs::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_atomic(pipe, "text");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 4);
+  EXPECT_STREQ(got, "text");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+TEST(WriteAtomic, ReplacesWhatALinkNames) {
+  const TemporaryFolder folder;
+  const fs::path target = folder.write("target", "old");
+  fs::create_symlink("target", folder.path() / "link");
+  fs::create_symlink("link", folder.path() / "link2");
+  fs::create_symlink("missing", folder.path() / "dangling");
+  write_atomic(folder.path() / "link2", "new");
+  write_atomic(folder.path() / "dangling", "made");
+  EXPECT_EQ(read_text(target), "new");
+  EXPECT_EQ(read_text(folder.path() / "missing"), "made");
+  for (const char* link : {"link", "link2", "dangling"}) EXPECT_TRUE(fs::is_symlink(folder.path() / link)) << link;
+  EXPECT_EQ(entries(folder.path()), 5u);
+}
+TEST(WriteAtomic, ALinkThatEndsNowhereIsAnError) {
+  const TemporaryFolder folder;
+  fs::create_symlink("b", folder.path() / "a");
+  fs::create_symlink("a", folder.path() / "b");
+  const fs::path link = folder.path() / "a";
+  EXPECT_EQ(error_of([&] { write_atomic(link, "x"); }).what,
+            link.string() + ": cannot write: Too many levels of symbolic links");
+}
 
+TEST(RequireWritable, TakesADevice) {
+  require_writable("/dev/null");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
 TEST(RequireWritable, MakesTheFolderAndLeavesNothing) {
   const TemporaryFolder folder;
   require_writable(folder.path() / "a" / "b" / "out.json");
