@@ -4,12 +4,12 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/grid.h"
 #include "base/lock.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
-#include "cli/grid.h"
 #include "cli/output.h"
 #include "cli/peers.h"
 #include "cli/signals.h"

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/grid.h"
 
 namespace moetune {
 namespace {
@@ -83,12 +84,6 @@ void warn(const Terminal& terminal, std::string_view sentence) {
 
 void note(const Terminal& terminal, std::string_view sentence) {
   tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::note, "note:"), sentence));
-}
-
-int display_width(std::string_view text) {
-  int width = 0;
-  for (const char byte : text) width += begins_code_point(byte);
-  return width;
 }
 
 std::string shortened(std::string_view text, int width) {

@@ -31,9 +31,6 @@ std::string colored(const Terminal& terminal, Tone tone, std::string_view text);
 void warn(const Terminal& terminal, std::string_view sentence);
 void note(const Terminal& terminal, std::string_view sentence);
 
-/// Columns that a text takes: one a code point.
-int display_width(std::string_view text);
-
 /// `text` cut in the middle to `width` columns ("abc…xyz").
 std::string shortened(std::string_view text, int width);
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
+#include "base/grid.h"
 #include "base/lock.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "cli/grid.h"
 #include "cli/output.h"
 #include "cli/wording.h"
 #include "table/pretty.h"

@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "base/embedded.h"
+#include "base/grid.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "cli/grid.h"
 #include "cli/output.h"
 #include "table/exporter.h"
 #include "table/pretty.h"

@@ -3,10 +3,10 @@
 
 #include <memory>
 
+#include "base/grid.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "cli/grid.h"
 #include "cli/output.h"
 #include "cli/wording.h"
 #include "table/pretty.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cli/grid.h"
+#include "base/grid.h"
 #include "cli/wording.h"
 
 namespace moetune {

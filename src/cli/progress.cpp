@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/grid.h"
 #include "base/units.h"
 #include "cli/wording.h"
 

@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/grid.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
-#include "cli/grid.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/wording.h"

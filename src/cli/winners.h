@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/grid.h"
+#include "base/grid.h"
 #include "table/table.h"
 
 namespace moetune {

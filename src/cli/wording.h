@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "cli/grid.h"
+#include "base/grid.h"
 #include "table/table.h"
 
 namespace moetune {

@@ -1,20 +1,13 @@
 // The table as CSV.
 #include <fmt/format.h>
 
+#include "base/grid.h"
 #include "table/text_export.h"
 
 namespace moetune {
 namespace {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;  // column, value
-
-// RFC 4180, 2.5-2.7.
-std::string quoted(const std::string& field) {
-  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
-  std::string result = "\"";
-  for (const char c : field) result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + "\"";
-}
 
 std::string number(double value, int digits = 6) {
   return rounded(value, digits).is_null() ? "" : fmt::format("{:.{}g}", value, digits);
@@ -122,18 +115,15 @@ Fields fields_of(const Entry& entry, const TunedTable& table) {
 }  // namespace
 
 Export export_csv(const TunedTable& table) {
-  const auto line = [](const Fields& fields, auto part) {
-    std::string out;
-    for (const auto& field : fields) out += (out.empty() ? "" : ",") + quoted(part(field));
-    return out + "\n";
-  };
   Entry blank;
   blank.skipped = "-";
-  const Fields columns = fields_of(blank, table);
-  std::string out = line(columns, [](const auto& field) { return field.first; });
-  for (const Entry& entry : table.entries)
-    out += line(fields_of(entry, table), [](const auto& field) { return field.second; });
-  return {.files = {{"", out}}, .notes = {}};
+  Grid grid;
+  for (const auto& field : fields_of(blank, table)) grid.columns.push_back({field.first});
+  for (const Entry& entry : table.entries) {
+    grid.rows.emplace_back();
+    for (const auto& field : fields_of(entry, table)) grid.rows.back().push_back(field.second);
+  }
+  return {.files = {{"", csv(grid)}}, .notes = {}};
 }
 
 }  // namespace moetune

@@ -3,31 +3,12 @@
 
 #include <algorithm>
 
+#include "base/grid.h"
 #include "base/units.h"
 #include "table/text_export.h"
 
 namespace moetune {
 namespace {
-
-// Characters, not bytes: µ has two.
-size_t width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '|') result += '\\';
-    result += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return result;
-}
-
-std::string padded(const std::string& text, size_t columns, char align) {
-  const std::string space(columns - std::min(columns, width(text)), ' ');
-  return align == 'r' ? space + text : text + space;
-}
 
 std::string title(const Shape& shape) {
   const Layer& layer = shape.layer;
@@ -82,35 +63,25 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
 
 std::string section(const std::vector<const Entry*>& entries, const DeviceInfo& device) {
   const std::vector<std::string> rivals = rival_names(entries);
-  std::vector<std::vector<std::string>> rows = {
-      {"tokens", "routing", "max/mean", "winner", "time", "TFLOP/s", "TB/s", "of roof"}};
-  for (const std::string& rival : rivals) rows[0].push_back("vs " + rival);
-  rows[0].emplace_back("ties");
-  for (const Entry* entry : entries) rows.push_back(row(*entry, rivals, device));
-  return fmt::format("## {}\n\n{}\n", escaped(title(entries[0]->cell.shape)),
-                     markdown_table("rlrlrrrr" + std::string(rivals.size() + 1, 'r'), rows));
+  Grid grid{{{"tokens", true},
+             {"routing"},
+             {"max/mean", true},
+             {"winner"},
+             {"time", true},
+             {"TFLOP/s", true},
+             {"TB/s", true},
+             {"of roof", true}},
+            {}};
+  for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
+  grid.columns.push_back({"ties", true});
+  for (const Entry* entry : entries) grid.rows.push_back(row(*entry, rivals, device));
+  return fmt::format("## {}\n\n{}\n", markdown_text(title(entries[0]->cell.shape)), markdown(grid));
 }
 
 }  // namespace
 
-std::string markdown_table(const std::string& align, const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(align.size(), 3);
-  for (const auto& cells : rows)
-    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], width(escaped(cells[i])));
-  std::string out;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    for (size_t i = 0; i < align.size(); ++i) out += "| " + padded(escaped(rows[r][i]), widths[i], align[i]) + " ";
-    out += "|\n";
-    if (r > 0) continue;
-    for (size_t i = 0; i < align.size(); ++i)
-      out += "| " + std::string(widths[i] - 1, '-') + (align[i] == 'r' ? ":" : "-") + " ";
-    out += "|\n";
-  }
-  return out;
-}
-
 Export export_markdown(const TunedTable& table) {
-  std::string out = fmt::format("# Tuned on {} ({})\n\n", escaped(table.device.name), table.regime);
+  std::string out = fmt::format("# Tuned on {} ({})\n\n", markdown_text(table.device.name), table.regime);
   std::vector<std::vector<const Entry*>> sections;
   for (const Entry& entry : table.entries) {
     const auto same = [&](const auto& section) { return section[0]->cell.shape == entry.cell.shape; };

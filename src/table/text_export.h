@@ -1,8 +1,5 @@
-// Exports for people and spreadsheets, and the pieces that they are made of.
+// Exports for people and spreadsheets.
 #pragma once
-#include <string>
-#include <vector>
-
 #include "table/exporter.h"
 
 namespace moetune {
@@ -12,8 +9,5 @@ Export export_csv(const TunedTable& table);
 
 /// Tables by layer, with uncertainty.
 Export export_markdown(const TunedTable& table);
-
-/// A Markdown table, padded so that it reads as plain text too. `align` has a character a column: 'l' or 'r'.
-std::string markdown_table(const std::string& align, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace moetune

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/grid.h"
 #include "base/units.h"
 #include "tune/judge.h"
 
@@ -25,16 +26,6 @@ std::string change_text(const CellFinding& finding) {
   const double middle = 100 * finding.change;
   const double side = 50 * (finding.change_interval.high - finding.change_interval.low);
   return fmt::format("{:+.1f} % ± {:.1f}", middle, side);
-}
-
-// In a Markdown table a pipe ends the cell and a newline the row.
-std::string cell_text(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '|') safe += '\\';
-    safe += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return safe;
 }
 
 // XML 1.0 has no way to write most control characters.
@@ -101,17 +92,16 @@ int exit_code(const std::vector<CellFinding>& findings) {
 }
 
 std::string markdown(const std::vector<CellFinding>& findings, double threshold) {
-  std::string text = "| cell | before | now | change | by | verdict |\n| --- | ---: | ---: | ---: | --- | --- |\n";
-  for (const CellFinding& finding : findings) {
-    const bool measured = was_measured(finding);
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell_text(id(finding.cell)),
-                        format_time(finding.before_seconds), measured ? format_time(finding.now.seconds) : "",
-                        change_text(finding), cell_text(finding.control), name(finding.finding));
-  }
+  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"by"}, {"verdict"}}, {}};
+  for (const CellFinding& finding : findings)
+    grid.rows.push_back({id(finding.cell), format_time(finding.before_seconds),
+                         was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),
+                         finding.control, std::string(name(finding.finding))});
+  std::string text = markdown(grid);
   std::string reasons;
   for (const CellFinding& finding : findings)
     if (finding.finding != Finding::equivalent && finding.finding != Finding::improved)
-      reasons += fmt::format("- {}: {}\n", cell_text(id(finding.cell)), cell_text(finding.reason));
+      reasons += fmt::format("- {}: {}\n", markdown_text(id(finding.cell)), markdown_text(finding.reason));
   if (!reasons.empty()) text += "\n" + reasons;
   return text + "\nThe change is that of the paired ratio to the control, not of the times themselves.\n" +
          sentence(findings, threshold) + "\n";

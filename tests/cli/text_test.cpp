@@ -1,23 +1,17 @@
-// Tables, widths, wording and the progress line: pure functions from values to text.
+// Widths, wording and the progress line: pure functions from values to text.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/error.h"
+#include "base/grid.h"
 #include "cli/console.h"
-#include "cli/grid.h"
 #include "cli/progress.h"
 #include "cli/winners.h"
 #include "cli/wording.h"
 
 namespace moetune {
 namespace {
-
-TEST(Width, CountsCodePoints) {
-  EXPECT_EQ(display_width(""), 0);
-  EXPECT_EQ(display_width("12 µs ± 1 %"), 11);
-  EXPECT_EQ(display_width("a…b"), 3);
-}
 
 TEST(Width, ShortensInTheMiddle) {
   EXPECT_EQ(shortened("abcdefghij", 10), "abcdefghij");
@@ -26,25 +20,6 @@ TEST(Width, ShortensInTheMiddle) {
   EXPECT_EQ(shortened("abc", 1), "…");
   EXPECT_EQ(shortened("abc", 0), "");
   for (int width = 1; width < 12; ++width) EXPECT_LE(display_width(shortened("ab µ cd ± ef", width)), width);
-}
-
-TEST(Grid, MarkdownIsAligned) {
-  const Grid grid{{{"cell"}, {"time", true}}, {{"a", "1 µs"}, {"longer", "12 µs"}}};
-  EXPECT_EQ(markdown(grid),
-            "| cell   |  time |\n"
-            "| ------ | ----: |\n"
-            "| a      |  1 µs |\n"
-            "| longer | 12 µs |\n");
-}
-
-TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
-  const Grid grid{{{"x"}}, {{"a|b\nc"}}};
-  EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
-}
-
-TEST(Grid, CsvQuotesWhereItMust) {
-  const Grid grid{{{"a"}, {"b"}}, {{"1,5", "say \"x\""}, {"plain", ""}}};
-  EXPECT_EQ(csv(grid), "a,b\n\"1,5\",\"say \"\"x\"\"\"\nplain,\n");
 }
 
 TEST(Wording, TimesTellTheirUncertainty) {

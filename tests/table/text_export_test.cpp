@@ -8,8 +8,6 @@
 namespace moetune {
 namespace {
 
-using sample::holds;
-
 // A strict reader of RFC 4180, with line feeds.
 std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
   std::vector<std::vector<std::string>> rows(1, std::vector<std::string>(1));
@@ -138,18 +136,6 @@ TEST(Markdown, SaysWhatIsMissing) {
 
 TEST(Markdown, AnEmptyTableSaysSo) {
   EXPECT_TRUE(holds(export_markdown(sample::table()).files[0].text, "The table has no entries.\n"));
-}
-
-TEST(MarkdownTable, ColumnsAreAlignedInCharacters) {
-  EXPECT_EQ(markdown_table("lr", {{"a", "time"}, {"long name", "1 µs"}, {"b", "100 µs"}}),
-            "| a         |   time |\n"
-            "| --------- | -----: |\n"
-            "| long name |   1 µs |\n"
-            "| b         | 100 µs |\n");
-}
-
-TEST(MarkdownTable, BarsAndLineBreaksCannotBreakIt) {
-  EXPECT_EQ(markdown_table("l", {{"x"}, {"a|b\nc"}}), "| x      |\n| ------ |\n| a\\|b c |\n");
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
 // Findings as Markdown, JUnit XML and exit codes.
 #include <gtest/gtest.h>
 
+#include <regex>
+
+#include "error_of.h"
 #include "tune/fake_backend.h"
 #include "tune/judge.h"
 
 namespace moetune {
 namespace {
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 CellFinding finding(Finding what, double change = 0.001, int64_t tokens = 16) {
   CellFinding result;
@@ -40,11 +41,14 @@ TEST(CheckExitCode, FollowsTheWorstFinding) {
   EXPECT_EQ(code({}), 4);  // nothing checked is no all-clear
 }
 
+// Without what aligns the columns.
+std::string unaligned(const std::string& text) { return std::regex_replace(text, std::regex(" +"), " "); }
+
 TEST(CheckMarkdown, HasARowACellAndASentence) {
   const std::string text = markdown({finding(Finding::equivalent), finding(Finding::improved, -0.123, 64)}, 0.05);
   const std::string cell = id(fake::small_cell());
-  EXPECT_TRUE(holds(text, "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 | loop | equivalent |")) << text;
-  EXPECT_TRUE(holds(text, "-12.3 % ± 1.0 | loop | improved |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 | loop | equivalent |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 | loop | improved |")) << text;
   EXPECT_TRUE(text.ends_with("2 cells: none is slower than its table says by more than 5 %.\n")) << text;
   EXPECT_FALSE(holds(text, "because")) << text;
 }
@@ -70,7 +74,7 @@ TEST(CheckMarkdown, WhatWasNotMeasuredHasNoNumbers) {
   broken.rounds = 0;
   broken.reason = "7 | of\n2048";
   const std::string text = markdown({broken}, 0.05);
-  EXPECT_TRUE(holds(text, "| 100 µs |  |  | loop | wrong_result |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "| 100 µs | | | loop | wrong_result |")) << text;
   EXPECT_TRUE(holds(text, "7 \\| of 2048")) << text;
   EXPECT_TRUE(holds(text, "1 cell: 1 failed at a threshold of 5 %; " + id(broken.cell) + ": wrong_result.")) << text;
 }

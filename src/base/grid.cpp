@@ -1,20 +1,10 @@
-// Markdown and CSV.
-#include "cli/grid.h"
-
-#include <fmt/format.h>
+// Escaping, padding, joining.
+#include "base/grid.h"
 
 #include <algorithm>
 
-#include "cli/console.h"
-
 namespace moetune {
 namespace {
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
-  return out;
-}
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -32,10 +22,10 @@ std::string padded(const std::string& text, size_t width, bool right) {
 
 std::string markdown(const Grid& grid) {
   std::vector<std::vector<std::string>> lines(1);
-  for (const Column& column : grid.columns) lines[0].push_back(escaped(column.title));
+  for (const Column& column : grid.columns) lines[0].push_back(markdown_text(column.title));
   for (const std::vector<std::string>& row : grid.rows) {
     lines.emplace_back();
-    for (const std::string& text : row) lines.back().push_back(escaped(text));
+    for (const std::string& text : row) lines.back().push_back(markdown_text(text));
   }
   std::vector<size_t> widths(grid.columns.size(), 3);
   for (const std::vector<std::string>& line : lines)
@@ -63,6 +53,20 @@ std::string csv(const Grid& grid) {
     out += "\n";
   }
   return out;
+}
+
+std::string markdown_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out;
+}
+
+int display_width(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace moetune

@@ -1,0 +1,35 @@
+// Tables of text: aligned, escaped, quoted.
+#include "base/grid.h"
+
+#include <gtest/gtest.h>
+
+namespace moetune {
+namespace {
+
+TEST(Width, CountsCodePoints) {
+  EXPECT_EQ(display_width(""), 0);
+  EXPECT_EQ(display_width("12 µs ± 1 %"), 11);
+  EXPECT_EQ(display_width("a…b"), 3);
+}
+
+TEST(Grid, MarkdownIsAligned) {
+  const Grid grid{{{"cell"}, {"time", true}}, {{"a", "1 µs"}, {"longer", "12 µs"}}};
+  EXPECT_EQ(markdown(grid),
+            "| cell   |  time |\n"
+            "| ------ | ----: |\n"
+            "| a      |  1 µs |\n"
+            "| longer | 12 µs |\n");
+}
+
+TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
+  const Grid grid{{{"x"}}, {{"a|b\nc"}}};
+  EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
+}
+
+TEST(Grid, CsvQuotesWhereItMust) {
+  const Grid grid{{{"a"}, {"b"}}, {{"1,5", "say \"x\""}, {"plain", ""}}};
+  EXPECT_EQ(csv(grid), "a,b\n\"1,5\",\"say \"\"x\"\"\"\nplain,\n");
+}
+
+}  // namespace
+}  // namespace moetune
