@@ -22,4 +22,6 @@ Caught error_of(Action action) {
   return {};
 }
 
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 }  // namespace moetune

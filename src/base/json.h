@@ -31,13 +31,13 @@ class JsonAt {
   const Json& value() const { return *value_; }
   const std::string& where() const { return where_; }
 
-  bool has(std::string_view key) const;             // an object with that key, and it isn't null
-  JsonAt operator[](std::string_view key) const;    // error where it is missing
+  bool has(std::string_view key) const;           // an object with that key, and it isn't null
+  JsonAt operator[](std::string_view key) const;  // error where it is missing
   JsonAt operator[](size_t index) const;
-  size_t size() const;                              // of an array; error for anything else
+  size_t size() const;  // of an array; error for anything else
   std::string string() const;
   bool boolean() const;
-  double number() const;                            // finite
+  double number() const;  // finite
   int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
                   int64_t high = std::numeric_limits<int64_t>::max()) const;
   [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const;

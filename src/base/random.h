@@ -15,9 +15,9 @@ class Random {
  public:
   explicit Random(uint64_t seed, uint64_t stream = 0);
   uint64_t next();
-  double uniform();                 // in (0, 1), never 0 or 1
-  uint64_t below(uint64_t bound);   // in [0, bound), without bias (Lemire 2019); bound > 0
-  double normal();                  // polar method (Marsaglia)
+  double uniform();                // in (0, 1), never 0 or 1
+  uint64_t below(uint64_t bound);  // in [0, bound), without bias (Lemire 2019); bound > 0
+  double normal();                 // polar method (Marsaglia)
   double exponential() { return -portable_log(uniform()); }
   double gumbel() { return -portable_log(exponential()); }
 

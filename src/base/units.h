@@ -7,9 +7,9 @@
 
 namespace moetune {
 
-std::string format_time(double seconds);        // "12.3 µs", "4.56 ms", "7.8 s", "3 min 20 s", "2 h 5 min"
-std::string format_bytes(double bytes);         // "1.88 GB" (powers of ten), "512 B"
-std::string format_count(double count);         // "1.2 k", "3.4 M", "17"
+std::string format_time(double seconds);  // "12.3 µs", "4.56 ms", "7.8 s", "3 min 20 s", "2 h 5 min"
+std::string format_bytes(double bytes);   // "1.88 GB" (powers of ten), "512 B"
+std::string format_count(double count);   // "1.2 k", "3.4 M", "17"
 
 /// "90s", "5m", "1h", "1h30m", "250ms", "45" (seconds) to seconds. Exit::request otherwise; zero and negative too.
 double parse_duration(std::string_view text);

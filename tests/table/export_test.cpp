@@ -8,8 +8,6 @@ namespace {
 
 using sample::cell;
 using sample::entry;
-using sample::fault_of;
-using sample::holds;
 using sample::mma;
 using sample::qwen_down;
 using sample::qwen_up;
@@ -43,7 +41,7 @@ TEST(Exporters, AreFourAndFoundByName) {
   std::vector<std::string> names;
   for (const Exporter& exporter : exporters()) names.emplace_back(exporter.format);
   EXPECT_EQ(names, (std::vector<std::string>{"vllm", "sglang", "csv", "markdown"}));
-  const auto fault = fault_of([] { find_exporter("vlm"); });
+  const auto fault = error_of([] { find_exporter("vlm"); });
   EXPECT_EQ(fault.what, "unknown format 'vlm'");
   EXPECT_EQ(fault.hint, "did you mean 'vllm'?");
 }
@@ -99,17 +97,17 @@ TEST(Vllm, AWinnerThatDoesNotFitPinsTheDefaultAndSaysWhy) {
 }
 
 TEST(Vllm, NothingThatFitsIsAnError) {
-  const auto fault = fault_of([] { export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(48), 1)})); });
+  const auto fault = error_of([] { export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(48), 1)})); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_TRUE(holds(fault.what, "nothing in the table fits vLLM's kernel")) << fault.what;
   EXPECT_EQ(fault.hint, "export with --format csv or markdown");
-  EXPECT_EQ(fault_of([] { export_to("vllm", sample::table()); }).exit, Exit::request);
+  EXPECT_EQ(error_of([] { export_to("vllm", sample::table()); }).exit, Exit::request);
 }
 
 TEST(Vllm, ACpuTableIsNoneOfItsBusiness) {
   TunedTable table = qwen_table();
   table.device = {.kind = DeviceKind::cpu, .name = "AMD EPYC", .id = "cpu"};
-  const auto fault = fault_of([&] { export_to("vllm", table); });
+  const auto fault = error_of([&] { export_to("vllm", table); });
   EXPECT_EQ(fault.what, "the table was tuned on a cpu (AMD EPYC), vLLM's kernel runs on GPUs");
 }
 

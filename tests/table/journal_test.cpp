@@ -10,10 +10,8 @@ namespace moetune {
 namespace {
 
 using sample::failed_trial;
-using sample::fault_of;
 using sample::Folder;
 using sample::header;
-using sample::holds;
 using sample::mma;
 using sample::trial;
 
@@ -109,7 +107,7 @@ TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
 
 TEST(Journal, AnUnwritablePlaceIsAnError) {
   const Folder folder;
-  EXPECT_NE(fault_of([&] { Journal::create(folder / "missing/j", header()); }).exit, Exit::yes);
+  EXPECT_NE(error_of([&] { Journal::create(folder / "missing/j", header()); }).exit, Exit::yes);
 }
 
 TEST(Unfinished, CountsEachStartWithoutAnEnd) {
@@ -193,7 +191,7 @@ TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
   const std::string text = read_text(folder / "j");
   for (size_t length = 0; length < text.size(); length += 7) {
     write(folder / "cut", text.substr(0, length));
-    const auto fault = fault_of([&] { read_journal(folder / "cut"); });
+    const auto fault = error_of([&] { read_journal(folder / "cut"); });
     ASSERT_EQ(fault.exit, Exit::request);
     ASSERT_TRUE(holds(fault.what, "cut off in its header")) << fault.what;
     ASSERT_EQ(fault.hint, "start afresh without --resume");
@@ -226,20 +224,20 @@ TEST(CutJournal, ReopenLeavesAWholeJournalAlone) {
 
 TEST(WrongJournal, ReopenOfAMissingFileIsAnErrorAndMakesNone) {
   const Folder folder;
-  EXPECT_TRUE(holds(fault_of([&] { Journal::reopen(folder / "j"); }).what, "cannot be continued"));
+  EXPECT_TRUE(holds(error_of([&] { Journal::reopen(folder / "j"); }).what, "cannot be continued"));
   EXPECT_FALSE(std::filesystem::exists(folder / "j"));
 }
 
 TEST(WrongJournal, AMissingFileHasAHint) {
   const Folder folder;
-  const auto fault = fault_of([&] { read_journal(folder / "j"); });
+  const auto fault = error_of([&] { read_journal(folder / "j"); });
   EXPECT_TRUE(holds(fault.what, "there is no such journal"));
   EXPECT_EQ(fault.hint, "start afresh without --resume");
 }
 
 TEST(WrongJournal, AFolderIsNone) {
   const Folder folder;
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / ""); }).what, "a journal is a plain file"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / ""); }).what, "a journal is a plain file"));
 }
 
 TEST(WrongJournal, AMalformedMiddleLineNamesFileLineAndColumn) {
@@ -248,7 +246,7 @@ TEST(WrongJournal, AMalformedMiddleLineNamesFileLineAndColumn) {
   const size_t second = text.find('\n') + 1;
   text.insert(text.find('\n', second), "}");
   write(folder / "j", text);
-  const auto fault = fault_of([&] { read_journal(folder / "j"); });
+  const auto fault = error_of([&] { read_journal(folder / "j"); });
   EXPECT_EQ(fault.exit, Exit::request);
   const size_t column = text.find('\n', second) - second;
   EXPECT_EQ(fault.what, (folder / "j").string() + ":2:" + std::to_string(column) + ": not valid JSON");
@@ -259,14 +257,14 @@ TEST(WrongJournal, AMiddleLineCutShortIsAnErrorAtItsLine) {
   const std::string text = journal_text(folder / "j");
   const size_t second = text.find('\n') + 1;
   write(folder / "j", text.substr(0, second + 20) + "\n" + text.substr(text.find('\n', second) + 1));
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:2:21: the JSON ends too early"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:2:21: the JSON ends too early"));
 }
 
 TEST(WrongJournal, AnEmptyLineIsAnErrorAtItsLine) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
   write(folder / "j", text + "\n" + text.substr(text.rfind('\n', text.size() - 2) + 1));
-  EXPECT_EQ(fault_of([&] { read_journal(folder / "j"); }).what, (folder / "j").string() + ":7: the line is empty");
+  EXPECT_EQ(error_of([&] { read_journal(folder / "j"); }).what, (folder / "j").string() + ":7: the line is empty");
 }
 
 TEST(WrongJournal, AWrongFieldNamesLineAndPlace) {
@@ -274,7 +272,7 @@ TEST(WrongJournal, AWrongFieldNamesLineAndPlace) {
   std::string text = journal_text(folder / "j");
   text.replace(text.find("\"block_m\":128"), 13, "\"block_m\":-12");
   write(folder / "j", text);
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:4: candidate.block_m: -12 is outside 0"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:4: candidate.block_m: -12 is outside 0"));
 }
 
 TEST(WrongJournal, AnUnknownCellIsAnErrorAtItsLine) {
@@ -283,7 +281,7 @@ TEST(WrongJournal, AnUnknownCellIsAnErrorAtItsLine) {
     Journal journal = Journal::create(folder / "j", header());
     journal.started("some/other/cell", mma(64));
   }
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what,
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
                     "j:2: cell: 'some/other/cell' is no cell of the header"));
 }
 
@@ -292,30 +290,30 @@ TEST(WrongJournal, TwoJournalsJoinedAreAnError) {
   const std::string text = journal_text(folder / "j");
   write(folder / "j", text + text);
   EXPECT_TRUE(
-      holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:7: a second header: two journals were joined"));
+      holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: a second header: two journals were joined"));
 }
 
 TEST(WrongJournal, ARecordWithoutAKindIsAnError) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
   write(folder / "j", text + "{}\n");
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:7: 'kind' is missing"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: 'kind' is missing"));
 }
 
 TEST(WrongJournal, ARecordThatIsNoObjectIsAnError) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
   write(folder / "j", text + "[1]\n");
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:7: expected an object, found an array"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: expected an object, found an array"));
 }
 
 TEST(WrongJournal, AnotherFileSaysWhatItIs) {
   const Folder folder;
   write(folder / "j", "{\"schema\": \"moetune.table/1\"}\n");
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what,
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
                     "j:1: its schema is 'moetune.table/1', expected 'moetune.journal/1'"));
   write(folder / "j", "hello\n");
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:1:1: not valid JSON"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:1:1: not valid JSON"));
 }
 
 TEST(WrongJournal, BytesThatAreNoUtf8AreAnErrorAtTheirLine) {
@@ -323,21 +321,21 @@ TEST(WrongJournal, BytesThatAreNoUtf8AreAnErrorAtTheirLine) {
   std::string text = journal_text(folder / "j");
   text.replace(text.find("signal 11"), 9, "signal \xff\xfe");
   write(folder / "j", text);
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:5:"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:5:"));
 }
 
 TEST(WrongJournal, DeepNestingIsRefused) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
   write(folder / "j", text + std::string(100000, '[') + std::string(100000, ']') + "\n");
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:7: nested deeper than 64 levels"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: nested deeper than 64 levels"));
 }
 
 TEST(WrongJournal, AFileWithoutLinesIsGivenUpBeforeItFillsTheMemory) {
   const Folder folder;
   { std::ofstream(folder / "j"); }
   std::filesystem::resize_file(folder / "j", uintmax_t{200} << 20);  // sparse: 200 MB of zeros
-  EXPECT_TRUE(holds(fault_of([&] { read_journal(folder / "j"); }).what, "j:1: far too long for a journal"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:1: far too long for a journal"));
 }
 
 TEST(Journal, UnknownFieldsAndKindsAreIgnored) {
@@ -396,7 +394,7 @@ TEST(JournalHeaderJson, SeedsUseAll64Bits) {
 TEST(JournalHeaderJson, ACellUnderAnotherNameIsAnError) {
   Json json = to_json(header());
   json["cells"][1]["id"] = "old-name";
-  const auto fault = fault_of([&] { journal_header_from_json(JsonAt(json, "j:1")); });
+  const auto fault = error_of([&] { journal_header_from_json(JsonAt(json, "j:1")); });
   EXPECT_TRUE(holds(fault.what, "j:1: cells[1]: the cell is called custom/up/"));
   EXPECT_TRUE(holds(fault.hint, "start afresh"));
 }

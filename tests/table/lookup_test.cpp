@@ -7,7 +7,6 @@ namespace {
 using sample::cell;
 using sample::entry;
 using sample::h200;
-using sample::holds;
 using sample::mma;
 using sample::qwen_down;
 using sample::qwen_up;

@@ -8,9 +8,6 @@
 namespace moetune {
 namespace {
 
-using sample::fault_of;
-using sample::holds;
-
 Block block(double us, int launches = 10, double clock = 0) {
   return {.seconds = us * 1e-6, .launches = launches, .clock_mhz = clock};
 }
@@ -101,7 +98,7 @@ TEST_P(WrongMeasurementTest, NamesThePlace) {
     json.erase(GetParam().key);
   else
     json[GetParam().key] = Json::parse(GetParam().value);
-  const auto fault = fault_of([&] { measurement_from_json(JsonAt(json, "t.json: m")); });
+  const auto fault = error_of([&] { measurement_from_json(JsonAt(json, "t.json: m")); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_EQ(fault.what, GetParam().said);
 }
@@ -178,13 +175,13 @@ TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
 TEST(TrialJson, OkWithoutATimeIsAnError) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json.erase("measurement");
-  EXPECT_EQ(fault_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: 'measurement' is missing");
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: 'measurement' is missing");
 }
 
 TEST(TrialJson, OkWithAWrongResultIsAContradiction) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json["verdict"]["ok"] = false;
-  EXPECT_EQ(fault_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what,
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what,
             "j:2: the status is ok, but the result was not found right");
 }
 
@@ -192,12 +189,12 @@ TEST(TrialJson, UnknownWordsNameTheirPlaceAndTheNearestWord) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json["status"] = "okay";
   EXPECT_TRUE(
-      holds(fault_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: status: unknown status 'okay'"));
+      holds(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: status: unknown status 'okay'"));
   json["status"] = "timeot";
-  EXPECT_EQ(fault_of([&] { trial_from_json(JsonAt(json, "j:2")); }).hint, "did you mean 'timeout'?");
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).hint, "did you mean 'timeout'?");
   json["status"] = "ok";
   json["candidate"]["variant"] = "nma";
-  const auto fault = fault_of([&] { trial_from_json(JsonAt(json, "j:2")); });
+  const auto fault = error_of([&] { trial_from_json(JsonAt(json, "j:2")); });
   EXPECT_TRUE(holds(fault.what, "j:2: candidate"));
   EXPECT_EQ(fault.hint, "did you mean 'mma'?");
 }

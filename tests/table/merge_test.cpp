@@ -6,8 +6,6 @@ namespace {
 
 using sample::cell;
 using sample::entry;
-using sample::fault_of;
-using sample::holds;
 using sample::mma;
 using sample::small_up;
 using sample::table;
@@ -72,7 +70,7 @@ TEST(Merge, OtherDevicesDontMerge) {
   TunedTable other = table({at(32, 1)});
   other.device.name = "NVIDIA A100-SXM4-80GB";
   other.device.processors = 108;
-  const auto fault = fault_of([&] { merge({table({at(16, 1)}), other}, "first"); });
+  const auto fault = error_of([&] { merge({table({at(16, 1)}), other}, "first"); });
   EXPECT_EQ(fault.exit, Exit::machine);
   EXPECT_EQ(
       fault.what,
@@ -89,7 +87,7 @@ TEST(Merge, TwoCardsOfOneModelMerge) {
 TEST(Merge, OtherKernelsDontMerge) {
   TunedTable other = table({at(32, 1)});
   other.environment["identity"]["kernels"] = "beef";
-  const auto fault = fault_of([&] { merge({table({at(16, 1)}), other}, ""); });
+  const auto fault = error_of([&] { merge({table({at(16, 1)}), other}, ""); });
   EXPECT_EQ(fault.exit, Exit::machine);
   EXPECT_TRUE(holds(fault.what, "the environments don't compare"));
   EXPECT_TRUE(holds(fault.what, "beef"));
@@ -104,18 +102,18 @@ TEST(Merge, AnotherHostMerges) {
 TEST(Merge, RegimesDontMix) {
   TunedTable other = table({at(32, 1)});
   other.regime = "sustained";
-  EXPECT_EQ(fault_of([&] {
+  EXPECT_EQ(error_of([&] {
               merge({table({at(16, 1)}), other}, "");
             }).what,
             "the regimes burst and sustained don't compare");
 }
 
 TEST(Merge, NothingIsARequestError) {
-  EXPECT_EQ(fault_of([] { merge({}, ""); }).what, "nothing to merge");
+  EXPECT_EQ(error_of([] { merge({}, ""); }).what, "nothing to merge");
 }
 
 TEST(Merge, AnUnknownPreferenceNamesTheNearest) {
-  const auto fault = fault_of([] { merge({table()}, "fastet"); });
+  const auto fault = error_of([] { merge({table()}, "fastet"); });
   EXPECT_EQ(fault.what, "unknown preference 'fastet'");
   EXPECT_EQ(fault.hint, "did you mean 'fastest'?");
 }

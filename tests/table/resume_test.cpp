@@ -5,9 +5,7 @@ namespace moetune {
 namespace {
 
 using sample::cell;
-using sample::fault_of;
 using sample::header;
-using sample::holds;
 using sample::small_up;
 
 TEST(Resume, TheSameRunMay) { EXPECT_NO_THROW(require_resumable(header(), header())); }
@@ -35,7 +33,7 @@ TEST(Resume, MeasuredFiguresAndTheHostMayDiffer) {
 TEST(Resume, AnotherGpuOfTheSameModelDoesNotCompare) {
   JournalHeader now = header();
   now.device.id = "GPU-9999";
-  const auto fault = fault_of([&] { require_resumable(header(), now); });
+  const auto fault = error_of([&] { require_resumable(header(), now); });
   EXPECT_EQ(fault.exit, Exit::machine);
   EXPECT_EQ(fault.what, "the journal is of NVIDIA H200 (GPU-1234, 132 SMs), this is NVIDIA H200 (GPU-9999, 132 SMs)");
   EXPECT_EQ(fault.hint, "go on with that device (see --device), or start afresh without --resume");
@@ -44,13 +42,13 @@ TEST(Resume, AnotherGpuOfTheSameModelDoesNotCompare) {
 TEST(Resume, AnotherKindOfDeviceDoesNotCompare) {
   JournalHeader now = header();
   now.device = {.kind = DeviceKind::cpu, .name = "EPYC", .id = "cpu", .processors = 2};
-  EXPECT_TRUE(holds(fault_of([&] { require_resumable(header(), now); }).what, "this is EPYC (cpu, 2 threads)"));
+  EXPECT_TRUE(holds(error_of([&] { require_resumable(header(), now); }).what, "this is EPYC (cpu, 2 threads)"));
 }
 
 TEST(Resume, OtherKernelsDoNotCompare) {
   JournalHeader now = header();
   now.environment["identity"]["kernels"] = "beef";
-  const auto fault = fault_of([&] { require_resumable(header(), now); });
+  const auto fault = error_of([&] { require_resumable(header(), now); });
   EXPECT_EQ(fault.exit, Exit::machine);
   EXPECT_EQ(fault.what, "times of the journal don't compare: kernels was \"f00d\" and is \"beef\"");
   EXPECT_EQ(fault.hint, "go back to that environment, or start afresh without --resume");
@@ -60,7 +58,7 @@ TEST(Resume, EveryDifferenceOfTheIdentityIsNamed) {
   JournalHeader now = header();
   now.environment["identity"] = {{"driver", "590.2"}, {"cublas", "13.0"}};
   EXPECT_EQ(
-      fault_of([&] { require_resumable(header(), now); }).what,
+      error_of([&] { require_resumable(header(), now); }).what,
       "times of the journal don't compare: cublas was nothing and is \"13.0\", driver was \"580.1\" and is \"590.2\", "
       "kernels was \"f00d\" and is nothing");
 }
@@ -68,22 +66,22 @@ TEST(Resume, EveryDifferenceOfTheIdentityIsNamed) {
 TEST(Resume, AnIdentityThatWentAwayIsADifference) {
   JournalHeader now = header();
   now.environment.erase("identity");
-  EXPECT_EQ(fault_of([&] { require_resumable(header(), now); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).exit, Exit::machine);
   now.environment = nullptr;
-  EXPECT_EQ(fault_of([&] { require_resumable(header(), now); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).exit, Exit::machine);
 }
 
 TEST(Resume, AnIdentityThatIsNoObjectIsComparedWhole) {
   JournalHeader before = header(), now = header();
   before.environment["identity"] = "a";
   now.environment["identity"] = "b";
-  EXPECT_EQ(fault_of([&] { require_resumable(before, now); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { require_resumable(before, now); }).exit, Exit::machine);
   now.environment["identity"] = "a";
   EXPECT_NO_THROW(require_resumable(before, now));
 }
 
 TEST(Resume, AMissingCellIsNamed) {
-  const auto fault = fault_of([&] { require_resumable(header(), header({cell(small_up(), 16)})); });
+  const auto fault = error_of([&] { require_resumable(header(), header({cell(small_up(), 16)})); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_EQ(fault.what,
             "the journal is of other cells: 1 of its 2 cells are not asked for now "
@@ -92,7 +90,7 @@ TEST(Resume, AMissingCellIsNamed) {
 }
 
 TEST(Resume, AddedCellsAreNamedToo) {
-  const auto fault = fault_of([&] {
+  const auto fault = error_of([&] {
     require_resumable(header(), header({cell(small_up(), 16), cell(small_up(), 32)}));
   });
   EXPECT_TRUE(holds(fault.what, "1 of its 2 cells are not asked for now"));
@@ -100,7 +98,7 @@ TEST(Resume, AddedCellsAreNamedToo) {
 }
 
 TEST(Resume, ACellWithAnotherSeedIsAnotherCell) {
-  EXPECT_EQ(fault_of([&] {
+  EXPECT_EQ(error_of([&] {
               require_resumable(header({cell(small_up(), 16)}), header({cell(small_up(), 16, "uniform", 1)}));
             }).exit,
             Exit::request);
@@ -109,15 +107,15 @@ TEST(Resume, ACellWithAnotherSeedIsAnotherCell) {
 TEST(Resume, SpaceStrategyAndSeedAreNamedWithTheOptionToPass) {
   JournalHeader now = header();
   now.seed = 8;
-  auto fault = fault_of([&] { require_resumable(header(), now); });
+  auto fault = error_of([&] { require_resumable(header(), now); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_EQ(fault.what, "the journal has the seed 7, this run 8");
   EXPECT_EQ(fault.hint, "pass --seed 7, or start afresh without --resume");
   now.strategy = "random";
-  EXPECT_EQ(fault_of([&] { require_resumable(header(), now); }).what,
+  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).what,
             "the journal has the strategy exhaustive, this run random");
   now.space = "full";
-  EXPECT_EQ(fault_of([&] { require_resumable(header(), now); }).hint,
+  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).hint,
             "pass --space quick, or start afresh without --resume");
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "error_of.h"
 #include "table/journal.h"
 #include "table/table.h"
 
@@ -187,24 +188,6 @@ inline Trial failed_trial(const Candidate& candidate, Status status, const std::
   result.reason = reason;
   return result;
 }
-
-/// What an Error says, and its exit; fails the test where nothing is thrown.
-struct Fault {
-  Exit exit = Exit::yes;
-  std::string what, hint;
-};
-template <typename Call>
-Fault fault_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.exit(), error.what(), error.hint()};
-  }
-  ADD_FAILURE() << "expected an Error";
-  return {};
-}
-
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Compares with tests/table/golden/<name>; MOETUNE_UPDATE_GOLDEN=1 writes it anew.
 inline void expect_golden(const std::string& name, const std::string& text) {

@@ -52,7 +52,7 @@ class Schema : public testing::Test {
     EXPECT_EQ(result.exit, 1);
     for (size_t i = 0; i < texts.size(); ++i) {
       const std::string wanted = fmt::format("{}{}", (folder_ / fmt::format("damage{}", i)).string(), texts[i].second);
-      EXPECT_TRUE(sample::holds(result.output, wanted)) << wanted << "\nis not in\n" << result.output;
+      EXPECT_TRUE(holds(result.output, wanted)) << wanted << "\nis not in\n" << result.output;
     }
   }
 
@@ -205,16 +205,16 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
     EXPECT_EQ(good.exit, 0) << kind << "\n" << good.output;
     const Outcome poor = validate(kind, damaged(json, place, ""));
     EXPECT_EQ(poor.exit, 1) << kind << " without " << place << "\n" << poor.output;
-    EXPECT_TRUE(sample::holds(poor.output, "is a required property")) << poor.output;
+    EXPECT_TRUE(holds(poor.output, "is a required property")) << poor.output;
   }
 }
 
 TEST_F(Schema, WrongUsageNamesTheKinds) {
   const Outcome result = validate("tables", "{}");
   EXPECT_EQ(result.exit, 2);
-  EXPECT_TRUE(sample::holds(
-      result.output,
-      "KIND is one of: bench, check, compile, doctor, journal, list, lookup, peers, plan, suite, table, verify"));
+  EXPECT_TRUE(
+      holds(result.output,
+            "KIND is one of: bench, check, compile, doctor, journal, list, lookup, peers, plan, suite, table, verify"));
 }
 
 }  // namespace

@@ -7,9 +7,6 @@
 namespace moetune {
 namespace {
 
-using sample::fault_of;
-using sample::holds;
-
 std::string row_text(const std::string& more = "") {
   return R"({"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2)" +
          more + "}";
@@ -41,9 +38,9 @@ TEST(ServingName, TheDownFileHasItsSuffixLast) {
 }
 
 TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
-  EXPECT_EQ(fault_of([] { serving_file_name(Server::vllm, 8, 64, "../../etc/passwd", Dtype::bf16, false); }).what,
+  EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "../../etc/passwd", Dtype::bf16, false); }).what,
             "the device name '../../etc/passwd' cannot be part of a file name");
-  EXPECT_EQ(fault_of([] { serving_file_name(Server::vllm, 8, 64, "", Dtype::bf16, false); }).exit, Exit::request);
+  EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "", Dtype::bf16, false); }).exit, Exit::request);
 }
 
 TEST(ServingDefault, FollowsVllmsSteps) {
@@ -147,7 +144,7 @@ TEST(ServingLoader, VllmDropsTheTritonVersionAndSglangFails) {
   const ServingRows rows = load_serving(Server::vllm, text, "f.json");
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].first, 16);
-  EXPECT_EQ(fault_of([&] { load_serving(Server::sglang, text, "f.json"); }).what,
+  EXPECT_EQ(error_of([&] { load_serving(Server::sglang, text, "f.json"); }).what,
             "f.json: SGLang takes the key 'triton_version' for a token count");
 }
 
@@ -162,7 +159,7 @@ TEST(ServingLoader, KeysAreWhatPythonTakesForIntegers) {
   EXPECT_EQ(key("0016"), 16);
   EXPECT_EQ(key("1_6"), 16);
   for (const char* wrong : {"", " ", "16.0", "1e3", "0x10", "_16", "16_", "1__6", "+", "16a", "99999999999999999999"})
-    EXPECT_TRUE(holds(fault_of([&] { key(wrong); }).what, "for a token count")) << wrong;
+    EXPECT_TRUE(holds(error_of([&] { key(wrong); }).what, "for a token count")) << wrong;
 }
 
 TEST(ServingLoader, AKeyTwiceCountsWithItsLastRow) {
@@ -174,7 +171,7 @@ TEST(ServingLoader, AKeyTwiceCountsWithItsLastRow) {
 
 TEST(ServingLoader, WrongRowsNameTheirPlace) {
   const auto said = [](const std::string& text) {
-    return fault_of([&] { load_serving(Server::vllm, text, "f.json"); }).what;
+    return error_of([&] { load_serving(Server::vllm, text, "f.json"); }).what;
   };
   EXPECT_EQ(said("[]"), "f.json: expected an object: token count -> configuration");
   EXPECT_EQ(said("{}"), "f.json: it has no configuration");

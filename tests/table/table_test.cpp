@@ -10,9 +10,7 @@
 namespace moetune {
 namespace {
 
-using sample::fault_of;
 using sample::Folder;
-using sample::holds;
 using sample::small_table;
 
 TunedTable reread(const TunedTable& table) {
@@ -134,7 +132,7 @@ TEST_P(DamagedTable, IsRefusedWithThePlace) {
     json.at(pointer.parent_pointer()).erase(pointer.back());
   else
     json[pointer] = Json::parse(GetParam().value);
-  const auto fault = fault_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json")); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_EQ(fault.what, GetParam().said);
 }
@@ -198,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(TableJson, AnUnknownVariantNamesThePlaceAndTheNearest) {
   Json json = to_json(small_table());
   json["entries"][0]["candidate"]["variant"] = "nma";
-  const auto fault = fault_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json")); });
   EXPECT_TRUE(holds(fault.what, "t.json: entries[0].candidate")) << fault.what;
   EXPECT_EQ(fault.hint, "did you mean 'mma'?");
 }
@@ -206,7 +204,7 @@ TEST(TableJson, AnUnknownVariantNamesThePlaceAndTheNearest) {
 TEST(TableJson, TheSameCellTwiceIsAContradiction) {
   Json json = to_json(small_table());
   json["entries"].push_back(json["entries"][1]);
-  EXPECT_EQ(fault_of([&] { table_from_json(JsonAt(json, "t.json")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t.json")); }).what,
             "t.json: entries[3]: the same cell as entries[1]: custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed3");
 }
 
@@ -222,7 +220,7 @@ TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
   const std::string text = read_text(folder / "t.json");
   for (size_t length = 0; length + 2 < text.size(); length += 97) {
     std::ofstream(folder / "cut.json", std::ios::binary | std::ios::trunc) << text.substr(0, length);
-    const auto fault = fault_of([&] { read_table(folder / "cut.json"); });
+    const auto fault = error_of([&] { read_table(folder / "cut.json"); });
     ASSERT_EQ(fault.exit, Exit::request);
     ASSERT_TRUE(holds(fault.what, (folder / "cut.json").string())) << fault.what;
   }
@@ -231,7 +229,7 @@ TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
 TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
   const Folder folder;
   write_table(folder / "t.json", small_table());
-  EXPECT_EQ(fault_of([&] { write_table(folder / "no/t.json", small_table()); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { write_table(folder / "no/t.json", small_table()); }).exit, Exit::machine);
   EXPECT_EQ(read_table(folder / "t.json").entries.size(), 3u);
 }
 

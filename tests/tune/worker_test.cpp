@@ -25,7 +25,6 @@ namespace {
 using fake::contender;
 using fake::cpu;
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 template <typename Action>
