@@ -1,5 +1,5 @@
-// Expert after expert; panels of columns are dealt to the threads, each packs its panel of W and takes a few rows of X
-// at a time.
+// Expert after expert in panels of columns, dealt to the threads; each packs its panel of W and takes a few rows of X
+// after another.
 #include "backend/cpu/baseline.h"
 
 #include <algorithm>
@@ -65,27 +65,23 @@ struct Loop {
 
 void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace) {
   const Loop loop{.args = args, .shape = shape};
-  const int64_t width = loop.dots.tile_columns, panels = (args.n + width - 1) / width, threads = pool.size();
+  const int64_t width = loop.dots.tile_columns, panels = (args.n + width - 1) / width;
   const int64_t bytes = (width + Dots::kTileRows) * args.k * static_cast<int64_t>(sizeof(float));
-  workspace.resize(static_cast<size_t>(threads));
-  for (Buffer& memory : workspace)
+  workspace.memory.resize(static_cast<size_t>(pool.size()));
+  for (Buffer& memory : workspace.memory)
     if (memory.bytes() < bytes) memory = Buffer(bytes);
-  int64_t first = 0;  // row in expert order
-  for (int expert = 0; expert < args.experts; ++expert) {
-    const int64_t rows = args.m_sizes[expert];
-    if (rows == 0) continue;
-    pool.run(static_cast<int>(threads), [&](int thread) {
-      auto* panel = workspace[static_cast<size_t>(thread)].as<float>();
-      for (int64_t i = panels * thread / threads; i < panels * (thread + 1) / threads; ++i) {
-        const int64_t column = i * width, columns = std::min<int64_t>(width, args.n - column);
-        loop.pack(expert, column, columns, panel);
-        for (int64_t row = 0; row < rows; row += Dots::kTileRows)
-          loop.multiply(first + row, std::min<int64_t>(Dots::kTileRows, rows - row), column, columns, panel,
-                        panel + width * args.k);
-      }
-    });
-    first += rows;
-  }
+  workspace.first_row.assign(1, 0);
+  for (int e = 0; e < args.experts; ++e) workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[e]);
+  pool.for_each(args.experts * panels, [&](int thread, int64_t i) {
+    const int64_t expert = i / panels, column = i % panels * width;
+    const int64_t columns = std::min<int64_t>(width, args.n - column), rows = args.m_sizes[expert];
+    if (rows == 0) return;
+    auto* panel = workspace.memory[static_cast<size_t>(thread)].as<float>();
+    loop.pack(expert, column, columns, panel);
+    for (int64_t row = 0; row < rows; row += Dots::kTileRows)
+      loop.multiply(workspace.first_row[static_cast<size_t>(expert)] + row,
+                    std::min<int64_t>(Dots::kTileRows, rows - row), column, columns, panel, panel + width * args.k);
+  });
 }
 
 }  // namespace moetune

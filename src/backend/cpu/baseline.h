@@ -10,8 +10,11 @@
 
 namespace moetune {
 
-/// Memory that launches share, one a thread: a panel of W, then a few rows of X, as floats.
-using LoopWorkspace = std::vector<Buffer>;
+/// Memory that launches share.
+struct LoopWorkspace {
+  std::vector<Buffer> memory;      // one a thread: a panel of W, then a few rows of X, as floats
+  std::vector<int64_t> first_row;  // [experts + 1] running sum of m_sizes
+};
 
 /// One launch over host memory, on all threads of the pool.
 void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace);
