@@ -169,8 +169,10 @@ struct Wgmma {
     Tiles scheduler = shared.scheduler;
     if constexpr (dynamic) {
       barrier_wait(at(shared.tile_empty, slot.index()), slot.parity() ^ 1);  // not before the block has time for it
-      if (threadIdx.x % 32 == 0) scheduler.index = atomicAdd(args.counters, 1);
-      scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
+      if (slot.count > 0) {  // the first is the block's own: no need to ask
+        if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(args.counters, 1);
+        scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
+      }
     }
     Tile tile;
     if (!scheduler.next(tile)) tile.expert = -1;
@@ -480,10 +482,7 @@ struct Wgmma {
   static __device__ __forceinline__ void run(const Args& args) {
     extern __shared__ __align__(1024) char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
-    for (int i = threadIdx.x; i < Config::experts; i += 128 * (1 + consumers)) shared.m_sizes[i] = args.m_sizes[i];
     if (threadIdx.x == 0) {
-      shared.scheduler = Tiles(args);
-      shared.scheduler.m_sizes = shared.m_sizes;  // a scan reads no memory
       prefetch_map(args.w_map);
       if constexpr (!gathers) prefetch_map(args.x_map);
       if constexpr (copies_out) prefetch_map(args.y_map);
@@ -496,7 +495,10 @@ struct Wgmma {
         barrier_init(at(shared.tile_empty, i), 4 * consumers + (gathers ? 3 : 1));  // warps that read a tile
       }
       fence_barrier_init();
+      shared.scheduler = Tiles(args);
+      shared.scheduler.m_sizes = shared.m_sizes;  // a scan reads no memory
     }
+    for (int i = threadIdx.x; i < Config::experts; i += 128 * (1 + consumers)) shared.m_sizes[i] = args.m_sizes[i];
     __syncthreads();
     if constexpr (cluster > 1) cluster_sync();
 
