@@ -1,0 +1,72 @@
+// Filling one stage of the wgmma variant's ring: tensor copies, and rows of X gathered by cp.async. When a stage is
+// filled, and with which tile, stands in wgmma.cuh.
+#pragma once
+#include "epilogue.cuh"
+#include "wgmma_shape.cuh"
+
+namespace moetune {
+
+template <class Config>
+struct WgmmaLoad : WgmmaShape<Config> {
+  using Shape = WgmmaShape<Config>;
+  using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
+  using Shape::gathers, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::at;
+  using Shared = typename Shape::Shared;
+
+  // Tensor copies of one stage. Of what the blocks of a cluster share each loads a part, for all.
+  static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Tile& tile, int boxes, int stage, int k, int rank) {
+    const unsigned full = at(shared.full, stage);
+    constexpr unsigned short everyone = (1 << cluster) - 1;
+    barrier_arrive_expect(full, (block_n + (gathers ? 0 : boxes * Config::x_box)) * block_k * 2);
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      const unsigned w = shared_address(shared.w[stage]) + half * block_n * row_bytes;
+      const int w_row = tile.expert * static_cast<int>(args.n) + tile.n;
+      if constexpr (cluster_m > 1)
+        load_box_to_all(w + rank * (block_n / 2) * row_bytes, args.w_map, full, w_row + rank * (block_n / 2), k + half * 64, everyone);
+      else
+        load_box(w, args.w_map, full, w_row, k + half * 64);
+      if constexpr (!gathers) {
+        const unsigned x = shared_address(shared.x[stage]) + half * block_m * row_bytes;
+#pragma unroll
+        for (int box = 0; box < x_boxes; ++box) {
+          if (box >= boxes) break;
+          const unsigned to = x + box * Config::x_box * row_bytes;
+          const int row = tile.row + box * Config::x_box;
+          if constexpr (cluster_n > 1) {
+            if (box % 2 == rank) load_box_to_all(to, args.x_map, full, row, k + half * 64, everyone);
+          } else {
+            load_box(to, args.x_map, full, row, k + half * 64);
+          }
+        }
+      }
+    }
+  }
+
+  // Gathering: every thread of the warpgroup copies one 16-byte chunk of every 16th row.
+  static constexpr int gathered_rows = block_m / 16;
+  static __device__ __forceinline__ void find_rows(const Args& args, const Tile& tile, int (&rows)[gathered_rows]) {
+    const int first = threadIdx.x % 128 / 8;
+#pragma unroll
+    for (int i = 0; i < gathered_rows; ++i)
+      rows[i] = first + i * 16 < tile.rows ? static_cast<int>(source_row<Config>(args, tile.row + first + i * 16)) : -1;
+  }
+  static __device__ __forceinline__ void copy_rows(const Args& args, Shared& shared, const int (&rows)[gathered_rows], int stage, int k) {
+    const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
+    const unsigned x = shared_address(shared.x[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      const int column = k + half * 64 + chunk * 8;
+      const char* from = static_cast<const char*>(args.x) + column * 2;
+#pragma unroll
+      for (int i = 0; i < gathered_rows; ++i) {
+        int row = rows[i];
+        asm volatile("" : "+r"(row));  // keeps addresses from being made ahead of the loop: registers are few
+        if (row >= 0) cp_async<16>(x + (half * block_m + i * 16) * row_bytes, from + row * args.k * 2, column < args.k);
+      }
+    }
+    barrier_arrive_after_copies(at(shared.full, stage));
+  }
+};
+
+}  // namespace moetune

@@ -1,0 +1,109 @@
+// What all parts of the wgmma variant share: the constants of a candidate, the shared memory of a block, places in its
+// rings. No work is done here.
+#pragma once
+#include "hopper_ptx.cuh"
+#include "scheduler.cuh"
+
+namespace moetune {
+
+template <class Config>
+struct WgmmaShape {
+  using Element = typename Config::Element;
+  static constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
+  static constexpr int stages = Config::stages, consumers = Config::consumers;
+  static constexpr int consumer_threads = 128 * consumers;
+  static constexpr bool swapped = Config::swap, pingpong = Config::schedule == 1, gathers = !Config::tma_x;
+  static constexpr int cluster_m = Config::cluster == 1 ? 2 : 1, cluster_n = Config::cluster == 2 ? 2 : 1;
+  static constexpr int cluster = cluster_m * cluster_n;
+  static constexpr bool weighs = Config::topk_weights, scatters = Config::permute_y;
+
+  // wgmma's M side: groups of 64 rows a warpgroup; its N side.
+  static constexpr int side = swapped ? block_n : block_m;
+  static constexpr int groups = side / 64 / (pingpong ? 1 : consumers);
+  static constexpr int width = swapped ? block_m : block_n;
+  static constexpr int halves = block_k / 64;  // a row of shared memory is 64 elements, its swizzle's 128 bytes
+  static constexpr int row_bytes = 128;
+  static constexpr int x_boxes = block_m / Config::x_box;
+  static constexpr bool dynamic = Config::tiles == 1;
+  // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
+  static constexpr int tile_slots = pingpong ? 4 : 1;
+
+  static_assert(side % (64 * (pingpong ? 1 : consumers)) == 0, "a warpgroup multiplies whole groups of 64 rows");
+  static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
+  static_assert(block_m % Config::x_box == 0 && Config::x_box % 8 == 0, "boxes of X are whole swizzle groups");
+  static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
+  static_assert(!(gathers && cluster_n > 1), "gathered rows go to one block only");
+  static_assert(!(dynamic && cluster > 1), "the blocks of a cluster would take different tiles");
+
+  using Sums = float[groups][width / 2];
+
+  // Results pass through shared memory so that rows leave in long pieces: planes of `staged_rows` rows of Y, 64 columns
+  // wide, in the swizzle that tensor copies know. Swapped, a warpgroup stages together, two buffers in turn; else every
+  // warp its own 16 rows.
+  static constexpr int staged_rows = swapped ? 32 : 16;
+  static constexpr int planes = swapped ? groups : 1;
+  static constexpr int plane = staged_rows * 64;
+  static constexpr int staged = (swapped ? 2 : 4) * planes * plane;
+  static constexpr bool copies_out = Config::tma_store;
+  static_assert(!(copies_out && scatters), "tensor copies don't scatter rows");
+
+  struct Fused {  // of the rows of a warpgroup's tile
+    float weight[block_m];
+    int target[block_m];
+  };
+  struct Nothing {};
+  template <bool condition, class T>
+  struct If {
+    using type = T;
+  };
+  template <class T>
+  struct If<false, T> {
+    using type = Nothing;
+  };
+
+  using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0>;
+
+  struct Shared {
+    alignas(1024) Element w[stages][block_n * block_k];  // [halves][block_n][64]
+    alignas(1024) Element x[stages][block_m * block_k];
+    alignas(1024) Element staging[consumers][staged];
+    Tiles scheduler;         // here and not in registers: it is needed once a tile
+    int m_sizes[Config::experts];
+    Tile tiles[tile_slots];  // expert < 0 ends them
+    unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
+    typename If<weighs || scatters, Fused>::type fused[consumers];
+  };
+  static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
+
+  // A place in a ring of barriers: which one, and the parity of its phase.
+  template <int count>
+  struct Place {
+    int index = 0;
+    unsigned parity = 0;
+    __device__ __forceinline__ void advance(int steps = 1) {
+      index += steps;
+      if (steps == 1) {
+        if (index == count) index = 0, parity ^= 1;
+      } else {
+        const int rounds = index / count;
+        index -= rounds * count;
+        parity ^= rounds & 1;
+      }
+    }
+  };
+
+  // The same for the ring of tiles: one number, for registers are few.
+  struct Slot {
+    static_assert((tile_slots & (tile_slots - 1)) == 0, "tile_slots is a power of two");
+    unsigned count = 0;
+    __device__ __forceinline__ int index() const { return count % tile_slots; }
+    __device__ __forceinline__ unsigned parity() const { return count / tile_slots % 2; }
+  };
+
+  static __device__ __forceinline__ unsigned at(const unsigned long long* barriers, int index) { return shared_address(barriers + index); }
+  static __device__ __forceinline__ int depth(const Args& args) { return static_cast<int>((args.k + block_k - 1) / block_k); }
+
+  static __device__ __forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
+};
+
+}  // namespace moetune

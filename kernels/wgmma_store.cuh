@@ -1,0 +1,140 @@
+// The wgmma variant's epilogue: sums of a warpgroup to rows of Y, by way of shared memory.
+#pragma once
+#include "epilogue.cuh"
+#include "wgmma_shape.cuh"
+
+namespace moetune {
+
+template <class Config>
+struct WgmmaStore : WgmmaShape<Config> {
+  using Shape = WgmmaShape<Config>;
+  using Shape::block_m, Shape::block_n, Shape::groups, Shape::weighs, Shape::scatters, Shape::copies_out;
+  using Shape::staged_rows, Shape::planes, Shape::plane, Shape::warpgroup_sync;
+  using Element = typename Shape::Element;
+  using Shared = typename Shape::Shared;
+  using Sums = typename Shape::Sums;
+
+  static __device__ __forceinline__ void note_rows(const Args& args, Shared& shared, const Tile& tile, int consumer) {
+    if constexpr (weighs || scatters) {
+      warpgroup_sync();  // the tile before is stored
+      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) {
+        shared.fused[consumer].weight[r] = row_weight<Config>(args, tile.row + r);
+        shared.fused[consumer].target[r] = static_cast<int>(target_row<Config>(args, tile.row + r));
+      }
+    }
+  }
+  static __device__ __forceinline__ float weight_of(const Shared& shared, int consumer, int row) {
+    if constexpr (weighs) return shared.fused[consumer].weight[row];
+    return 1.0f;
+  }
+  static __device__ __forceinline__ Element* target_of(const Args& args, const Shared& shared, const Tile& tile, int consumer, int row) {
+    long long target = tile.row + row;
+    if constexpr (scatters) target = shared.fused[consumer].target[row];
+    return static_cast<Element*>(args.y) + target * args.n;
+  }
+
+  // Where 8 columns of a staged row lie.
+  static __device__ __forceinline__ const Element* staged_at(const Element* staging, int row, int column) {
+    return staging + column / 64 * plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
+  }
+
+  // Staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. Boxes of 8 whole rows leave
+  // by tensor copies, if that is chosen, each issued by a thread; the others by 16 bytes a thread and turn.
+  template <int threads>
+  static __device__ __forceinline__ void store_rows(const Args& args, const Shared& shared, const Tile& tile, int consumer, const Element* staging, int row,
+                                                    long long column) {
+    const int thread = threadIdx.x % threads;
+    int first = 0;  // of the rows that threads store
+    if constexpr (copies_out) {
+      const int boxes = min(staged_rows, tile.rows - row) / 8;
+      if (thread < staged_rows / 8 * planes) {
+        const int box = thread % (staged_rows / 8), part = thread / (staged_rows / 8);
+        if (box < boxes && column + part * 64 < args.n)
+          store_box(args.y_map, shared_address(staging + part * plane + box * 8 * 64), tile.row + row + box * 8, static_cast<int>(column) + part * 64);
+        stores_commit();
+      }
+      first = boxes * 8;
+    }
+    constexpr int pieces = planes * 8;
+#pragma unroll
+    for (int i = thread; i < staged_rows * pieces; i += threads) {
+      const int r = i / pieces, c = i % pieces * 8;
+      if (r >= first && row + r < tile.rows && column + c < args.n)
+        *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, row + r) + column + c) =
+            *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
+    }
+  }
+  // Before a staging buffer is written again: the copies of it that this thread issued, but for the `newer` last, are over.
+  template <int threads, int newer>
+  static __device__ __forceinline__ void wait_for_copies() {
+    if constexpr (copies_out)
+      if (threadIdx.x % threads < staged_rows / 8 * planes) stores_wait_read<newer>();
+  }
+
+  // Swapped: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
+  static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sums& sum) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    if constexpr (!copies_out) warpgroup_sync();  // the tile before has left the buffers
+#pragma unroll
+    for (int first = 0; first < block_m; first += staged_rows) {
+      if (first >= tile.rows) break;
+      // Two buffers in turn: a warp that passed the sync of one has read the other.
+      Element* staging = shared.staging[consumer] + first / staged_rows % 2 * planes * plane;
+      if constexpr (copies_out) {
+        wait_for_copies<128, 1>();
+        warpgroup_sync();
+      }
+#pragma unroll
+      for (int r = 0; r < staged_rows && first + r < block_m; r += 16) {
+        float weight[2][2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int j = 0; j < 2; ++j) weight[i][j] = weight_of(shared, consumer, first + r + i * 8 + lane % 4 * 2 + j);
+#pragma unroll
+        for (int g = 0; g < groups; ++g) {
+          const float* d = sum[g] + (first + r) / 2;
+          const auto two = [&](int i, int half) {
+            return finish_pair<Config>(d[i * 4 + half * 2], d[i * 4 + half * 2 + 1], weight[i][0], weight[i][1]);
+          };
+          const int row = r + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
+          stmatrix_x4<true>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+        }
+      }
+      if constexpr (copies_out) fence_async_shared();
+      warpgroup_sync();
+      store_rows<128>(args, shared, tile, consumer, staging, first, tile.n + first_group * 64);
+    }
+  }
+
+  // Plain: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
+  static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sums& sum) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    Element* staging = shared.staging[consumer] + warp * plane;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      const int first = (first_group + g) * 64 + warp * 16;
+      if (first >= tile.rows) break;
+      const float weight[2] = {weight_of(shared, consumer, first + lane / 4), weight_of(shared, consumer, first + lane / 4 + 8)};
+#pragma unroll
+      for (int from = 0; from < block_n; from += 64) {
+        wait_for_copies<32, 0>();
+        __syncwarp();
+#pragma unroll
+        for (int c = 0; c < 64 && from + c < block_n; c += 16) {
+          const float* d = sum[g] + (from + c) / 2;
+          const auto two = [&](int i, int half) {
+            return finish_pair<Config>(d[i * 4 + half * 2], d[i * 4 + half * 2 + 1], weight[half], weight[half]);
+          };
+          const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
+          stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+        }
+        if constexpr (copies_out) fence_async_shared();
+        __syncwarp();
+        store_rows<32>(args, shared, tile, consumer, staging, first, tile.n + from);
+      }
+    }
+  }
+};
+
+}  // namespace moetune
