@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <unordered_map>
 
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "base/units.h"
 
 namespace moetune {
@@ -102,6 +105,47 @@ void resolve_most(Candidate& candidate, const Variant& variant, const Shape& sha
   if (!most.empty()) resolve_most(candidate, std::move(most), variant, shape, device);
 }
 
+// The parts of a space that a device can run.
+std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const DeviceInfo& device) {
+  std::vector<const VariantSpace*> parts;
+  for (const VariantSpace& part : space.variants)
+    if (find_variant(part.variant).device == device.kind) parts.push_back(&part);
+  return parts;
+}
+
+void add(Enumeration& result, Candidate candidate, const Shape& shape, const DeviceInfo& device) {
+  ++result.total;
+  if (const auto reason = find_variant(candidate.variant).illegal(candidate, shape, device))
+    ++result.pruned[*reason];
+  else
+    result.legal.push_back(std::move(candidate));
+}
+
+// The numbers 0 to size - 1 in a random order, as Fisher and Yates shuffle them; only what was swapped is kept.
+class Shuffle {
+ public:
+  Shuffle(int64_t size, uint64_t seed) : left_(size), random_(seed, kStream) {}
+
+  std::optional<int64_t> next() {
+    if (left_ == 0) return std::nullopt;
+    const auto at = static_cast<int64_t>(random_.below(static_cast<uint64_t>(left_--)));
+    const int64_t taken = number_at(at);
+    swapped_[at] = number_at(left_);
+    return taken;
+  }
+
+ private:
+  static constexpr uint64_t kStream = 0x5bace;  // routings of the same seed are drawn from others
+  int64_t number_at(int64_t place) const {
+    const auto found = swapped_.find(place);
+    return found == swapped_.end() ? place : found->second;
+  }
+
+  int64_t left_;
+  Random random_;
+  std::unordered_map<int64_t, int64_t> swapped_;
+};
+
 }  // namespace
 
 SearchSpace load_space(const std::string& name_or_file) {
@@ -172,19 +216,33 @@ Candidate default_candidate(const SearchSpace& space, const Problem& problem, co
 
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device) {
   Enumeration result;
-  for (const VariantSpace& part : space.variants) {
-    const Variant& variant = find_variant(part.variant);
-    if (variant.device != device.kind) continue;
-    const int64_t count = size(part);
+  for (const VariantSpace* part : parts_for(space, device)) {
+    const int64_t count = size(*part);
     for (int64_t i = 0; i < count; ++i) {
-      Candidate candidate = candidate_at(part, i);
-      resolve_most(candidate, variant, shape, device);
-      ++result.total;
-      if (const auto reason = variant.illegal(candidate, shape, device))
-        ++result.pruned[*reason];
-      else
-        result.legal.push_back(std::move(candidate));
+      Candidate candidate = candidate_at(*part, i);
+      resolve_most(candidate, find_variant(part->variant), shape, device);
+      add(result, std::move(candidate), shape, device);
     }
+  }
+  return result;
+}
+
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed) {
+  const std::vector<const VariantSpace*> parts = parts_for(space, device);
+  int64_t total = 0;
+  for (const VariantSpace* part : parts) total += size(*part);
+  Enumeration result;
+  std::set<Candidate> known;
+  Shuffle shuffle(total, seed);
+  while (static_cast<int64_t>(result.legal.size()) < count) {
+    std::optional<int64_t> index = shuffle.next();
+    if (!index) break;
+    auto part = parts.begin();
+    for (; *index >= size(**part); ++part) *index -= size(**part);
+    Candidate candidate = candidate_at(**part, *index);
+    resolve_most(candidate, find_variant(candidate.variant), shape, device);
+    // "most" may come to a value that the list has anyway.
+    if (known.insert(candidate).second) add(result, std::move(candidate), shape, device);
   }
   return result;
 }

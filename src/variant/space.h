@@ -45,4 +45,8 @@ struct Enumeration {
 };
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device);
 
+/// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found or the space is used up; total
+/// and pruned count those drawn. The same for two shapes of which the same is legal.
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed);
+
 }  // namespace moetune

@@ -1,7 +1,9 @@
 // Spaces: reading, narrowing, enumerating; devices and outcomes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "error_of.h"
 #include "temporary_folder.h"
@@ -196,6 +198,68 @@ TEST(Outcome, AVerdictWithoutANumberRoundTrips) {
   EXPECT_TRUE(json["normalised_error"].is_null());
   EXPECT_TRUE(std::isnan(verdict_from_json(JsonAt(json, "x")).normalised_error));
   EXPECT_EQ(verdict_from_json(JsonAt(json, "x")).mismatches, 1);
+}
+
+SearchSpace only(const std::string& variant) {
+  SearchSpace space = load_space("full");
+  keep_variants(space, {variant});
+  return space;
+}
+
+TEST(Draw, IsDecidedByItsSeed) {
+  const DeviceInfo hopper = device_of_arch("sm_90a");
+  const auto once = draw(only("wgmma"), shape(), hopper, 50, 1).legal;
+  EXPECT_EQ(once.size(), 50u);
+  EXPECT_EQ(draw(only("wgmma"), shape(), hopper, 50, 1).legal, once);
+  const auto other = draw(only("wgmma"), shape(), hopper, 50, 2).legal;
+  EXPECT_LT(std::count_if(other.begin(), other.end(),
+                          [&](const Candidate& c) { return std::find(once.begin(), once.end(), c) != once.end(); }),
+            5);
+}
+
+TEST(Draw, TakesNoneTwiceAndOnlyLegalOnes) {
+  const DeviceInfo hopper = device_of_arch("sm_90a");
+  const auto drawn = draw(only("wgmma"), shape(), hopper, 500, 3).legal;
+  EXPECT_EQ(std::set<Candidate>(drawn.begin(), drawn.end()).size(), 500u);
+  for (const Candidate& candidate : drawn)
+    EXPECT_EQ(find_variant("wgmma").illegal(candidate, shape(), hopper), std::nullopt) << text(candidate);
+}
+
+TEST(Draw, ReachesEveryValueOfEveryKnob) {
+  const auto drawn = draw(only("wgmma"), shape(), device_of_arch("sm_90a"), 1000, 4).legal;
+  const SearchSpace wgmma = only("wgmma");
+  for (const auto& [name, values] : wgmma.variants[0].values) {
+    std::set<int> seen;
+    for (const Candidate& candidate : drawn) seen.insert(candidate.*find_knob(name).value);
+    for (const int value : values)
+      EXPECT_TRUE(value == kMost || seen.contains(value)) << name << "=" << value;
+  }
+}
+
+TEST(Draw, UsesASmallSpaceUpAsTheEnumerationDoes) {
+  const DeviceInfo hopper = device_of_arch("sm_90a");
+  const Enumeration drawn = draw(only("mma"), shape(), hopper, 1'000'000, 5);
+  const Enumeration all = enumerate(only("mma"), shape(), hopper);
+  EXPECT_EQ(drawn.total, all.total);
+  EXPECT_EQ(drawn.pruned, all.pruned);
+  EXPECT_GT(drawn.pruned.size(), 1u);
+  EXPECT_EQ(std::set<Candidate>(drawn.legal.begin(), drawn.legal.end()),
+            std::set<Candidate>(all.legal.begin(), all.legal.end()));
+  EXPECT_NE(drawn.legal, all.legal);
+}
+
+TEST(Draw, OfNothingIsNothing) {
+  SearchSpace none = only("cpu");
+  const Enumeration drawn = draw(none, shape(), device_of_arch("sm_90a"), 10, 1);
+  EXPECT_TRUE(drawn.legal.empty());
+  EXPECT_EQ(drawn.total, 0);
+}
+
+TEST(Draw, KernelsOfOneShapeServeOthersThatAllowTheSame) {
+  Shape other = shape();
+  other.layer.n = 72, other.layer.k = 1000;
+  const DeviceInfo hopper = device_of_arch("sm_90a");
+  EXPECT_EQ(draw(only("wgmma"), shape(), hopper, 30, 6).legal, draw(only("wgmma"), other, hopper, 30, 6).legal);
 }
 
 }  // namespace
