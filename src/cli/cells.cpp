@@ -147,12 +147,13 @@ void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, con
 // The cells of a suite's parts, each once.
 std::vector<Cell> suite_cells(const CellOptions& options) {
   CellOptions alone;
-  alone.suite = options.suite;
+  alone.suite = options.suite, alone.seed = options.seed;
   if (options != alone)
     throw request_error("--suite contradicts the other options of cells", "copy the suite's file and change that");
   std::vector<Cell> cells;
   std::set<std::string> known;
-  for (const SuitePart& part : read_suite(options.suite)) {
+  for (SuitePart& part : read_suite(options.suite)) {
+    if (part.options.seed.empty()) part.options.seed = options.seed;
     try {
       for (const Cell& cell : make_cells(part.options))
         if (known.insert(id(cell)).second) cells.push_back(cell);
@@ -172,7 +173,8 @@ bool CellOptions::names_layer() const {
 
 void declare(OptionSet& set, CellOptions& options) {
   set.group("Cells: the product of these lists");
-  set.value("--suite", options.suite, "NAME", "Lists kept in a file, instead of the options below: hopper-peers, FILE");
+  set.value("--suite", options.suite, "NAME",
+            "Lists kept in a file, instead of the options below: hopper-peers, hard, FILE");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");
@@ -223,6 +225,37 @@ std::vector<Cell> make_cells(const CellOptions& options) {
               add_cells(shape, routings, tokens, seed, known, cells);
             }
   return cells;
+}
+
+std::vector<std::string> cell_arguments(const Cell& cell) {
+  const Layer& layer = cell.shape.layer;
+  const Fusion& fusion = cell.shape.fusion;
+  const bool up =
+      layer.projection == Projection::up;  // tp shares out the side that the model's intermediate width makes
+  std::vector<std::string> arguments;
+  const auto add = [&](const std::string& option, const std::string& value) {
+    arguments.push_back(option);
+    arguments.push_back(value);
+  };
+  const auto add_unless = [&](const std::string& option, int64_t value, int64_t usual) {
+    if (value != usual) add(option, std::to_string(value));
+  };
+  add("--experts", std::to_string(layer.experts));
+  add("--top-k", std::to_string(layer.top_k));
+  add("--n", std::to_string(up ? layer.n * layer.tp : layer.n));
+  add("--k", std::to_string(up ? layer.k : layer.k * layer.tp));
+  if (!up) add("--projection", std::string(name(layer.projection)));
+  if (cell.shape.op != Op::fwd) add("--op", std::string(name(cell.shape.op)));
+  add("--dtype", std::string(name(layer.dtype)));
+  add_unless("--tp", layer.tp, 1);
+  add_unless("--ep", layer.ep, 1);
+  add("--tokens", std::to_string(cell.tokens));
+  add("--routing", text(cell.routing));
+  if (cell.seed != 0) add("--seed", std::to_string(cell.seed));
+  if (fusion.permute_x) arguments.push_back("--permute-x");
+  if (fusion.permute_y) arguments.push_back("--permute-y");
+  if (fusion.topk_weights) arguments.push_back("--topk-weights");
+  return arguments;
 }
 
 void require_problems(const std::vector<Cell>& cells) {

@@ -12,7 +12,7 @@ namespace moetune {
 struct CellOptions {
   std::vector<std::string> models, projections, ops, tokens, routings, dtypes;
   std::string experts, top_k, hidden, intermediate, n, k, tp, ep, seed;
-  std::string suite;  // a name or a file, instead of all others
+  std::string suite;  // a name or a file, instead of all others but the seed
   bool permute_x = false, permute_y = false, topk_weights = false;
 
   /// True where the options name a layer, so that there are cells to make.
@@ -24,8 +24,11 @@ void declare(OptionSet& set, CellOptions& options);
 /// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
 /// names no layer becomes a cell a recorded layer, and without --tokens keeps its recorded count. With both
 /// projections, permute_x goes to up, permute_y and topk_weights to down. Of a suite, the products of its parts one
-/// after another. Exit::request errors name the option.
+/// after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
+
+/// The options that make this cell alone, but for the name of its model: "--experts", "8", "--top-k", ...
+std::vector<std::string> cell_arguments(const Cell& cell);
 
 /// Realises every routing once, so that a cell that cannot be made ends the command before hours of work.
 void require_problems(const std::vector<Cell>& cells);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "temporary_folder.h"
 
 namespace moetune {
@@ -270,6 +271,53 @@ TEST(Cells, SeedIsInTheId) {
   CellOptions options = tiny();
   options.seed = "7";
   EXPECT_NE(ids(options)[0].find("seed7"), std::string::npos);
+}
+
+// What `verify` tells people to type again must be understood as the program itself understands it.
+Cell typed(const std::vector<std::string>& arguments) {
+  CellOptions options;
+  const Command command{.name = "cells", .summary = "", .examples = "", .declare = nullptr};
+  const std::vector<Command> commands = {command};
+  CommandLine line(commands);
+  OptionSet set = line.options(0);
+  declare(set, options);
+  std::vector<std::string> argv = {"moetune", "cells"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  line.parse(argv);
+  const std::vector<Cell> cells = make_cells(options);
+  EXPECT_EQ(cells.size(), 1u);
+  return cells.at(0);
+}
+
+void expect_typed_again(const CellOptions& options) {
+  for (Cell cell : make_cells(options)) {
+    const Cell again = typed(cell_arguments(cell));
+    cell.shape.layer.model = again.shape.layer.model;
+    EXPECT_EQ(again, cell) << id(cell);
+  }
+}
+
+TEST(CellArguments, MakeTheCellAgain) {
+  CellOptions options = tiny();
+  options.seed = "7", options.tokens = {"3,1000"}, options.dtypes = {"bf16,fp16,fp32"};
+  options.routings = {"uniform,zipf:1.25,hot:2:0.5,single"};
+  expect_typed_again(options);
+  options.permute_x = true;
+  expect_typed_again(options);
+  options.permute_x = false, options.permute_y = options.topk_weights = true;
+  expect_typed_again(options);
+}
+
+TEST(CellArguments, TellWholeSizesOfRanks) {
+  CellOptions options;
+  options.models = {"qwen3-30b-a3b"}, options.projections = {"up,down"}, options.tp = "2,4", options.ep = "8";
+  expect_typed_again(options);
+}
+
+TEST(CellArguments, NameRecordings) {
+  CellOptions options;
+  options.models = {"gpt-oss-20b"}, options.routings = {"trace:gpt-oss-20b#3"};
+  expect_typed_again(options);
 }
 
 }  // namespace
