@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/grid.h"
 #include "cli/wording.h"
 
@@ -65,13 +63,7 @@ std::string markdown(const Plan& plan) {
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
                                  plan.device.name, markdown(cells));
-  if (!reasons.empty()) {
-    std::vector<std::pair<std::string, int64_t>> sorted(reasons.begin(), reasons.end());
-    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    Grid pruned{{{"pruned because"}, {"candidates", true}}, {}};
-    for (const auto& [reason, count] : sorted) pruned.rows.push_back({reason, fmt::format("{}", count)});
-    text += "\n" + markdown(pruned);
-  }
+  if (!reasons.empty()) text += "\n" + markdown(pruned_grid(reasons));
   return text + fmt::format("\nWould write {} and {}.\n", plan.output.string(), plan.journal.string());
 }
 

@@ -1,16 +1,21 @@
 // `moetune verify`: are these candidates right?
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 
+#include "base/error.h"
 #include "base/file.h"
-#include "base/grid.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/verdicts.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
 
@@ -18,6 +23,7 @@ namespace moetune {
 namespace {
 
 constexpr const char* kSpace = "quick";
+constexpr const char* kOfSpace = "space";  // the role of what nobody named
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct VerifyOptions {
@@ -25,135 +31,151 @@ struct VerifyOptions {
   DeviceOptions device;
   ContenderOptions contenders;
   SearchOptions search;
-  std::string output, format;
+  std::string max_candidates, output, format;
   bool quiet = false;
 
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
 
-struct Point {
-  Cell cell;
-  Candidate candidate;
-  Status status = Status::ok;
-  std::string reason;
-  Verdict verdict;
+// What a space offers a cell. Cells of one shape follow each other and share it: legality knows nothing of rows.
+class Offer {
+ public:
+  Offer(const VerifyOptions& options, const DeviceInfo& device)
+      : space_(make_space(options.search, kSpace)), device_(device) {
+    if (!options.max_candidates.empty())
+      count_ = parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  }
+
+  const SearchSpace& space() const { return space_; }
+
+  const std::vector<Candidate>& to(const Cell& cell, std::map<std::string, int64_t>& pruned) {
+    if (!shape_ || *shape_ != cell.shape || (count_ && seed_ != cell.seed)) {
+      shape_ = cell.shape, seed_ = cell.seed;
+      found_ = count_ ? draw(space_, cell.shape, device_, *count_, cell.seed) : enumerate(space_, cell.shape, device_);
+      for (const auto& [reason, times] : found_.pruned) pruned[reason] += times;
+    }
+    return found_.legal;
+  }
+
+ private:
+  SearchSpace space_;
+  DeviceInfo device_;
+  std::optional<int64_t> count_;
+  std::optional<Shape> shape_;
+  uint64_t seed_ = 0;
+  Enumeration found_;
 };
 
-// The candidates of a cell that can be compiled; what can't is a point already.
-std::vector<Point> verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
-                               const std::atomic<bool>& stop) {
-  std::vector<Point> points;
-  std::vector<Candidate> candidates;
+// Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come.
+void verify_cell(const CellWork& work, const Problem& problem, Backend& backend, const std::atomic<bool>& stop,
+                 const std::function<void(const Finding&)>& failed, Verdicts& verdicts) {
+  const auto add = [&](Finding finding) {
+    if (is_failed(finding)) failed(finding);
+    if (is_pruned(finding)) ++verdicts.pruned[finding.reason.substr(0, finding.reason.find(':'))];
+    verdicts.findings.push_back(std::move(finding));
+  };
+  std::vector<Finding> compilable;
   for (const Entrant& entrant : work.entrants) {
-    const Candidate& candidate = entrant.contender.candidate;
-    if (const auto reason = cannot_run(candidate, problem.shape, backend.device()))
-      points.push_back({work.cell, candidate, Status::illegal, *reason, {}});
-    else
-      candidates.push_back(candidate);
-  }
-  if (candidates.empty()) return points;
-  const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
-  for (size_t i = 0; i < candidates.size() && !stop; ++i) {
-    Point point{work.cell, candidates[i], compiled[i].status, compiled[i].reason, {}};
-    try {
-      if (point.status == Status::ok) point.verdict = backend.verify({.baseline = "", .candidate = candidates[i]});
-      if (point.status == Status::ok && !point.verdict.ok)
-        point.status = Status::wrong_result, point.reason = point.verdict.reason;
-    } catch (const CandidateFault& fault) {
-      point.status = fault.status, point.reason = fault.what();
+    Finding finding{.cell = work.cell, .candidate = entrant.contender.candidate, .of_space = entrant.role == kOfSpace};
+    if (const auto reason = cannot_run(finding.candidate, problem.shape, backend.device())) {
+      finding.status = Status::illegal, finding.reason = *reason;
+      add(std::move(finding));
+    } else {
+      compilable.push_back(std::move(finding));
     }
-    points.push_back(std::move(point));
   }
-  return points;
+  if (compilable.empty()) return;
+  std::vector<Candidate> candidates;
+  for (const Finding& finding : compilable) candidates.push_back(finding.candidate);
+  const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
+  for (size_t i = 0; i < compilable.size() && !stop; ++i) {
+    Finding& finding = compilable[i];
+    finding.status = compiled[i].status, finding.reason = compiled[i].reason;
+    try {
+      if (finding.status == Status::ok)
+        finding.verdict = backend.verify({.baseline = "", .candidate = finding.candidate});
+      if (finding.status == Status::ok && !finding.verdict.ok)
+        finding.status = Status::wrong_result, finding.reason = finding.verdict.reason;
+    } catch (const CandidateFault& fault) {
+      finding.status = fault.status, finding.reason = fault.what();
+    }
+    add(std::move(finding));
+  }
 }
 
-void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device) {
+void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
+                    Offer& offer, Verdicts& verdicts) {
   const auto add = [&](const std::string& role, const Candidate& candidate) {
     add_entrant(work, role, {.baseline = "", .candidate = candidate});
   };
-  const SearchSpace space = make_space(options.search, kSpace);
   if (options.names_space())
-    for (const Candidate& candidate : enumerate(space, problem.shape, device).legal) add("candidate", candidate);
-  if (work.entrants.empty()) add("default", default_candidate(space, problem, device));
+    for (const Candidate& candidate : offer.to(work.cell, verdicts.pruned)) add(kOfSpace, candidate);
+  if (work.entrants.empty()) add("default", default_candidate(offer.space(), problem, device));
 }
 
-Json to_json(const Point& point) {
-  Json json = {{"cell", to_json(point.cell)},
-               {"contender", to_json(Contender{.baseline = "", .candidate = point.candidate})},
-               {"status", name(point.status)}};
-  if (point.status != Status::ok) json["reason"] = point.reason;
-  if (point.verdict.elements > 0) json["verdict"] = to_json(point.verdict);
+Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
+  Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend.device())}, {"environment", backend.environment()},
+               {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
+  for (const Finding& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
   return json;
 }
 
-Grid grid_of(const std::vector<Point>& points) {
-  Grid grid{{{"cell"}, {"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
-  for (const Point& point : points) {
-    const bool ran = point.verdict.elements > 0;
-    grid.rows.push_back({id(point.cell), text(point.candidate),
-                         point.status == Status::ok ? "right" : fmt::format("{}: {}", name(point.status), point.reason),
-                         ran ? fmt::format("{}", point.verdict.elements) : "",
-                         ran ? fmt::format("{:.1e}", point.verdict.normalised_error) : "",
-                         ran ? fmt::format("{:.2g}", point.verdict.max_ulps) : ""});
-  }
-  return grid;
-}
-
-// Long lists of what is right help nobody: on standard output they are counted where there is more than one a cell.
-Grid shown(const std::vector<Point>& points) {
-  if (points.size() <= 20) return grid_of(points);
-  std::vector<Point> wrong;
-  for (const Point& point : points)
-    if (point.status != Status::ok) wrong.push_back(point);
-  return grid_of(wrong);
+void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
+  const Format format = parse_format(options.format, kFormats);
+  const Json json = document(verdicts, options, invocation, backend);
+  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+  if (format == Format::json) print(pretty_json(json));
+  if (format == Format::csv) print(csv(grid_of(verdicts.findings)));
+  if (format == Format::markdown) print(markdown(grid_of(verdicts.findings)));
+  if (format == Format::text) print(summary(verdicts, options.device));
 }
 
 Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  parse_format(options.format, kFormats);
   std::vector<std::string> told;
   std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
-  if (options.names_space()) make_space(options.search, kSpace);
+  if (!options.max_candidates.empty() && !options.names_space())
+    throw request_error("--max-candidates is of a space, and none is named", "add --space quick or --space full");
+  Offer(options, {});  // wrong words end the command before a device is opened
   if (!options.output.empty()) require_output(options.output);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   const std::atomic<bool>& stop = stop_on_signals();
 
-  std::vector<Point> points;
-  size_t done = 0;
-  for (; done < work.size() && !stop; ++done) {
-    const Problem problem = make_problem(work[done].cell);
-    add_candidates(work[done], options, problem, backend->device());
+  Offer offer(options, backend->device());
+  Verdicts verdicts;
+  const auto failed = [&](const Finding& finding) {
     if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}\n", done + 1, work.size(), id(work[done].cell),
-                       counted(static_cast<int64_t>(work[done].entrants.size()), "candidate", "candidates")));
-    try {
-      backend->load(problem);
-      for (Point& point : verify_cell(work[done], problem, *backend, stop)) points.push_back(std::move(point));
-    } catch (const OutOfMemory& error) {
-      for (const Entrant& entrant : work[done].entrants)
-        points.push_back({work[done].cell, entrant.contender.candidate, Status::launch_error, error.what(), {}});
+      warn(invocation.terminal,
+           fmt::format("{}: {}: {}", name(finding.status), finding.reason, again(finding, options.device)));
+  };
+  try {
+    for (; verdicts.cells < work.size() && !stop; ++verdicts.cells) {
+      CellWork& one = work[verdicts.cells];
+      const Problem problem = make_problem(one.cell);
+      add_candidates(one, options, problem, backend->device(), offer, verdicts);
+      if (!options.quiet)
+        tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
+                         counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
+      try {
+        backend->load(problem);
+        verify_cell(one, problem, *backend, stop, failed, verdicts);
+      } catch (const OutOfMemory& error) {
+        for (const Entrant& entrant : one.entrants)
+          verdicts.findings.push_back({.cell = one.cell,
+                                       .candidate = entrant.contender.candidate,
+                                       .status = Status::launch_error,
+                                       .reason = error.what()});
+      }
     }
+  } catch (const Error&) {
+    report(verdicts, options, invocation, *backend);  // what was found so far stays
+    throw;
   }
-  Json json = {{"schema", "moetune.verify/1"},
-               {"tool", tool_json(invocation.argv)},
-               {"device", to_json(backend->device())},
-               {"environment", backend->environment()},
-               {"points", Json::array()}};
-  int64_t wrong = 0;
-  for (const Point& point : points) json["points"].push_back(to_json(point)), wrong += point.status != Status::ok;
-  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-  if (format == Format::json) print(pretty_json(json));
-  if (format == Format::csv) print(csv(grid_of(points)));
-  if (format == Format::markdown) print(markdown(grid_of(points)));
-  if (format == Format::text) {
-    const Grid grid = shown(points);
-    if (!grid.rows.empty()) print(markdown(grid) + "\n");
-    const int64_t all = static_cast<int64_t>(points.size());
-    print(fmt::format("{} of {} right in {}.\n", all - wrong, counted(all, "candidate", "candidates"),
-                      counted(static_cast<int64_t>(done), "cell", "cells")));
-  }
+  report(verdicts, options, invocation, *backend);
   if (stop) return Exit::interrupted;
-  return wrong > 0 ? Exit::no : Exit::yes;
+  return std::any_of(verdicts.findings.begin(), verdicts.findings.end(), is_failed) ? Exit::no : Exit::yes;
 }
 
 Action declare_verify(OptionSet& set) {
@@ -162,6 +184,8 @@ Action declare_verify(OptionSet& set) {
   declare(set, options->device);
   declare(set, options->search, "");
   declare(set, options->contenders);
+  set.value("--max-candidates", options->max_candidates, "N",
+            "At most so many of the space a cell, drawn at random by the cell's seed");
   set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
@@ -176,6 +200,7 @@ Command verify_command() {
           .examples =
               "  moetune verify --model qwen3-30b-a3b --tokens 256 --routing zipf:1.0\n"
               "  moetune verify --device cpu --experts 8 --top-k 2 --n 65 --k 33 --tokens 17 --space quick\n"
+              "  moetune verify --suite hard --seed 1 --space full --max-candidates 24\n"
               "  moetune verify --table moetune-table.json",
           .declare = declare_verify};
 }

@@ -1,5 +1,6 @@
 // Numbers and findings as the commands word them, so that every table reads alike.
 #pragma once
+#include <map>
 #include <string>
 
 #include "base/grid.h"
@@ -26,6 +27,9 @@ std::string counted(int64_t count, const std::string& one, const std::string& ma
 /// The realised routing: rows, active experts, max/mean, CV, effective experts (columns to append to a grid).
 std::vector<Column> figures_columns();
 std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t experts);
+
+/// Why candidates were pruned, the most frequent reason first.
+Grid pruned_grid(const std::map<std::string, int64_t>& reasons);
 
 /// The argument as a shell takes it, quoted where needed.
 std::string shell_quoted(const std::string& word);

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shlex
 import xml.etree.ElementTree
 
 import pytest
@@ -96,6 +97,66 @@ def test_verify_writes_json(room):
 def test_verify_of_a_table(room):
     room.tuned()
     assert "1 of 1 candidate right in 1 cell." in room.ok("verify", "--table", "moetune-table.json", *CPU).stdout
+
+
+def test_verify_draws_from_a_space_by_seed(room):
+    def drawn(seed):
+        points = document("verify", room, "verify", *CPU, *LAYER, "--tokens", "1,8", "--space", "full",
+                          "--max-candidates", "4", "--seed", seed)["points"]
+        assert [point["status"] for point in points] == 8 * ["ok"]
+        candidates = [point["contender"]["candidate"] for point in points]
+        assert candidates[:4] == candidates[4:]  # one shape: what is compiled serves every routing
+        return json.dumps(candidates)
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_verify_draws_from_a_named_space_only(room):
+    assert "none is named" in room.error(2, "verify", *TINY, "--max-candidates", "4")
+    assert "--max-candidates: 0 is outside" in room.error(2, "verify", *TINY, "--space", "full", "--max-candidates", "0")
+
+
+def test_verify_tells_what_is_pruned_and_why(room):
+    space = ["verify", *TINY, "--space", "full", "--set", "block_m=24,100000", "--set", "block_n=32", "--set", "threads=1"]
+    pruned = document("verify", room, *space)["pruned"]
+    assert sum(pruned.values()) == 5 and all("block_m" in reason for reason in pruned)
+    assert re.search(r"^\| pruned because .*block_m.*\| +5 \|$", room.ok(*space).stdout, re.M | re.S)
+
+
+def test_verify_goes_on_after_failures_and_tells_how_to_repeat_them(planted):
+    plant = {"MOETUNE_PLANT": "wrong:block_m=24 block_n=64;abort:block_m=24 block_n=32"}
+    few = ["--space", "full", "--set", "block_m=24", "--set", "block_n=32,64,128", "--set", "block_k=64", "--set", "threads=1"]
+    command = ["verify", *CPU, "--experts", "5", "--top-k", "2", "--n", "65", "--k", "33", "--tokens", "17", "--routing",
+               "zipf:1.5", "--seed", "3", "--dtype", "fp16", "--permute-y", "--topk-weights", *few]
+    result = planted.run(*command, env=plant)
+    assert result.returncode == 1
+    assert result.stdout.endswith("\n1 of 3 candidates right in 1 cell; failed: 1 wrong_result, 1 crashed.\n"), result.stdout
+    again = re.findall(r"^Again: moetune (.*)$", result.stdout, re.M)
+    assert len(again) == 2 and all(line in result.stderr for line in again)
+    for line, status in zip(again, ["crashed", "wrong_result"]):
+        alone = planted.run(*shlex.split(line), "--format", "json", env=plant)
+        assert alone.returncode == 1
+        point, = json.loads(alone.stdout)["points"]
+        assert point["status"] == status and point["again"] == "moetune " + line
+        assert planted.run(*shlex.split(line)).returncode == 0  # without the faults
+
+
+def test_verify_counts_spills_in_a_space_as_pruned(planted):
+    plant = {"MOETUNE_PLANT": "spills:block_m=24"}
+    space = ["--space", "full", "--set", "block_m=24,48", "--set", "block_n=32", "--set", "block_k=64", "--set", "threads=1"]
+    result = planted.run("verify", *TINY, *space, "--format", "json", env=plant)
+    assert result.returncode == 0, result.stderr
+    verdicts = json.loads(result.stdout)
+    assert verdicts["pruned"] == {"registers spill": 1}
+    assert [(point["status"], "again" in point) for point in verdicts["points"]] == [("spills", False), ("ok", False)]
+    result = planted.run("verify", *TINY, "--candidate", CANDIDATE, env=plant)  # but one that is asked for isn't proven
+    assert result.returncode == 1 and "failed: 1 spills" in result.stdout
+
+
+def test_verify_of_a_rank_without_rows(room):
+    for fusion in ([], ["--permute-x"], ["--permute-y", "--topk-weights"]):
+        point, = document("verify", room, "verify", *CPU, "--experts", "16", "--ep", "4", "--top-k", "1", "--n", "64", "--k",
+                          "64", "--tokens", "1", "--routing", "balanced", *fusion)["points"]
+        assert point["status"] == "ok" and point["verdict"]["elements"] == 0
 
 
 def test_cells_that_do_not_fit_into_memory_are_told(room):

@@ -3,6 +3,7 @@
 //   slow:1.10   samples of candidates really take that many times as long; baselines stay
 //   wrong:PART  verify finds an element that differs
 //   crash:PART  the process aborts in sample      hang:PART  sample never returns
+//   abort:PART  the process aborts in verify       spills:PART the compiler says that registers spill
 //   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
 //   start_ms:N  opening the device takes N ms longer
 #include <fmt/format.h>
@@ -31,7 +32,8 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow", "wrong", "crash", "hang", "trial_ms", "start_ms"};
+    const std::vector<std::string> known = {"slow",  "wrong",  "crash",    "hang",
+                                            "abort", "spills", "trial_ms", "start_ms"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -50,10 +52,15 @@ class PlantedBackend final : public Backend {
   void load(const Problem& problem) override { inner_->load(problem); }
   Ceilings ceilings() override { return inner_->ceilings(); }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    return inner_->compile(shape, candidates);
+    std::vector<CompileResult> results = inner_->compile(shape, candidates);
+    for (size_t i = 0; i < results.size(); ++i)
+      if (hits("spills", {.baseline = "", .candidate = candidates[i]}))
+        results[i] = {.status = Status::spills, .reason = "registers spill: 8 bytes stored and loaded"};
+    return results;
   }
 
   Verdict verify(const Contender& contender) override {
+    if (hits("abort", contender)) std::abort();
     Verdict verdict = inner_->verify(contender);
     if (!hits("wrong", contender)) return verdict;
     verdict.ok = false;

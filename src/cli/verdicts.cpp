@@ -1,0 +1,86 @@
+// Text and JSON of what `verify` found out.
+#include "cli/verdicts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/cells.h"
+#include "cli/wording.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kFew = 20;  // findings that are told one by one even where all are right
+
+std::vector<Finding> failures(const Verdicts& verdicts) {
+  std::vector<Finding> failed;
+  std::copy_if(verdicts.findings.begin(), verdicts.findings.end(), std::back_inserter(failed), is_failed);
+  return failed;
+}
+
+// "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result."
+std::string answer(const Verdicts& verdicts, const std::vector<Finding>& failed) {
+  const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
+  const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
+  std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
+                                     counted(ran, "candidate", "candidates"),
+                                     counted(static_cast<int64_t>(verdicts.cells), "cell", "cells"));
+  if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
+  std::map<Status, int64_t> by_status;
+  for (const Finding& finding : failed) ++by_status[finding.status];
+  std::vector<std::string> words;
+  for (const auto& [status, count] : by_status) words.push_back(fmt::format("{} {}", count, name(status)));
+  if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
+  return sentence + ".";
+}
+
+}  // namespace
+
+bool is_pruned(const Finding& finding) { return finding.of_space && finding.status == Status::spills; }
+bool is_failed(const Finding& finding) { return finding.status != Status::ok && !is_pruned(finding); }
+
+std::string again(const Finding& finding, const DeviceOptions& device) {
+  std::vector<std::string> argv = {"moetune", "verify"};
+  if (device.device != "auto") argv.insert(argv.end(), {"--device", device.device});
+  if (!device.kernels.empty()) argv.insert(argv.end(), {"--kernels", device.kernels});
+  for (std::string& word : cell_arguments(finding.cell)) argv.push_back(std::move(word));
+  argv.insert(argv.end(), {"--candidate", text(finding.candidate)});
+  return shell_line(argv);
+}
+
+Json to_json(const Finding& finding, const DeviceOptions& device) {
+  Json json = {{"cell", to_json(finding.cell)},
+               {"contender", to_json(Contender{.baseline = "", .candidate = finding.candidate})},
+               {"status", name(finding.status)}};
+  if (finding.status != Status::ok) json["reason"] = finding.reason;
+  if (finding.status == Status::ok || finding.verdict.elements > 0) json["verdict"] = to_json(finding.verdict);
+  if (is_failed(finding)) json["again"] = again(finding, device);
+  return json;
+}
+
+Grid grid_of(const std::vector<Finding>& findings) {
+  Grid grid{{{"cell"}, {"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
+  for (const Finding& finding : findings) {
+    const Verdict& verdict = finding.verdict;
+    const bool ran = verdict.elements > 0;
+    grid.rows.push_back(
+        {id(finding.cell), text(finding.candidate),
+         finding.status == Status::ok ? "right" : fmt::format("{}: {}", name(finding.status), finding.reason),
+         ran ? fmt::format("{}", verdict.elements) : "", ran ? fmt::format("{:.1e}", verdict.normalised_error) : "",
+         ran ? fmt::format("{:.2g}", verdict.max_ulps) : ""});
+  }
+  return grid;
+}
+
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device) {
+  const std::vector<Finding> failed = failures(verdicts);
+  const Grid grid = grid_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed);
+  std::string text;
+  if (!grid.rows.empty()) text += markdown(grid) + "\n";
+  if (!verdicts.pruned.empty()) text += markdown(pruned_grid(verdicts.pruned)) + "\n";
+  for (const Finding& finding : failed) text += "Again: " + again(finding, device) + "\n";
+  return text + answer(verdicts, failed) + "\n";
+}
+
+}  // namespace moetune

@@ -1,0 +1,46 @@
+// What `verify` found out, and the words for it. Runs nothing.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/grid.h"
+#include "cli/device_options.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// One candidate on one problem.
+struct Finding {
+  Cell cell;
+  Candidate candidate;
+  bool of_space = false;  // nobody named it: it comes from a search space
+  Status status = Status::ok;
+  std::string reason = {};
+  Verdict verdict = {};
+};
+
+/// A candidate of a space that the assembler made spill is pruned as any illegal one: no search would take it.
+bool is_pruned(const Finding& finding);
+bool is_failed(const Finding& finding);
+
+struct Verdicts {
+  std::vector<Finding> findings;
+  std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
+  size_t cells = 0;                       // done
+};
+
+/// The command line that repeats a finding: this device, its cell, its candidate.
+std::string again(const Finding& finding, const DeviceOptions& device);
+
+Json to_json(const Finding& finding, const DeviceOptions& device);
+
+/// A row a finding: cell, candidate, result, elements, errors.
+Grid grid_of(const std::vector<Finding>& findings);
+
+/// For people: everything where there is little, else what failed; what was pruned and why; how to repeat what failed;
+/// the answer in a sentence, last.
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device);
+
+}  // namespace moetune
