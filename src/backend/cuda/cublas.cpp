@@ -122,6 +122,7 @@ void Cublas::grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers) {
     size.push_back(1);
   }
   const size_t groups = m.size();
+  if (groups == 0) return;
   const std::vector<cublasOperation_t> transposed(groups, CUBLAS_OP_T), plain(groups, CUBLAS_OP_N);
   const std::vector<float> one(groups, 1), zero(groups, 0);
   const auto* w = pointers.as<const void*>();

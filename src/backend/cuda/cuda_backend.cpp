@@ -68,15 +68,15 @@ class CudaBackend : public Backend {
   std::vector<std::string> baselines() const override { return {kLoop, kGrouped}; }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    std::vector<std::string> units;
+    std::vector<std::string> units, missing;
     for (const Candidate& candidate : candidates)
       units.push_back(find_variant(candidate.variant).unit(candidate, shape));
-    std::vector<CompiledUnit> compiled = compile_units(units, compiler_);
+    for (const std::string& unit : units)
+      if (!compiled_.contains(unit)) missing.push_back(unit);
+    std::vector<CompiledUnit> compiled = compile_units(missing, compiler_);
+    for (size_t i = 0; i < missing.size(); ++i) compiled_[missing[i]] = std::move(compiled[i]);
     std::vector<CompileResult> results;
-    for (size_t i = 0; i < units.size(); ++i) {
-      results.push_back(compiled[i].result);
-      compiled_[units[i]] = std::move(compiled[i]);
-    }
+    for (const std::string& unit : units) results.push_back(compiled_.at(unit).result);
     return results;
   }
 

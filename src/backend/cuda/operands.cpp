@@ -16,7 +16,8 @@ constexpr int64_t kMaxSets = 1024;
 constexpr int64_t kSpareBytes = int64_t{768} << 20;  // for kernels, graphs, cuBLAS and the driver
 constexpr int kColdFactor = 3;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+// Never nothing: an operand without rows still has an address.
+int64_t aligned(int64_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
 
 template <class T>
 DeviceBuffer upload(const std::vector<T>& values) {
@@ -47,7 +48,7 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   const auto touched = static_cast<int64_t>(p.bytes());
   const int64_t set_bytes = o.x_stride + o.w_stride + o.y_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
-  int64_t sets = std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
+  int64_t sets = p.rows() == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
   require(cudaMemGetInfo(&available, &total), "cannot read the free memory");
   const auto needed = [&](int64_t count) { return count * set_bytes + sorted_x + sorted_y + references + kSpareBytes; };

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -28,10 +29,12 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-// A row-major matrix of 16-bit elements.
+// A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
+// nothing there are none.
 TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, const char* what) {
   static const auto encoder = find_encoder();
-  const std::array<cuuint64_t, 2> size = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const std::array<cuuint64_t, 2> size = {static_cast<cuuint64_t>(columns),
+                                          static_cast<cuuint64_t>(std::max<int64_t>(1, rows))};
   const std::array<cuuint64_t, 1> stride = {static_cast<cuuint64_t>(columns * size_bytes(dtype))};
   const std::array<cuuint32_t, 2> box = {kBoxColumns, static_cast<cuuint32_t>(box_rows)}, every = {1, 1};
   CUtensorMap map;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -57,7 +58,7 @@ Verifier::Verifier(const Operands& operands, const Service& service, Cublas& cub
   require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the reference failed");
-  rms_ = std::sqrt(counts.reference / static_cast<double>(p.rows() * p.shape.layer.n));
+  rms_ = std::sqrt(counts.reference / static_cast<double>(std::max<int64_t>(1, p.rows() * p.shape.layer.n)));
 }
 
 void Verifier::make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const {
@@ -77,6 +78,7 @@ void Verifier::make_reference(Values values, DeviceBuffer& reference, Cublas& cu
 void Verifier::check_samples(Values values, const DeviceBuffer& reference) const {
   const Problem& p = operands_.problem;
   const Layer& layer = p.shape.layer;
+  if (p.rows() == 0) return;
   Random random(p.seed, 77);
   for (int i = 0; i < kSamples; ++i) {
     const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.rows())));
@@ -163,7 +165,8 @@ Verdict Verifier::verify(const RunOnce& run) const {
   operands_.fill(service_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
   verdict.reason = run_and_compare(run, static_cast<float>(rms_), random_reference_, counts);
-  verdict.normalised_error = std::sqrt(counts.error / (rms_ * rms_ * static_cast<double>(p.rows() * n)));
+  if (p.rows() > 0)
+    verdict.normalised_error = std::sqrt(counts.error / (rms_ * rms_ * static_cast<double>(p.rows() * n)));
   verdict.max_ulps = std::bit_cast<float>(counts.max_ulps_bits);
   const double ulps = p.shape.layer.dtype == Dtype::fp32 ? std::ldexp(1, 10) : weighted ? kMaxUlpsWeighted : kMaxUlps;
   const double norm = max_normalised_error(p.shape.layer.dtype, weighted);
