@@ -79,11 +79,53 @@ TEST(Suite, UnknownNamesTellTheNearest) {
 
 TEST(Suite, ContradictsOtherOptions) {
   for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.tokens = {"16"}; },
-                      +[](CellOptions& o) { o.seed = "1"; }, +[](CellOptions& o) { o.permute_x = true; }}) {
+                      +[](CellOptions& o) { o.permute_x = true; }}) {
     CellOptions options = suite("hopper-peers");
     change(options);
     EXPECT_EQ(error_of(options), "--suite contradicts the other options of cells");
   }
+}
+
+TEST(Suite, HardIsWhatItSays) {
+  std::set<std::string> fusions, dtypes;
+  std::set<int64_t> largest;  // rows of an expert in balanced routings
+  bool no_rows = false, one_row = false, all_to_one = false, more_experts_than_rows = false, many_experts = false;
+  for (const Cell& cell : make_cells(suite("hard"))) {
+    const Problem problem = make_problem(cell);
+    const RoutingFigures f = figures(problem.routing);
+    fusions.insert(text(cell.shape.fusion));
+    dtypes.insert(std::string(name(cell.shape.layer.dtype)));
+    no_rows |= f.rows == 0;
+    one_row |= f.rows == 1;
+    all_to_one |= f.active_experts == 1 && f.rows >= 300;
+    more_experts_than_rows |= f.rows > 0 && f.rows * 10 < cell.shape.layer.local_experts();
+    many_experts |= cell.shape.layer.local_experts() > 512;
+    if (cell.routing.name == "balanced") largest.insert(f.max_rows);
+    EXPECT_EQ(cell.shape.layer.n % 8 + cell.shape.layer.k % 8, 0) << "tensor copies take whole chunks: " << id(cell);
+    EXPECT_LT(problem.flops(), 1e9) << "small problems only: " << id(cell);
+  }
+  EXPECT_EQ(fusions, (std::set<std::string>{"plain", "permute_x", "permute_y", "permute_y+topk_weights"}));
+  EXPECT_EQ(dtypes, (std::set<std::string>{"bf16", "fp16"}));
+  EXPECT_TRUE(no_rows && one_row && all_to_one && more_experts_than_rows && many_experts);
+  for (const int64_t block : {16, 32, 64, 128})
+    for (const int64_t rows : {block - 1, block, block + 1})
+      EXPECT_TRUE(largest.contains(rows)) << rows << " rows for every expert";
+}
+
+TEST(Suite, TakesASeedForPartsThatNameNone) {
+  CellOptions options = suite("hopper-peers");
+  options.seed = "5";
+  for (const Cell& cell : make_cells(options)) EXPECT_EQ(cell.seed, 5u);
+}
+
+TEST_F(SuiteFile, KeepsTheSeedsThatItNames) {
+  CellOptions options = suite(write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "seed": 3},
+                                        {"experts": 8, "top_k": 1, "n": 8, "k": 8}])"));
+  options.seed = "5";
+  const auto cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].seed, 3u);
+  EXPECT_EQ(cells[1].seed, 5u);
 }
 
 TEST_F(SuiteFile, EveryKeyIsItsOption) {
