@@ -73,6 +73,10 @@ class Backend {
   /// reference. Throws CandidateFault for compile and launch errors; a wrong result is a Verdict.
   virtual Verdict verify(const Contender& contender) = 0;
 
+  /// Launches on random inputs over NaN-filled outputs again and again, for about `seconds` and once more at least, and
+  /// compares every bit of each result with the first (but for the sign of a zero). Throws CandidateFault.
+  virtual Repetition repeat(const Contender& contender, double seconds) = 0;
+
   /// Times blocks of launches of the loaded problem. Throws CandidateFault.
   virtual std::vector<Block> sample(const Contender& contender, const SampleRequest& request) = 0;
 

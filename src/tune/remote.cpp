@@ -31,6 +31,7 @@ class WorkerBackend final : public Backend {
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
   void load(const Problem& problem) override;
   Verdict verify(const Contender& contender) override;
+  Repetition repeat(const Contender& contender, double seconds) override;
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override;
   Ceilings ceilings() override;
 
@@ -239,6 +240,11 @@ Verdict WorkerBackend::verify(const Contender& contender) {
   verified_ = contender;
   verify_took_ = took_;
   return verdict_from_json(JsonAt(answer, "the worker's verdict"));
+}
+
+Repetition WorkerBackend::repeat(const Contender& contender, double seconds) {
+  const Json answer = ask_trial("repeat", contender, {{"seconds", seconds}}, trial_limit() + 2 * seconds);
+  return repetition_from_json(JsonAt(answer, "the worker's repetition"));
 }
 
 std::vector<Block> WorkerBackend::sample(const Contender& contender, const SampleRequest& request) {

@@ -84,6 +84,8 @@ Json perform(const JsonAt& request, const BackendFactory& factory, std::unique_p
     return true;
   }
   if (call == "verify") return to_json(backend->verify(contender_from_json(request["contender"])));
+  if (call == "repeat")
+    return to_json(backend->repeat(contender_from_json(request["contender"]), request["seconds"].number()));
   if (call == "sample")
     return to_json(
         backend->sample(contender_from_json(request["contender"]), sample_request_from_json(request["sample"])));

@@ -64,4 +64,14 @@ Verdict verdict_from_json(const JsonAt& json) {
           .max_ulps = number_or_nan("max_ulps")};
 }
 
+Json to_json(const Repetition& repetition) {
+  return {{"launches", repetition.launches}, {"different", repetition.different}, {"reason", repetition.reason}};
+}
+
+Repetition repetition_from_json(const JsonAt& json) {
+  return {.launches = json["launches"].integer(0),
+          .different = json["different"].integer(0),
+          .reason = json["reason"].string()};
+}
+
 }  // namespace moetune

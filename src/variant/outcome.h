@@ -37,6 +37,15 @@ struct Verdict {
 Json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const JsonAt& json);
 
+/// The outcome of launching again and again on the same operands.
+struct Repetition {
+  int64_t launches = 0;   // compared with the first
+  int64_t different = 0;  // of those, whose results have other bits
+  std::string reason;     // where different: what differs first
+};
+Json to_json(const Repetition& repetition);
+Repetition repetition_from_json(const JsonAt& json);
+
 /// One timed block of launches over rotating operand sets: the operands of each launch are cold.
 struct Block {
   double seconds = 0;  // a launch, the mean of the block

@@ -151,6 +151,36 @@ TEST_P(HardRouting, Runs) {
   }
 }
 
+TEST_P(HardRouting, GivesTheSameBitsAgain) {
+  const Case& c = GetParam();
+  const Problem problem =
+      problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true});
+  backend().load(problem);
+  for (const std::string variant : {"wgmma", "mma", "simt"}) {
+    const Candidate candidate = find_variant(variant).fallback(problem, backend().device());
+    if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
+    const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
+    EXPECT_GT(repetition.launches, 1);
+    EXPECT_EQ(repetition.different, 0) << variant << ": " << repetition.reason;
+  }
+}
+
+TEST_F(GpuTest, RanksWithoutRowsAreRight) {
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
+    const Problem problem = problem_of(16, 1, 64, 64, 1, "balanced", Dtype::bf16, fusion, 4);
+    ASSERT_EQ(problem.rows(), 0);
+    backend().load(problem);
+    for (const std::string variant : {"wgmma", "mma", "simt"}) {
+      const Candidate candidate = find_variant(variant).fallback(problem, backend().device());
+      if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
+      const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
+      EXPECT_TRUE(verdict.ok) << variant << ": " << verdict.reason;
+    }
+    for (const std::string& baseline : backend().baselines())
+      EXPECT_TRUE(backend().verify({.baseline = baseline, .candidate = {}}).ok) << baseline;
+  }
+}
+
 TEST_F(GpuTest, RowsOfOtherRanksStayUntouched) {
   expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_y = true}, 4), "mma", 6);
   expect_right(problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, {.permute_x = true}, 4), "mma", 6);
@@ -201,6 +231,25 @@ TEST_F(WrongKernel, OneElementOffByOneUlpIsCaught) {
       "if (row == 0 && column == 8) staging[r * staging_stride + c].bits ^= 1;\n          Element* target = y +");
   EXPECT_FALSE(verdict.ok);
   EXPECT_GT(verdict.mismatches, 0);
+}
+
+// Wrong in some launches only: what a race would do.
+TEST_F(WrongKernel, AnUnsteadyElementIsCaught) {
+  const std::unique_ptr<Backend> wrong = make_cuda_backend(
+      0,
+      {.kernels_folder = planted("mma.cuh", "Element* target = y +",
+                                 "if (row == 0 && column == 8 && clock64() / 16 % 2 == 0) staging[r * staging_stride "
+                                 "+ c].bits ^= 1;\n          Element* target = y +"),
+       .cache = false});
+  const Problem problem = problem_of(16, 4, 256, 256, 200, "zipf:1");
+  wrong->load(problem);
+  const Repetition repetition =
+      wrong->repeat({.baseline = {}, .candidate = find_variant("mma").fallback(problem, wrong->device())}, 0.2);
+  EXPECT_GT(repetition.different, 0);
+  EXPECT_LT(repetition.different, repetition.launches);
+  EXPECT_NE(repetition.reason.find("differs from the first, in 1 words of 4 bytes from byte 16 of Y on"),
+            std::string::npos)
+      << repetition.reason;
 }
 
 TEST_F(WrongKernel, ASkippedStepAlongKIsCaught) {

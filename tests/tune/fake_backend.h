@@ -42,7 +42,7 @@ struct Script {
   std::function<CompileResult(const Candidate&)> compile = {};  // empty: ok
   std::function<Verdict(const Contender&)> verify = {};         // empty: right
   std::function<void(const std::string& call, const Contender&)> before =
-      {};                                         // verify, sample: may throw, sleep or die
+      {};                                         // verify, repeat, sample: may throw, sleep or die
   std::function<void(const Problem&)> load = {};  // may throw
 };
 
@@ -90,6 +90,11 @@ class FakeBackend final : public Backend {
   Verdict verify(const Contender& contender) override {
     note("verify", contender);
     return script.verify ? script.verify(contender) : right();
+  }
+
+  Repetition repeat(const Contender& contender, double) override {
+    note("repeat", contender);
+    return {.launches = 100, .different = 0, .reason = ""};
   }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {

@@ -4,6 +4,7 @@
 //   wrong:PART  verify finds an element that differs
 //   crash:PART  the process aborts in sample      hang:PART  sample never returns
 //   abort:PART  the process aborts in verify       spills:PART the compiler says that registers spill
+//   unsteady:PART  repeat finds a launch that differs
 //   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
 //   start_ms:N  opening the device takes N ms longer
 #include <fmt/format.h>
@@ -32,8 +33,8 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",  "wrong",  "crash",    "hang",
-                                            "abort", "spills", "trial_ms", "start_ms"};
+    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",    "abort",
+                                            "spills", "unsteady", "trial_ms", "start_ms"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -67,6 +68,12 @@ class PlantedBackend final : public Backend {
     verdict.mismatches = 1;
     verdict.reason = fmt::format("1 of {} elements differs: planted", verdict.elements);
     return verdict;
+  }
+
+  Repetition repeat(const Contender& contender, double seconds) override {
+    Repetition repetition = inner_->repeat(contender, seconds);
+    if (hits("unsteady", contender)) repetition.different = 1, repetition.reason = "launch 2 differs: planted";
+    return repetition;
   }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {

@@ -1,6 +1,7 @@
 // A worker process over the fake backend. The device word tells what shall go wrong, so that it travels the usual way:
 //   fake;log=FILE;crash=PART;...   PART is a piece of the contender's text, empty for every contender
-// crash, hang, launch, wrong: in verify. crash-sample, hang-sample: in sample. crash-once=FILE, hang-once=FILE: in
+// crash, hang, launch, wrong: in verify. crash-sample, hang-sample: in sample. crash-repeat, hang-repeat, differ: in
+// repeat, which takes as long as it is told. crash-once=FILE, hang-once=FILE: in
 // sample, where FILE does not exist yet. compile-crash, compile-hang: when PART is in the batch. hello-crash,
 // hello-error, hello-hang, load-crash, load-hang, load-kill, load-error: there. oom=BYTES: load throws OutOfMemory.
 // say=TEXT: on standard error. log=FILE: a line a call, with the process id.
@@ -75,6 +76,15 @@ class FaultyBackend final : public Backend {
       throw CandidateFault(Status::launch_error, "an illegal memory access was encountered");
     }
     return hits("wrong", who) ? wrong() : inner_.verify(contender);
+  }
+
+  Repetition repeat(const Contender& contender, double seconds) override {
+    const std::string who = enter("repeat", contender);
+    if (hits("crash-repeat", who)) ::abort();
+    if (hits("hang-repeat", who)) sleep_forever();
+    ::usleep(static_cast<useconds_t>(seconds * 1e6));
+    if (hits("differ", who)) return {.launches = 9, .different = 2, .reason = "launch 4 differs"};
+    return inner_.repeat(contender, seconds);
   }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {

@@ -179,6 +179,26 @@ TEST_F(Worker, AHangInSampleIsKilledToo) {
   EXPECT_TRUE(holds(fault.what(), "sample took longer than")) << fault.what();
 }
 
+TEST_F(Worker, RepeatsMayTakeAsLongAsTheyAreTold) {
+  auto backend = open_impatient("hang-repeat=block_m=24");
+  backend->load(problem_);
+  EXPECT_EQ(backend->repeat(contender(cpu(48)), 0.7).launches, 100);  // a trial may take half a second
+  const CandidateFault fault = fault_of([&] { backend->repeat(contender(cpu(24)), 0.1); });
+  EXPECT_EQ(fault.status, Status::timeout);
+  EXPECT_TRUE(holds(fault.what(), "repeat took longer than 700 ms")) << fault.what();
+  EXPECT_EQ(backend->repeat(contender(cpu(48)), 0.01).launches, 100);
+}
+
+TEST_F(Worker, ResultsThatDifferAreTold) {
+  auto backend = loaded("differ=block_m=24;crash-repeat=block_m=16");
+  const Repetition repetition = backend->repeat(contender(cpu(24)), 0.01);
+  EXPECT_EQ(repetition.launches, 9);
+  EXPECT_EQ(repetition.different, 2);
+  EXPECT_EQ(repetition.reason, "launch 4 differs");
+  EXPECT_EQ(fault_of([&] { backend->repeat(contender(cpu(16)), 0.01); }).status, Status::crashed);
+  EXPECT_EQ(backend->repeat(contender(cpu(48)), 0.01).different, 0);
+}
+
 TEST_F(Worker, AFailedLaunchEndsTheWorkerQuietly) {
   auto backend = loaded("launch=block_m=24");
   for (int i = 0; i < 5; ++i) {  // more than three: no death, no harm

@@ -228,4 +228,10 @@ Verdict compare_close(const Problem& problem, const Output& output, const float*
   return verdict;
 }
 
+std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {
+  const auto differs = std::mismatch(output.y(), output.y() + output.bytes(), earlier.begin(), earlier.end()).first;
+  if (differs == output.y() + output.bytes()) return std::nullopt;
+  return differs - output.y();
+}
+
 }  // namespace moetune

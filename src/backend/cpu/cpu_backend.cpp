@@ -117,6 +117,22 @@ class CpuBackend : public Backend {
     return both(exact, compare_close(loaded.problem, loaded.sets[0].y, references.random_results.as<float>(), pool_));
   }
 
+  Repetition repeat(const Contender& contender, double seconds) override {
+    const Output& y = require_runnable(contender).sets[0].y;
+    run_over_nan(contender, loaded_->sets[0]);
+    const std::vector<std::byte> first(y.y(), y.y() + y.bytes());
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    Repetition repetition;
+    do {
+      run_over_nan(contender, loaded_->sets[0]);
+      ++repetition.launches;
+      const std::optional<int64_t> at = first_difference(y, first);
+      if (at && repetition.different++ == 0)
+        repetition.reason = fmt::format("launch {} differs from the first, at byte {} of Y", repetition.launches, *at);
+    } while (std::chrono::steady_clock::now() < end);
+    return repetition;
+  }
+
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
     require_runnable(contender);
     const int launches = launches_in(contender, request);

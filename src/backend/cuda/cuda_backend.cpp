@@ -82,9 +82,7 @@ class CudaBackend : public Backend {
 
   void load(const Problem& problem) override {
     loaded_.reset();
-    const Dtype dtype = problem.shape.layer.dtype;
-    if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, compiler_));
-    const Service& service = *services_.at(dtype);
+    const Service& service = service_of(problem.shape.layer.dtype);
     auto loaded = std::make_unique<Loaded>();
     loaded->operands = make_operands(problem, device_, service, stream_->stream);
     loaded->sampler.emplace(*stream_, service, device_.processors);
@@ -93,10 +91,15 @@ class CudaBackend : public Backend {
   }
 
   Verdict verify(const Contender& contender) override {
-    Loaded& loaded = need_problem();
-    if (!loaded.verifier) loaded.verifier.emplace(loaded.operands, service(), *cublas_, *stream_);
+    const Verifier& verifier = need_verifier();
     const Enqueue enqueue = enqueue_of(contender);
-    return loaded.verifier->verify([&] { enqueue(0); });
+    return verifier.verify([&] { enqueue(0); });
+  }
+
+  Repetition repeat(const Contender& contender, double seconds) override {
+    const Verifier& verifier = need_verifier();
+    const Enqueue enqueue = enqueue_of(contender);
+    return verifier.repeat([&] { enqueue(0); }, seconds, service_of(Dtype::fp32));
   }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
@@ -106,15 +109,24 @@ class CudaBackend : public Backend {
 
   Ceilings ceilings() override {
     loaded_.reset();
-    if (!services_.contains(Dtype::bf16))
-      services_.emplace(Dtype::bf16, std::make_unique<Service>(Dtype::bf16, compiler_));
-    return measure_ceilings(*services_.at(Dtype::bf16), *cublas_, *stream_, device_.processors);
+    return measure_ceilings(service_of(Dtype::bf16), *cublas_, *stream_, device_.processors);
   }
 
  private:
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
+  }
+
+  const Verifier& need_verifier() {
+    Loaded& loaded = need_problem();
+    if (!loaded.verifier) loaded.verifier.emplace(loaded.operands, service(), *cublas_, *stream_);
+    return *loaded.verifier;
+  }
+
+  const Service& service_of(Dtype dtype) {
+    if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, compiler_));
+    return *services_.at(dtype);
   }
 
   const Service& service() const { return *services_.at(loaded_->operands.problem.shape.layer.dtype); }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -108,14 +109,19 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
   }
 }
 
+// Y of set 0, with the guards before and after it.
+void Verifier::clear_output() const {
+  require(cudaMemsetAsync(operands_.y.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.y_stride), stream_),
+          "cannot fill the output");
+}
+
 std::string Verifier::run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference,
                                       ComparisonCounts& counts) const {
   const Problem& p = operands_.problem;
   const Layer& layer = p.shape.layer;
   auto* device_counts = scratch_.as<ComparisonCounts>();
   auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
-  require(cudaMemsetAsync(operands_.y.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.y_stride), stream_),
-          "cannot fill the output");
+  clear_output();
   run();
   require_candidate(cudaGetLastError(), "the launch failed");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
@@ -178,6 +184,50 @@ Verdict Verifier::verify(const RunOnce& run) const {
                                  verdict.normalised_error, norm);
   verdict.ok = verdict.reason.empty();
   return verdict;
+}
+
+Repetition Verifier::repeat(const RunOnce& run, double seconds, const Service& words) const {
+  constexpr int64_t kRowWords = 256;  // a block's threads take one each
+  constexpr int kBatch = 32;          // launches between two looks at the counters
+  // Whole rows of words: what is left over belongs to the last guard.
+  const int64_t rows = (kGuardBytes + operands_.y_stride) / (kRowWords * 4);
+  const DeviceBuffer first(rows * kRowWords * 4), device_counts(kBatch * int64_t{sizeof(ComparisonCounts)});
+  const auto launch_once = [&] {
+    clear_output();
+    run();
+    require_candidate(cudaGetLastError(), "the launch failed");
+  };
+  operands_.fill(service_, Values::random, 0, stream_);
+  launch_once();
+  require(cudaMemcpyAsync(first.data(), operands_.y.data(), static_cast<size_t>(first.size()), cudaMemcpyDeviceToDevice,
+                          stream_),
+          "cannot keep the first result");
+  require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
+
+  Repetition repetition;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  do {
+    std::vector<ComparisonCounts> counts(kBatch);
+    const size_t bytes = counts.size() * sizeof counts[0];
+    require(cudaMemcpyAsync(device_counts.data(), counts.data(), bytes, cudaMemcpyHostToDevice, stream_),
+            "cannot clear counters");
+    for (int i = 0; i < kBatch; ++i) {
+      launch_once();
+      words.compare(operands_.y.data(), first.as<float>(), nullptr, nullptr, rows, kRowWords, false, 0,
+                    device_counts.as<ComparisonCounts>() + i, stream_);
+    }
+    require(cudaMemcpyAsync(counts.data(), device_counts.data(), bytes, cudaMemcpyDeviceToHost, stream_),
+            "cannot read counters");
+    require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
+    for (const ComparisonCounts& count : counts) {
+      ++repetition.launches;
+      if (count.mismatches > 0 && repetition.different++ == 0)
+        repetition.reason =
+            fmt::format("launch {} differs from the first, in {} words of 4 bytes from byte {} of Y on",
+                        repetition.launches, count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes);
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return repetition;
 }
 
 }  // namespace moetune

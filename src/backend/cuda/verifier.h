@@ -20,7 +20,12 @@ class Verifier {
   /// Leaves random values in operand set 0.
   Verdict verify(const RunOnce& run) const;
 
+  /// Runs again and again on random inputs for about `seconds`; each result and its guards must have the bits of the
+  /// first. `words` is the service of fp32, which compares words of 32 bits.
+  Repetition repeat(const RunOnce& run, double seconds, const Service& words) const;
+
  private:
+  void clear_output() const;
   void make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const;
   void check_samples(Values values, const DeviceBuffer& reference) const;
   /// One run over NaN-filled outputs; a sentence where anything is wrong.

@@ -260,5 +260,15 @@ TEST(Output, IsNaNAllOver) {
   }
 }
 
+TEST(FirstDifference, IsTheFirstByteWithOtherBits) {
+  Result result(naive::problem_of("zipf:1", 20, 4, 2, {.dtype = Dtype::bf16, .fusion = {}, .n = kN, .k = 8}));
+  const std::vector<std::byte> earlier(result.output.y(), result.output.y() + result.output.bytes());
+  EXPECT_EQ(first_difference(result.output, earlier), std::nullopt);
+  result.output.y()[result.output.bytes() - 1] ^= std::byte{1};
+  EXPECT_EQ(first_difference(result.output, earlier), result.output.bytes() - 1);
+  result.output.y()[7] ^= std::byte{0x80};
+  EXPECT_EQ(first_difference(result.output, earlier), 7);
+}
+
 }  // namespace
 }  // namespace moetune

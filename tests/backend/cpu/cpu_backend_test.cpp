@@ -80,6 +80,19 @@ TEST_F(CpuBackend, ReplacesTheProblem) {
   EXPECT_TRUE(verdict.ok) << verdict.reason;
 }
 
+TEST_F(CpuBackend, RepeatsForAsLongAsAsked) {
+  backend->load(small_problem(Dtype::bf16, kWeighted));
+  for (const Contender& contender : {loop(), of(candidate(8, 32, 16, 2))}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Repetition repetition = backend->repeat(contender, 0.05);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+    EXPECT_GT(repetition.launches, 1);
+    EXPECT_EQ(repetition.different, 0) << repetition.reason;
+    EXPECT_EQ(backend->repeat(contender, 1e-9).launches, 1);
+  }
+  EXPECT_TRUE(backend->verify(loop()).ok);
+}
+
 TEST_F(CpuBackend, SamplesAsManyBlocksAsAsked) {
   backend->load(small_problem());
   for (const bool hot : {false, true}) {
