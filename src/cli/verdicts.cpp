@@ -11,6 +11,7 @@
 namespace moetune {
 namespace {
 
+constexpr const char* kRepeatFor = "1m";
 constexpr size_t kFew = 20;  // findings that are told one by one even where all are right
 
 std::vector<Finding> failures(const Verdicts& verdicts) {
@@ -27,6 +28,10 @@ std::string answer(const Verdicts& verdicts, const std::vector<Finding>& failed)
                                      counted(ran, "candidate", "candidates"),
                                      counted(static_cast<int64_t>(verdicts.cells), "cell", "cells"));
   if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
+  int64_t launches = 0, same = 0;
+  for (const Finding& finding : verdicts.findings)
+    if (const auto& r = finding.repetition) launches += r->launches, same += r->launches - r->different;
+  if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
   std::map<Status, int64_t> by_status;
   for (const Finding& finding : failed) ++by_status[finding.status];
   std::vector<std::string> words;
@@ -46,6 +51,7 @@ std::string again(const Finding& finding, const DeviceOptions& device) {
   if (!device.kernels.empty()) argv.insert(argv.end(), {"--kernels", device.kernels});
   for (std::string& word : cell_arguments(finding.cell)) argv.push_back(std::move(word));
   argv.insert(argv.end(), {"--candidate", text(finding.candidate)});
+  if (finding.repetition) argv.insert(argv.end(), {"--repeat-for", kRepeatFor});
   return shell_line(argv);
 }
 
@@ -55,12 +61,15 @@ Json to_json(const Finding& finding, const DeviceOptions& device) {
                {"status", name(finding.status)}};
   if (finding.status != Status::ok) json["reason"] = finding.reason;
   if (finding.status == Status::ok || finding.verdict.elements > 0) json["verdict"] = to_json(finding.verdict);
+  if (finding.repetition) json["repetition"] = to_json(*finding.repetition);
   if (is_failed(finding)) json["again"] = again(finding, device);
   return json;
 }
 
 Grid grid_of(const std::vector<Finding>& findings) {
   Grid grid{{{"cell"}, {"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
+  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.repetition; });
+  if (repeated) grid.columns.push_back({"launches", true});
   for (const Finding& finding : findings) {
     const Verdict& verdict = finding.verdict;
     const bool ran = verdict.elements > 0;
@@ -69,6 +78,7 @@ Grid grid_of(const std::vector<Finding>& findings) {
          finding.status == Status::ok ? "right" : fmt::format("{}: {}", name(finding.status), finding.reason),
          ran ? fmt::format("{}", verdict.elements) : "", ran ? fmt::format("{:.1e}", verdict.normalised_error) : "",
          ran ? fmt::format("{:.2g}", verdict.max_ulps) : ""});
+    if (repeated) grid.rows.back().push_back(finding.repetition ? fmt::format("{}", finding.repetition->launches) : "");
   }
   return grid;
 }

@@ -1,6 +1,7 @@
 // What `verify` found out, and the words for it. Runs nothing.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Finding {
   Status status = Status::ok;
   std::string reason = {};
   Verdict verdict = {};
+  std::optional<Repetition> repetition = {};  // where asked for, and the verdict is good
 };
 
 /// A candidate of a space that the assembler made spill is pruned as any illegal one: no search would take it.

@@ -31,7 +31,7 @@ struct VerifyOptions {
   DeviceOptions device;
   ContenderOptions contenders;
   SearchOptions search;
-  std::string max_candidates, output, format;
+  std::string max_candidates, repeat_for, output, format;
   bool quiet = false;
 
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
@@ -66,9 +66,27 @@ class Offer {
   Enumeration found_;
 };
 
-// Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come.
-void verify_cell(const CellWork& work, const Problem& problem, Backend& backend, const std::atomic<bool>& stop,
-                 const std::function<void(const Finding&)>& failed, Verdicts& verdicts) {
+// One compiled candidate; `seconds` of launches behind a good verdict.
+void verify_one(Finding& finding, double seconds, Backend& backend) {
+  const Contender contender{.baseline = "", .candidate = finding.candidate};
+  try {
+    finding.verdict = backend.verify(contender);
+    if (!finding.verdict.ok) finding.status = Status::wrong_result, finding.reason = finding.verdict.reason;
+    if (finding.status != Status::ok || seconds <= 0) return;
+    finding.repetition = Repetition{};
+    finding.repetition = backend.repeat(contender, seconds);
+    if (const Repetition& r = *finding.repetition; r.different > 0)
+      finding.status = Status::wrong_result,
+      finding.reason = fmt::format("{} of {} launches gave other bits: {}", r.different, r.launches, r.reason);
+  } catch (const CandidateFault& fault) {
+    finding.status = fault.status, finding.reason = fault.what();
+  }
+}
+
+// Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come. Launches are
+// repeated for `seconds` in all.
+void verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
+                 const std::atomic<bool>& stop, const std::function<void(const Finding&)>& failed, Verdicts& verdicts) {
   const auto add = [&](Finding finding) {
     if (is_failed(finding)) failed(finding);
     if (is_pruned(finding)) ++verdicts.pruned[finding.reason.substr(0, finding.reason.find(':'))];
@@ -91,14 +109,7 @@ void verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   for (size_t i = 0; i < compilable.size() && !stop; ++i) {
     Finding& finding = compilable[i];
     finding.status = compiled[i].status, finding.reason = compiled[i].reason;
-    try {
-      if (finding.status == Status::ok)
-        finding.verdict = backend.verify({.baseline = "", .candidate = finding.candidate});
-      if (finding.status == Status::ok && !finding.verdict.ok)
-        finding.status = Status::wrong_result, finding.reason = finding.verdict.reason;
-    } catch (const CandidateFault& fault) {
-      finding.status = fault.status, finding.reason = fault.what();
-    }
+    if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
     add(std::move(finding));
   }
 }
@@ -137,6 +148,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
   if (!options.max_candidates.empty() && !options.names_space())
     throw request_error("--max-candidates is of a space, and none is named", "add --space quick or --space full");
+  const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
   Offer(options, {});  // wrong words end the command before a device is opened
   if (!options.output.empty()) require_output(options.output);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
@@ -160,7 +172,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
                          counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
       try {
         backend->load(problem);
-        verify_cell(one, problem, *backend, stop, failed, verdicts);
+        verify_cell(one, problem, *backend, repeat_for / static_cast<double>(work.size()), stop, failed, verdicts);
       } catch (const OutOfMemory& error) {
         for (const Entrant& entrant : one.entrants)
           verdicts.findings.push_back({.cell = one.cell,
@@ -186,6 +198,8 @@ Action declare_verify(OptionSet& set) {
   declare(set, options->contenders);
   set.value("--max-candidates", options->max_candidates, "N",
             "At most so many of the space a cell, drawn at random by the cell's seed");
+  set.value("--repeat-for", options->repeat_for, "TIME",
+            "Launch what is right again and again, so long in all; every result must have the bits of the first");
   set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
@@ -201,7 +215,7 @@ Command verify_command() {
               "  moetune verify --model qwen3-30b-a3b --tokens 256 --routing zipf:1.0\n"
               "  moetune verify --device cpu --experts 8 --top-k 2 --n 65 --k 33 --tokens 17 --space quick\n"
               "  moetune verify --suite hard --seed 1 --space full --max-candidates 24\n"
-              "  moetune verify --table moetune-table.json",
+              "  moetune verify --table moetune-table.json --repeat-for 5m",
           .declare = declare_verify};
 }
 

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import time
 import xml.etree.ElementTree
 
 import pytest
@@ -150,6 +151,30 @@ def test_verify_counts_spills_in_a_space_as_pruned(planted):
     assert [(point["status"], "again" in point) for point in verdicts["points"]] == [("spills", False), ("ok", False)]
     result = planted.run("verify", *TINY, "--candidate", CANDIDATE, env=plant)  # but one that is asked for isn't proven
     assert result.returncode == 1 and "failed: 1 spills" in result.stdout
+
+
+def test_verify_launches_winners_again_and_again(room):
+    room.tuned()
+    begin = time.monotonic()
+    verify = ["verify", "--table", "moetune-table.json", *CPU, "--repeat-for", "300ms"]
+    point, = document("verify", room, *verify)["points"]
+    assert time.monotonic() - begin > 0.3
+    assert point["repetition"]["launches"] > 1 and point["repetition"]["different"] == 0
+    sentence = r"^1 of 1 candidate right in 1 cell, (\d+) of \1 more launches gave the same bits\.$"
+    assert re.search(sentence, room.ok(*verify).stdout, re.M)
+
+
+def test_verify_catches_results_that_differ_from_launch_to_launch(planted):
+    few = ["--space", "full", "--set", "block_m=24,48", "--set", "block_n=32", "--set", "block_k=64", "--set", "threads=1"]
+    plant = {"MOETUNE_PLANT": "unsteady:block_m=24"}
+    result = planted.run("verify", *TINY, *few, "--repeat-for", "20ms", "-o", "verdicts.json", env=plant)
+    assert result.returncode == 1
+    validate("verify", planted.path / "verdicts.json")
+    bad, good = planted.json("verdicts.json")["points"]
+    assert bad["status"] == "wrong_result" and good["status"] == "ok"
+    assert re.fullmatch(r"1 of \d+ launches gave other bits: launch 2 differs: planted", bad["reason"])
+    assert "1 of 2 candidates right in 1 cell" in result.stdout and "; failed: 1 wrong_result." in result.stdout
+    assert bad["again"].endswith("--repeat-for 1m") and planted.run("verify", *TINY, *few, env=plant).returncode == 0
 
 
 def test_verify_of_a_rank_without_rows(room):
