@@ -174,7 +174,7 @@ bool CellOptions::names_layer() const {
 void declare(OptionSet& set, CellOptions& options) {
   set.group("Cells: the product of these lists");
   set.value("--suite", options.suite, "NAME",
-            "Lists kept in a file, instead of the options below: hopper-peers, hard, FILE");
+            "Lists kept in a file, instead of the options below: hopper-peers, recorded, hard, FILE");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/stats.h"
 #include "cli/wording.h"
@@ -60,11 +61,16 @@ Grid routing_grid(const TunedTable& table) {
   Grid grid{{{"cell"}}, {}};
   for (const Column& column : figures_columns()) grid.columns.push_back(column);
   grid.columns.push_back({"occupancy", true});
+  const bool any_loss = std::any_of(table.entries.begin(), table.entries.end(),
+                                    [&](const Entry& entry) { return loss_to_balanced(table, entry).has_value(); });
+  if (any_loss) grid.columns.push_back({"loss to balanced", true});
   for (const Entry& entry : table.entries) {
     std::vector<std::string> row = {id(entry.cell)};
     for (std::string& text : figures_row(entry.figures, entry.cell.shape.layer.local_experts()))
       row.push_back(std::move(text));
     row.push_back(entry.skipped.empty() ? fmt::format("{:.0f} %", 100 * entry.occupancy) : "");
+    const std::optional<double> loss = loss_to_balanced(table, entry);
+    if (any_loss) row.push_back(loss ? fmt::format("{:+.1f} %", 100 * *loss) : "");
     grid.rows.push_back(std::move(row));
   }
   return grid;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/grid.h"
 #include "base/units.h"
@@ -61,7 +62,41 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   return cells;
 }
 
-std::string section(const std::vector<const Entry*>& entries, const DeviceInfo& device) {
+// What uneven rows cost, beside what they look like; nothing where no entry has balanced rows to be compared with.
+std::string routing_section(const std::vector<const Entry*>& entries, const TunedTable& table) {
+  Grid grid{{{"tokens", true},
+             {"routing"},
+             {"rows", true},
+             {"active experts", true},
+             {"max/mean", true},
+             {"occupancy", true},
+             {"time", true},
+             {"TFLOP/s", true},
+             {"loss", true}},
+            {}};
+  std::vector<double> losses;
+  for (const Entry* entry : entries) {
+    if (!entry->skipped.empty()) continue;
+    const std::optional<double> loss = loss_to_balanced(table, *entry);
+    if (loss) losses.push_back(*loss);
+    const RoutingFigures& f = entry->figures;
+    grid.rows.push_back({std::to_string(entry->cell.tokens), text(entry->cell.routing), std::to_string(f.rows),
+                         fmt::format("{}/{}", f.active_experts, entry->cell.shape.layer.local_experts()),
+                         fmt::format("{:.2f}", f.max_over_mean), fmt::format("{:.1f} %", 100 * entry->occupancy),
+                         format_time(entry->measurement.seconds), fmt::format("{:.4g}", tflops(*entry)),
+                         loss ? fmt::format("{:+.1f} %", 100 * *loss) : ""});
+  }
+  if (losses.empty()) return "";
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return fmt::format(
+      "\n{}\nLoss is how much longer a launch takes than with balanced rows: {:+.1f} % on average, {:+.1f} % at the "
+      "most.\nOccupancy is the share of the rows of all tiles that an expert really has.\n",
+      markdown(grid), 100 * sum / static_cast<double>(losses.size()),
+      100 * *std::max_element(losses.begin(), losses.end()));
+}
+
+std::string section(const std::vector<const Entry*>& entries, const TunedTable& table) {
   const std::vector<std::string> rivals = rival_names(entries);
   Grid grid{{{"tokens", true},
              {"routing"},
@@ -74,8 +109,9 @@ std::string section(const std::vector<const Entry*>& entries, const DeviceInfo& 
             {}};
   for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
   grid.columns.push_back({"ties", true});
-  for (const Entry* entry : entries) grid.rows.push_back(row(*entry, rivals, device));
-  return fmt::format("## {}\n\n{}\n", markdown_text(title(entries[0]->cell.shape)), markdown(grid));
+  for (const Entry* entry : entries) grid.rows.push_back(row(*entry, rivals, table.device));
+  return fmt::format("## {}\n\n{}{}\n", markdown_text(title(entries[0]->cell.shape)), markdown(grid),
+                     routing_section(entries, table));
 }
 
 }  // namespace
@@ -91,7 +127,7 @@ Export export_markdown(const TunedTable& table) {
     else
       found->push_back(&entry);
   }
-  for (const auto& entries : sections) out += section(entries, table.device);
+  for (const auto& entries : sections) out += section(entries, table);
   if (sections.empty())
     out += "The table has no entries.\n";
   else

@@ -46,4 +46,14 @@ const Rival* find_rival(const Entry& entry, const std::string& name) {
   return found == entry.rivals.end() ? nullptr : &*found;
 }
 
+std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry) {
+  const auto is_balanced = [](const Entry& one) { return one.cell.routing.name == "balanced"; };
+  if (!entry.skipped.empty() || is_balanced(entry)) return std::nullopt;
+  for (const Entry& other : table.entries)
+    if (is_balanced(other) && other.skipped.empty() && other.cell.shape == entry.cell.shape &&
+        other.figures.rows == entry.figures.rows && other.measurement.seconds > 0)
+      return entry.measurement.seconds / other.measurement.seconds - 1;
+  return std::nullopt;
+}
+
 }  // namespace moetune

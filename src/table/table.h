@@ -58,6 +58,9 @@ double tflops(const Entry& entry);  // on real rows
 double terabytes_per_second(const Entry& entry);
 double roof_seconds(const Entry& entry, const DeviceInfo& device);  // max(flops / peak, bytes / bandwidth); 0 unknown
 const Rival* find_rival(const Entry& entry, const std::string& name);
+/// What uneven rows cost: how much longer the winner takes than the table's winner for balanced rows of the same shape
+/// and number, 0.12 for 12 %. Nothing for the balanced entry itself and where there is none.
+std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry);
 
 /// One table from several. Two entries of one cell conflict, unless equal; `prefer` is "", "fastest", "first" or
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned.

@@ -112,6 +112,19 @@ TEST(Suite, HardIsWhatItSays) {
       EXPECT_TRUE(largest.contains(rows)) << rows << " rows for every expert";
 }
 
+TEST(Suite, RecordedPutsEveryLayerBesideBalancedRowsOfTheSameMean) {
+  std::map<std::string, int> kinds;
+  for (const Cell& cell : make_cells(suite("recorded"))) {
+    EXPECT_EQ(cell.shape.layer.model, "gpt-oss-20b");
+    const RoutingFigures f = figures(make_problem(cell).routing);
+    EXPECT_EQ(f.rows, 2012 * 4);
+    EXPECT_EQ(f.max_over_mean > 2, cell.routing.name == "trace") << id(cell);
+    ++kinds[cell.routing.name + (cell.shape.layer.projection == Projection::up ? " up" : " down")];
+  }
+  EXPECT_EQ(kinds, (std::map<std::string, int>{
+                       {"balanced up", 1}, {"balanced down", 1}, {"trace up", 11}, {"trace down", 11}}));
+}
+
 TEST(Suite, TakesASeedForPartsThatNameNone) {
   CellOptions options = suite("hopper-peers");
   options.seed = "5";

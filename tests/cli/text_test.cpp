@@ -163,5 +163,18 @@ TEST(Console, ColorWords) {
   EXPECT_EQ(colored({.is_terminal = false, .columns = 80, .color = true}, Tone::error, "x"), "\033[1;31mx\033[0m");
 }
 
+TEST(Winners, LossToBalancedHasAColumnWhereThereAreBalancedRows) {
+  TunedTable table;
+  table.entries = {won(0.5), won(0.5)};
+  const size_t without = routing_grid(table).columns.size();
+  table.entries[0].cell.routing = parse_routing("balanced");
+  table.entries[1].measurement.seconds = 1.25e-6;
+  const Grid grid = routing_grid(table);
+  ASSERT_EQ(grid.columns.size(), without + 1);
+  EXPECT_EQ(grid.columns.back().title, "loss to balanced");
+  EXPECT_EQ(grid.rows[0].back(), "");
+  EXPECT_EQ(grid.rows[1].back(), "+25.0 %");
+}
+
 }  // namespace
 }  // namespace moetune

@@ -295,5 +295,32 @@ TEST(Derived, RivalsAreFoundByName) {
   EXPECT_EQ(find_rival(table.entries[0], "cublas"), nullptr);
 }
 
+TEST(LossToBalanced, ComparesWithBalancedRowsOfTheSameNumber) {
+  const auto entry = [](const Layer& layer, int64_t tokens, const std::string& routing, double us) {
+    return sample::entry(sample::cell(layer, tokens, routing), sample::mma(16), us);
+  };
+  const TunedTable table =
+      sample::table({entry(sample::qwen_up(), 64, "zipf:1", 115), entry(sample::qwen_up(), 64, "balanced", 100),
+                     entry(sample::qwen_up(), 16, "zipf:1", 50), entry(sample::qwen_down(), 64, "zipf:1", 60),
+                     entry(sample::qwen_up(), 64, "uniform", 90)});
+  EXPECT_NEAR(loss_to_balanced(table, table.entries[0]).value(), 0.15, 1e-12);
+  EXPECT_NEAR(loss_to_balanced(table, table.entries[4]).value(), -0.1, 1e-12);
+  for (const size_t lonely : {1, 2, 3})
+    EXPECT_EQ(loss_to_balanced(table, table.entries[lonely]), std::nullopt) << lonely;
+}
+
+TEST(LossToBalanced, NeedsTwoWinners) {
+  const auto skipped = [](const std::string& routing) {
+    return sample::skipped_entry(sample::cell(sample::small_up(), 64, routing), "out of memory");
+  };
+  const auto won = [](const std::string& routing) {
+    return sample::entry(sample::cell(sample::small_up(), 64, routing), sample::mma(16), 9);
+  };
+  TunedTable table = sample::table({won("single"), skipped("balanced")});
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), std::nullopt);
+  table = sample::table({skipped("single"), won("balanced")});
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), std::nullopt);
+}
+
 }  // namespace
 }  // namespace moetune

@@ -138,5 +138,20 @@ TEST(Markdown, AnEmptyTableSaysSo) {
   EXPECT_TRUE(holds(export_markdown(sample::table()).files[0].text, "The table has no entries.\n"));
 }
 
+TEST(Markdown, TellsWhatUnevenRowsCost) {
+  const auto entry = [](const std::string& routing, double us) {
+    return sample::entry(sample::cell(sample::small_up(), 64, routing), sample::mma(32), us);
+  };
+  const std::string text =
+      export_markdown(sample::table({entry("balanced", 10), entry("single", 11), entry("zipf:1", 13)})).files[0].text;
+  EXPECT_TRUE(holds(
+      text, "\n|     64 | single   |  128 |            2/4 |     2.00 |   100.0 % | 11.0 µs | 0.04766 | +10.0 % |\n"))
+      << text;
+  EXPECT_TRUE(holds(
+      text,
+      "\nLoss is how much longer a launch takes than with balanced rows: +20.0 % on average, +30.0 % at the most.\n"))
+      << text;
+}
+
 }  // namespace
 }  // namespace moetune
