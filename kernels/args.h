@@ -19,7 +19,7 @@ struct Args {
   long long k;
   int experts;
   int top_k;
-  unsigned* counters = nullptr;  // [2] zeros, left as zeros: tiles taken and blocks done, for dynamic tiles
+  unsigned* counters = nullptr;  // [2] zeros, left as zeros: tiles taken or begun, and blocks done
   // Of x, of w as [experts * n, k] and of y, where the candidate's plan asks for them.
   TensorMap x_map = {};
   TensorMap w_map = {};

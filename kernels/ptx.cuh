@@ -55,4 +55,11 @@ __device__ __forceinline__ void mma_m16n8k16<fp16>(float (&d)[4], const unsigned
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// A word that other blocks write; never from a cache of this SM.
+__device__ __forceinline__ unsigned load_relaxed(const unsigned* word) {
+  unsigned value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+
 }  // namespace moetune

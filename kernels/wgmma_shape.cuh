@@ -24,7 +24,7 @@ struct WgmmaShape {
   static constexpr int halves = block_k / 64;  // a row of shared memory is 64 elements, its swizzle's 128 bytes
   static constexpr int row_bytes = 128;
   static constexpr int x_boxes = block_m / Config::x_box;
-  static constexpr bool dynamic = Config::tiles == 1;
+  static constexpr bool dynamic = Config::tiles == 1, together = Config::pace == 1;
   // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
   static constexpr int tile_slots = pingpong ? 4 : 1;
 
@@ -33,6 +33,7 @@ struct WgmmaShape {
   static_assert(block_m % Config::x_box == 0 && Config::x_box % 8 == 0, "boxes of X are whole swizzle groups");
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
   static_assert(!(gathers && cluster_n > 1), "gathered rows go to one block only");
+  static_assert(!(dynamic && together), "blocks that take tiles as they have time begin them on their own");
   static_assert(!(dynamic && cluster > 1), "the blocks of a cluster would take different tiles");
 
   using Sums = float[groups][width / 2];

@@ -29,10 +29,13 @@ const Knob& knob_of(const Variant& variant, std::string_view name) {
   return knob;
 }
 
-void require_all_set(const Candidate& candidate, const Variant& variant, const std::vector<std::string_view>& set) {
-  for (const Knob& knob : knobs_of(variant))
-    if (std::find(set.begin(), set.end(), knob.name) == set.end())
+void complete(Candidate& candidate, const Variant& variant, const std::vector<std::string_view>& set) {
+  for (const Knob& knob : knobs_of(variant)) {
+    if (std::find(set.begin(), set.end(), knob.name) != set.end()) continue;
+    if (knob.absent == kNeeded)
       throw request_error(fmt::format("candidate of '{}' lacks a value for '{}'", candidate.variant, knob.name));
+    candidate.*knob.value = knob.absent;
+  }
 }
 
 }  // namespace
@@ -55,6 +58,7 @@ const std::vector<Knob>& knobs() {
       {"tma_x", &Candidate::tma_x, "X by tensor copies, or by cp.async", {"no", "yes"}},
       {"tma_store", &Candidate::tma_store, "Y by tensor copies, or by 16-byte stores", {"no", "yes"}},
       {"tiles", &Candidate::tiles, "blocks take tiles by their number, or as they have time", {"static", "dynamic"}},
+      {"pace", &Candidate::pace, "blocks begin each tile on their own, or all together", {"own", "common"}, 0},
   };
   return list;
 }
@@ -101,7 +105,7 @@ Candidate parse_candidate(std::string_view text) {
     candidate.*knob.value = parse_knob(knob, std::string_view(words[i]).substr(equals + 1));
     set.push_back(knob.name);
   }
-  require_all_set(candidate, variant, set);
+  complete(candidate, variant, set);
   return candidate;
 }
 
@@ -120,6 +124,10 @@ Json to_json(const Candidate& candidate) {
 Candidate candidate_from_json(const JsonAt& json) {
   Candidate candidate{.variant = json["variant"].string()};
   for (const Knob& knob : knobs_of(find_variant(candidate.variant))) {
+    if (knob.absent != kNeeded && !json.has(knob.name)) {
+      candidate.*knob.value = knob.absent;
+      continue;
+    }
     const JsonAt value = json[knob.name];
     candidate.*knob.value =
         knob.labels.empty() ? static_cast<int>(value.integer(0, kMaxKnobValue)) : parse_knob(knob, value.string());

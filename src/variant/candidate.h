@@ -29,15 +29,20 @@ struct Candidate {
   int tma_x = 0;
   int tiles = 0;
   int tma_store = 0;
+  int pace = 0;
 
   auto operator<=>(const Candidate&) const = default;
 };
+
+/// A knob without which a candidate is incomplete.
+constexpr int kNeeded = -1;
 
 struct Knob {
   std::string_view name;
   int Candidate::*value;
   std::string_view help;
   std::vector<std::string_view> labels = {};  // words for the values 0, 1, ...; empty for plain numbers
+  int absent = kNeeded;  // its value in texts and files that don't name it: those from before the knob was there
 };
 
 /// The list that text, JSON, CSV, space files, kernel units and the search all loop over, in their order.

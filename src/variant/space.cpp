@@ -51,6 +51,10 @@ VariantSpace variant_space(const std::string& name, const JsonAt& json) {
       json.fail(fmt::format("variant '{}' has no knob '{}'", name, knob.name));
   }
   for (const Knob& knob : knobs_of(variant)) {
+    if (knob.absent != kNeeded && !json.has(knob.name)) {
+      space.values.emplace_back(std::string(knob.name), std::vector<int>{knob.absent});
+      continue;
+    }
     const JsonAt list = json[knob.name];
     std::vector<int> values;
     for (size_t i = 0; i < list.size(); ++i) values.push_back(knob_value(knob, list[i]));

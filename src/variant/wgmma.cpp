@@ -88,6 +88,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.tma_x, {0, 1})) return "tma_x must be no or yes";
   if (!one_of(c.tiles, {0, 1})) return "tiles must be static or dynamic";
   if (c.tiles == 1 && c.cluster != 0) return "the blocks of a cluster take tiles by their number";
+  if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
+  if (c.tiles == 1 && c.pace == 1) return "blocks that take tiles as they have time begin them on their own";
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
@@ -158,7 +160,7 @@ Variant wgmma_variant() {
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
           .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tma_store", "tiles"},
+                    "cluster", "in_flight", "tma_x", "tma_store", "tiles", "pace"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -34,6 +34,17 @@ TEST(Candidate, JsonRoundTripsInKnobOrder) {
   EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), parse_candidate(kText));
 }
 
+TEST(Candidate, KnobsYoungerThanAFileHaveTheirOldValue) {
+  const std::string old =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
+  EXPECT_EQ(parse_candidate(old), parse_candidate(old + " pace=own"));
+  Json json = to_json(parse_candidate(old + " pace=common"));
+  EXPECT_EQ(candidate_from_json(JsonAt(json, "x")).pace, 1);
+  json.erase("pace");
+  EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), parse_candidate(old));
+}
+
 TEST(Candidate, UnknownVariantNamesTheNearest) {
   const Caught error = error_of([] { parse_candidate("nma block_m=1"); });
   EXPECT_EQ(error.what, "unknown variant 'nma'");

@@ -98,6 +98,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=dynamic",
              "the blocks of a cluster take tiles by their number"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic pace=common",
+             "blocks that take tiles as they have time begin them on their own"},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},
