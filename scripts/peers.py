@@ -40,6 +40,7 @@ BLOCK_SECONDS = 2e-3
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
 TOLERANCE = 1e-2  # of the result's root mean square, expert by expert
+CONTIGUOUS_ALIGNS = (64, 128, 256)  # rows an expert in DeepGEMM's contiguous layout, and in a tile
 MASKED_ALIGN = 256  # rows an expert in DeepGEMM's masked layout: a tile must not reach into the next expert
 
 # vLLM's files of tuned configurations for the H200, bf16, by experts and intermediate width. For each token count:
@@ -417,23 +418,31 @@ def deepgemm_contiguous(p, options):
 
     ask = (getattr(deep_gemm, "get_mk_alignment_for_contiguous_layout", None)
            or getattr(deep_gemm, "get_m_alignment_for_contiguous_layout", None))
-    multiple = int(ask()) if ask else 128
-    starts = padded_starts(p.m_sizes, multiple)
-    owners, places = [-1] * starts[-1], []
-    for e, m in enumerate(p.m_sizes):
-        owners[starts[e] : starts[e] + m] = [e] * m
-        places += range(starts[e], starts[e] + m)
-    owners, places = p.indices(owners), p.torch.tensor(places, dtype=p.torch.int64, device=p.device)
-    inputs = []
-    for x in p.x:
-        inputs.append(p.random(starts[-1], p.k))
-        inputs[-1][places] = x
-    outputs = p.empty(starts[-1], p.n)
+    choose = getattr(deep_gemm, "set_mk_alignment_for_contiguous_layout", None)
 
-    def launch(i):
-        deep_gemm.m_grouped_bf16_gemm_nt_contiguous(inputs[i], p.w[i], outputs[i], owners)
+    def variant(multiple):
+        starts = padded_starts(p.m_sizes, multiple)
+        owners, places = [-1] * starts[-1], []
+        for e, m in enumerate(p.m_sizes):
+            owners[starts[e] : starts[e] + m] = [e] * m
+            places += range(starts[e], starts[e] + m)
+        owners, places = p.indices(owners), p.torch.tensor(places, dtype=p.torch.int64, device=p.device)
+        inputs = []
+        for x in p.x:
+            inputs.append(p.random(starts[-1], p.k))
+            inputs[-1][places] = x
+        outputs = p.empty(starts[-1], p.n)
 
-    return [Variant(f"X permuted before, experts padded to {multiple} rows", launch, outputs, lambda y: y[places])]
+        def launch(i):
+            if choose:
+                choose(multiple)
+            deep_gemm.m_grouped_bf16_gemm_nt_contiguous(inputs[i], p.w[i], outputs[i], owners)
+
+        return Variant(f"X permuted before; experts padded to {multiple} rows", launch, outputs, lambda y: y[places])
+
+    # Its tiles are as high as the alignment, which callers may choose in newer releases: the fastest counts.
+    own = int(ask()) if ask else 128
+    return [variant(multiple) for multiple in (sorted({own, *CONTIGUOUS_ALIGNS}) if choose else [own])]
 
 
 def deepgemm_masked(p, options):
