@@ -8,6 +8,8 @@ struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
+constexpr int first_arrival = 2;
+
 struct Args {
   const void* x;                // [x_rows, k], expert order; with permute_x [tokens, k]
   const void* w;                // [experts, n, k], k contiguous
@@ -19,7 +21,10 @@ struct Args {
   long long k;
   int experts;
   int top_k;
-  unsigned* counters = nullptr;  // [2] zeros, left as zeros: tiles taken or begun, and blocks done
+  // [first_arrival + 6 * SMs] zeros, left as zeros: tiles taken or begun, blocks done, then the pieces done of each tile
+  // that is cut along k, for each warpgroup's part of it.
+  unsigned* counters = nullptr;
+  float* workspace = nullptr;  // sums of those pieces, as many bytes as the plan says
   // Of x, of w as [experts * n, k] and of y, where the candidate's plan asks for them.
   TensorMap x_map = {};
   TensorMap w_map = {};

@@ -11,6 +11,7 @@ struct Tile {
   int row;   // first row
   int rows;  // valid ones, at most block_m; 0 only where a block of a cluster has none
   int n;     // first column
+  int piece;  // of the tiles that are cut along k, all counted through; -1: the tile is whole
 };
 
 // Position of tile `index` among fast x slow tiles: groups of `group` slow indices are walked together, the slow index
@@ -32,14 +33,17 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
 // for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
 // cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
-// expert are shared out evenly over its tiles, in steps of that many.
-template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0>
+// expert are shared out evenly over its tiles, in steps of that many. With split > 1 the last tiles, half a round of the
+// blocks and what exceeds whole rounds, are cut along k into that many pieces, so that blocks finish at about the same
+// time; where there are under two rounds, all are.
+template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0, int split = 1>
 struct Scheduler {
   static constexpr int cluster = cluster_m * cluster_n;
   const int* m_sizes;
   int experts;
   int n_tiles;
-  int index;         // of the next tile, over all experts
+  int index;         // of the next tile, or piece, over all experts
+  int whole;         // tiles that are not cut
   int window;        // first expert of the 32 that are scanned
   int window_tiles;  // tiles before the window
   int window_rows;   // rows before the window
@@ -48,19 +52,26 @@ struct Scheduler {
   Scheduler() = default;
   __device__ __forceinline__ explicit Scheduler(const Args& args)
       : m_sizes(args.m_sizes), experts(args.experts),
-        n_tiles(static_cast<int>((args.n + Config::block_n * cluster_n - 1) / (Config::block_n * cluster_n))), index(blockIdx.x / cluster), window(0),
+        n_tiles(static_cast<int>((args.n + Config::block_n * cluster_n - 1) / (Config::block_n * cluster_n))), index(blockIdx.x / cluster), whole(0), window(0),
         window_tiles(0), window_rows(0), expert(0), expert_m(0), expert_row(0), first_tile(0), end_tile(0) {}
 
   // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,
   // upwards. All lanes of a warp must call it together.
   __device__ __forceinline__ bool next(Tile& tile) {
-    if (index >= end_tile && !find_expert()) return false;
+    int at = index;  // as a tile
+    tile.piece = -1;
+    if constexpr (split > 1)
+      if (index >= whole) {
+        tile.piece = index - whole;
+        at = whole + tile.piece / split;
+      }
+    if (at >= end_tile && !find_expert(at)) return false;
     const int m_tiles = tiles_of(expert_m);
     int m_tile, n_tile;
     if constexpr (Config::raster == 0)
-      grouped_order<Config::group>(index - first_tile, n_tiles, m_tiles, n_tile, m_tile);
+      grouped_order<Config::group>(at - first_tile, n_tiles, m_tiles, n_tile, m_tile);
     else
-      grouped_order<Config::group>(index - first_tile, m_tiles, n_tiles, m_tile, n_tile);
+      grouped_order<Config::group>(at - first_tile, m_tiles, n_tiles, m_tile, n_tile);
     tile.expert = expert;
     int height = Config::block_m;
     if constexpr (row_step > 0) {
@@ -76,10 +87,22 @@ struct Scheduler {
     return true;
   }
 
+  // Decides which tiles of `depth` steps along k are cut; a warp calls it before its first tile.
+  __device__ __forceinline__ void cut(int depth) {
+    int tiles = 0;
+    for (int first = 0; first < experts; first += 32) {
+      const int e = first + static_cast<int>(threadIdx.x % 32);
+      tiles += __reduce_add_sync(~0u, e < experts ? tiles_of(m_sizes[e]) : 0);
+    }
+    tiles *= n_tiles;
+    const int round = static_cast<int>(gridDim.x) / cluster;
+    whole = depth < split ? tiles : tiles < 2 * round ? 0 : tiles - tiles % round - (round + 1) / 2;
+  }
+
  private:
   static __device__ __forceinline__ int tiles_of(int m) { return (m + Config::block_m * cluster_m - 1) / (Config::block_m * cluster_m); }
 
-  __device__ __forceinline__ bool find_expert() {
+  __device__ __forceinline__ bool find_expert(int at) {
     const int lane = threadIdx.x % 32;
     for (; window < experts; window += 32) {
       const int m = window + lane < experts ? m_sizes[window + lane] : 0;
@@ -90,7 +113,7 @@ struct Scheduler {
         const int more_rows = __shfl_up_sync(~0u, row_sum, step);
         if (lane >= step) tile_sum += more_tiles, row_sum += more_rows;
       }
-      const unsigned past = __ballot_sync(~0u, index < window_tiles + tile_sum);
+      const unsigned past = __ballot_sync(~0u, at < window_tiles + tile_sum);
       if (past != 0) {
         const int found = __ffs(past) - 1;
         expert = window + found;

@@ -5,6 +5,7 @@
 #include "tile.cuh"
 #include "wgmma_load.cuh"
 #include "wgmma_ptx.cuh"
+#include "wgmma_split.cuh"
 #include "wgmma_store.cuh"
 
 namespace moetune {
@@ -14,10 +15,11 @@ struct Wgmma : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Load = WgmmaLoad<Config>;
   using Store = WgmmaStore<Config>;
+  using Split = WgmmaSplit<Config>;
   using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong, Shape::gathers;
   using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_out;
   using Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::tile_slots;
-  using Shape::at, Shape::depth, Shape::warpgroup_sync;
+  using Shape::at, Shape::warpgroup_sync;
   using Element = typename Shape::Element;
   using Shared = typename Shape::Shared;
   using Sums = typename Shape::Sums;
@@ -31,6 +33,8 @@ struct Wgmma : WgmmaShape<Config> {
   // The next tile, found by one warp and read by all others.
   static __device__ __forceinline__ Tile give_tile(const Args& args, Shared& shared, Slot& slot) {
     Tiles scheduler = shared.scheduler;
+    if constexpr (Config::split > 1)
+      if (slot.count == 0) scheduler.cut(Shape::depth(args));
     if constexpr (dynamic) {
       barrier_wait(at(shared.tile_empty, slot.index()), slot.parity() ^ 1);  // not before the block has time for it
       if (slot.count > 0) {  // the first is the block's own: no need to ask
@@ -105,17 +109,17 @@ struct Wgmma : WgmmaShape<Config> {
 
   static __device__ __forceinline__ void load(const Args& args, Shared& shared, Slot& slot) {
     const int rank = cluster == 1 ? 0 : cluster_rank();
-    const int k_steps = depth(args);
     Place<stages> stage;
     unsigned begun = 0;
     while (true) {
       const Tile tile = take_tile(shared, slot);
       if (tile.expert < 0) break;
+      const auto steps = Split::steps_of(args, tile);
       const int boxes = (tile.rows + Config::x_box - 1) / Config::x_box;
       if (threadIdx.x == 0) {
         begin_together(args, begun);
 #pragma unroll 1
-        for (int k = 0; k < k_steps; ++k, stage.advance()) {
+        for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
           barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
           Load::copy_boxes(args, shared, tile, boxes, stage.index, k * block_k, rank);
         }
@@ -127,17 +131,17 @@ struct Wgmma : WgmmaShape<Config> {
 
   static __device__ __forceinline__ void gather(const Args& args, Shared& shared, Slot& slot) {
     const int rank = cluster == 1 ? 0 : cluster_rank();
-    const int k_steps = depth(args);
     Place<stages> stage;
     unsigned begun = 0;
     while (true) {
       const Tile tile = threadIdx.x < 32 ? give_tile(args, shared, slot) : take_tile(shared, slot);
       if (tile.expert < 0) break;
+      const auto steps = Split::steps_of(args, tile);
       int rows[Load::gathered_rows];
       Load::find_rows(args, tile, rows);
       if (threadIdx.x == 0) begin_together(args, begun);
 #pragma unroll 1
-      for (int k = 0; k < k_steps; ++k, stage.advance()) {
+      for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
         barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
         if (threadIdx.x == 0) Load::copy_boxes(args, shared, tile, 0, stage.index, k * block_k, rank);
         Load::copy_rows(args, shared, rows, stage.index, k * block_k);
@@ -217,7 +221,6 @@ struct Wgmma : WgmmaShape<Config> {
   static __device__ __forceinline__ void consume(const Args& args, Shared& shared) {
     const int consumer = threadIdx.x / 128 - 1;
     const int first_group = pingpong ? 0 : consumer * groups;
-    const int k_steps = depth(args);
     Place<stages> stage;
     Slot slot;
     if (pingpong && consumer == 1) named_arrive(2, 256);
@@ -225,6 +228,8 @@ struct Wgmma : WgmmaShape<Config> {
       const bool other = pingpong && slot.index() % 2 != consumer;  // the tile is the other warpgroup's
       const Tile tile = take_tile(shared, slot);
       if (tile.expert < 0) break;
+      const auto steps = Split::steps_of(args, tile);
+      const int k_steps = steps.end - steps.first;
       if (other) {
         stage.advance(k_steps);
         continue;
@@ -241,10 +246,14 @@ struct Wgmma : WgmmaShape<Config> {
         multiply<width>(shared, stage, k_steps, first_group, sum);
       if constexpr (pingpong) named_arrive(3 - consumer, 256);
       if constexpr (!swapped && (weighs || scatters)) warpgroup_sync();
-      if constexpr (swapped)
-        Store::store_swapped(args, shared, tile, consumer, first_group, sum);
-      else
-        Store::store_plain(args, shared, tile, consumer, first_group, sum);
+      if constexpr (Config::split > 1)
+        if (tile.piece >= 0) {
+          if (busy && Split::leave_sums(args, shared, tile, consumer, sum))
+            Store::store(args, shared, tile, consumer, first_group, typename Split::Total{Split::pieces_of(args, tile, consumer)});
+          continue;
+        }
+      Store::store(args, shared, tile, consumer, first_group,
+                   [&](int g, int v) { return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]); });
     }
     Store::template wait_for_copies<swapped ? 128 : 32, 0>();
   }

@@ -34,6 +34,7 @@ struct WgmmaShape {
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
   static_assert(!(gathers && cluster_n > 1), "gathered rows go to one block only");
   static_assert(!(dynamic && together), "blocks that take tiles as they have time begin them on their own");
+  static_assert(!(Config::split > 1 && (cluster > 1 || together)), "pieces of tiles go to blocks one by one");
   static_assert(!(dynamic && cluster > 1), "the blocks of a cluster would take different tiles");
 
   using Sums = float[groups][width / 2];
@@ -62,7 +63,7 @@ struct WgmmaShape {
     using type = Nothing;
   };
 
-  using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0>;
+  using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split>;
 
   struct Shared {
     alignas(1024) Element w[stages][block_n * block_k];  // [halves][block_n][64]
@@ -72,6 +73,7 @@ struct WgmmaShape {
     int m_sizes[Config::experts];
     Tile tiles[tile_slots];  // expert < 0 ends them
     unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
+    unsigned arrived[consumers];  // pieces of its tile before this block's
     typename If<weighs || scatters, Fused>::type fused[consumers];
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");

@@ -72,7 +72,8 @@ struct WgmmaStore : WgmmaShape<Config> {
   }
 
   // Swapped: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
-  static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sums& sum) {
+  template <class Sum>
+  static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if constexpr (!copies_out) warpgroup_sync();  // the tile before has left the buffers
 #pragma unroll
@@ -93,9 +94,9 @@ struct WgmmaStore : WgmmaShape<Config> {
           for (int j = 0; j < 2; ++j) weight[i][j] = weight_of(shared, consumer, first + r + i * 8 + lane % 4 * 2 + j);
 #pragma unroll
         for (int g = 0; g < groups; ++g) {
-          const float* d = sum[g] + (first + r) / 2;
+          const float4 d[2] = {sum(g, (first + r) / 8), sum(g, (first + r) / 8 + 1)};
           const auto two = [&](int i, int half) {
-            return finish_pair<Config>(d[i * 4 + half * 2], d[i * 4 + half * 2 + 1], weight[i][0], weight[i][1]);
+            return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weight[i][0], weight[i][1]) : finish_pair<Config>(d[i].z, d[i].w, weight[i][0], weight[i][1]);
           };
           const int row = r + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
           stmatrix_x4<true>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
@@ -108,7 +109,8 @@ struct WgmmaStore : WgmmaShape<Config> {
   }
 
   // Plain: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
-  static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sums& sum) {
+  template <class Sum>
+  static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     Element* staging = shared.staging[consumer] + warp * plane;
 #pragma unroll
@@ -122,9 +124,9 @@ struct WgmmaStore : WgmmaShape<Config> {
         __syncwarp();
 #pragma unroll
         for (int c = 0; c < 64 && from + c < block_n; c += 16) {
-          const float* d = sum[g] + (from + c) / 2;
+          const float4 d[2] = {sum(g, (from + c) / 8), sum(g, (from + c) / 8 + 1)};
           const auto two = [&](int i, int half) {
-            return finish_pair<Config>(d[i * 4 + half * 2], d[i * 4 + half * 2 + 1], weight[half], weight[half]);
+            return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weight[0], weight[0]) : finish_pair<Config>(d[i].z, d[i].w, weight[1], weight[1]);
           };
           const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
           stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
@@ -134,6 +136,15 @@ struct WgmmaStore : WgmmaShape<Config> {
         store_rows<32>(args, shared, tile, consumer, staging, first, tile.n + from);
       }
     }
+  }
+
+  // `sum(g, v)` gives four sums of the thread: of group g, from column 8 v of wgmma's N side.
+  template <class Sum>
+  static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
+    if constexpr (Shape::swapped)
+      store_swapped(args, shared, tile, consumer, first_group, sum);
+    else
+      store_plain(args, shared, tile, consumer, first_group, sum);
   }
 };
 

@@ -59,6 +59,7 @@ const std::vector<Knob>& knobs() {
       {"tma_store", &Candidate::tma_store, "Y by tensor copies, or by 16-byte stores", {"no", "yes"}},
       {"tiles", &Candidate::tiles, "blocks take tiles by their number, or as they have time", {"static", "dynamic"}},
       {"pace", &Candidate::pace, "blocks begin each tile on their own, or all together", {"own", "common"}, 0},
+      {"split", &Candidate::split, "pieces along k that each of the last tiles is cut into; 1 = whole", {}, 1},
   };
   return list;
 }

@@ -30,6 +30,7 @@ struct Candidate {
   int tiles = 0;
   int tma_store = 0;
   int pace = 0;
+  int split = 0;
 
   auto operator<=>(const Candidate&) const = default;
 };

@@ -12,12 +12,16 @@
 
 namespace moetune {
 
+/// The most device memory that a launch may ask for beside its operands.
+constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
+
 /// How a unit is launched. The grid never depends on m_sizes, which live on the device.
 struct LaunchPlan {
   int threads = 0;            // a block
   int64_t shared_bytes = 0;   // dynamic shared memory a block
   int min_blocks_per_sm = 1;  // as the unit's launch bounds promise
   int cluster = 1;            // blocks that run together and share copies
+  int64_t workspace = 0;      // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
   int x_box = 0;
   int w_box = 0;

@@ -14,11 +14,14 @@ constexpr int64_t kElementBytes = 2;
 constexpr int kCooperative = 0, kPingpong = 1;
 constexpr int kAlongM = 1, kAlongN = 2;  // values of cluster
 constexpr int kRowElements = 64;         // a row of shared memory: the 128 bytes of the swizzle
-constexpr int kTileBytes = 16;
+constexpr int kTileBytes = 20;
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56;
+constexpr int kArrivedBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
+constexpr int kMaxSplit = 16;
+constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn't there to tell
 
 // Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
 // starts with, 168 for each of three warpgroups or 128 of four. Gathering producers hold row numbers.
@@ -33,7 +36,10 @@ Registers registers(const Candidate& c) {
 
 // Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
 // fusions.
-int max_sums(const Candidate& c) { return c.consumers == 3 ? 96 : c.tma_x ? 176 : 160; }
+int max_sums(const Candidate& c) {
+  if (c.consumers == 3) return 96;
+  return c.split > 1 ? 112 : c.tma_x ? 176 : 160;
+}
 
 int groups(const Candidate& c) {
   return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
@@ -58,8 +64,11 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
                         2 * kBarrierBytes * (c.stages + slots);
   const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
   const int64_t rows = fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers;
-  return aligned(ring + staging + tiles + rows, kAlign);
+  return aligned(ring + staging + tiles + kArrivedBytes * c.consumers + rows, kAlign);
 }
+
+// Sums of the pieces of the tiles that are cut: fewer than two tiles a block.
+int64_t workspace(const Candidate& c) { return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * 4; }
 
 bool one_of(int value, std::initializer_list<int> values) {
   return std::find(values.begin(), values.end(), value) != values.end();
@@ -90,6 +99,10 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.tiles == 1 && c.cluster != 0) return "the blocks of a cluster take tiles by their number";
   if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
   if (c.tiles == 1 && c.pace == 1) return "blocks that take tiles as they have time begin them on their own";
+  if (c.split < 1 || c.split > kMaxSplit) return fmt::format("split must lie in 1 to {}", kMaxSplit);
+  if (c.split > 1 && (c.cluster != 0 || c.pace == 1)) return "pieces of tiles go to blocks one by one";
+  if (workspace(c) * (device.processors > 0 ? device.processors : kProcessors) > kMaxWorkspace)
+    return "sums of pieces over the workspace";
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
@@ -110,6 +123,7 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .shared_bytes = shared_bytes(c, shape),
           .min_blocks_per_sm = 1,
           .cluster = c.cluster == 0 ? 1 : 2,
+          .workspace = workspace(c),
           .x_box = c.tma_x ? x_box(c) : 0,
           .w_box = c.cluster == kAlongM ? c.block_n / 2 : c.block_n,
           .y_box = c.tma_store ? 8 : 0};
@@ -144,7 +158,8 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .in_flight = 1,
               .tma_x = problem.shape.fusion.permute_x ? 0 : 1,
               .tiles = 1,
-              .tma_store = 0};
+              .tma_store = 0,
+              .split = 1};
   if (mean_rows > 24) c.block_m = 64;
   if (mean_rows > 48) c.block_m = 128;
   if (mean_rows > 96) c.block_m = 192, c.block_n = 192, c.consumers = 3, c.tiles = 0;
@@ -160,7 +175,7 @@ Variant wgmma_variant() {
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
           .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tma_store", "tiles", "pace"},
+                    "cluster", "in_flight", "tma_x", "tma_store", "tiles", "pace", "split"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

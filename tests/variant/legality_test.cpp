@@ -101,6 +101,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic pace=common",
              "blocks that take tiles as they have time begin them on their own"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=17",
+             "split must lie in 1 to 16"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=2",
+             "pieces of tiles go to blocks one by one"},
+        Case{"block_m=144 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=2",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=256 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=8",
+             "sums of pieces over the workspace"},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},

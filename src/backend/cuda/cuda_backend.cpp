@@ -148,8 +148,11 @@ class CudaBackend : public Backend {
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
     const int64_t tiles = tiles_at_most(contender.candidate);
+    // At once as large as it may become: captured launches keep its address.
+    if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     return [&loaded, kernel, tiles, this](int set) {
       Args args = loaded.operands.args(set);
+      args.workspace = workspace_.as<float>();
       encode_maps(args, kernel.plan, loaded.operands.problem);
       kernel.launch(args, tiles, stream_->stream);
     };
@@ -192,7 +195,7 @@ class CudaBackend : public Backend {
   int64_t tiles_at_most(const Candidate& c) const {
     const Problem& p = loaded_->operands.problem;
     const int64_t m_tiles = p.rows() / c.block_m + std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
-    return m_tiles * ((p.shape.layer.n + c.block_n - 1) / c.block_n);
+    return m_tiles * ((p.shape.layer.n + c.block_n - 1) / c.block_n) * std::max(1, c.split);
   }
 
   DeviceInfo device_;
@@ -201,6 +204,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Cublas> cublas_;
   std::map<Dtype, std::unique_ptr<Service>> services_;
   std::map<std::string, CompiledUnit> compiled_;  // by unit
+  DeviceBuffer workspace_;
   std::unique_ptr<Loaded> loaded_;
 };
 

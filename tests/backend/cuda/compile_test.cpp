@@ -109,8 +109,17 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
        "tiles=dynamic",
        {.permute_x = true}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=no "
-       "tiles=static",
-       scattered}};
+       "tiles=static pace=common",
+       scattered},
+      {"block_m=112 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic split=4",
+       scattered},
+      {"block_m=128 block_n=112 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic split=4",
+       {}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
+       "tiles=static split=2",
+       {.permute_x = true}}};
   std::vector<std::string> units;
   for (const auto& [tile, fusion] : cases) {
     const Shape shape = shape_of(Dtype::bf16, 2048, 768, fusion);
