@@ -29,6 +29,8 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
+// Promotion of misses in L2 to 256 bytes costs 3 to 4 % where memory bounds the kernel (H200, 16 tokens: 423 instead of
+// 411 us on DeepSeek-V3 up of 32 experts, 117 instead of 112 on Qwen3-30B up).
 // A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
 // nothing there are none.
 TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, const char* what) {
@@ -41,7 +43,7 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
   const CUresult result = encoder(
       &map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
       const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error, fmt::format("no tensor map of {} [{}, {}] in boxes of {} rows: error {}",
                                                            what, rows, columns, box_rows, static_cast<int>(result)));
