@@ -1,5 +1,5 @@
 // The wgmma variant: persistent, warp-specialised blocks for sm_90a. A producer warpgroup fills a ring of stages with
-// tensor copies (or gathers rows of X with cp.async), one to three consumer warpgroups multiply and store.
+// tensor copies (or copies rows with cp.async), one to three consumer warpgroups multiply and store.
 // W may stand on wgmma's M side and the rows of X on its N side ("swapped"): tiles are then as high as their rows.
 #pragma once
 #include "tile.cuh"
@@ -16,7 +16,8 @@ struct Wgmma : WgmmaShape<Config> {
   using Load = WgmmaLoad<Config>;
   using Store = WgmmaStore<Config>;
   using Split = WgmmaSplit<Config>;
-  using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong, Shape::gathers;
+  using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong;
+  using Shape::x_by_rows, Shape::w_by_rows, Shape::by_rows, Shape::by_boxes;
   using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_out;
   using Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::tile_slots;
   using Shape::at, Shape::warpgroup_sync;
@@ -92,12 +93,12 @@ struct Wgmma : WgmmaShape<Config> {
     return tile;
   }
 
-  // One warp finds tiles, another loads them; where rows are gathered all four do, and the first finds tiles too.
+  // One warp finds tiles, another loads them; where rows are copied all four load, and the first finds tiles too.
   static __device__ __forceinline__ void produce(const Args& args, Shared& shared) {
     const int warp = threadIdx.x / 32;
     Slot slot;
-    if constexpr (gathers) {
-      gather(args, shared, slot);
+    if constexpr (by_rows) {
+      load_rows(args, shared, slot);
     } else if (warp == 0) {
       load(args, shared, slot);
     } else if (warp == 1) {
@@ -129,7 +130,7 @@ struct Wgmma : WgmmaShape<Config> {
     if (threadIdx.x == 0) end_together(args);
   }
 
-  static __device__ __forceinline__ void gather(const Args& args, Shared& shared, Slot& slot) {
+  static __device__ __forceinline__ void load_rows(const Args& args, Shared& shared, Slot& slot) {
     const int rank = cluster == 1 ? 0 : cluster_rank();
     Place<stages> stage;
     unsigned begun = 0;
@@ -137,14 +138,20 @@ struct Wgmma : WgmmaShape<Config> {
       const Tile tile = threadIdx.x < 32 ? give_tile(args, shared, slot) : take_tile(shared, slot);
       if (tile.expert < 0) break;
       const auto steps = Split::steps_of(args, tile);
-      int rows[Load::gathered_rows];
-      Load::find_rows(args, tile, rows);
+      const int boxes = x_by_rows ? 0 : (tile.rows + Config::x_box - 1) / Config::x_box;
+      int x[Load::gathered_rows];
+      if constexpr (x_by_rows) Load::find_rows(args, tile, x);
+      const char* w = nullptr;
+      if constexpr (w_by_rows) w = Load::find_w(args, tile);
       if (threadIdx.x == 0) begin_together(args, begun);
 #pragma unroll 1
       for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
         barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
-        if (threadIdx.x == 0) Load::copy_boxes(args, shared, tile, 0, stage.index, k * block_k, rank);
-        Load::copy_rows(args, shared, rows, stage.index, k * block_k);
+        if constexpr (by_boxes)
+          if (threadIdx.x == 0) Load::copy_boxes(args, shared, tile, boxes, stage.index, k * block_k, rank);
+        if constexpr (w_by_rows) Load::copy_w_rows(args, shared, tile, w, stage.index, k * block_k);
+        if constexpr (x_by_rows) Load::copy_x_rows(args, shared, x, stage.index, k * block_k);
+        barrier_arrive_after_copies(at(shared.full, stage.index));
       }
       __syncwarp();
     }
@@ -174,7 +181,7 @@ struct Wgmma : WgmmaShape<Config> {
     for (int k = 0; k < k_steps; ++k) {
       barrier_wait(at(shared.full, stage.index), stage.parity);
       if constexpr (columns > 0) {
-        if constexpr (gathers) fence_async_shared();
+        if constexpr (by_rows) fence_async_shared();
         const unsigned a = a0 + stage.index * (side * block_k * 2 / 16);
         const unsigned b = b0 + stage.index * (width * block_k * 2 / 16);
         wgmma_fence();
@@ -262,16 +269,16 @@ struct Wgmma : WgmmaShape<Config> {
     extern __shared__ __align__(1024) char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
-      prefetch_map(args.w_map);
-      if constexpr (!gathers) prefetch_map(args.x_map);
+      if constexpr (!w_by_rows) prefetch_map(args.w_map);
+      if constexpr (!x_by_rows) prefetch_map(args.x_map);
       if constexpr (copies_out) prefetch_map(args.y_map);
       for (int i = 0; i < stages; ++i) {
-        barrier_init(at(shared.full, i), 1 + (gathers ? 128 : 0));
+        barrier_init(at(shared.full, i), (by_boxes ? 1 : 0) + (by_rows ? 128 : 0));
         barrier_init(at(shared.empty, i), (pingpong ? 1 : consumers) * cluster);
       }
       for (int i = 0; i < tile_slots; ++i) {
         barrier_init(at(shared.tile_full, i), 1);
-        barrier_init(at(shared.tile_empty, i), 4 * consumers + (gathers ? 3 : 1));  // warps that read a tile
+        barrier_init(at(shared.tile_empty, i), 4 * consumers + (by_rows ? 3 : 1));  // warps that read a tile
       }
       fence_barrier_init();
       shared.scheduler = Tiles(args);

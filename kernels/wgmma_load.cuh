@@ -1,5 +1,5 @@
-// Filling one stage of the wgmma variant's ring: tensor copies, and rows of X gathered by cp.async. When a stage is
-// filled, and with which tile, stands in wgmma.cuh.
+// Filling one stage of the wgmma variant's ring: tensor copies, and rows by cp.async into the layout that tensor copies
+// make. When a stage is filled, and with which tile, stands in wgmma.cuh.
 #pragma once
 #include "epilogue.cuh"
 #include "wgmma_shape.cuh"
@@ -10,23 +10,25 @@ template <class Config>
 struct WgmmaLoad : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
-  using Shape::gathers, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::at;
+  using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::at;
   using Shared = typename Shape::Shared;
 
-  // Tensor copies of one stage. Of what the blocks of a cluster share each loads a part, for all.
+  // Tensor copies of one stage, `boxes` of X. Of what the blocks of a cluster share each loads a part, for all.
   static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Tile& tile, int boxes, int stage, int k, int rank) {
     const unsigned full = at(shared.full, stage);
     constexpr unsigned short everyone = (1 << cluster) - 1;
-    barrier_arrive_expect(full, (block_n + (gathers ? 0 : boxes * Config::x_box)) * block_k * 2);
+    barrier_arrive_expect(full, ((w_by_rows ? 0 : block_n) + (x_by_rows ? 0 : boxes * Config::x_box)) * block_k * 2);
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
-      const unsigned w = shared_address(shared.w[stage]) + half * block_n * row_bytes;
-      const int w_row = tile.expert * static_cast<int>(args.n) + tile.n;
-      if constexpr (cluster_m > 1)
-        load_box_to_all(w + rank * (block_n / 2) * row_bytes, args.w_map, full, w_row + rank * (block_n / 2), k + half * 64, everyone);
-      else
-        load_box(w, args.w_map, full, w_row, k + half * 64);
-      if constexpr (!gathers) {
+      if constexpr (!w_by_rows) {
+        const unsigned w = shared_address(shared.w[stage]) + half * block_n * row_bytes;
+        const int w_row = tile.expert * static_cast<int>(args.n) + tile.n;
+        if constexpr (cluster_m > 1)
+          load_box_to_all(w + rank * (block_n / 2) * row_bytes, args.w_map, full, w_row + rank * (block_n / 2), k + half * 64, everyone);
+        else
+          load_box(w, args.w_map, full, w_row, k + half * 64);
+      }
+      if constexpr (!x_by_rows) {
         const unsigned x = shared_address(shared.x[stage]) + half * block_m * row_bytes;
 #pragma unroll
         for (int box = 0; box < x_boxes; ++box) {
@@ -43,7 +45,8 @@ struct WgmmaLoad : WgmmaShape<Config> {
     }
   }
 
-  // Gathering: every thread of the warpgroup copies one 16-byte chunk of every 16th row.
+  // By rows: every thread of the warpgroup copies one 16-byte chunk of every 16th row. What lies past the tile's rows or
+  // past n stays as it is, for nothing of that is stored; what lies past k must be zeros.
   static constexpr int gathered_rows = block_m / 16;
   static __device__ __forceinline__ void find_rows(const Args& args, const Tile& tile, int (&rows)[gathered_rows]) {
     const int first = threadIdx.x % 128 / 8;
@@ -51,7 +54,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
     for (int i = 0; i < gathered_rows; ++i)
       rows[i] = first + i * 16 < tile.rows ? static_cast<int>(source_row<Config>(args, tile.row + first + i * 16)) : -1;
   }
-  static __device__ __forceinline__ void copy_rows(const Args& args, Shared& shared, const int (&rows)[gathered_rows], int stage, int k) {
+  static __device__ __forceinline__ void copy_x_rows(const Args& args, Shared& shared, const int (&rows)[gathered_rows], int stage, int k) {
     const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
     const unsigned x = shared_address(shared.x[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
 #pragma unroll
@@ -65,7 +68,26 @@ struct WgmmaLoad : WgmmaShape<Config> {
         if (row >= 0) cp_async<16>(x + (half * block_m + i * 16) * row_bytes, from + row * args.k * 2, column < args.k);
       }
     }
-    barrier_arrive_after_copies(at(shared.full, stage));
+  }
+
+  // Rows of W follow each other: the address of this thread's first stands for all.
+  static __device__ __forceinline__ const char* find_w(const Args& args, const Tile& tile) {
+    const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
+    return static_cast<const char*>(args.w) + ((tile.expert * args.n + tile.n + first) * args.k + chunk * 8) * 2;
+  }
+  static __device__ __forceinline__ void copy_w_rows(const Args& args, Shared& shared, const Tile& tile, const char* row, int stage, int k) {
+    const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
+    const unsigned w = shared_address(shared.w[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
+    const int rows = static_cast<int>(args.n) - tile.n - first;
+    const char* from = row + k * 2;
+#pragma unroll
+    for (int i = 0; i < block_n / 16; ++i) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half)
+        if (i * 16 < rows) cp_async<16>(w + (half * block_n + i * 16) * row_bytes, from + half * 128, k + half * 64 + chunk * 8 < args.k);
+      from += args.k * 32;
+      asm volatile("" : "+l"(from));  // one address after the other, as above
+    }
   }
 };
 

@@ -12,7 +12,9 @@ struct WgmmaShape {
   static constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
   static constexpr int stages = Config::stages, consumers = Config::consumers;
   static constexpr int consumer_threads = 128 * consumers;
-  static constexpr bool swapped = Config::swap, pingpong = Config::schedule == 1, gathers = !Config::tma_x;
+  static constexpr bool swapped = Config::swap, pingpong = Config::schedule == 1;
+  static constexpr bool x_by_rows = !Config::tma_x, w_by_rows = !Config::tma_w;  // by cp.async, of four warps
+  static constexpr bool by_rows = x_by_rows || w_by_rows, by_boxes = !(x_by_rows && w_by_rows);
   static constexpr int cluster_m = Config::cluster == 1 ? 2 : 1, cluster_n = Config::cluster == 2 ? 2 : 1;
   static constexpr int cluster = cluster_m * cluster_n;
   static constexpr bool weighs = Config::topk_weights, scatters = Config::permute_y;
@@ -32,7 +34,7 @@ struct WgmmaShape {
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
   static_assert(block_m % Config::x_box == 0 && Config::x_box % 8 == 0, "boxes of X are whole swizzle groups");
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
-  static_assert(!(gathers && cluster_n > 1), "gathered rows go to one block only");
+  static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1), "cp.async serves one block only");
   static_assert(!(dynamic && together), "blocks that take tiles as they have time begin them on their own");
   static_assert(!(Config::split > 1 && (cluster > 1 || together)), "pieces of tiles go to blocks one by one");
   static_assert(!(dynamic && cluster > 1), "the blocks of a cluster would take different tiles");

@@ -56,6 +56,7 @@ const std::vector<Knob>& knobs() {
       {"cluster", &Candidate::cluster, "two blocks share W (neighbours along m) or X (along n)", {"none", "m", "n"}},
       {"in_flight", &Candidate::in_flight, "stages of wgmma under way when the next is issued"},
       {"tma_x", &Candidate::tma_x, "X by tensor copies, or by cp.async", {"no", "yes"}},
+      {"tma_w", &Candidate::tma_w, "W by tensor copies, or by cp.async", {"no", "yes"}, 1},
       {"tma_store", &Candidate::tma_store, "Y by tensor copies, or by 16-byte stores", {"no", "yes"}},
       {"tiles", &Candidate::tiles, "blocks take tiles by their number, or as they have time", {"static", "dynamic"}},
       {"pace", &Candidate::pace, "blocks begin each tile on their own, or all together", {"own", "common"}, 0},

@@ -27,6 +27,7 @@ struct Candidate {
   int cluster = 0;
   int in_flight = 0;
   int tma_x = 0;
+  int tma_w = 0;
   int tiles = 0;
   int tma_store = 0;
   int pace = 0;

@@ -23,22 +23,25 @@ constexpr int kMaxStages = 16;
 constexpr int kMaxSplit = 16;
 constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn't there to tell
 
+bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
+
 // Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
-// starts with, 168 for each of three warpgroups or 128 of four. Gathering producers hold row numbers.
+// starts with, 168 for each of three warpgroups or 128 of four. Producers that copy rows hold their numbers.
 struct Registers {
   int producer = 0, consumer = 0;
 };
 Registers registers(const Candidate& c) {
   if (c.consumers == 1) return {255, 255};
-  if (c.consumers == 2) return c.tma_x ? Registers{40, 232} : Registers{56, 224};
-  return {56, 152};
+  if (c.consumers == 3) return {56, 152};
+  if (!by_rows(c)) return {40, 232};
+  return c.tma_x || c.tma_w ? Registers{56, 224} : Registers{72, 216};
 }
 
 // Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
 // fusions.
 int max_sums(const Candidate& c) {
   if (c.consumers == 3) return 96;
-  return c.split > 1 ? 112 : c.tma_x ? 176 : 160;
+  return c.split > 1 ? 112 : by_rows(c) ? 160 : 176;
 }
 
 int groups(const Candidate& c) {
@@ -95,6 +98,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.cluster, {0, kAlongM, kAlongN})) return "cluster must be none, m or n";
   if (!one_of(c.in_flight, {0, 1})) return "in_flight must be 0 or 1";
   if (!one_of(c.tma_x, {0, 1})) return "tma_x must be no or yes";
+  if (!one_of(c.tma_w, {0, 1})) return "tma_w must be no or yes";
   if (!one_of(c.tiles, {0, 1})) return "tiles must be static or dynamic";
   if (c.tiles == 1 && c.cluster != 0) return "the blocks of a cluster take tiles by their number";
   if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
@@ -112,6 +116,9 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.tma_store, {0, 1})) return "tma_store must be no or yes";
   if (c.tma_store && shape.fusion.permute_y) return "tensor copies don't scatter rows";
   if (!c.tma_x && c.cluster == kAlongN) return "gathered rows are not shared in a cluster";
+  if (!c.tma_w && c.cluster == kAlongM) return "W is shared in a cluster by tensor copies only";
+  if (!c.tma_x && !c.tma_w && c.consumers == 2 && !c.swap && c.block_m == 256 && c.block_k == 128)
+    return "rows in copy over the registers of the producer";
   if (sums(c) > max_sums(c)) return "sums over the registers of a warpgroup";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
@@ -125,7 +132,7 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .cluster = c.cluster == 0 ? 1 : 2,
           .workspace = workspace(c),
           .x_box = c.tma_x ? x_box(c) : 0,
-          .w_box = c.cluster == kAlongM ? c.block_n / 2 : c.block_n,
+          .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
           .y_box = c.tma_store ? 8 : 0};
 }
 
@@ -157,6 +164,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .cluster = 0,
               .in_flight = 1,
               .tma_x = problem.shape.fusion.permute_x ? 0 : 1,
+              .tma_w = 1,
               .tiles = 1,
               .tma_store = 0,
               .split = 1};
@@ -175,7 +183,7 @@ Variant wgmma_variant() {
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
           .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tma_store", "tiles", "pace", "split"},
+                    "cluster", "in_flight", "tma_x", "tma_w", "tma_store", "tiles", "pace", "split"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -41,9 +41,10 @@ class GpuTest : public testing::Test {
     static const std::unique_ptr<Backend> one = make_cuda_backend(0, {});
     return *one;
   }
-  // Some legal candidates of a variant, spread over its full space; the default first.
-  static std::vector<Candidate> some(const std::string& variant, const Problem& problem, size_t count) {
-    SearchSpace space = load_space("full");
+  // Some legal candidates of a variant, spread over a space; the default first.
+  static std::vector<Candidate> some(const std::string& variant, const Problem& problem, size_t count,
+                                     const std::string& name = "full") {
+    SearchSpace space = load_space(name);
     keep_variants(space, {variant});
     std::vector<Candidate> legal = enumerate(space, problem.shape, backend().device()).legal;
     Random random(problem.seed);
@@ -51,9 +52,10 @@ class GpuTest : public testing::Test {
     for (size_t i = 1; i < count && !legal.empty(); ++i) chosen.push_back(legal[random.below(legal.size())]);
     return chosen;
   }
-  static void expect_right(const Problem& problem, const std::string& variant, size_t count) {
+  static void expect_right(const Problem& problem, const std::string& variant, size_t count,
+                           const std::string& space = "full") {
     backend().load(problem);
-    const std::vector<Candidate> candidates = some(variant, problem, count);
+    const std::vector<Candidate> candidates = some(variant, problem, count, space);
     backend().compile(problem.shape, candidates);
     for (const Candidate& candidate : candidates) {
       const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
@@ -117,6 +119,20 @@ TEST_P(HardRouting, Wgmma) {
   expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16,
                           {.permute_y = true, .topk_weights = true}),
                "wgmma", 16);
+}
+
+// Every way to load and to store, with and without tensor copies.
+TEST_P(HardRouting, WgmmaCopies) {
+  const Case& c = GetParam();
+  if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
+  if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
+  const auto problem = [&](Dtype dtype, Fusion fusion) {
+    return problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype, fusion);
+  };
+  expect_right(problem(Dtype::bf16, {}), "wgmma", 32, "copies");
+  expect_right(problem(Dtype::fp16, {.permute_x = true}), "wgmma", 16, "copies");
+  expect_right(problem(Dtype::bf16, {.permute_y = true}), "wgmma", 16, "copies");
+  expect_right(problem(Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 16, "copies");
 }
 
 TEST_P(HardRouting, Simt) {

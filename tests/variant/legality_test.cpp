@@ -116,6 +116,24 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=256 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=8",
              "sums of pieces over the workspace"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=n in_flight=1 tma_x=yes tma_w=no tma_store=yes tiles=static",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=m in_flight=1 tma_x=yes tma_w=no tma_store=no tiles=static",
+             "W is shared in a cluster by tensor copies only"},
+        Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
+             "rows in copy over the registers of the producer"},
+        Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=no tma_w=yes tma_store=no tiles=static",
+             ""},
+        Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
+             ""},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},

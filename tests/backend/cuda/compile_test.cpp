@@ -47,9 +47,10 @@ class CompileTest : public testing::TestWithParam<std::string> {
     expect_compile(variant, shape, candidates);
   }
 
-  // `count` candidates, evenly spread over what is legal of the quick space.
-  void expect_some_compile(const std::string& variant, const Shape& shape, size_t count) {
-    SearchSpace space = load_space("quick");
+  // `count` candidates, evenly spread over what is legal of a space.
+  void expect_some_compile(const std::string& variant, const Shape& shape, size_t count,
+                           const std::string& name = "quick") {
+    SearchSpace space = load_space(name);
     keep_variants(space, {variant});
     const std::vector<Candidate> legal = enumerate(space, shape, device_of_arch(GetParam())).legal;
     ASSERT_GE(legal.size(), count);
@@ -83,6 +84,13 @@ TEST_P(CompileTest, WgmmaAcrossItsQuickSpace) {
   expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 16);
   expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8);
   expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8);
+}
+TEST_P(CompileTest, WgmmaAcrossItsWaysToCopy) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 12, "copies");
+  expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8, "copies");
+  expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8,
+                      "copies");
 }
 // The most sums that legality allows, where registers are shortest.
 TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
@@ -119,6 +127,18 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
        {}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
        "tiles=static split=2",
+       {.permute_x = true}},
+      {"block_m=256 block_n=160 consumers=2 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
+       "tiles=dynamic",
+       {.permute_x = true}},
+      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no tma_store=no "
+       "tiles=static",
+       scattered},
+      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_w=no tma_store=yes "
+       "tiles=static",
+       {}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
+       "tiles=dynamic",
        {.permute_x = true}}};
   std::vector<std::string> units;
   for (const auto& [tile, fusion] : cases) {
