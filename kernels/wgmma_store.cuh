@@ -79,10 +79,14 @@ struct WgmmaStore : WgmmaShape<Config> {
 #pragma unroll
     for (int first = 0; first < block_m; first += staged_rows) {
       if (first >= tile.rows) break;
-      // Two buffers in turn: a warp that passed the sync of one has read the other.
+      // Two buffers in turn: a warp that passed the sync of one has read the other. Which of them the tile before used
+      // last depends on its rows.
       Element* staging = shared.staging[consumer] + first / staged_rows % 2 * planes * plane;
       if constexpr (copies_out) {
-        wait_for_copies<128, 1>();
+        if (first == 0)
+          wait_for_copies<128, 0>();
+        else
+          wait_for_copies<128, 1>();
         warpgroup_sync();
       }
 #pragma unroll
