@@ -50,6 +50,7 @@ struct WgmmaShape {
   static constexpr int staged = (swapped ? 2 : 4) * planes * plane;
   static constexpr bool copies_out = Config::tma_store;
   static_assert(!(copies_out && scatters), "tensor copies don't scatter rows");
+  static_assert(!(copies_out && block_n % 64 != 0), "boxes of Y are 64 columns wide");
 
   struct Fused {  // of the rows of a warpgroup's tile
     float weight[block_m];

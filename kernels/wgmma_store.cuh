@@ -38,11 +38,11 @@ struct WgmmaStore : WgmmaShape<Config> {
     return staging + column / 64 * plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
   }
 
-  // Staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. Boxes of 8 whole rows leave
+  // `columns` of staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. Boxes of 8 whole rows leave
   // by tensor copies, if that is chosen, each issued by a thread; the others by 16 bytes a thread and turn.
   template <int threads>
   static __device__ __forceinline__ void store_rows(const Args& args, const Shared& shared, const Tile& tile, int consumer, const Element* staging, int row,
-                                                    long long column) {
+                                                    long long column, int columns) {
     const int thread = threadIdx.x % threads;
     int first = 0;  // of the rows that threads store
     if constexpr (copies_out) {
@@ -59,7 +59,7 @@ struct WgmmaStore : WgmmaShape<Config> {
 #pragma unroll
     for (int i = thread; i < staged_rows * pieces; i += threads) {
       const int r = i / pieces, c = i % pieces * 8;
-      if (r >= first && row + r < tile.rows && column + c < args.n)
+      if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)
         *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, row + r) + column + c) =
             *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
     }
@@ -108,7 +108,7 @@ struct WgmmaStore : WgmmaShape<Config> {
       }
       if constexpr (copies_out) fence_async_shared();
       warpgroup_sync();
-      store_rows<128>(args, shared, tile, consumer, staging, first, tile.n + first_group * 64);
+      store_rows<128>(args, shared, tile, consumer, staging, first, tile.n + first_group * 64, planes * 64);
     }
   }
 
@@ -137,7 +137,7 @@ struct WgmmaStore : WgmmaShape<Config> {
         }
         if constexpr (copies_out) fence_async_shared();
         __syncwarp();
-        store_rows<32>(args, shared, tile, consumer, staging, first, tile.n + from);
+        store_rows<32>(args, shared, tile, consumer, staging, first, tile.n + from, min(64, block_n - from));
       }
     }
   }

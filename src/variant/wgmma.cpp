@@ -115,6 +115,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.tma_x && shape.fusion.permute_x) return "tensor copies don't gather rows";
   if (!one_of(c.tma_store, {0, 1})) return "tma_store must be no or yes";
   if (c.tma_store && shape.fusion.permute_y) return "tensor copies don't scatter rows";
+  if (c.tma_store && c.block_n % kRowElements != 0)
+    return "tensor copies store 64 columns each, block_n must be a multiple of that";
   if (!c.tma_x && c.cluster == kAlongN) return "gathered rows are not shared in a cluster";
   if (!c.tma_w && c.cluster == kAlongM) return "W is shared in a cluster by tensor copies only";
   if (!c.tma_x && !c.tma_w && c.consumers == 2 && !c.swap && c.block_m == 256 && c.block_k == 128)

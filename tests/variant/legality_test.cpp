@@ -134,6 +134,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
              ""},
+        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=yes tiles=static",
+             "tensor copies store 64 columns each, block_n must be a multiple of that"},
+        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
+             ""},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},
