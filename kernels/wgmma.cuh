@@ -18,7 +18,7 @@ struct Wgmma : WgmmaShape<Config> {
   using Split = WgmmaSplit<Config>;
   using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::by_rows, Shape::by_boxes;
-  using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_out;
+  using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_boxes;
   using Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::tile_slots;
   using Shape::at, Shape::warpgroup_sync;
   using Element = typename Shape::Element;
@@ -271,7 +271,7 @@ struct Wgmma : WgmmaShape<Config> {
     if (threadIdx.x == 0) {
       if constexpr (!w_by_rows) prefetch_map(args.w_map);
       if constexpr (!x_by_rows) prefetch_map(args.x_map);
-      if constexpr (copies_out) prefetch_map(args.y_map);
+      if constexpr (copies_boxes) prefetch_map(args.y_map);
       for (int i = 0; i < stages; ++i) {
         barrier_init(at(shared.full, i), (by_boxes ? 1 : 0) + (by_rows ? 128 : 0));
         barrier_init(at(shared.empty, i), (pingpong ? 1 : consumers) * cluster);

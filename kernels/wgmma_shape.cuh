@@ -42,15 +42,19 @@ struct WgmmaShape {
   using Sums = float[groups][width / 2];
 
   // Results pass through shared memory so that rows leave in long pieces: planes of `staged_rows` rows of Y, 64 columns
-  // wide, in the swizzle that tensor copies know. Swapped, a warpgroup stages together, two buffers in turn; else every
-  // warp its own 16 rows.
+  // wide, in the swizzle that tensor copies know; or, for copies of rows, plain rows 16 bytes longer than their columns,
+  // so that eight of them touch every bank. Swapped, a warpgroup stages together, two buffers in turn; else every warp
+  // its own 16 rows.
+  static constexpr bool copies_boxes = Config::tma_store == 1, copies_rows = Config::tma_store == 2;
+  static constexpr bool copies_out = copies_boxes || copies_rows;
   static constexpr int staged_rows = swapped ? 32 : 16;
   static constexpr int planes = swapped ? groups : 1;
   static constexpr int plane = staged_rows * 64;
-  static constexpr int staged = (swapped ? 2 : 4) * planes * plane;
-  static constexpr bool copies_out = Config::tma_store;
-  static_assert(!(copies_out && scatters), "tensor copies don't scatter rows");
-  static_assert(!(copies_out && block_n % 64 != 0), "boxes of Y are 64 columns wide");
+  static constexpr int pitch = planes * 64 + 8;
+  static constexpr int buffer = copies_rows ? staged_rows * pitch : planes * plane;  // elements of a buffer
+  static constexpr int staged = (swapped ? 2 : 4) * buffer;
+  static_assert(!(copies_boxes && scatters), "tensor copies don't scatter rows");
+  static_assert(!(copies_boxes && block_n % 64 != 0), "boxes of Y are 64 columns wide");
 
   struct Fused {  // of the rows of a warpgroup's tile
     float weight[block_m];

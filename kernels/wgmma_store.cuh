@@ -9,6 +9,7 @@ template <class Config>
 struct WgmmaStore : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::groups, Shape::weighs, Shape::scatters, Shape::copies_out;
+  using Shape::copies_boxes, Shape::copies_rows, Shape::pitch, Shape::buffer;
   using Shape::staged_rows, Shape::planes, Shape::plane, Shape::warpgroup_sync;
   using Element = typename Shape::Element;
   using Shared = typename Shape::Shared;
@@ -35,17 +36,38 @@ struct WgmmaStore : WgmmaShape<Config> {
 
   // Where 8 columns of a staged row lie.
   static __device__ __forceinline__ const Element* staged_at(const Element* staging, int row, int column) {
+    if constexpr (copies_rows) return staging + row * pitch + column;
     return staging + column / 64 * plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
   }
 
-  // `columns` of staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. Boxes of 8 whole rows leave
-  // by tensor copies, if that is chosen, each issued by a thread; the others by 16 bytes a thread and turn.
+  template <int threads>
+  static constexpr int rows_a_warp = staged_rows / (threads / 32);
+  // Whether this thread issues copies: the first threads a box each, or the first lanes of every warp a row each.
+  template <int threads>
+  static __device__ __forceinline__ bool issues() {
+    if constexpr (copies_rows) return threadIdx.x % 32 < rows_a_warp<threads>;
+    return threadIdx.x % threads < staged_rows / 8 * planes;
+  }
+
+  // `columns` of staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. If
+  // that is chosen, boxes of 8 whole rows leave by tensor copies, or all rows by copies of their bytes, each issued by a
+  // thread; others by 16 bytes a thread and turn.
   template <int threads>
   static __device__ __forceinline__ void store_rows(const Args& args, const Shared& shared, const Tile& tile, int consumer, const Element* staging, int row,
                                                     long long column, int columns) {
     const int thread = threadIdx.x % threads;
+    if constexpr (copies_rows) {
+      if (issues<threads>()) {
+        const int r = thread / 32 * rows_a_warp<threads> + thread % 32;
+        const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
+        if (row + r < tile.rows && bytes > 0)
+          store_bytes(target_of(args, shared, tile, consumer, row + r) + column, shared_address(staged_at(staging, r, 0)), bytes);
+        stores_commit();
+      }
+      return;
+    }
     int first = 0;  // of the rows that threads store
-    if constexpr (copies_out) {
+    if constexpr (copies_boxes) {
       const int boxes = min(staged_rows, tile.rows - row) / 8;
       if (thread < staged_rows / 8 * planes) {
         const int box = thread % (staged_rows / 8), part = thread / (staged_rows / 8);
@@ -68,7 +90,7 @@ struct WgmmaStore : WgmmaShape<Config> {
   template <int threads, int newer>
   static __device__ __forceinline__ void wait_for_copies() {
     if constexpr (copies_out)
-      if (threadIdx.x % threads < staged_rows / 8 * planes) stores_wait_read<newer>();
+      if (issues<threads>()) stores_wait_read<newer>();
   }
 
   // Swapped: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
@@ -81,7 +103,7 @@ struct WgmmaStore : WgmmaShape<Config> {
       if (first >= tile.rows) break;
       // Two buffers in turn: a warp that passed the sync of one has read the other. Which of them the tile before used
       // last depends on its rows.
-      Element* staging = shared.staging[consumer] + first / staged_rows % 2 * planes * plane;
+      Element* staging = shared.staging[consumer] + first / staged_rows % 2 * buffer;
       if constexpr (copies_out) {
         if (first == 0)
           wait_for_copies<128, 0>();
@@ -116,7 +138,7 @@ struct WgmmaStore : WgmmaShape<Config> {
   template <class Sum>
   static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    Element* staging = shared.staging[consumer] + warp * plane;
+    Element* staging = shared.staging[consumer] + warp * buffer;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
       const int first = (first_group + g) * 64 + warp * 16;

@@ -12,8 +12,9 @@ namespace {
 
 constexpr int64_t kElementBytes = 2;
 constexpr int kCooperative = 0, kPingpong = 1;
-constexpr int kAlongM = 1, kAlongN = 2;  // values of cluster
-constexpr int kRowElements = 64;         // a row of shared memory: the 128 bytes of the swizzle
+constexpr int kNoCopies = 0, kBoxes = 1, kRows = 2;  // values of tma_store
+constexpr int kAlongM = 1, kAlongN = 2;              // values of cluster
+constexpr int kRowElements = 64;                     // a row of shared memory: the 128 bytes of the swizzle
 constexpr int kTileBytes = 20;
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56;
@@ -60,7 +61,10 @@ int x_box(const Candidate& c) {
 
 int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
-  const int64_t staging = (c.swap ? 2 * 32 * groups(c) : 4 * 16) * kRowElements * kElementBytes * c.consumers;
+  // Rows of results on their way out: of a warpgroup in two buffers, or of each of its warps. Copies of rows want no
+  // swizzle, but 16 bytes between rows.
+  const int64_t staged = (c.swap ? groups(c) : 1) * kRowElements * kElementBytes + (c.tma_store == kRows ? 16 : 0);
+  const int64_t staging = (c.swap ? 2 * 32 : 4 * 16) * staged * c.consumers;
   const int slots = c.schedule == kPingpong ? 4 : 1;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * kTileBytes, kBarrierBytes) +
@@ -113,9 +117,9 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.stages < 2 || c.stages > kMaxStages) return fmt::format("stages must lie in 2 to {}", kMaxStages);
   if (auto reason = illegal_tile(c)) return reason;
   if (c.tma_x && shape.fusion.permute_x) return "tensor copies don't gather rows";
-  if (!one_of(c.tma_store, {0, 1})) return "tma_store must be no or yes";
-  if (c.tma_store && shape.fusion.permute_y) return "tensor copies don't scatter rows";
-  if (c.tma_store && c.block_n % kRowElements != 0)
+  if (!one_of(c.tma_store, {kNoCopies, kBoxes, kRows})) return "tma_store must be no, yes or rows";
+  if (c.tma_store == kBoxes && shape.fusion.permute_y) return "tensor copies don't scatter rows";
+  if (c.tma_store == kBoxes && c.block_n % kRowElements != 0)
     return "tensor copies store 64 columns each, block_n must be a multiple of that";
   if (!c.tma_x && c.cluster == kAlongN) return "gathered rows are not shared in a cluster";
   if (!c.tma_w && c.cluster == kAlongM) return "W is shared in a cluster by tensor copies only";
@@ -135,7 +139,7 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .workspace = workspace(c),
           .x_box = c.tma_x ? x_box(c) : 0,
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
-          .y_box = c.tma_store ? 8 : 0};
+          .y_box = c.tma_store == kBoxes ? 8 : 0};
 }
 
 std::string unit(const Candidate& c, const Shape& shape) {
@@ -168,7 +172,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .tma_x = problem.shape.fusion.permute_x ? 0 : 1,
               .tma_w = 1,
               .tiles = 1,
-              .tma_store = 0,
+              .tma_store = kNoCopies,
               .split = 1};
   if (mean_rows > 24) c.block_m = 64;
   if (mean_rows > 48) c.block_m = 128;
