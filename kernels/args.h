@@ -25,10 +25,16 @@ struct Args {
   // that is cut along k, for each warpgroup's part of it.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of those pieces, as many bytes as the plan says
-  // Of x, of w as [experts * n, k] and of y, where the candidate's plan asks for them.
+  // Of x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them.
   TensorMap x_map = {};
   TensorMap w_map = {};
   TensorMap y_map = {};
+  // For candidates that address by pointers: where each expert's matrices begin, [experts] each, and room for tensor
+  // maps that blocks write. x_of is null with permute_x and y_of with permute_y, whose rows belong to all experts.
+  const void* const* x_of = nullptr;
+  const void* const* w_of = nullptr;
+  void* const* y_of = nullptr;
+  TensorMap* maps = nullptr;  // [blocks][stages + 1][2]
 };
 
 }  // namespace moetune

@@ -55,6 +55,22 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// Rewriting a tensor map of a matrix, a copy of 128 bytes in shared memory: where the matrix begins, how many rows it has.
+__device__ __forceinline__ void replace_address(unsigned map, const void* address) {
+  asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(map), "l"(address) : "memory");
+}
+__device__ __forceinline__ void replace_rows(unsigned map, int rows) {
+  asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %1;" ::"r"(map), "r"(rows) : "memory");
+}
+// Copies a map from shared to global memory, where copies can read it; for a whole warp. Who copies by it then acquires it.
+__device__ __forceinline__ void publish_map(TensorMap* destination, unsigned map) {
+  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(destination), "r"(map)
+               : "memory");
+}
+__device__ __forceinline__ void acquire_map(const TensorMap* map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
 // A box of `map` whose first element is (row, column) to shared memory; its bytes are counted on `barrier`. With a mask
 // of blocks the box goes to the same place of each and is counted there. Hints that W leave L2 first and X last cost 8 %
 // where tiles share them (Mixtral down, 4096 tokens, H200).

@@ -14,14 +14,16 @@ template <class Config>
 struct Wgmma : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Load = WgmmaLoad<Config>;
+  using Maps = WgmmaMaps<Config>;
   using Store = WgmmaStore<Config>;
   using Split = WgmmaSplit<Config>;
   using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong;
-  using Shape::x_by_rows, Shape::w_by_rows, Shape::by_rows, Shape::by_boxes;
+  using Shape::x_by_rows, Shape::w_by_rows, Shape::by_rows, Shape::by_boxes, Shape::by_pointers;
   using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_boxes;
   using Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::tile_slots;
   using Shape::at, Shape::warpgroup_sync;
   using Element = typename Shape::Element;
+  using Tile = typename Shape::Tile;
   using Shared = typename Shape::Shared;
   using Sums = typename Shape::Sums;
   using Tiles = typename Shape::Tiles;
@@ -31,6 +33,12 @@ struct Wgmma : WgmmaShape<Config> {
 
   // ---- producer
 
+  static __device__ __forceinline__ void locate(const Args& args, const Tiles& scheduler, Tile& tile) {
+    tile.first = tile.row - scheduler.expert_row;
+    tile.w = args.w_of[tile.expert];
+    if constexpr (!Config::permute_x) tile.x = args.x_of[tile.expert];
+    if constexpr (!scatters) tile.y = args.y_of[tile.expert];
+  }
   // The next tile, found by one warp and read by all others.
   static __device__ __forceinline__ Tile give_tile(const Args& args, Shared& shared, Slot& slot) {
     Tiles scheduler = shared.scheduler;
@@ -44,7 +52,10 @@ struct Wgmma : WgmmaShape<Config> {
       }
     }
     Tile tile;
-    if (!scheduler.next(tile)) tile.expert = -1;
+    if (!scheduler.next(tile))
+      tile.expert = -1;
+    else if constexpr (by_pointers)
+      locate(args, scheduler, tile);
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
       shared.scheduler = scheduler;
@@ -111,18 +122,20 @@ struct Wgmma : WgmmaShape<Config> {
   static __device__ __forceinline__ void load(const Args& args, Shared& shared, Slot& slot) {
     const int rank = cluster == 1 ? 0 : cluster_rank();
     Place<stages> stage;
+    Maps maps;
     unsigned begun = 0;
     while (true) {
       const Tile tile = take_tile(shared, slot);
       if (tile.expert < 0) break;
       const auto steps = Split::steps_of(args, tile);
       const int boxes = (tile.rows + Config::x_box - 1) / Config::x_box;
+      maps.follow(args, shared, tile);
       if (threadIdx.x == 0) {
         begin_together(args, begun);
 #pragma unroll 1
         for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
           barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
-          Load::copy_boxes(args, shared, tile, boxes, stage.index, k * block_k, rank);
+          Load::copy_boxes(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
         }
       }
       __syncwarp();
@@ -133,11 +146,14 @@ struct Wgmma : WgmmaShape<Config> {
   static __device__ __forceinline__ void load_rows(const Args& args, Shared& shared, Slot& slot) {
     const int rank = cluster == 1 ? 0 : cluster_rank();
     Place<stages> stage;
+    Maps maps;
     unsigned begun = 0;
     while (true) {
       const Tile tile = threadIdx.x < 32 ? give_tile(args, shared, slot) : take_tile(shared, slot);
       if (tile.expert < 0) break;
       const auto steps = Split::steps_of(args, tile);
+      if constexpr (by_boxes)
+        if (threadIdx.x < 32) maps.follow(args, shared, tile);
       const int boxes = x_by_rows ? 0 : (tile.rows + Config::x_box - 1) / Config::x_box;
       int x[Load::gathered_rows];
       if constexpr (x_by_rows) Load::find_rows(args, tile, x);
@@ -148,9 +164,9 @@ struct Wgmma : WgmmaShape<Config> {
       for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
         barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
         if constexpr (by_boxes)
-          if (threadIdx.x == 0) Load::copy_boxes(args, shared, tile, boxes, stage.index, k * block_k, rank);
+          if (threadIdx.x == 0) Load::copy_boxes(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
         if constexpr (w_by_rows) Load::copy_w_rows(args, shared, tile, w, stage.index, k * block_k);
-        if constexpr (x_by_rows) Load::copy_x_rows(args, shared, x, stage.index, k * block_k);
+        if constexpr (x_by_rows) Load::copy_x_rows(args, shared, tile, x, stage.index, k * block_k);
         barrier_arrive_after_copies(at(shared.full, stage.index));
       }
       __syncwarp();
@@ -268,9 +284,10 @@ struct Wgmma : WgmmaShape<Config> {
   static __device__ __forceinline__ void run(const Args& args) {
     extern __shared__ __align__(1024) char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
+    Maps::begin(args, shared);
     if (threadIdx.x == 0) {
-      if constexpr (!w_by_rows) prefetch_map(args.w_map);
-      if constexpr (!x_by_rows) prefetch_map(args.x_map);
+      if constexpr (!w_by_rows && !by_pointers) prefetch_map(args.w_map);
+      if constexpr (!x_by_rows && !by_pointers) prefetch_map(args.x_map);
       if constexpr (copies_boxes) prefetch_map(args.y_map);
       for (int i = 0; i < stages; ++i) {
         barrier_init(at(shared.full, i), (by_boxes ? 1 : 0) + (by_rows ? 128 : 0));

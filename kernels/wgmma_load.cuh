@@ -2,7 +2,7 @@
 // make. When a stage is filled, and with which tile, stands in wgmma.cuh.
 #pragma once
 #include "epilogue.cuh"
-#include "wgmma_shape.cuh"
+#include "wgmma_maps.cuh"
 
 namespace moetune {
 
@@ -11,10 +11,29 @@ struct WgmmaLoad : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::at;
+  using Shape::by_pointers;
+  using Tile = typename Shape::Tile;
   using Shared = typename Shape::Shared;
+  using Maps = WgmmaMaps<Config>;
+
+  // Rows of X are counted from its base, or with pointers from the expert's first; gathered rows always from the base.
+  static constexpr bool own_rows = by_pointers && !Config::permute_x;
+  static __device__ __forceinline__ int row_of(const Tile& tile) {
+    if constexpr (own_rows) return tile.first;
+    return tile.row;
+  }
+  static __device__ __forceinline__ const char* x_of(const Args& args, const Tile& tile) {
+    if constexpr (own_rows) return static_cast<const char*>(tile.x);
+    return static_cast<const char*>(args.x);
+  }
+  static __device__ __forceinline__ const char* w_of(const Args& args, const Tile& tile) {
+    if constexpr (by_pointers) return static_cast<const char*>(tile.w);
+    return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * 2;
+  }
 
   // Tensor copies of one stage, `boxes` of X. Of what the blocks of a cluster share each loads a part, for all.
-  static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Tile& tile, int boxes, int stage, int k, int rank) {
+  static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, int boxes, int stage, int k,
+                                                    int rank) {
     const unsigned full = at(shared.full, stage);
     constexpr unsigned short everyone = (1 << cluster) - 1;
     barrier_arrive_expect(full, ((w_by_rows ? 0 : block_n) + (x_by_rows ? 0 : boxes * Config::x_box)) * block_k * 2);
@@ -22,11 +41,11 @@ struct WgmmaLoad : WgmmaShape<Config> {
     for (int half = 0; half < halves; ++half) {
       if constexpr (!w_by_rows) {
         const unsigned w = shared_address(shared.w[stage]) + half * block_n * row_bytes;
-        const int w_row = tile.expert * static_cast<int>(args.n) + tile.n;
+        const int w_row = by_pointers ? tile.n : tile.expert * static_cast<int>(args.n) + tile.n;
         if constexpr (cluster_m > 1)
-          load_box_to_all(w + rank * (block_n / 2) * row_bytes, args.w_map, full, w_row + rank * (block_n / 2), k + half * 64, everyone);
+          load_box_to_all(w + rank * (block_n / 2) * row_bytes, maps.w_map(args), full, w_row + rank * (block_n / 2), k + half * 64, everyone);
         else
-          load_box(w, args.w_map, full, w_row, k + half * 64);
+          load_box(w, maps.w_map(args), full, w_row, k + half * 64);
       }
       if constexpr (!x_by_rows) {
         const unsigned x = shared_address(shared.x[stage]) + half * block_m * row_bytes;
@@ -34,11 +53,11 @@ struct WgmmaLoad : WgmmaShape<Config> {
         for (int box = 0; box < x_boxes; ++box) {
           if (box >= boxes) break;
           const unsigned to = x + box * Config::x_box * row_bytes;
-          const int row = tile.row + box * Config::x_box;
+          const int row = row_of(tile) + box * Config::x_box;
           if constexpr (cluster_n > 1) {
-            if (box % 2 == rank) load_box_to_all(to, args.x_map, full, row, k + half * 64, everyone);
+            if (box % 2 == rank) load_box_to_all(to, maps.x_map(args), full, row, k + half * 64, everyone);
           } else {
-            load_box(to, args.x_map, full, row, k + half * 64);
+            load_box(to, maps.x_map(args), full, row, k + half * 64);
           }
         }
       }
@@ -52,15 +71,15 @@ struct WgmmaLoad : WgmmaShape<Config> {
     const int first = threadIdx.x % 128 / 8;
 #pragma unroll
     for (int i = 0; i < gathered_rows; ++i)
-      rows[i] = first + i * 16 < tile.rows ? static_cast<int>(source_row<Config>(args, tile.row + first + i * 16)) : -1;
+      rows[i] = first + i * 16 < tile.rows ? static_cast<int>(source_row<Config>(args, row_of(tile) + first + i * 16)) : -1;
   }
-  static __device__ __forceinline__ void copy_x_rows(const Args& args, Shared& shared, const int (&rows)[gathered_rows], int stage, int k) {
+  static __device__ __forceinline__ void copy_x_rows(const Args& args, Shared& shared, const Tile& tile, const int (&rows)[gathered_rows], int stage, int k) {
     const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
     const unsigned x = shared_address(shared.x[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       const int column = k + half * 64 + chunk * 8;
-      const char* from = static_cast<const char*>(args.x) + column * 2;
+      const char* from = x_of(args, tile) + column * 2;
 #pragma unroll
       for (int i = 0; i < gathered_rows; ++i) {
         int row = rows[i];
@@ -73,7 +92,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
   // Rows of W follow each other: the address of this thread's first stands for all.
   static __device__ __forceinline__ const char* find_w(const Args& args, const Tile& tile) {
     const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
-    return static_cast<const char*>(args.w) + ((tile.expert * args.n + tile.n + first) * args.k + chunk * 8) * 2;
+    return w_of(args, tile) + ((tile.n + first) * args.k + chunk * 8) * 2;
   }
   static __device__ __forceinline__ void copy_w_rows(const Args& args, Shared& shared, const Tile& tile, const char* row, int stage, int k) {
     const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;

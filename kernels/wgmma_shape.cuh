@@ -8,6 +8,29 @@ namespace moetune {
 
 template <class Config>
 struct WgmmaShape {
+  struct Nothing {};
+  template <bool condition, class T, class Otherwise = Nothing>
+  struct If {
+    using type = T;
+  };
+  template <class T, class Otherwise>
+  struct If<false, T, Otherwise> {
+    using type = Otherwise;
+  };
+
+  // Addressing by pointers: a tile knows its expert's own matrices, and two tensor maps follow the expert.
+  static constexpr bool by_pointers = Config::addressing == 1;
+  struct Located : moetune::Tile {
+    int first;  // row of the expert
+    const void *x, *w;
+    void* y;
+  };
+  struct Maps {
+    alignas(128) TensorMap x;
+    alignas(128) TensorMap w;
+  };
+  using Tile = typename If<by_pointers, Located, moetune::Tile>::type;
+
   using Element = typename Config::Element;
   static constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
   static constexpr int stages = Config::stages, consumers = Config::consumers;
@@ -54,25 +77,16 @@ struct WgmmaShape {
   static constexpr int buffer = copies_rows ? staged_rows * pitch : planes * plane;  // elements of a buffer
   static constexpr int staged = (swapped ? 2 : 4) * buffer;
   static_assert(!(copies_boxes && scatters), "tensor copies don't scatter rows");
+  static_assert(!(copies_boxes && by_pointers), "boxes of Y go by one tensor map for all experts");
   static_assert(!(copies_boxes && block_n % 64 != 0), "boxes of Y are 64 columns wide");
 
   struct Fused {  // of the rows of a warpgroup's tile
     float weight[block_m];
     int target[block_m];
   };
-  struct Nothing {};
-  template <bool condition, class T>
-  struct If {
-    using type = T;
-  };
-  template <class T>
-  struct If<false, T> {
-    using type = Nothing;
-  };
-
   using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split>;
 
-  struct Shared {
+  struct Shared : If<by_pointers, Maps>::type {
     alignas(1024) Element w[stages][block_n * block_k];  // [halves][block_n][64]
     alignas(1024) Element x[stages][block_m * block_k];
     alignas(1024) Element staging[consumers][staged];

@@ -11,6 +11,8 @@ struct WgmmaStore : WgmmaShape<Config> {
   using Shape::block_m, Shape::block_n, Shape::groups, Shape::weighs, Shape::scatters, Shape::copies_out;
   using Shape::copies_boxes, Shape::copies_rows, Shape::pitch, Shape::buffer;
   using Shape::staged_rows, Shape::planes, Shape::plane, Shape::warpgroup_sync;
+  using Shape::by_pointers;
+  using Tile = typename Shape::Tile;
   using Element = typename Shape::Element;
   using Shared = typename Shape::Shared;
   using Sums = typename Shape::Sums;
@@ -29,6 +31,7 @@ struct WgmmaStore : WgmmaShape<Config> {
     return 1.0f;
   }
   static __device__ __forceinline__ Element* target_of(const Args& args, const Shared& shared, const Tile& tile, int consumer, int row) {
+    if constexpr (by_pointers && !scatters) return static_cast<Element*>(tile.y) + (tile.first + row) * args.n;
     long long target = tile.row + row;
     if constexpr (scatters) target = shared.fused[consumer].target[row];
     return static_cast<Element*>(args.y) + target * args.n;

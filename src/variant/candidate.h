@@ -30,6 +30,7 @@ struct Candidate {
   int tma_w = 0;
   int tiles = 0;
   int tma_store = 0;
+  int addressing = 0;
   int pace = 0;
   int split = 0;
 

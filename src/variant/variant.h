@@ -26,6 +26,7 @@ struct LaunchPlan {
   int x_box = 0;
   int w_box = 0;
   int y_box = 0;
+  int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
 };
 
 struct Variant {

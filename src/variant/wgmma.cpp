@@ -13,9 +13,10 @@ namespace {
 constexpr int64_t kElementBytes = 2;
 constexpr int kCooperative = 0, kPingpong = 1;
 constexpr int kNoCopies = 0, kBoxes = 1, kRows = 2;  // values of tma_store
+constexpr int kBase = 0, kPointers = 1;              // values of addressing
 constexpr int kAlongM = 1, kAlongN = 2;              // values of cluster
 constexpr int kRowElements = 64;                     // a row of shared memory: the 128 bytes of the swizzle
-constexpr int kTileBytes = 20;
+constexpr int kTileBytes = 20, kLocatedTileBytes = 48;
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56;
 constexpr int kArrivedBytes = 4;
@@ -67,11 +68,14 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t staging = (c.swap ? 2 * 32 : 4 * 16) * staged * c.consumers;
   const int slots = c.schedule == kPingpong ? 4 : 1;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
-  const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * kTileBytes, kBarrierBytes) +
+  const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() +
+                                    slots * (c.addressing == kPointers ? kLocatedTileBytes : kTileBytes),
+                                kBarrierBytes) +
                         2 * kBarrierBytes * (c.stages + slots);
   const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
   const int64_t rows = fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers;
-  return aligned(ring + staging + tiles + kArrivedBytes * c.consumers + rows, kAlign);
+  const int64_t maps = c.addressing == kPointers ? kAlign : 0;
+  return maps + aligned(ring + staging + tiles + kArrivedBytes * c.consumers + rows, kAlign);
 }
 
 // Sums of the pieces of the tiles that are cut: fewer than two tiles a block.
@@ -103,6 +107,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.in_flight, {0, 1})) return "in_flight must be 0 or 1";
   if (!one_of(c.tma_x, {0, 1})) return "tma_x must be no or yes";
   if (!one_of(c.tma_w, {0, 1})) return "tma_w must be no or yes";
+  if (!one_of(c.addressing, {kBase, kPointers})) return "addressing must be base or pointers";
+  if (c.addressing == kPointers && c.tma_store == kBoxes) return "boxes of Y go by one tensor map for all experts";
   if (!one_of(c.tiles, {0, 1})) return "tiles must be static or dynamic";
   if (c.tiles == 1 && c.cluster != 0) return "the blocks of a cluster take tiles by their number";
   if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
@@ -139,7 +145,8 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .workspace = workspace(c),
           .x_box = c.tma_x ? x_box(c) : 0,
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
-          .y_box = c.tma_store == kBoxes ? 8 : 0};
+          .y_box = c.tma_store == kBoxes ? 8 : 0,
+          .maps = c.addressing == kPointers ? 2 * (c.stages + 1) : 0};
 }
 
 std::string unit(const Candidate& c, const Shape& shape) {
@@ -173,6 +180,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .tma_w = 1,
               .tiles = 1,
               .tma_store = kNoCopies,
+              .addressing = kBase,
               .split = 1};
   if (mean_rows > 24) c.block_m = 64;
   if (mean_rows > 48) c.block_m = 128;
@@ -189,7 +197,7 @@ Variant wgmma_variant() {
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
           .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tma_w", "tma_store", "tiles", "pace", "split"},
+                    "cluster", "in_flight", "tma_x", "tma_w", "tma_store", "addressing", "tiles", "pace", "split"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -56,6 +56,8 @@ Kernel make_kernel(std::shared_ptr<Module> module, const LaunchPlan& plan, const
                     "cannot tell the kernel's occupancy");
   if (per_sm == 0) throw CandidateFault(Status::launch_error, "not one block of the kernel fits on an SM");
   kernel.blocks = plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(kernel.function, plan);
+  if (plan.maps > 0)
+    kernel.maps = std::make_shared<DeviceBuffer>(int64_t{kernel.blocks} * plan.maps * int64_t{sizeof(TensorMap)});
   return kernel;
 }
 
@@ -63,6 +65,7 @@ void Kernel::launch(const Args& args, int64_t tiles_at_most, cudaStream_t stream
   const int64_t whole = std::clamp<int64_t>(tiles_at_most, 1, blocks) + plan.cluster - 1;
   const auto grid = static_cast<unsigned>(whole - whole % plan.cluster);
   Args copy = args;
+  if (maps) copy.maps = maps->as<TensorMap>();
   void* arguments[] = {&copy};
   require_candidate(cudaLaunchKernel(function, dim3(grid), dim3(static_cast<unsigned>(plan.threads)), arguments,
                                      static_cast<size_t>(plan.shared_bytes), stream),

@@ -28,6 +28,25 @@ DeviceBuffer upload(const std::vector<T>& values) {
   return buffer;
 }
 
+// Where each expert's X, W and Y begin, set by set. Null for what the router mixes: gathered X, scattered Y.
+std::vector<const char*> expert_pointers(const Operands& o) {
+  const Shape& shape = o.problem.shape;
+  const int64_t element = size_bytes(shape.layer.dtype), n = shape.layer.n, k = shape.layer.k;
+  std::vector<const char*> pointers;
+  for (int set = 0; set < o.sets; ++set) {
+    const auto append = [&](const char* base, bool mixed, auto bytes_of) {
+      for (const int32_t rows : o.problem.routing.m_sizes) {
+        pointers.push_back(mixed ? nullptr : base);
+        base += bytes_of(rows) * element;
+      }
+    };
+    append(o.x.data() + set * o.x_stride, shape.fusion.permute_x, [&](int64_t rows) { return rows * k; });
+    append(o.w.data() + set * o.w_stride, false, [&](int64_t) { return n * k; });
+    append(o.y_of(set), shape.fusion.permute_y, [&](int64_t rows) { return rows * n; });
+  }
+  return pointers;
+}
+
 int64_t slots(const Problem& p) { return p.routing.tokens * p.routing.top_k; }
 
 }  // namespace
@@ -64,6 +83,7 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   o.y = DeviceBuffer(kGuardBytes + sets * o.y_stride);
   o.m_sizes = upload(p.routing.m_sizes);
   o.gather_indices = upload(p.routing.gather_indices);
+  o.pointers = upload(expert_pointers(o));
   o.counters = upload(std::vector<int32_t>(static_cast<size_t>(first_arrival + 6 * device.processors)));
   o.weights = DeviceBuffer(aligned(slots(p) * 4));
   service.fill(o.weights.data(), slots(p), Values::random, p.seed, kStreamWeights, stream);
@@ -88,6 +108,8 @@ const float* Operands::weights_or_null() const {
 
 Args Operands::args(int set) const {
   const Layer& layer = problem.shape.layer;
+  const int64_t arrays = set * 3 * layer.local_experts();
+  const auto* const of = pointers.as<const void*>() + arrays;
   return {.x = x.data() + set * x_stride,
           .w = w.data() + set * w_stride,
           .y = y_of(set),
@@ -98,7 +120,10 @@ Args Operands::args(int set) const {
           .k = layer.k,
           .experts = static_cast<int>(layer.local_experts()),
           .top_k = static_cast<int>(layer.top_k),
-          .counters = counters.as<unsigned>()};
+          .counters = counters.as<unsigned>(),
+          .x_of = of,
+          .w_of = of + layer.local_experts(),
+          .y_of = pointers.as<void*>() + arrays + 2 * layer.local_experts()};
 }
 
 GroupedGemm Operands::gemm(int set) const {

@@ -17,6 +17,7 @@ struct Operands {
   int64_t x_stride = 0, w_stride = 0, y_stride = 0;  // bytes from set to set
   DeviceBuffer x, w, y;
   DeviceBuffer m_sizes, gather_indices, weights, counters;
+  DeviceBuffer pointers;            // [sets][3][experts]: each expert's X, W and Y
   DeviceBuffer x_sorted, y_sorted;  // expert order, for references and baselines of fused problems
 
   Args args(int set) const;

@@ -58,7 +58,8 @@ void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem) {
   const Layer& layer = problem.shape.layer;
   if (plan.x_box > 0) args.x_map = encode(args.x, problem.x_rows(), layer.k, layer.dtype, plan.x_box, "X");
   if (plan.w_box > 0)
-    args.w_map = encode(args.w, layer.local_experts() * layer.n, layer.k, layer.dtype, plan.w_box, "W");
+    args.w_map =
+        encode(args.w, (plan.maps > 0 ? 1 : layer.local_experts()) * layer.n, layer.k, layer.dtype, plan.w_box, "W");
   if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, "Y");
 }
 
