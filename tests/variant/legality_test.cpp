@@ -140,6 +140,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              ""},
+        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=rows addressing=base tiles=static",
+             ""},
+        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=rows addressing=pointers tiles=static",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=yes addressing=pointers tiles=static",
+             "boxes of Y go by one tensor map for all experts"},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},
@@ -171,6 +180,31 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   std::string copies_out = candidate;
   copies_out.replace(copies_out.find("tma_store=no"), 12, "tma_store=yes");
   EXPECT_EQ(reason(copies_out, shape), "tensor copies don't scatter rows");
+  copies_out.replace(copies_out.find("tma_store=yes"), 13, "tma_store=rows");
+  EXPECT_EQ(reason(copies_out, shape), "");
+}
+
+TEST(WgmmaPlan, MapsAreOfWhatIsCopiedByThem) {
+  const auto plan_of = [](const std::string& ways) {
+    return wgmma_variant().plan(parse_candidate("wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 "
+                                                "consumers=1 schedule=cooperative swap=yes cluster=none in_flight=1 "
+                                                "tiles=static " +
+                                                ways),
+                                shape_of());
+  };
+  const LaunchPlan boxes = plan_of("tma_x=yes tma_w=yes tma_store=yes");
+  EXPECT_EQ(boxes.x_box, 64);
+  EXPECT_EQ(boxes.w_box, 64);
+  EXPECT_EQ(boxes.y_box, 8);
+  EXPECT_EQ(boxes.maps, 0);
+  const LaunchPlan none = plan_of("tma_x=no tma_w=no tma_store=rows");
+  EXPECT_EQ(none.x_box, 0);
+  EXPECT_EQ(none.w_box, 0);
+  EXPECT_EQ(none.y_box, 0);
+  EXPECT_EQ(none.shared_bytes - boxes.shared_bytes, 1024);  // 64 staged rows, 16 bytes each
+  const LaunchPlan pointers = plan_of("tma_x=yes tma_w=yes tma_store=no addressing=pointers");
+  EXPECT_EQ(pointers.maps, 8);  // X and W, one more than stages
+  EXPECT_EQ(pointers.w_box, 64);
 }
 
 TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {

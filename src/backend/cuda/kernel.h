@@ -31,7 +31,7 @@ struct Kernel {
   std::shared_ptr<Module> module;
   const void* function = nullptr;
   LaunchPlan plan;
-  int blocks = 0;                      // that the device holds at once
+  int blocks = 0;                           // that the device holds at once
   std::shared_ptr<DeviceBuffer> maps = {};  // room for the tensor maps of all blocks, where the plan asks for it
 
   void launch(const Args& args, int64_t tiles_at_most, cudaStream_t stream) const;

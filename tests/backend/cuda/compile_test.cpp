@@ -139,7 +139,16 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
        {}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
        "tiles=dynamic",
-       {.permute_x = true}}};
+       {.permute_x = true}},
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=rows "
+       "addressing=pointers tiles=dynamic",
+       scattered},
+      {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=rows "
+       "addressing=pointers tiles=dynamic",
+       {}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no "
+       "tma_store=rows addressing=pointers tiles=static",
+       scattered}};
   std::vector<std::string> units;
   for (const auto& [tile, fusion] : cases) {
     const Shape shape = shape_of(Dtype::bf16, 2048, 768, fusion);
