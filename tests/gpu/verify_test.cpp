@@ -129,10 +129,10 @@ TEST_P(HardRouting, WgmmaCopies) {
   const auto problem = [&](Dtype dtype, Fusion fusion) {
     return problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype, fusion);
   };
-  expect_right(problem(Dtype::bf16, {}), "wgmma", 32, "copies");
-  expect_right(problem(Dtype::fp16, {.permute_x = true}), "wgmma", 16, "copies");
-  expect_right(problem(Dtype::bf16, {.permute_y = true}), "wgmma", 16, "copies");
-  expect_right(problem(Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 16, "copies");
+  expect_right(problem(Dtype::bf16, {}), "wgmma", 16, "copies");
+  expect_right(problem(Dtype::fp16, {.permute_x = true}), "wgmma", 8, "copies");
+  expect_right(problem(Dtype::bf16, {.permute_y = true}), "wgmma", 8, "copies");
+  expect_right(problem(Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 8, "copies");
 }
 
 TEST_P(HardRouting, Simt) {
