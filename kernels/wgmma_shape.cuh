@@ -66,7 +66,8 @@ struct WgmmaShape {
 
   // Results pass through shared memory so that rows leave in long pieces: planes of `staged_rows` rows of Y, 64 columns
   // wide, in the swizzle that tensor copies know; or, for copies of rows, plain rows 16 bytes longer than their columns,
-  // so that eight of them touch every bank. Swapped, a warpgroup stages together, two buffers in turn; else every warp
+  // so that eight of them touch every bank: 512 bytes a copy are 1 % faster than stores where rows are scattered, 128
+  // bytes 7 % slower (Qwen3 down, 4096 tokens, H200). Swapped, a warpgroup stages together, two buffers in turn; else every warp
   // its own 16 rows.
   static constexpr bool copies_boxes = Config::tma_store == 1, copies_rows = Config::tma_store == 2;
   static constexpr bool copies_out = copies_boxes || copies_rows;
