@@ -160,12 +160,16 @@ std::string unit(const Candidate& c, const Shape& shape) {
                     "moetune::Wgmma<Config>::run(args)");
 }
 
-// Few rows an expert: W passes by once, in a deep ring. More: tiles as high as the rows of most experts. Rows of X
-// stand on the N side throughout: what the last tile of an expert lacks of its height is not multiplied.
+// Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
+// of which an expert fills some well; where experts are large power bounds the kernel, and blocks that stay together
+// save it. Rows of X stand on the N side throughout: what the last tile of an expert lacks of its height is not
+// multiplied.
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  const std::vector<int>& rows = problem.routing.m_sizes;
+  const int64_t most_rows = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
   Candidate c{.variant = "wgmma",
-              .block_m = 32,
+              .block_m = 16,
               .block_n = 128,
               .block_k = kRowElements,
               .stages = kMaxStages,
@@ -182,10 +186,17 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .tma_store = kNoCopies,
               .addressing = kBase,
               .split = 1};
-  if (mean_rows > 24) c.block_m = 64;
-  if (mean_rows > 48) c.block_m = 128;
-  if (mean_rows > 96) c.block_m = 192, c.block_n = 192, c.consumers = 3, c.tiles = 0;
-  if (mean_rows > 512) c.block_m = 256, c.block_n = 128, c.consumers = 2;
+  for (const int block_m : {32, 48, 80, 144})
+    if (most_rows > c.block_m) c.block_m = block_m;
+  if (mean_rows > 96) {
+    c.tiles = 0;
+    if (mean_rows > 768)
+      c.block_m = 176, c.block_n = 256, c.pace = 1;
+    else if (mean_rows > 384 || most_rows > 4 * mean_rows)
+      c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = mean_rows > 384 ? 1 : 0;
+    else
+      c.schedule = kPingpong;
+  }
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;
 }
