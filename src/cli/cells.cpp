@@ -144,12 +144,13 @@ void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, con
     }
 }
 
-// The cells of a suite's parts, each once.
+// The cells of a suite's parts, each once; with --tokens those of these counts.
 std::vector<Cell> suite_cells(const CellOptions& options) {
   CellOptions alone;
-  alone.suite = options.suite, alone.seed = options.seed;
+  alone.suite = options.suite, alone.seed = options.seed, alone.tokens = options.tokens;
   if (options != alone)
-    throw request_error("--suite contradicts the other options of cells", "copy the suite's file and change that");
+    throw request_error("--suite contradicts the other options of cells, but --tokens and --seed",
+                        "copy the suite's file and change that");
   std::vector<Cell> cells;
   std::set<std::string> known;
   for (SuitePart& part : read_suite(options.suite)) {
@@ -161,6 +162,12 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
       throw Error(error.exit(), fmt::format("{}: {}", part.where, error.what()), error.hint());
     }
   }
+  const std::vector<int64_t> counts = token_counts(options);
+  if (counts.empty()) return cells;
+  std::erase_if(cells, [&](const Cell& cell) { return std::ranges::find(counts, cell.tokens) == counts.end(); });
+  if (cells.empty())
+    throw request_error(
+        fmt::format("--tokens {}: the suite '{}' has no such cells", fmt::join(counts, ","), options.suite));
   return cells;
 }
 
@@ -174,7 +181,7 @@ bool CellOptions::names_layer() const {
 void declare(OptionSet& set, CellOptions& options) {
   set.group("Cells: the product of these lists");
   set.value("--suite", options.suite, "NAME",
-            "Lists kept in a file, instead of the options below: hopper-peers, recorded, hard, FILE");
+            "Lists kept in a file: hopper-peers, recorded, hard, FILE; --tokens picks");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");

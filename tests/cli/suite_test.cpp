@@ -78,12 +78,22 @@ TEST(Suite, UnknownNamesTellTheNearest) {
 }
 
 TEST(Suite, ContradictsOtherOptions) {
-  for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.tokens = {"16"}; },
+  for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.dtypes = {"fp16"}; },
                       +[](CellOptions& o) { o.permute_x = true; }}) {
     CellOptions options = suite("hopper-peers");
     change(options);
-    EXPECT_EQ(error_of(options), "--suite contradicts the other options of cells");
+    EXPECT_EQ(error_of(options), "--suite contradicts the other options of cells, but --tokens and --seed");
   }
+}
+
+TEST(Suite, TokensPickItsCells) {
+  CellOptions options = suite("hopper-peers");
+  options.tokens = {"16", "4096"};
+  const std::vector<Cell> cells = make_cells(options);
+  EXPECT_EQ(cells.size(), 24);
+  for (const Cell& cell : cells) EXPECT_NE(cell.tokens, 256);
+  options.tokens = {"17"};
+  EXPECT_EQ(error_of(options), "--tokens 17: the suite 'hopper-peers' has no such cells");
 }
 
 TEST(Suite, HardIsWhatItSays) {
