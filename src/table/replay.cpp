@@ -109,7 +109,7 @@ std::set<std::string> ids(const JournalHeader& header) {
   return result;
 }
 
-void require_same_device(const DeviceInfo& before, const DeviceInfo& now) {
+void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
   // Measured figures (memory, peaks) may differ a little from run to run.
   if (before.kind == now.kind && before.name == now.name && before.id == now.id &&
       before.compute_capability == now.compute_capability && before.processors == now.processors)
@@ -185,7 +185,7 @@ Replay read_journal(const fs::path& path) {
 }
 
 void require_resumable(const JournalHeader& before, const JournalHeader& now) {
-  require_same_device(before.device, now.device);
+  require_that_device(before.device, now.device);
   require_same_identity(before.environment, now.environment);
   require_same_cells(before, now);
   const auto require_same = [](std::string_view what, std::string_view option, const auto& was, const auto& is) {

@@ -16,14 +16,14 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kFolder = "configs/routings/";
+constexpr std::string_view kRecordings = "configs/routings/";
 constexpr std::string_view kJson = ".json";
 
 std::vector<std::string> built_in_names() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(kFolder) && file.path.ends_with(kJson))
-      names.emplace_back(file.path.substr(kFolder.size(), file.path.size() - kFolder.size() - kJson.size()));
+    if (file.path.starts_with(kRecordings) && file.path.ends_with(kJson))
+      names.emplace_back(file.path.substr(kRecordings.size(), file.path.size() - kRecordings.size() - kJson.size()));
   return names;
 }
 
@@ -40,7 +40,7 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   std::error_code ignored;
   // A model's folder may lie there under the name of its recording.
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
-    const std::string built_in = fmt::format("{}{}{}", kFolder, where, kJson);
+    const std::string built_in = fmt::format("{}{}{}", kRecordings, where, kJson);
     if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
     // A word without folder and extension was meant as one of ours.
     if (!path.has_parent_path() && extension != ".json" && extension != ".csv" && extension != ".npy")

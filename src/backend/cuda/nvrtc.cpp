@@ -38,7 +38,7 @@ const std::vector<const char*>& fixed_options() {
   return options;
 }
 
-void require(nvrtcResult result, const char* what) {
+void require_nvrtc(nvrtcResult result, const char* what) {
   if (result != NVRTC_SUCCESS) throw machine_error(fmt::format("NVRTC: {}: {}", what, nvrtc().GetErrorString(result)));
 }
 
@@ -50,7 +50,7 @@ NvrtcResult nvrtc_compile(std::string_view unit, const KernelSources& sources, c
   for (const auto& [name, text] : sources) names.push_back(name.c_str()), texts.push_back(text.c_str());
   const std::string text(unit);
   nvrtcProgram program = nullptr;
-  require(
+  require_nvrtc(
       api.CreateProgram(&program, text.c_str(), "unit.cu", static_cast<int>(names.size()), texts.data(), names.data()),
       "cannot create a program");
   const std::string target = "-arch=" + arch;
@@ -76,7 +76,7 @@ NvrtcResult nvrtc_compile(std::string_view unit, const KernelSources& sources, c
 
 std::string nvrtc_version() {
   int major = 0, minor = 0;
-  require(nvrtc().Version(&major, &minor), "version");
+  require_nvrtc(nvrtc().Version(&major, &minor), "version");
   return fmt::format("{}.{}", major, minor);
 }
 
