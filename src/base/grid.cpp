@@ -44,6 +44,21 @@ std::string markdown(const Grid& grid) {
   return out;
 }
 
+std::string fitted(const Grid& grid, int columns) {
+  const std::string wide = markdown(grid);
+  if (columns <= 0 || grid.columns.size() < 3 || display_width(wide.substr(0, wide.find('\n'))) <= columns) return wide;
+  size_t width = 0;
+  for (size_t i = 1; i < grid.columns.size(); ++i)
+    width = std::max(width, static_cast<size_t>(display_width(grid.columns[i].title)));
+  std::string out;
+  for (const std::vector<std::string>& row : grid.rows) {
+    out += row[0] + "\n";
+    for (size_t i = 1; i < row.size(); ++i)
+      if (!row[i].empty()) out += "  " + padded(grid.columns[i].title, width, false) + "  " + row[i] + "\n";
+  }
+  return out;
+}
+
 std::string csv(const Grid& grid) {
   std::string out;
   for (size_t i = 0; i < grid.columns.size(); ++i) out += (i ? "," : "") + quoted(grid.columns[i].title);

@@ -19,6 +19,10 @@ struct Grid {
 /// Markdown with aligned columns, so that it reads as plain text too. Ends with a newline.
 std::string markdown(const Grid& grid);
 
+/// The same, or, where three and more columns are wider than `columns` (0 = as wide as it takes), a row after another:
+/// its first text, then a line for each further text that is not empty.
+std::string fitted(const Grid& grid, int columns);
+
 /// RFC 4180 with \n line ends.
 std::string csv(const Grid& grid);
 

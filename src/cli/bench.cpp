@@ -202,8 +202,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   for (const Point& point : points) json["points"].push_back(to_json(point)), failed += point.status != Status::ok;
   if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
   if (format == Format::json) print(pretty_json(json));
-  if (format == Format::csv) print(csv(grid_of(points)));
-  if (format == Format::text || format == Format::markdown) print(markdown(grid_of(points)));
+  if (format != Format::json) print(table_text(grid_of(points), format, invocation.terminal));
   if (format == Format::text)
     print(fmt::format(
         "\n{} measured in {}{}.{}\n", counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"),

@@ -110,7 +110,9 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   if (!options.markdown.empty()) write_atomic(options.markdown, summary);
   append_step_summary(summary, invocation.terminal);
   const int code = exit_code(findings);
-  print(format == Format::json ? pretty_json(json) : summary);
+  if (format == Format::json) print(pretty_json(json));
+  if (format == Format::markdown) print(summary);
+  if (format == Format::text) print(markdown(findings, request.threshold, invocation.terminal.output_columns));
   if (format == Format::text && code != static_cast<int>(Exit::yes))
     print(fmt::format("\nNext: moetune {} {}\n",
                       code == static_cast<int>(Exit::no) ? "bench --table" : "check --rounds 60",

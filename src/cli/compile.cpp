@@ -174,8 +174,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
                        {"results", std::move(results)}}));
-  if (format == Format::csv) print(csv(grid));
-  if (format == Format::text || format == Format::markdown) print(markdown(grid));
+  if (format != Format::json) print(table_text(grid, format, invocation.terminal));
   if (format == Format::text)
     print(fmt::format("\n{} compiled{}.{}\n", counted(all - failed, "kernel", "kernels"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",

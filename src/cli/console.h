@@ -5,11 +5,12 @@
 
 namespace moetune {
 
-/// What standard error is.
+/// What standard error is, and how wide standard output.
 struct Terminal {
   bool is_terminal = false;  // one that moves its cursor: not TERM=dumb
   int columns = 80;
   bool color = false;
+  int output_columns = 0;  // of standard output where that is a terminal; 0 = as wide as it takes
 };
 
 /// `color` is auto, always or never (an Exit::request error otherwise). auto: on a terminal without NO_COLOR.

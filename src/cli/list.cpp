@@ -169,7 +169,7 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
                          {"what", options.what},
                          {"items", items}}));
     else
-      print(format == Format::csv ? csv(grid_of(items)) : markdown(grid_of(items)));
+      print(table_text(grid_of(items), format, invocation.terminal));
     return Exit::yes;
   }
   throw unknown_word("list", options.what, words);

@@ -77,8 +77,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"tool", tool_json(invocation.argv)},
                        {"table", options.table},
                        {"answers", std::move(answers)}}));
-  if (format == Format::csv) print(csv(grid_of(all)));
-  if (format == Format::markdown || format == Format::text) print(markdown(grid_of(all)));
+  if (format != Format::json) print(table_text(grid_of(all), format, invocation.terminal));
   if (format == Format::text)
     print(fmt::format("\n{} of {} answered, measured on {}.\n", static_cast<int64_t>(all.size()) - none,
                       counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name));

@@ -46,6 +46,11 @@ Format parse_format(const std::string& word, const std::vector<Format>& known) {
   throw unknown_word("--format", word, words_of(known));
 }
 
+std::string table_text(const Grid& grid, Format format, const Terminal& terminal) {
+  if (format == Format::csv) return csv(grid);
+  return fitted(grid, format == Format::text ? terminal.output_columns : 0);
+}
+
 void require_output(const std::filesystem::path& path, bool make_folder) {
   require_writable(path, make_folder);
   std::error_code error;

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/grid.h"
+#include "cli/console.h"
 #include "cli/options.h"
 
 namespace moetune {
@@ -13,6 +15,10 @@ enum class Format { text, markdown, json, csv };
 /// Declares --format with the words that this command knows; the first is the default.
 void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known);
 Format parse_format(const std::string& word, const std::vector<Format>& known);
+
+/// A table for standard output in any format but JSON. Text fits a narrow terminal, Markdown and CSV stay what they
+/// are.
+std::string table_text(const Grid& grid, Format format, const Terminal& terminal);
 
 /// A file that a command will write: require_writable, and no device or pipe (renaming onto /dev/null would replace
 /// it).

@@ -47,7 +47,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
-std::string markdown(const Plan& plan) {
+std::string markdown(const Plan& plan, int columns) {
   Grid cells{{{"cell"}}, {}};
   for (const Column& column : figures_columns()) cells.columns.push_back(column);
   for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
@@ -62,8 +62,8 @@ std::string markdown(const Plan& plan) {
     for (const auto& [reason, count] : item.pruned) reasons[reason] += count;
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
-                                 plan.device.name, markdown(cells));
-  if (!reasons.empty()) text += "\n" + markdown(pruned_grid(reasons));
+                                 plan.device.name, fitted(cells, columns));
+  if (!reasons.empty()) text += "\n" + fitted(pruned_grid(reasons), columns);
   return text + fmt::format("\nWould write {} and {}.\n", plan.output.string(), plan.journal.string());
 }
 

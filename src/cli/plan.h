@@ -25,7 +25,7 @@ struct Plan {
 Plan make_plan(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
-/// Cells, then pruned reasons with their counts, then the files.
-std::string markdown(const Plan& plan);
+/// Cells, then pruned reasons with their counts, then the files. Fits `columns`, as `fitted` does.
+std::string markdown(const Plan& plan, int columns = 0);
 
 }  // namespace moetune

@@ -94,20 +94,23 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
-    print(markdown(routing_grid(table)) + "\n" + markdown(winners_grid(table)));
+    print(table_text(routing_grid(table), format, invocation.terminal) + "\n" +
+          table_text(winners_grid(table), format, invocation.terminal));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
     tell(last);
 }
 
-Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal) {
+Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal,
+             const Terminal& terminal) {
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   Plan plan = make_plan(request.cells, request.space, backend->device());
   plan.output = options.output;
   plan.journal = journal;
-  const bool json = parse_format(options.format, kFormats) == Format::json;
-  print(json ? pretty_json(plan_json(plan, request.tool)) : markdown(plan));
+  const Format format = parse_format(options.format, kFormats);
+  const int columns = format == Format::text ? terminal.output_columns : 0;
+  print(format == Format::json ? pretty_json(plan_json(plan, request.tool)) : markdown(plan, columns));
   return Exit::yes;
 }
 
@@ -136,7 +139,7 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   const TuneRequest request = request_of(options, invocation);
   const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
   if (journal == options.output) throw request_error("--output and --journal name the same file");
-  if (options.dry_run) return run_dry(options, request, journal);
+  if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
   require_output(options.output);
   require_writable(journal);
   require_problems(request.cells);

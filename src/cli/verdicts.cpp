@@ -83,12 +83,12 @@ Grid grid_of(const std::vector<Finding>& findings) {
   return grid;
 }
 
-std::string summary(const Verdicts& verdicts, const DeviceOptions& device) {
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, int columns) {
   const std::vector<Finding> failed = failures(verdicts);
   const Grid grid = grid_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed);
   std::string text;
-  if (!grid.rows.empty()) text += markdown(grid) + "\n";
-  if (!verdicts.pruned.empty()) text += markdown(pruned_grid(verdicts.pruned)) + "\n";
+  if (!grid.rows.empty()) text += fitted(grid, columns) + "\n";
+  if (!verdicts.pruned.empty()) text += fitted(pruned_grid(verdicts.pruned), columns) + "\n";
   for (const Finding& finding : failed) text += "Again: " + again(finding, device) + "\n";
   return text + answer(verdicts, failed) + "\n";
 }

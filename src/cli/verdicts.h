@@ -42,7 +42,7 @@ Json to_json(const Finding& finding, const DeviceOptions& device);
 Grid grid_of(const std::vector<Finding>& findings);
 
 /// For people: everything where there is little, else what failed; what was pruned and why; how to repeat what failed;
-/// the answer in a sentence, last.
-std::string summary(const Verdicts& verdicts, const DeviceOptions& device);
+/// the answer in a sentence, last. Tables fit `columns`, as `fitted` does.
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, int columns = 0);
 
 }  // namespace moetune

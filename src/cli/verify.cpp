@@ -137,9 +137,9 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
   const Json json = document(verdicts, options, invocation, backend);
   if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
   if (format == Format::json) print(pretty_json(json));
-  if (format == Format::csv) print(csv(grid_of(verdicts.findings)));
-  if (format == Format::markdown) print(markdown(grid_of(verdicts.findings)));
-  if (format == Format::text) print(summary(verdicts, options.device));
+  if (format == Format::csv || format == Format::markdown)
+    print(table_text(grid_of(verdicts.findings), format, invocation.terminal));
+  if (format == Format::text) print(summary(verdicts, options.device, invocation.terminal.output_columns));
 }
 
 Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {

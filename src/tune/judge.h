@@ -57,8 +57,8 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
 /// nothing regressed, or no finding at all.
 int exit_code(const std::vector<CellFinding>& findings);
 
-/// A table for people, and what it says in a sentence.
-std::string markdown(const std::vector<CellFinding>& findings, double threshold);
+/// A table for people, which fits `columns` as `fitted` does, and what it says in a sentence.
+std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns = 0);
 /// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4.
 std::string junit_xml(const std::vector<CellFinding>& findings);
 

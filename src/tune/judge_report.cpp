@@ -25,7 +25,7 @@ std::string change_text(const CellFinding& finding) {
   if (!was_measured(finding)) return "";
   const double middle = 100 * finding.change;
   const double side = 50 * (finding.change_interval.high - finding.change_interval.low);
-  return fmt::format("{:+.1f} % ± {:.1f}", middle, side);
+  return fmt::format("{:+.1f} % ± {:.1f} %", middle, side);
 }
 
 // XML 1.0 has no way to write most control characters.
@@ -91,13 +91,13 @@ int exit_code(const std::vector<CellFinding>& findings) {
   return static_cast<int>(code);
 }
 
-std::string markdown(const std::vector<CellFinding>& findings, double threshold) {
+std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns) {
   Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"by"}, {"verdict"}}, {}};
   for (const CellFinding& finding : findings)
     grid.rows.push_back({id(finding.cell), format_time(finding.before_seconds),
                          was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),
                          finding.control, std::string(name(finding.finding))});
-  std::string text = markdown(grid);
+  std::string text = fitted(grid, columns);
   std::string reasons;
   for (const CellFinding& finding : findings)
     if (finding.finding != Finding::equivalent && finding.finding != Finding::improved)

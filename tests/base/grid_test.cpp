@@ -26,6 +26,19 @@ TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
   EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
 }
 
+TEST(Grid, FittedStacksWhatIsTooWide) {
+  const Grid grid{{{"cell"}, {"time", true}, {"why"}}, {{"a", "1 µs", ""}, {"longer", "12 µs", "so"}}};
+  const std::string stacked = "a\n  time  1 µs\nlonger\n  time  12 µs\n  why   so\n";
+  EXPECT_EQ(fitted(grid, 23), stacked);
+  EXPECT_EQ(fitted(grid, 24), markdown(grid));  // just as wide as it is
+  EXPECT_EQ(fitted(grid, 0), markdown(grid));
+}
+
+TEST(Grid, FittedLeavesTwoColumnsAlone) {
+  const Grid grid{{{"what"}, {"value"}}, {{"compiler", "12.2.0"}}};
+  EXPECT_EQ(fitted(grid, 5), markdown(grid));
+}
+
 TEST(Grid, CsvQuotesWhereItMust) {
   const Grid grid{{{"a"}, {"b"}}, {{"1,5", "say \"x\""}, {"plain", ""}}};
   EXPECT_EQ(csv(grid), "a,b\n\"1,5\",\"say \"\"x\"\"\"\nplain,\n");

@@ -18,11 +18,11 @@ CELLS = CPU + LAYER + ["--tokens", "8,16"]
 SOME = ["--max-candidates", "10"]
 
 
-def on_terminal(room, *arguments, columns=80, env=None):
-    """Runs with standard error on a terminal; returns (exit code, what it showed, stdout)."""
+def on_terminal(room, *arguments, columns=80, env=None, stream="stderr"):
+    """Runs with a stream on a terminal; returns (exit code, what it showed, stdout where that is none)."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = room.start(*arguments, stderr=slave, env=env)
+    process = room.start(*arguments, **{stream: slave}, env=env)
     os.close(slave)
     shown = b""
     end = time.monotonic() + 120
@@ -113,3 +113,12 @@ def test_no_color(room):
     assert "error:" in shown and "\033" not in shown
     _, shown, _ = on_terminal(room, "list", "modles", "--color", "always", env={"NO_COLOR": "1"})
     assert "\033[1;31m" in shown
+
+
+def test_tables_fit_a_narrow_terminal(room):
+    _, narrow, _ = on_terminal(room, "list", "variants", stream="stdout")
+    assert "|" not in narrow and narrow.splitlines()[0] == "simt", narrow
+    _, wide, _ = on_terminal(room, "list", "variants", stream="stdout", columns=300)
+    assert wide.startswith("| name "), wide
+    _, asked, _ = on_terminal(room, "list", "variants", "--format", "markdown", stream="stdout")
+    assert asked == wide

@@ -47,8 +47,9 @@ std::string unaligned(const std::string& text) { return std::regex_replace(text,
 TEST(CheckMarkdown, HasARowACellAndASentence) {
   const std::string text = markdown({finding(Finding::equivalent), finding(Finding::improved, -0.123, 64)}, 0.05);
   const std::string cell = id(fake::small_cell());
-  EXPECT_TRUE(holds(unaligned(text), "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 | loop | equivalent |")) << text;
-  EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 | loop | improved |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 % | loop | equivalent |"))
+      << text;
+  EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 % | loop | improved |")) << text;
   EXPECT_TRUE(text.ends_with("2 cells: none is slower than its table says by more than 5 %.\n")) << text;
   EXPECT_FALSE(holds(text, "because")) << text;
 }
@@ -59,7 +60,7 @@ TEST(CheckMarkdown, NamesTheWorstRegressionAndTheReasons) {
       0.05);
   EXPECT_TRUE(holds(text, "- " + id(fake::small_cell(64)) + ": because")) << text;
   EXPECT_TRUE(holds(text, "3 cells: 2 failed at a threshold of 5 %, 1 undecided; the worst is " +
-                              id(fake::small_cell(64)) + ", +25.0 % ± 1.0."))
+                              id(fake::small_cell(64)) + ", +25.0 % ± 1.0 %."))
       << text;
 }
 
