@@ -14,14 +14,14 @@ namespace {
 constexpr const char* kRepeatFor = "1m";
 constexpr size_t kFew = 20;  // findings that are told one by one even where all are right
 
-std::vector<Finding> failures(const Verdicts& verdicts) {
-  std::vector<Finding> failed;
+std::vector<Case> failures(const Verdicts& verdicts) {
+  std::vector<Case> failed;
   std::copy_if(verdicts.findings.begin(), verdicts.findings.end(), std::back_inserter(failed), is_failed);
   return failed;
 }
 
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result."
-std::string answer(const Verdicts& verdicts, const std::vector<Finding>& failed) {
+std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
   const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
   const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
   std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
@@ -29,11 +29,11 @@ std::string answer(const Verdicts& verdicts, const std::vector<Finding>& failed)
                                      counted(static_cast<int64_t>(verdicts.cells), "cell", "cells"));
   if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
   int64_t launches = 0, same = 0;
-  for (const Finding& finding : verdicts.findings)
+  for (const Case& finding : verdicts.findings)
     if (const auto& r = finding.repetition) launches += r->launches, same += r->launches - r->different;
   if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
   std::map<Status, int64_t> by_status;
-  for (const Finding& finding : failed) ++by_status[finding.status];
+  for (const Case& finding : failed) ++by_status[finding.status];
   std::vector<std::string> words;
   for (const auto& [status, count] : by_status) words.push_back(fmt::format("{} {}", count, name(status)));
   if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
@@ -42,10 +42,10 @@ std::string answer(const Verdicts& verdicts, const std::vector<Finding>& failed)
 
 }  // namespace
 
-bool is_pruned(const Finding& finding) { return finding.of_space && finding.status == Status::spills; }
-bool is_failed(const Finding& finding) { return finding.status != Status::ok && !is_pruned(finding); }
+bool is_pruned(const Case& finding) { return finding.of_space && finding.status == Status::spills; }
+bool is_failed(const Case& finding) { return finding.status != Status::ok && !is_pruned(finding); }
 
-std::string again(const Finding& finding, const DeviceOptions& device) {
+std::string again(const Case& finding, const DeviceOptions& device) {
   std::vector<std::string> argv = {"moetune", "verify"};
   if (device.device != "auto") argv.insert(argv.end(), {"--device", device.device});
   if (!device.kernels.empty()) argv.insert(argv.end(), {"--kernels", device.kernels});
@@ -55,7 +55,7 @@ std::string again(const Finding& finding, const DeviceOptions& device) {
   return shell_line(argv);
 }
 
-Json to_json(const Finding& finding, const DeviceOptions& device) {
+Json to_json(const Case& finding, const DeviceOptions& device) {
   Json json = {{"cell", to_json(finding.cell)},
                {"contender", to_json(Contender{.baseline = "", .candidate = finding.candidate})},
                {"status", name(finding.status)}};
@@ -66,11 +66,11 @@ Json to_json(const Finding& finding, const DeviceOptions& device) {
   return json;
 }
 
-Grid grid_of(const std::vector<Finding>& findings) {
+Grid grid_of(const std::vector<Case>& findings) {
   Grid grid{{{"cell"}, {"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
-  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.repetition; });
+  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Case& f) { return f.repetition; });
   if (repeated) grid.columns.push_back({"launches", true});
-  for (const Finding& finding : findings) {
+  for (const Case& finding : findings) {
     const Verdict& verdict = finding.verdict;
     const bool ran = verdict.elements > 0;
     grid.rows.push_back(
@@ -84,12 +84,12 @@ Grid grid_of(const std::vector<Finding>& findings) {
 }
 
 std::string summary(const Verdicts& verdicts, const DeviceOptions& device, int columns) {
-  const std::vector<Finding> failed = failures(verdicts);
+  const std::vector<Case> failed = failures(verdicts);
   const Grid grid = grid_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed);
   std::string text;
   if (!grid.rows.empty()) text += fitted(grid, columns) + "\n";
   if (!verdicts.pruned.empty()) text += fitted(pruned_grid(verdicts.pruned), columns) + "\n";
-  for (const Finding& finding : failed) text += "Again: " + again(finding, device) + "\n";
+  for (const Case& finding : failed) text += "Again: " + again(finding, device) + "\n";
   return text + answer(verdicts, failed) + "\n";
 }
 

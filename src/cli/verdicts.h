@@ -13,7 +13,7 @@
 namespace moetune {
 
 /// One candidate on one problem.
-struct Finding {
+struct Case {
   Cell cell;
   Candidate candidate;
   bool of_space = false;  // nobody named it: it comes from a search space
@@ -24,22 +24,22 @@ struct Finding {
 };
 
 /// A candidate of a space that the assembler made spill is pruned as any illegal one: no search would take it.
-bool is_pruned(const Finding& finding);
-bool is_failed(const Finding& finding);
+bool is_pruned(const Case& finding);
+bool is_failed(const Case& finding);
 
 struct Verdicts {
-  std::vector<Finding> findings;
+  std::vector<Case> findings;
   std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
   size_t cells = 0;                       // done
 };
 
 /// The command line that repeats a finding: this device, its cell, its candidate.
-std::string again(const Finding& finding, const DeviceOptions& device);
+std::string again(const Case& finding, const DeviceOptions& device);
 
-Json to_json(const Finding& finding, const DeviceOptions& device);
+Json to_json(const Case& finding, const DeviceOptions& device);
 
 /// A row a finding: cell, candidate, result, elements, errors.
-Grid grid_of(const std::vector<Finding>& findings);
+Grid grid_of(const std::vector<Case>& findings);
 
 /// For people: everything where there is little, else what failed; what was pruned and why; how to repeat what failed;
 /// the answer in a sentence, last. Tables fit `columns`, as `fitted` does.

@@ -67,7 +67,7 @@ class Offer {
 };
 
 // One compiled candidate; `seconds` of launches behind a good verdict.
-void verify_one(Finding& finding, double seconds, Backend& backend) {
+void verify_one(Case& finding, double seconds, Backend& backend) {
   const Contender contender{.baseline = "", .candidate = finding.candidate};
   try {
     finding.verdict = backend.verify(contender);
@@ -86,15 +86,15 @@ void verify_one(Finding& finding, double seconds, Backend& backend) {
 // Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come. Launches are
 // repeated for `seconds` in all.
 void verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
-                 const std::atomic<bool>& stop, const std::function<void(const Finding&)>& failed, Verdicts& verdicts) {
-  const auto add = [&](Finding finding) {
+                 const std::atomic<bool>& stop, const std::function<void(const Case&)>& failed, Verdicts& verdicts) {
+  const auto add = [&](Case finding) {
     if (is_failed(finding)) failed(finding);
     if (is_pruned(finding)) ++verdicts.pruned[finding.reason.substr(0, finding.reason.find(':'))];
     verdicts.findings.push_back(std::move(finding));
   };
-  std::vector<Finding> compilable;
+  std::vector<Case> compilable;
   for (const Entrant& entrant : work.entrants) {
-    Finding finding{.cell = work.cell, .candidate = entrant.contender.candidate, .of_space = entrant.role == kOfSpace};
+    Case finding{.cell = work.cell, .candidate = entrant.contender.candidate, .of_space = entrant.role == kOfSpace};
     if (const auto reason = cannot_run(finding.candidate, problem.shape, backend.device())) {
       finding.status = Status::illegal, finding.reason = *reason;
       add(std::move(finding));
@@ -104,10 +104,10 @@ void verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   }
   if (compilable.empty()) return;
   std::vector<Candidate> candidates;
-  for (const Finding& finding : compilable) candidates.push_back(finding.candidate);
+  for (const Case& finding : compilable) candidates.push_back(finding.candidate);
   const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
   for (size_t i = 0; i < compilable.size() && !stop; ++i) {
-    Finding& finding = compilable[i];
+    Case& finding = compilable[i];
     finding.status = compiled[i].status, finding.reason = compiled[i].reason;
     if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
     add(std::move(finding));
@@ -128,7 +128,7 @@ Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invo
   Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())}, {"environment", backend.environment()},
                {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
-  for (const Finding& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
+  for (const Case& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
   return json;
 }
 
@@ -157,7 +157,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
 
   Offer offer(options, backend->device());
   Verdicts verdicts;
-  const auto failed = [&](const Finding& finding) {
+  const auto failed = [&](const Case& finding) {
     if (!options.quiet)
       warn(invocation.terminal,
            fmt::format("{}: {}: {}", name(finding.status), finding.reason, again(finding, options.device)));
