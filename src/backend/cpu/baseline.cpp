@@ -69,7 +69,7 @@ void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopW
   const int64_t bytes = (width + Dots::kTileRows) * args.k * static_cast<int64_t>(sizeof(float));
   workspace.memory.resize(static_cast<size_t>(pool.size()));
   for (Buffer& memory : workspace.memory)
-    if (memory.bytes() < bytes) memory = Buffer(bytes);
+    if (memory.bytes() < bytes) memory = Buffer::in_one_place(bytes);
   workspace.first_row.assign(1, 0);
   for (int e = 0; e < args.experts; ++e) workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[e]);
   pool.for_each(args.experts * panels, [&](int thread, int64_t i) {

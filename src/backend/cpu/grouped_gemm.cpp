@@ -169,7 +169,7 @@ Seat take_seat(const Launch& launch, int thread) {
 void grow(Workspace& workspace, int threads, int64_t bytes) {
   if (static_cast<int>(workspace.scratch.size()) < threads) workspace.scratch.resize(threads);
   for (int thread = 0; thread < threads; ++thread)
-    if (workspace.scratch[thread].bytes() < bytes) workspace.scratch[thread] = Buffer(bytes);
+    if (workspace.scratch[thread].bytes() < bytes) workspace.scratch[thread] = Buffer::in_one_place(bytes);
 }
 
 }  // namespace
