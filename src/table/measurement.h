@@ -16,7 +16,7 @@ struct Measurement {
   int samples = 0;       // blocks
   int64_t launches = 0;  // in all blocks
   double clock_mhz = 0;  // median; 0 = unknown
-  double waited = 0;     // on a cpu: share of that time that its threads had no processor; mean over blocks
+  double waited = 0;     // on a cpu: share of the processors' time that others took; mean over blocks
 };
 
 /// Above this share of `waited` a time tells of the machine's other work as well: on two threads it may be 5 to 10 %

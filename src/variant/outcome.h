@@ -51,7 +51,7 @@ struct Block {
   double seconds = 0;  // a launch, the mean of the block
   int launches = 0;
   double clock_mhz = 0;  // SM clock during the block; 0 = unknown
-  double waited = 0;     // on a cpu: share of the block that its threads were ready to run and had no processor
+  double waited = 0;     // on a cpu: share of the processors' time that others took while its threads were ready to run
 };
 
 }  // namespace moetune

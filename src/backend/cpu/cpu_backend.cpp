@@ -11,6 +11,7 @@
 
 #include "backend/cpu/baseline.h"
 #include "backend/cpu/ceilings.h"
+#include "backend/cpu/company.h"
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/operands.h"
@@ -187,13 +188,15 @@ class CpuBackend : public Backend {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;
   }
 
-  /// The block tells how far others kept the processors busy: its time is then not the contender's alone.
+  /// The block tells how far others kept the processors busy, those that its threads waited for or those beside: its
+  /// time is then not the contender's alone.
   Block time_block(const Contender& contender, int launches, bool hot) {
     const double waited = seconds_without_processor();
     const double seconds = time_launches(contender, launches, hot);
     const int threads = contender.baseline.empty() ? contender.candidate.threads : pool_.size();
     const double share = (seconds_without_processor() - waited) / (seconds * launches * threads);
-    return {.seconds = seconds, .launches = launches, .waited = std::clamp(share, 0.0, 1.0)};
+    return {
+        .seconds = seconds, .launches = launches, .waited = std::max(std::clamp(share, 0.0, 1.0), company_.share())};
   }
 
   /// How many launches a block takes, from the best of a few. The first warms up scratch memory and threads and does
@@ -215,6 +218,7 @@ class CpuBackend : public Backend {
   LoopWorkspace baseline_workspace_;
   std::unique_ptr<Loaded> loaded_;
   size_t next_set_ = 0;
+  Company company_;
 };
 
 }  // namespace
