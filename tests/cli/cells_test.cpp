@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cli/cell_error.h"
 #include "cli/command.h"
 #include "temporary_folder.h"
 
@@ -14,16 +15,6 @@ CellOptions tiny() {
   CellOptions options;
   options.experts = "4", options.top_k = "2", options.n = "64", options.k = "32";
   return options;
-}
-
-std::string error_of(const CellOptions& options) {
-  try {
-    make_cells(options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit(), Exit::request);
-    return error.what();
-  }
-  return "no error";
 }
 
 std::vector<std::string> ids(const CellOptions& options) {

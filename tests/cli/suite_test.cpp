@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "cli/cell_error.h"
 #include "temporary_folder.h"
 
 namespace moetune {
@@ -19,16 +20,6 @@ CellOptions suite(const std::string& name) {
   CellOptions options;
   options.suite = name;
   return options;
-}
-
-std::string error_of(const CellOptions& options) {
-  try {
-    make_cells(options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit(), Exit::request);
-    return error.what();
-  }
-  return "no error";
 }
 
 class SuiteFile : public ::testing::Test {

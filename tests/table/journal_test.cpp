@@ -146,15 +146,16 @@ TEST(Unfinished, IsKeptApartByCell) {
   EXPECT_EQ(replay.unfinished.at(kCell).at(text(mma(64))), 1);
 }
 
+std::string journal_of_one_trial(const Folder& folder) {
+  Journal journal = Journal::create(folder / "j", header());
+  journal.started(kCell, mma(64));
+  journal.finished(kCell, trial(mma(64), 10));
+  return read_text(folder / "j");
+}
+
 TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsRead) {
   const Folder folder;
-  std::string text;
-  {
-    Journal journal = Journal::create(folder / "j", header());
-    journal.started(kCell, mma(64));
-    journal.finished(kCell, trial(mma(64), 10));
-    text = read_text(folder / "j");
-  }
+  const std::string text = journal_of_one_trial(folder);
   const size_t last = text.rfind('\n', text.size() - 2) + 1;
   for (size_t length = last; length < text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
@@ -167,13 +168,7 @@ TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsRead) {
 
 TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
   const Folder folder;
-  std::string text;
-  {
-    Journal journal = Journal::create(folder / "j", header());
-    journal.started(kCell, mma(64));
-    journal.finished(kCell, trial(mma(64), 10));
-    text = read_text(folder / "j");
-  }
+  const std::string text = journal_of_one_trial(folder);
   const size_t last = text.rfind('\n', text.size() - 2) + 1;
   for (size_t length = last; length <= text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
