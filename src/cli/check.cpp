@@ -25,7 +25,7 @@ const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::js
 struct CheckOptions {
   std::string baseline;
   DeviceOptions device;
-  std::string threshold = "5%", rounds = "15", patience, time_budget;
+  std::string threshold = "5%", rounds, patience, wait, time_budget;
   std::string output, junit, markdown, format;
   bool quiet = false;
 };
@@ -42,13 +42,22 @@ double parse_threshold(std::string_view text) {
 
 // How long machines have been seen to stay slow for reasons of their own: virtual ones, after idling, for seconds.
 constexpr double kCpuPatience = 10, kGpuPatience = 1;
+// A cpu's caches are other ones in each look, and others come and go.
+constexpr double kCpuWait = 20;
+constexpr int kCpuRounds = 40, kGpuRounds = 15;
 
-CheckRequest request_of(const CheckOptions& options) {
+CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
+  const bool cpu = kind == DeviceKind::cpu;
   CheckRequest request;
-  if (!options.patience.empty()) request.patience = parse_duration(options.patience);
+  request.rounds = cpu ? kCpuRounds : kGpuRounds;
+  request.looks = cpu ? kCpuLooks : 1;
+  request.wait = cpu ? kCpuWait : 0;
+  request.patience = cpu ? kCpuPatience : kGpuPatience;
   request.threshold = parse_threshold(options.threshold);
-  request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, 10000));
-  request.max_rounds = std::max(request.max_rounds, 4 * request.rounds);
+  if (!options.rounds.empty()) request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, 10000));
+  request.max_rounds = 4 * request.rounds;
+  if (!options.patience.empty()) request.patience = parse_duration(options.patience);
+  if (!options.wait.empty()) request.wait = parse_duration(options.wait);
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   return request;
 }
@@ -76,15 +85,14 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
 
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  CheckRequest request = request_of(options);
+  request_of(options, DeviceKind::cpu);  // what can't be read ends the command here
   const TunedTable table = read_table(options.baseline);
   if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", options.baseline));
   for (const std::string& path : {options.output, options.junit, options.markdown})
     if (!path.empty()) require_output(path);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   require_comparable(table, backend->device());
-  if (options.patience.empty())
-    request.patience = backend->device().kind == DeviceKind::cpu ? kCpuPatience : kGpuPatience;
+  const CheckRequest request = request_of(options, backend->device().kind);
   const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
   const std::atomic<bool>& stop = stop_on_signals();
 
@@ -115,7 +123,8 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   if (format == Format::text) print(markdown(findings, request.threshold, invocation.terminal.output_columns));
   if (format == Format::text && code != static_cast<int>(Exit::yes))
     print(fmt::format("\nNext: moetune {} {}\n",
-                      code == static_cast<int>(Exit::no) ? "bench --table" : "check --rounds 60",
+                      code == static_cast<int>(Exit::no) ? std::string("bench --table")
+                                                         : fmt::format("check --rounds {}", request.max_rounds),
                       shell_quoted(options.baseline)));
   return stop ? Exit::interrupted : static_cast<Exit>(code);
 }
@@ -125,9 +134,11 @@ Action declare_check(OptionSet& set) {
   set.argument("BASELINE", options->baseline, "A tuned table");
   declare(set, options->device);
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
-  set.value("--rounds", options->rounds, "N", "Interleaved rounds a cell, more where they don't tell");
+  set.value("--rounds", options->rounds, "N",
+            "Interleaved rounds a cell, by default 40 on a cpu and 15 on a GPU; more where they don't tell");
   set.value("--patience", options->patience, "TIME",
             "How long a slowdown must last to be a regression, by default 10s on a cpu and 1s on a GPU");
+  set.value("--wait", options->wait, "TIME", "How long a cell may wait for busy processors, by default 20s on a cpu");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");

@@ -23,6 +23,7 @@
 #include "cli/wording.h"
 #include "table/exporter.h"
 #include "table/pretty.h"
+#include "tune/rounds.h"
 #include "tune/strategy.h"
 
 namespace moetune {
@@ -136,7 +137,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
 
 Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
-  const TuneRequest request = request_of(options, invocation);
+  TuneRequest request = request_of(options, invocation);
   const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
   if (journal == options.output) throw request_error("--output and --journal name the same file");
   if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
@@ -145,6 +146,7 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   require_problems(request.cells);
 
   const std::unique_ptr<Backend> backend = open_worker(options.device);
+  if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
   require_candidates(request.cells, request.space, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();

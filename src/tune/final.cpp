@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 
@@ -16,8 +17,10 @@ constexpr size_t kFinalists = 3;
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival; `check` lives off it
 constexpr double kUseless = 0.05;    // of that ratio: what `check` looks for hides in it
 constexpr int kStretch = 3;
+constexpr int kFewestRounds = 3;  // of a look
 constexpr int kStrikes = 2;
 
+using Clock = std::chrono::steady_clock;
 using Say = std::function<void(const std::string&)>;
 
 bool overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }
@@ -90,7 +93,7 @@ size_t winner_of(const Final& final) {
   for (size_t i = 1; i < final.candidates; ++i)
     if (median(final.rounds.seconds[i]) < median(final.rounds.seconds[best])) best = i;
   if (!final.has_default || best == final.default_index()) return best;
-  const Ratio ratio = paired_ratio(final.rounds.seconds[best], final.rounds.seconds[final.default_index()]);
+  const Ratio ratio = paired_ratio(final.rounds, best, final.default_index());
   return ratio.median < 1 ? best : final.default_index();
 }
 
@@ -99,15 +102,31 @@ double uncertainty(const Final& final) {
   const std::optional<size_t> rival = final.first_rival();
   const size_t winner = winner_of(final);
   if (!rival || winner == *rival) return 0;
-  return log_half_width(paired_ratio(final.rounds.seconds[winner], final.rounds.seconds[*rival]).interval);
+  return log_half_width(paired_ratio(final.rounds, winner, *rival).interval);
+}
+
+// Makes the operands anew. False where it's too late for that, or they don't fit a second time.
+bool reload(const FinalRequest& request, Clock::time_point begin) {
+  if (std::chrono::duration<double>(Clock::now() - begin).count() > request.reload_seconds) return false;
+  try {
+    request.reload();
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
 }
 
 void play(Final& final, Backend& backend, const FinalRequest& request) {
-  const int rounds = std::max(request.rounds, 1);
-  final.rounds = measure_rounds(backend, final.contenders, rounds, request.sample);
-  for (int done = rounds; request.stretch && done < kStretch * rounds && uncertainty(final) > kPrecision;
-       done += rounds)
-    append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample));
+  const int looks = request.reload ? std::max(request.looks, 1) : 1;
+  const int rounds = std::max(request.rounds / looks, looks > 1 ? kFewestRounds : 1);
+  const int most = request.stretch ? kStretch * looks : looks;
+  const Clock::time_point begin = Clock::now();
+  double wait = request.wait;
+  for (int look = 0; look < most; ++look) {
+    if (look >= looks && look % looks == 0 && uncertainty(final) <= kPrecision) return;
+    if (look > 0 && looks > 1 && !reload(request, begin)) return;
+    append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, wait));
+  }
 }
 
 // Says so where something else kept this machine busy: `check` judges by the winner's ratio to its first rival.
@@ -119,7 +138,7 @@ void warn_of_company(const Final& final, const std::string& cell, const Say& not
       std::max(summarise(final.rounds.blocks[winner_of(final)]).waited, summarise(final.rounds.blocks[*rival]).waited);
   if (!(half > kUseless) && !(waited > kBusy)) return;
   const std::string company = waited > kBusy
-                                  ? fmt::format("other programs took {:.0f} % of their processor time", 100 * waited)
+                                  ? fmt::format("other programs took {:.0f} % of the processors' time", 100 * waited)
                                   : "something else keeps this machine busy";
   note(fmt::format("{}: the winner's ratio to {} is uncertain by {:.0f} %: {}; tune again when it is quiet", cell,
                    text(final.contenders[*rival]), 100 * half, company));
@@ -160,8 +179,7 @@ Rival rival_of(const Final& final, size_t winner, size_t who, const std::string&
   rival.name = name;
   rival.candidate = final.contenders[who].candidate;
   rival.measurement = summarise(final.rounds.blocks[who]);
-  const Ratio ratio =
-      who == winner ? Ratio{1, {1, 1}} : paired_ratio(final.rounds.seconds[winner], final.rounds.seconds[who]);
+  const Ratio ratio = who == winner ? Ratio{1, {1, 1}} : paired_ratio(final.rounds, winner, who);
   rival.ratio = ratio.median;
   rival.ratio_interval = ratio.interval;
   return rival;

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,11 @@
 namespace moetune {
 
 struct FinalRequest {
-  int rounds = 11;      // to begin with; up to three times as many while the winner's ratio is uncertain
+  int rounds = 11;  // to begin with; up to three times as many while the winner's ratio is uncertain
+  int looks = 1;    // that these rounds are shared out to, each over operands made anew by `reload`
+  std::function<void()> reload = {};
+  double reload_seconds = std::numeric_limits<double>::infinity();  // no look begins later than that
+  double wait = 0;      // seconds to wait for others to leave the processors alone
   bool stretch = true;  // whether more rounds may follow
   SampleRequest sample;
   std::optional<Candidate> fallback;  // the default candidate

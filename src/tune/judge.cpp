@@ -37,6 +37,7 @@ struct Bout {
 struct Limits {
   double threshold = 0;  // in the logarithm
   double patience = 0;   // seconds
+  double wait = 0;       // seconds left
   Clock::time_point end = Clock::time_point::max();
   const std::atomic<bool>& stop;
   bool over() const { return stop || Clock::now() >= end; }
@@ -63,7 +64,7 @@ std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& o
 }
 
 Change change_against(const Rounds& rounds, size_t who, const Rival& rival) {
-  const Ratio now = paired_ratio(rounds.seconds[0], rounds.seconds[who]);
+  const Ratio now = paired_ratio(rounds, 0, who);
   return {std::log(now.median / rival.ratio),
           std::hypot(log_half_width(now.interval), log_half_width(rival.ratio_interval))};
 }
@@ -78,41 +79,53 @@ bool shows_regression(const Change& change, const Limits& limits) {
   return change.middle > limits.threshold && change.middle > sure * change.half;
 }
 
+// A set of rounds, shared out to looks. The first of all looks is at what is loaded already.
+Rounds measure_set(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
+                   Limits& limits, bool loaded) {
+  Rounds set;
+  const int looks = std::max(request.looks, 1), rounds = std::max(request.rounds, looks);
+  for (int look = 0; look < looks; ++look) {
+    if (look > 0 || !loaded) backend.load(problem);
+    const int share = rounds * (look + 1) / looks - rounds * look / looks;
+    append(set, measure_rounds(backend, bout.contenders, share, request.sample, limits.wait));
+  }
+  return set;
+}
+
 // Looks at a suspect again and again, over operands made anew: what the machine does to it passes, what the code does
-// stays. True where it stayed. A look that is clearly innocent settles it and is all that counts then.
-bool stays(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
-           const Limits& limits, Rounds& all) {
+// stays. True where it stayed. A set that is clearly innocent settles it and is all that counts then.
+bool stays(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits,
+           Rounds& all) {
   const int set = std::max(request.rounds, 1);
   const auto patience = std::chrono::duration<double>(limits.patience);
   const Clock::time_point begin = Clock::now();
-  Rounds looks;
+  Rounds again;
   for (int done = 2 * set;; done += set) {
-    backend.load(problem);
-    const Rounds look = measure_rounds(backend, bout.contenders, set, request.sample);
-    if (change_of(look, bout).high() < limits.threshold) {
-      all = look;
+    const Rounds more = measure_set(backend, problem, bout, request, limits, false);
+    if (change_of(more, bout).high() < limits.threshold) {
+      all = more;
       return false;
     }
-    append(looks, look);
-    const bool shown = shows_regression(change_of(looks, bout), limits);
+    append(again, more);
+    const bool shown = shows_regression(change_of(again, bout), limits);
     const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
     if (!enough && !limits.over()) continue;
-    append(all, looks);
+    append(all, again);
     return shown && shows_regression(change_of(all, bout), limits);
   }
 }
 
 // Measures until it is clear. True where a regression was seen and stayed.
-bool measure(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
-             const Limits& limits, Rounds& all) {
+bool measure(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits,
+             Rounds& all) {
   const int set = std::max(request.rounds, 1);
-  all = measure_rounds(backend, bout.contenders, set, request.sample);
+  all = measure_set(backend, problem, bout, request, limits, true);
   for (int done = set;; done += set) {
     const Change change = change_of(all, bout);
     if (change.high() < limits.threshold || limits.stop) return false;
     if (shows_regression(change, limits)) return stays(backend, problem, bout, request, limits, all);
     if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
-    append(all, measure_rounds(backend, bout.contenders, set, request.sample));
+    append(all, measure_set(backend, problem, bout, request, limits, false));
   }
 }
 
@@ -129,7 +142,7 @@ std::string doubt(const Rounds& rounds, const Bout& bout, const Measurement& win
   for (const std::vector<Block>& blocks : rounds.blocks) now = std::max(now, summarise(blocks).waited);
   for (const auto& [waited, when] : {std::pair(then, "the table was made"), std::pair(now, "this was measured")})
     if (waited > kBusy)
-      return fmt::format("other programs took {:.0f} % of its processor time while {}", 100 * waited, when);
+      return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
   const double moved = median(rounds.seconds.back()) / bout.control->measurement.seconds;
   if (moved <= kControlMoved && moved >= 1 / kControlMoved) return "";
   return fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
@@ -220,7 +233,7 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
     return settled(finding, Finding::inconclusive,
                    "the routing gives other rows than the table has: its trace has changed");
   // What will be doubted anyhow is not worth the wait.
-  if (std::max(entry.measurement.waited, bout->control->measurement.waited) > kBusy) limits.patience = 0;
+  if (std::max(entry.measurement.waited, bout->control->measurement.waited) > kBusy) limits.patience = limits.wait = 0;
   try {
     backend.load(problem);
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
@@ -261,7 +274,11 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
                                     : Clock::time_point::max();
   std::vector<CellFinding> findings;
   for (size_t i = 0; i < entries.size() && !stop; ++i) {
-    Limits limits{.threshold = std::log1p(request.threshold), .patience = request.patience, .end = end, .stop = stop};
+    Limits limits{.threshold = std::log1p(request.threshold),
+                  .patience = request.patience,
+                  .wait = request.wait,
+                  .end = end,
+                  .stop = stop};
     if (request.time_budget > 0)
       limits.end = Clock::now() + (end - Clock::now()) / static_cast<int64_t>(entries.size() - i);
     findings.push_back(check_cell(*entries[i], backend, request, limits));

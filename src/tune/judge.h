@@ -29,6 +29,8 @@ struct CheckRequest {
   double threshold = 0.05;  // smallest change that counts
   int rounds = 15;          // to begin with
   int max_rounds = 60;      // while inconclusive
+  int looks = 1;            // that these rounds are shared out to, each over operands made anew
+  double wait = 0;          // seconds a cell may wait for others to leave the processors alone
   double patience = 0;      // seconds that a slowdown must last; it is seen twice at least
   double time_budget = 0;   // seconds; 0 = none
   SampleRequest sample;

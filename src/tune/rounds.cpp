@@ -2,34 +2,81 @@
 #include "tune/rounds.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "base/error.h"
+#include "table/measurement.h"
 
 namespace moetune {
+namespace {
 
-Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
-                      const SampleRequest& request) {
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kFewLooks = 5;  // medians of fewer give no interval
+constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// A block of each, beginning with contender `first`.
+std::vector<Block> measure_round(Backend& backend, const std::vector<Contender>& contenders, size_t first,
+                                 const SampleRequest& request) {
   SampleRequest one = request;
   one.blocks = 1;
   const size_t count = contenders.size();
-  Rounds result;
-  result.seconds.resize(count);
-  result.blocks.resize(count);
-  for (int round = 0; round < rounds; ++round)
-    for (size_t turn = 0; turn < count; ++turn) {
-      const size_t who = (static_cast<size_t>(round) + turn) % count;
-      try {
-        const std::vector<Block> blocks = backend.sample(contenders[who], one);
-        if (blocks.empty()) throw Error(Exit::bug, "a sample of one block came back empty");
-        result.blocks[who].push_back(blocks.front());
-        result.seconds[who].push_back(blocks.front().seconds);
-      } catch (const CandidateFault& fault) {
-        throw ContenderFault(who, fault);
-      }
+  std::vector<Block> round(count);
+  for (size_t turn = 0; turn < count; ++turn) {
+    const size_t who = (first + turn) % count;
+    try {
+      const std::vector<Block> blocks = backend.sample(contenders[who], one);
+      if (blocks.empty()) throw Error(Exit::bug, "a sample of one block came back empty");
+      round[who] = blocks.front();
+    } catch (const CandidateFault& fault) {
+      throw ContenderFault(who, fault);
     }
+  }
+  return round;
+}
+
+bool is_disturbed(const std::vector<Block>& round) {
+  return std::any_of(round.begin(), round.end(), [](const Block& block) { return block.waited > kBusy; });
+}
+
+}  // namespace
+
+Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
+                      const SampleRequest& request, double& wait) {
+  Rounds result;
+  result.seconds.resize(contenders.size());
+  result.blocks.resize(contenders.size());
+  double nap = kFirstNap;
+  for (int done = 0; done < rounds;) {
+    const Clock::time_point begin = Clock::now();
+    const size_t first = static_cast<size_t>(done) % std::max<size_t>(contenders.size(), 1);
+    const std::vector<Block> round = measure_round(backend, contenders, first, request);
+    if (wait > 0 && is_disturbed(round)) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, wait)));
+      nap = std::min(2 * nap, kLongestNap);
+      wait -= since(begin);
+      continue;
+    }
+    for (size_t who = 0; who < round.size(); ++who) {
+      result.blocks[who].push_back(round[who]);
+      result.seconds[who].push_back(round[who].seconds);
+    }
+    ++done;
+    nap = kFirstNap;
+  }
+  result.looks.push_back(static_cast<size_t>(rounds));
   return result;
+}
+
+Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
+                      const SampleRequest& request) {
+  double wait = 0;
+  return measure_rounds(backend, contenders, rounds, request, wait);
 }
 
 void append(Rounds& rounds, const Rounds& more) {
@@ -39,6 +86,7 @@ void append(Rounds& rounds, const Rounds& more) {
     rounds.seconds[i].insert(rounds.seconds[i].end(), more.seconds[i].begin(), more.seconds[i].end());
     rounds.blocks[i].insert(rounds.blocks[i].end(), more.blocks[i].begin(), more.blocks[i].end());
   }
+  rounds.looks.insert(rounds.looks.end(), more.looks.begin(), more.looks.end());
 }
 
 Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence) {
@@ -48,6 +96,18 @@ Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, d
   const double middle = median(logs);
   // With few rounds the interval of resampled medians may miss the median itself by a rounding.
   return {std::exp(middle), {std::exp(std::min(interval.low, middle)), std::exp(std::max(interval.high, middle))}};
+}
+
+Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
+  const std::vector<double>&above = rounds.seconds[a], &below = rounds.seconds[b];
+  if (rounds.looks.size() < kFewLooks) return paired_ratio(above, below);
+  std::vector<double> medians;
+  for (size_t look = 0, at = 0; look < rounds.looks.size(); at += rounds.looks[look++]) {
+    std::vector<double> ratios;
+    for (size_t i = at; i < at + rounds.looks[look]; ++i) ratios.push_back(above[i] / below[i]);
+    medians.push_back(median(ratios));
+  }
+  return paired_ratio(medians, std::vector<double>(medians.size(), 1));
 }
 
 double log_half_width(const Interval& interval) {

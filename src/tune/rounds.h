@@ -14,6 +14,7 @@ namespace moetune {
 struct Rounds {
   std::vector<std::vector<double>> seconds;
   std::vector<std::vector<Block>> blocks;  // the same, in full
+  std::vector<size_t> looks;               // how many rounds each look has: operands lie elsewhere in the next
 };
 
 /// A contender's fault that says which of them it was.
@@ -22,7 +23,11 @@ struct ContenderFault : CandidateFault {
   size_t contender;
 };
 
-/// `rounds` rounds of one block each; the order rotates from round to round. Throws ContenderFault.
+/// One look: `rounds` rounds of one block each; the order rotates from round to round. Throws ContenderFault. A round
+/// in which others kept the processors busy (kBusy in any of its blocks) is measured again for as long as `wait`
+/// seconds last, which it uses up; after that it counts as it is.
+Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
+                      const SampleRequest& request, double& wait);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request);
 
@@ -35,6 +40,14 @@ struct Ratio {
   Interval interval;
 };
 Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence = 0.95);
+
+/// The same of contenders a and b. Where there are looks enough (5) each counts once, by its median: between looks
+/// times differ by more than between the rounds of one, since caches and neighbours are other ones, and the interval
+/// must hold that too.
+Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b);
+
+/// Looks at a cpu that tell more than they cost: from one to the next its times differ by about 3 %.
+constexpr int kCpuLooks = 8;
 
 /// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
 double log_half_width(const Interval& interval);

@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kBatch = 64;     // compiled at once, ahead of their trials
 constexpr int kHurriedRounds = 5;  // of a final after Ctrl-C; fewer give no interval
 constexpr int kEndsOfACulprit = 2;
+constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
+constexpr double kLongestWait = 10;   // seconds of a final for a quiet machine, and no more than half of its search
 
 // What stays the same from cell to cell.
 struct Run {
@@ -47,6 +49,7 @@ struct CellRun {
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
+  Clock::time_point begin = Clock::now();
 };
 
 void tell(const Run& run, const Event& event) {
@@ -175,7 +178,12 @@ std::string no_winner(const CellRun& state) {
 
 void finish(Run& run, const CellRun& state, Entry& entry) {
   const int rounds = run.stop ? std::min(run.request.final_rounds, kHurriedRounds) : run.request.final_rounds;
+  const double searched = std::chrono::duration<double>(Clock::now() - state.begin).count();
   const FinalRequest final{.rounds = rounds,
+                           .looks = run.stop ? 1 : run.request.final_looks,
+                           .reload = [&] { run.backend.load(state.problem); },
+                           .reload_seconds = std::max(kReloadSeconds, searched / 3),
+                           .wait = run.stop ? 0 : std::min(kLongestWait, searched / 2),
                            .stretch = !run.stop && Clock::now() < run.end,
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
                            .fallback = state.fallback};

@@ -24,6 +24,7 @@ struct TuneRequest {
   int blocks = 5;  // timed blocks of a trial
   double block_seconds = 2e-3;
   int final_rounds = 11;  // of winner, default and baselines
+  int final_looks = 1;    // that these are shared out to, each over operands made anew
   Json tool;              // for the table
 };
 

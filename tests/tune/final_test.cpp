@@ -55,6 +55,33 @@ TEST(Decide, TheFinalOverrulesTheScreening) {
   EXPECT_EQ(deciding.entry.measurement.samples, 11);
 }
 
+TEST(Decide, LooksGetOperandsMadeAnew) {
+  Deciding deciding(times({{12, 100}}));
+  deciding.trials = {screened(cpu(12), 100)};
+  deciding.request.looks = 4;
+  deciding.request.rounds = 20;
+  int reloads = 0;
+  deciding.request.reload = [&] { ++reloads; };
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(reloads, 3);
+  EXPECT_EQ(deciding.entry.measurement.samples, 20);
+}
+
+TEST(Decide, NoLookBeginsLateOrWithoutMemory) {
+  for (const bool late : {true, false}) {
+    Deciding deciding(times({{12, 100}}));
+    deciding.trials = {screened(cpu(12), 100)};
+    deciding.request.looks = 4;
+    deciding.request.rounds = 20;
+    deciding.request.reload = [&] {
+      if (!late) throw OutOfMemory("somebody took it", 9);
+    };
+    if (late) deciding.request.reload_seconds = 0;
+    ASSERT_TRUE(deciding.run());
+    EXPECT_EQ(deciding.entry.measurement.samples, 5);
+  }
+}
+
 TEST(Decide, OnlyThreeAndOnlyOverlappingIntervalsTakePart) {
   Deciding deciding(times({{12, 100}, {24, 100}, {36, 100}, {48, 100}, {60, 100}}));
   deciding.trials = {screened(cpu(60), 110), screened(cpu(12), 100), screened(cpu(24), 101), screened(cpu(36), 101.5),
@@ -259,7 +286,7 @@ TEST(Decide, AFinalOnBusyProcessorsIsWarnedAbout) {
   EXPECT_EQ(busy.notes,
             std::vector<std::string>{id(fake::small_cell()) +
                                      ": the winner's ratio to loop is uncertain by 0 %: other programs took "
-                                     "20 % of their processor time; tune again when it is quiet"});
+                                     "20 % of the processors' time; tune again when it is quiet"});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "error_of.h"
 #include "tune/tuning.h"
@@ -99,14 +100,14 @@ TEST(Check, BusyProcessorsMakeARegressionUntrusted) {
   busy.waited = 0.2;
   const CellFinding finding = Checking(busy).one(tuned());
   EXPECT_EQ(finding.finding, Finding::untrusted);
-  EXPECT_TRUE(holds(finding.reason, "but other programs took 20 % of its processor time while this was measured"))
+  EXPECT_TRUE(holds(finding.reason, "but other programs took 20 % of the processors' time while this was measured"))
       << finding.reason;
 }
 
 TEST(Check, ATableMadeOnBusyProcessorsFindsNoRegression) {
   const CellFinding finding = Checking(slowed(1.1)).one(tuned({.waited = 0.2}));
   EXPECT_EQ(finding.finding, Finding::untrusted);
-  EXPECT_TRUE(holds(finding.reason, "20 % of its processor time while the table was made")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "20 % of the processors' time while the table was made")) << finding.reason;
 }
 
 TEST(Check, PatienceIsNotSpentOnATableThatIsDoubtedAnyhow) {
@@ -306,6 +307,51 @@ TEST(Check, ABudgetEndsPatience) {
   checking.request.patience = 600;
   checking.request.time_budget = 1e-9;
   EXPECT_EQ(checking.one(tuned()).rounds, 30);  // it is seen twice all the same
+}
+
+TEST(Check, RoundsAreSharedOutToLooks) {
+  Checking checking({});
+  checking.request.looks = 8;
+  checking.request.rounds = 42;
+  const CellFinding finding = checking.one(tuned());
+  EXPECT_EQ(finding.finding, Finding::equivalent);
+  EXPECT_EQ(finding.rounds, 42);
+  EXPECT_EQ(checking.backend.loads, 8);
+}
+
+// What a machine does to all of a look: in any one of them 4 % are in its nature.
+struct Wavering {
+  FakeBackend* self = nullptr;
+  Checking checking;
+  explicit Wavering(double factor) : checking(Script{}) {
+    self = &checking.backend;
+    checking.request.looks = 8;
+    checking.request.rounds = 40;
+    checking.request.max_rounds = 160;
+    self->script.seconds = [this, factor](const Candidate& c) {
+      return factor * (1 + 0.04 * std::sin(2.4 * self->loads)) * fake::formula(c);
+    };
+  }
+};
+
+TEST(Check, WhatDiffersFromLookToLookIsNoRegression) {
+  const CellFinding finding = Wavering(1).checking.one(tuned());
+  EXPECT_EQ(finding.finding, Finding::equivalent);
+  EXPECT_GT(finding.change_interval.high - finding.change_interval.low, 0.02);  // the interval knows of it
+  EXPECT_EQ(Wavering(1.1).checking.one(tuned()).finding, Finding::regressed);
+}
+
+TEST(Check, WaitsForBusyProcessorsAndNoLonger) {
+  Checking checking(slowed(1.1));
+  int samples = 0;
+  checking.backend.script.before = [&](const std::string& call, const Contender&) {
+    if (call == "sample") checking.backend.script.waited = ++samples < 20 ? 0.5 : 0;
+  };
+  checking.request.wait = 60;
+  const CellFinding finding = checking.one(tuned());
+  EXPECT_EQ(finding.finding, Finding::regressed) << finding.reason;
+  EXPECT_EQ(finding.now.waited, 0);
+  EXPECT_EQ(finding.rounds, 30);
 }
 
 TEST(Check, SkippedEntriesArePassedOver) {

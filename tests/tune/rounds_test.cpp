@@ -114,5 +114,70 @@ TEST(LogHalfWidth, IsTheRelativeUncertainty) {
   EXPECT_TRUE(std::isinf(log_half_width({std::nan(""), 1})));
 }
 
+// Blocks [from, to) are disturbed, counted over all contenders.
+struct Disturbed {
+  int blocks = 0;
+  fake::FakeBackend backend;
+  Disturbed(int from, int to) {
+    backend.script.before = [this, from, to](const std::string&, const Contender&) {
+      backend.script.waited = blocks >= from && blocks < to ? 0.5 : 0;
+      ++blocks;
+    };
+  }
+};
+
+TEST(MeasureRounds, ADisturbedRoundIsMeasuredAgain) {
+  Disturbed disturbed(2, 3);
+  double wait = 1;
+  const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop"), contender(cpu(24))}, 3, {}, wait);
+  EXPECT_EQ(disturbed.blocks, 8);  // the second round twice
+  EXPECT_EQ(rounds.seconds[0].size(), 3U);
+  for (const std::vector<Block>& all : rounds.blocks)
+    for (const Block& block : all) EXPECT_EQ(block.waited, 0);
+  EXPECT_LT(wait, 1);
+  EXPECT_GT(wait, 0);
+}
+
+TEST(MeasureRounds, WhereWaitingDoesNotHelpRoundsCountAsTheyAre) {
+  Disturbed disturbed(0, 1000000);
+  double wait = 0.03;
+  const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop")}, 3, {}, wait);
+  EXPECT_EQ(rounds.seconds[0].size(), 3U);
+  EXPECT_EQ(rounds.blocks[0][2].waited, 0.5);
+  EXPECT_LE(wait, 0);
+  EXPECT_GT(disturbed.blocks, 3);
+}
+
+Rounds looks_of(const std::vector<std::vector<double>>& ratios) {
+  Rounds rounds;
+  rounds.seconds.resize(2);
+  for (const std::vector<double>& look : ratios) {
+    for (const double ratio : look) rounds.seconds[0].push_back(ratio), rounds.seconds[1].push_back(1);
+    rounds.looks.push_back(look.size());
+  }
+  return rounds;
+}
+
+TEST(PairedRatio, LooksCountOnceEach) {
+  // Rounds of a look agree, looks don't: a narrow interval would be a lie.
+  const Rounds rounds = looks_of({{1.0, 1.0, 1.0}, {1.1, 1.1, 1.1}, {0.9, 0.9, 0.9}, {1.05, 1.05, 1.05}, {1, 1, 1}});
+  const Ratio ratio = paired_ratio(rounds, 0, 1);
+  EXPECT_DOUBLE_EQ(ratio.median, 1);
+  EXPECT_LE(ratio.interval.low, 0.91);
+  EXPECT_GE(ratio.interval.high, 1.049);
+}
+
+TEST(PairedRatio, AnOutlierInALookIsNone) {
+  const std::vector<double> look = {2, 2, 9};
+  const Ratio ratio = paired_ratio(looks_of({look, look, look, look, look, look}), 0, 1);
+  EXPECT_NEAR(ratio.median, 2, 1e-12);
+  EXPECT_NEAR(ratio.interval.high, 2, 1e-12);
+}
+
+TEST(PairedRatio, FewLooksArePooled) {
+  const Rounds rounds = looks_of({{1, 2}, {3, 4, 5}});
+  EXPECT_NEAR(paired_ratio(rounds, 0, 1).median, 3, 1e-12);
+}
+
 }  // namespace
 }  // namespace moetune
