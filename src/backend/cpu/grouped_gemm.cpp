@@ -60,26 +60,33 @@ bool is_direct(int64_t rows) { return rows <= kCpuDirectRows; }
 /// Blocks of rows of an expert. The direct path takes all its rows at once, since it reads W once for them.
 int64_t row_blocks(int64_t rows, int block_m) { return is_direct(rows) ? (rows > 0) : blocks(rows, block_m); }
 
-/// Running sums of rows and of tasks.
+/// Running sums of rows, and of tasks with the experts of most rows first: what comes last is small then, so that the
+/// threads end together whoever took what.
 void lay_out(const Args& args, const Candidate& c, Workspace& workspace) {
   workspace.first_row.assign(1, 0);
-  workspace.first_task.assign(1, 0);
+  workspace.order.clear();
   for (int expert = 0; expert < args.experts; ++expert) {
-    const int rows = args.m_sizes[expert];
-    workspace.first_row.push_back(workspace.first_row.back() + rows);
-    workspace.first_task.push_back(workspace.first_task.back() +
-                                   row_blocks(rows, c.block_m) * blocks(args.n, c.block_n));
+    workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[expert]);
+    if (args.m_sizes[expert] > 0) workspace.order.push_back(expert);
   }
+  std::sort(workspace.order.begin(), workspace.order.end(), [&](int a, int b) {
+    return args.m_sizes[a] != args.m_sizes[b] ? args.m_sizes[a] > args.m_sizes[b] : a < b;
+  });
+  workspace.first_task.assign(1, 0);
+  for (const int expert : workspace.order)
+    workspace.first_task.push_back(workspace.first_task.back() +
+                                   row_blocks(args.m_sizes[expert], c.block_m) * blocks(args.n, c.block_n));
 }
 
 Task task_at(const Launch& launch, int64_t index) {
   const auto& first_task = launch.workspace.first_task;
   const auto& first_row = launch.workspace.first_row;
   const Candidate& c = launch.candidate;
-  const int64_t expert = std::upper_bound(first_task.begin(), first_task.end(), index) - first_task.begin() - 1;
+  const int64_t place = std::upper_bound(first_task.begin(), first_task.end(), index) - first_task.begin() - 1;
+  const int64_t expert = launch.workspace.order[place];
   const int64_t rows = first_row[expert + 1] - first_row[expert];
   const int64_t m_blocks = row_blocks(rows, c.block_m);
-  const int64_t inside = index - first_task[expert];
+  const int64_t inside = index - first_task[place];
   const int64_t step = is_direct(rows) ? rows : c.block_m;
   const int64_t row = inside % m_blocks * step;
   const int64_t column = inside / m_blocks * c.block_n;

@@ -16,12 +16,13 @@ namespace moetune {
 struct Workspace {
   std::vector<Buffer> scratch;      // one a thread
   std::vector<int64_t> first_row;   // [experts + 1] running sum of m_sizes
-  std::vector<int64_t> first_task;  // [experts + 1] running sum of tasks
+  std::vector<int> order;           // experts that have rows, those of most first
+  std::vector<int64_t> first_task;  // [order + 1] running sum of tasks in that order
 };
 
-/// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m), m fastest, dealt to
-/// threads by a counter; each element is summed by one task in an order that only the candidate's blocks decide, so the
-/// result does not depend on the number of threads.
+/// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m), m fastest, experts of
+/// most rows first, dealt to threads by a counter; each element is summed by one task in an order that only the
+/// candidate's blocks decide, so the result does not depend on the number of threads.
 void grouped_gemm(const Args& args, const Shape& shape, const Candidate& candidate, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace);
 
