@@ -22,7 +22,7 @@ constexpr int kSchedulerBytes = 56;
 constexpr int kArrivedBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
-constexpr int kMaxSplit = 16;
+constexpr int kMaxSplit = 8;
 constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn't there to tell
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
@@ -42,8 +42,9 @@ Registers registers(const Candidate& c) {
 // Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
 // fusions.
 int max_sums(const Candidate& c) {
+  if (c.split > 1) return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers ? 64 : 96;
   if (c.consumers == 3) return 96;
-  return c.split > 1 ? 112 : by_rows(c) ? 160 : 176;
+  return by_rows(c) ? 160 : 176;
 }
 
 int groups(const Candidate& c) {

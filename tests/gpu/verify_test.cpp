@@ -111,14 +111,14 @@ TEST_P(HardRouting, Wgmma) {
   if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
-    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "wgmma", 24);
+    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "wgmma", 8);
   expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "wgmma",
-               16);
+               6);
   expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "wgmma",
-               16);
+               6);
   expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16,
                           {.permute_y = true, .topk_weights = true}),
-               "wgmma", 16);
+               "wgmma", 6);
 }
 
 // Every way to load and to store, with and without tensor copies.
@@ -129,7 +129,7 @@ TEST_P(HardRouting, WgmmaCopies) {
   const auto problem = [&](Dtype dtype, Fusion fusion) {
     return problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype, fusion);
   };
-  expect_right(problem(Dtype::bf16, {}), "wgmma", 16, "copies");
+  expect_right(problem(Dtype::bf16, {}), "wgmma", 8, "copies");
   expect_right(problem(Dtype::fp16, {.permute_x = true}), "wgmma", 8, "copies");
   expect_right(problem(Dtype::bf16, {.permute_y = true}), "wgmma", 8, "copies");
   expect_right(problem(Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 8, "copies");

@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=17",
-             "split must lie in 1 to 16"},
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=9",
+             "split must lie in 1 to 8"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=2",
              "pieces of tiles go to blocks one by one"},

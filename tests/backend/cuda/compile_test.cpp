@@ -119,13 +119,13 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=no "
        "tiles=static pace=common",
        scattered},
-      {"block_m=112 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+      {"block_m=96 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic split=4",
        scattered},
-      {"block_m=128 block_n=112 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
+      {"block_m=128 block_n=96 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic split=4",
        {}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
+      {"block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
        "tiles=static split=2",
        {.permute_x = true}},
       {"block_m=256 block_n=160 consumers=2 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
