@@ -83,14 +83,15 @@ FmaRate fma_rate(const Microkernel& kernel, ThreadPool& pool, double seconds) {
 Ceilings measure_ceilings(const Microkernel& kernel, ThreadPool& pool, const DeviceInfo& device) {
   Ceilings ceilings;
   const FmaRate burst = fma_rate(kernel, pool, kBurstSeconds);
-  ceilings.dense_burst = burst.burst;
   ceilings.noise = burst.noise;
   measure_bandwidth(kernel, pool, device, ceilings);
   std::vector<double> launches;
   launches.reserve(kLaunches);
   for (int i = 0; i < kLaunches; ++i) launches.push_back(seconds_of([&] { pool.run(pool.size(), [](int) {}); }));
   ceilings.launch_seconds = median(launches);
-  ceilings.dense_sustained = fma_rate(kernel, pool, kSustainedSeconds).sustained;
+  const FmaRate sustained = fma_rate(kernel, pool, kSustainedSeconds);
+  ceilings.dense_burst = std::max(burst.burst, sustained.burst);  // other programs may have been busy in the first
+  ceilings.dense_sustained = sustained.sustained;
   return ceilings;
 }
 
