@@ -106,18 +106,20 @@ std::string hash(const KernelSources& sources) {
 }
 
 CompileResult read_ptxas_log(const std::string& log) {
+  // Made once: libstdc++ makes expressions with tables of the locale that threads may not fill at the same time.
+  static const std::regex registers("Used ([0-9]+) registers"), stores("([0-9]+) bytes spill stores"),
+      loads("([0-9]+) bytes spill loads"), shared("([0-9]+) bytes smem"), serialised("\\(C75[0-9]{2}\\)[^\n]*");
   CompileResult result;
-  const auto sum = [&](const char* pattern) {
+  const auto sum = [&](const std::regex& regex) {
     int64_t total = 0;
-    const std::regex regex(pattern);
     for (std::sregex_iterator at(log.begin(), log.end(), regex), end; at != end; ++at) total += std::stoll((*at)[1]);
     return total;
   };
-  result.registers = static_cast<int>(sum("Used ([0-9]+) registers"));
-  result.spill_bytes = static_cast<int>(sum("([0-9]+) bytes spill stores") + sum("([0-9]+) bytes spill loads"));
-  result.static_shared_bytes = sum("([0-9]+) bytes smem");
+  result.registers = static_cast<int>(sum(registers));
+  result.spill_bytes = static_cast<int>(sum(stores) + sum(loads));
+  result.static_shared_bytes = sum(shared);
   std::smatch match;
-  if (std::regex_search(log, match, std::regex("\\(C75[0-9]{2}\\)[^\n]*"))) {
+  if (std::regex_search(log, match, serialised)) {
     result.status = Status::spills;
     result.reason = fmt::format("the assembler serialised it: {}", match.str());
   } else if (result.spill_bytes > 0) {
