@@ -252,11 +252,10 @@ TEST_F(WrongKernel, OneElementOffByOneUlpIsCaught) {
 // Wrong in some launches only: what a race would do.
 TEST_F(WrongKernel, AnUnsteadyElementIsCaught) {
   const std::unique_ptr<Backend> wrong = make_cuda_backend(
-      0,
-      {.kernels_folder = planted("mma.cuh", "Element* target = y +",
-                                 "if (row == 0 && column == 8 && clock64() / 16 % 2 == 0) staging[r * staging_stride "
-                                 "+ c].bits ^= 1;\n          Element* target = y +"),
-       .cache = false});
+      0, {.kernels_folder = planted("mma.cuh", "Element* target = y +",
+                                    "if (tile.row + row == 0 && column == 8 && clock64() / 16 % 2 == 0) staging[r * "
+                                    "staging_stride + c].bits ^= 1;\n          Element* target = y +"),
+          .cache = false});
   const Problem problem = problem_of(16, 4, 256, 256, 200, "zipf:1");
   wrong->load(problem);
   const Repetition repetition =
