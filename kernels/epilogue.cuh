@@ -8,7 +8,7 @@ namespace moetune {
 // Row of X that row `row` of expert order reads.
 template <class Config>
 __device__ __forceinline__ long long source_row(const Args& args, int row) {
-  if constexpr (Config::permute_x) return args.gather_indices[row] / args.top_k;
+  if constexpr (Config::permute_x) return static_cast<unsigned>(args.gather_indices[row]) / static_cast<unsigned>(args.top_k);
   return row;
 }
 

@@ -53,7 +53,7 @@ struct Wgmma : WgmmaShape<Config> {
     }
     Tile tile;
     if (!scheduler.next(tile))
-      tile.expert = -1;
+      tile.expert = -1, tile.rows = 0;
     else if constexpr (by_pointers)
       locate(args, scheduler, tile);
     __syncwarp();
@@ -143,30 +143,41 @@ struct Wgmma : WgmmaShape<Config> {
     if (threadIdx.x == 0) end_together(args);
   }
 
+  // So many steps before its end a tile's producer asks for the next, whose rows' numbers come from memory.
+  static constexpr int ahead = 2;
+
   static __device__ __forceinline__ void load_rows(const Args& args, Shared& shared, Slot& slot) {
     const int rank = cluster == 1 ? 0 : cluster_rank();
+    const auto begin = [&] { return threadIdx.x < 32 ? give_tile(args, shared, slot) : take_tile(shared, slot); };
     Place<stages> stage;
     Maps maps;
-    unsigned begun = 0;
-    while (true) {
-      const Tile tile = threadIdx.x < 32 ? give_tile(args, shared, slot) : take_tile(shared, slot);
-      if (tile.expert < 0) break;
+    typename Load::Rows rows;
+    unsigned begun = 0, turn = 0;
+    Tile next = begin();
+    rows.ask(args, next);
+    for (; next.expert >= 0; ++turn) {
+      const Tile tile = next;
       const auto steps = Split::steps_of(args, tile);
       if constexpr (by_boxes)
         if (threadIdx.x < 32) maps.follow(args, shared, tile);
       const int boxes = x_by_rows ? 0 : (tile.rows + Config::x_box - 1) / Config::x_box;
-      int x[Load::gathered_rows];
-      if constexpr (x_by_rows) Load::find_rows(args, tile, x);
+      rows.give(shared, turn);
+      rows.take(args, shared, tile, turn);
       const char* w = nullptr;
       if constexpr (w_by_rows) w = Load::find_w(args, tile);
       if (threadIdx.x == 0) begin_together(args, begun);
 #pragma unroll 1
       for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
+        if (k == max(steps.first, steps.end - ahead)) {
+          next = begin();
+          rows.ask(args, next);
+          rows.take(args, shared, tile, turn);  // again, for registers are few while a tile is found
+        }
         barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
         if constexpr (by_boxes)
           if (threadIdx.x == 0) Load::copy_boxes(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
         if constexpr (w_by_rows) Load::copy_w_rows(args, shared, tile, w, stage.index, k * block_k);
-        if constexpr (x_by_rows) Load::copy_x_rows(args, shared, tile, x, stage.index, k * block_k);
+        if constexpr (x_by_rows) Load::copy_x_rows(args, shared, tile, rows, stage.index, k * block_k);
         barrier_arrive_after_copies(at(shared.full, stage.index));
       }
       __syncwarp();

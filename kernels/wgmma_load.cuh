@@ -11,7 +11,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::at;
-  using Shape::by_pointers;
+  using Shape::by_pointers, Shape::warpgroup_sync;
   using Tile = typename Shape::Tile;
   using Shared = typename Shape::Shared;
   using Maps = WgmmaMaps<Config>;
@@ -65,45 +65,75 @@ struct WgmmaLoad : WgmmaShape<Config> {
   }
 
   // By rows: every thread of the warpgroup copies one 16-byte chunk of every 16th row. What lies past the tile's rows or
-  // past n stays as it is, for nothing of that is stored; what lies past k must be zeros.
-  static constexpr int gathered_rows = block_m / 16;
-  static __device__ __forceinline__ void find_rows(const Args& args, const Tile& tile, int (&rows)[gathered_rows]) {
-    const int first = threadIdx.x % 128 / 8;
+  // past n is never stored, so that anything may be there; what lies past k must be zeros. One warp a scheduler issues
+  // all of it, and each instruction beside a copy counts.
+  struct Rows {
+    static constexpr int count = x_by_rows ? block_m / 16 : 1;
+    static constexpr int share = (block_m + 127) / 128;
+    unsigned chunk[count];  // of X, where this thread's part of each row begins: 16 bytes, so that 64 GiB can be named
+    int asked[share];       // numbers of the next tile's rows in X, this thread's share, on their way
+
+    __device__ __forceinline__ void ask(const Args& args, const Tile& tile) {
+      if constexpr (Config::permute_x) {
 #pragma unroll
-    for (int i = 0; i < gathered_rows; ++i)
-      rows[i] = first + i * 16 < tile.rows ? static_cast<int>(source_row<Config>(args, row_of(tile) + first + i * 16)) : -1;
-  }
-  static __device__ __forceinline__ void copy_x_rows(const Args& args, Shared& shared, const Tile& tile, const int (&rows)[gathered_rows], int stage, int k) {
-    const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
-    const unsigned x = shared_address(shared.x[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
-#pragma unroll
-    for (int half = 0; half < halves; ++half) {
-      const int column = k + half * 64 + chunk * 8;
-      const char* from = x_of(args, tile) + column * 2;
-#pragma unroll
-      for (int i = 0; i < gathered_rows; ++i) {
-        int row = rows[i];
-        asm volatile("" : "+r"(row));  // keeps addresses from being made ahead of the loop: registers are few
-        if (row >= 0) cp_async<16>(x + (half * block_m + i * 16) * row_bytes, from + row * args.k * 2, column < args.k);
+        for (int i = 0; i < share; ++i) {
+          const int r = i * 128 + static_cast<int>(threadIdx.x);
+          asked[i] = r < tile.rows ? static_cast<int>(source_row<Config>(args, tile.row + r)) : 0;
+        }
       }
+    }
+    // Numbers go through shared memory, in two turns: a thread that is ahead by a tile writes beside what others read.
+    __device__ __forceinline__ void give(Shared& shared, unsigned turn) {
+      if constexpr (Config::permute_x) {
+#pragma unroll
+        for (int i = 0; i < share; ++i)
+          if (i * 128 + static_cast<int>(threadIdx.x) < block_m) shared.gathered[turn % 2][i * 128 + threadIdx.x] = asked[i];
+        warpgroup_sync();
+      }
+    }
+    __device__ __forceinline__ void take(const Args& args, const Shared& shared, const Tile& tile, unsigned turn) {
+      if constexpr (x_by_rows) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          const int r = static_cast<int>(threadIdx.x) / 8 + i * 16;
+          int number = row_of(tile) + (r < tile.rows ? r : 0);
+          if constexpr (Config::permute_x) number = shared.gathered[turn % 2][r];
+          chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(args.k / 8) + threadIdx.x % 8;
+        }
+      }
+    }
+  };
+  static __device__ __forceinline__ void copy_x_rows(const Args& args, Shared& shared, const Tile& tile, const Rows& rows, int stage, int k) {
+    const int first = threadIdx.x / 8, chunk = threadIdx.x % 8;
+    const unsigned x = shared_address(shared.x[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
+    const char* from = x_of(args, tile) + k * 2;
+    asm volatile("" : "+l"(from));  // one sum, of which a copy's address is one multiply-add away
+#pragma unroll
+    for (int i = 0; i < Rows::count; ++i) {
+      if (i * 16 >= tile.rows) break;
+#pragma unroll
+      for (int half = 0; half < halves; ++half)
+        cp_async<16>(x + (half * block_m + i * 16) * row_bytes, from + rows.chunk[i] * 16ll + half * 128,
+                     k + half * 64 + chunk * 8 < static_cast<int>(args.k));
     }
   }
 
   // Rows of W follow each other: the address of this thread's first stands for all.
   static __device__ __forceinline__ const char* find_w(const Args& args, const Tile& tile) {
-    const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
+    const int first = threadIdx.x / 8, chunk = threadIdx.x % 8;
     return w_of(args, tile) + ((tile.n + first) * args.k + chunk * 8) * 2;
   }
   static __device__ __forceinline__ void copy_w_rows(const Args& args, Shared& shared, const Tile& tile, const char* row, int stage, int k) {
-    const int first = threadIdx.x % 128 / 8, chunk = threadIdx.x % 8;
+    const int first = threadIdx.x / 8, chunk = threadIdx.x % 8;
     const unsigned w = shared_address(shared.w[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
     const int rows = static_cast<int>(args.n) - tile.n - first;
     const char* from = row + k * 2;
 #pragma unroll
-    for (int i = 0; i < block_n / 16; ++i) {
+    for (int i = 0; i < block_n; i += 16) {
 #pragma unroll
       for (int half = 0; half < halves; ++half)
-        if (i * 16 < rows) cp_async<16>(w + (half * block_n + i * 16) * row_bytes, from + half * 128, k + half * 64 + chunk * 8 < args.k);
+        if (i < rows)
+          cp_async<16>(w + (half * block_n + i) * row_bytes, from + half * 128, k + half * 64 + chunk * 8 < args.k);
       from += args.k * 32;
       asm volatile("" : "+l"(from));  // one address after the other, as above
     }

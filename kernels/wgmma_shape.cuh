@@ -34,7 +34,6 @@ struct WgmmaShape {
   using Element = typename Config::Element;
   static constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
   static constexpr int stages = Config::stages, consumers = Config::consumers;
-  static constexpr int consumer_threads = 128 * consumers;
   static constexpr bool swapped = Config::swap, pingpong = Config::schedule == 1;
   static constexpr bool x_by_rows = !Config::tma_x, w_by_rows = !Config::tma_w;  // by cp.async, of four warps
   static constexpr bool by_rows = x_by_rows || w_by_rows, by_boxes = !(x_by_rows && w_by_rows);
@@ -51,7 +50,7 @@ struct WgmmaShape {
   static constexpr int x_boxes = block_m / Config::x_box;
   static constexpr bool dynamic = Config::tiles == 1, together = Config::pace == 1;
   // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
-  static constexpr int tile_slots = pingpong ? 4 : 1;
+  static constexpr int tile_slots = pingpong ? 4 : by_rows ? 2 : 1;
 
   static_assert(side % (64 * (pingpong ? 1 : consumers)) == 0, "a warpgroup multiplies whole groups of 64 rows");
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
@@ -85,6 +84,7 @@ struct WgmmaShape {
     float weight[block_m];
     int target[block_m];
   };
+  using Gathered = int[2][block_m];  // numbers of the rows of a tile in X
   using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split>;
 
   struct Shared : If<by_pointers, Maps>::type {
@@ -97,6 +97,7 @@ struct WgmmaShape {
     unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
     unsigned arrived[consumers];  // pieces of its tile before this block's
     typename If<weighs || scatters, Fused>::type fused[consumers];
+    typename If<Config::permute_x, Gathered>::type gathered;
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 

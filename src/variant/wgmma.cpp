@@ -27,6 +27,20 @@ constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
 
+int groups(const Candidate& c) {
+  return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
+}
+int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
+int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
+
+// Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
+// fusions.
+int max_sums(const Candidate& c) {
+  if (c.split > 1) return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers ? 64 : 96;
+  if (c.consumers == 3) return 96;
+  return by_rows(c) ? 144 : 176;
+}
+
 // Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
 // starts with, 168 for each of three warpgroups or 128 of four. Producers that copy rows hold their numbers.
 struct Registers {
@@ -34,24 +48,9 @@ struct Registers {
 };
 Registers registers(const Candidate& c) {
   if (c.consumers == 1) return {255, 255};
-  if (c.consumers == 3) return {56, 152};
-  if (!by_rows(c)) return {40, 232};
-  return c.tma_x || c.tma_w ? Registers{56, 224} : Registers{72, 216};
+  if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
+  return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
-
-// Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
-// fusions.
-int max_sums(const Candidate& c) {
-  if (c.split > 1) return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers ? 64 : 96;
-  if (c.consumers == 3) return 96;
-  return by_rows(c) ? 160 : 176;
-}
-
-int groups(const Candidate& c) {
-  return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
-}
-int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
-int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
 // ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference.
@@ -67,14 +66,15 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   // swizzle, but 16 bytes between rows.
   const int64_t staged = (c.swap ? groups(c) : 1) * kRowElements * kElementBytes + (c.tma_store == kRows ? 16 : 0);
   const int64_t staging = (c.swap ? 2 * 32 : 4 * 16) * staged * c.consumers;
-  const int slots = c.schedule == kPingpong ? 4 : 1;
+  const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() +
                                     slots * (c.addressing == kPointers ? kLocatedTileBytes : kTileBytes),
                                 kBarrierBytes) +
                         2 * kBarrierBytes * (c.stages + slots);
   const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
-  const int64_t rows = fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers;
+  const int64_t rows = (fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers) +
+                       (shape.fusion.permute_x ? int64_t{2} * c.block_m * 4 : 1);
   const int64_t maps = c.addressing == kPointers ? kAlign : 0;
   return maps + aligned(ring + staging + tiles + kArrivedBytes * c.consumers + rows, kAlign);
 }

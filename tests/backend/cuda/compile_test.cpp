@@ -103,9 +103,9 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic",
        scattered},
-      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tma_store=no tiles=static",
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tma_store=no tiles=static",
        {.permute_x = true}},
-      {"block_m=128 block_n=160 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tma_store=no tiles=static",
+      {"block_m=128 block_n=144 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tma_store=no tiles=static",
        {.permute_x = true}},
       {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic",
@@ -128,13 +128,13 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
        "tiles=static split=2",
        {.permute_x = true}},
-      {"block_m=256 block_n=160 consumers=2 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
+      {"block_m=256 block_n=144 consumers=2 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
        "tiles=dynamic",
        {.permute_x = true}},
-      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no tma_store=no "
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no tma_store=no "
        "tiles=static",
        scattered},
-      {"block_m=160 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_w=no tma_store=yes "
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_w=no tma_store=yes "
        "tiles=static",
        {}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
