@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "base/grid.h"
-#include "base/lock.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
@@ -181,7 +180,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   if (!options.output.empty()) require_output(options.output);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
-  const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
+  const DeviceLock held = lock(*backend, options.device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 
   std::vector<Point> points;

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "base/file.h"
-#include "base/lock.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
@@ -90,10 +89,12 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", options.baseline));
   for (const std::string& path : {options.output, options.junit, options.markdown})
     if (!path.empty()) require_output(path);
-  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  DeviceOptions device = options.device;
+  if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
+  const std::unique_ptr<Backend> backend = open_worker(device);
   require_comparable(table, backend->device());
   const CheckRequest request = request_of(options, backend->device().kind);
-  const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
+  const DeviceLock held = lock(*backend, device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 
   size_t done = 0;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "cli/wording.h"
 
 namespace moetune {
 
@@ -34,6 +35,12 @@ WorkerOptions worker_options(const DeviceOptions& options) {
 
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options) {
   return make_worker_backend(worker_options(options));
+}
+
+DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation) {
+  const DeviceInfo& device = backend.device();
+  const std::string of_auto = device.kind == DeviceKind::cpu ? "cpu" : device.name;
+  return lock_device(device.id, options.device == "auto" ? of_auto : options.device, shell_line(invocation.argv));
 }
 
 }  // namespace moetune

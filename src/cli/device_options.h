@@ -4,6 +4,8 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "base/lock.h"
+#include "cli/command.h"
 #include "cli/options.h"
 #include "tune/worker.h"
 
@@ -21,5 +23,8 @@ WorkerOptions worker_options(const DeviceOptions& options);
 
 /// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
+
+/// Nobody else times anything on the device while this lives. Errors as of lock_device.
+DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);
 
 }  // namespace moetune

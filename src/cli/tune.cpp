@@ -8,7 +8,6 @@
 #include <limits>
 #include <memory>
 
-#include "base/lock.h"
 #include "base/units.h"
 #include "cli/cells.h"
 #include "cli/command.h"
@@ -147,7 +146,7 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
 
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
-  const DeviceLock lock = lock_device(backend->device().id, options.device.device, shell_line(invocation.argv));
+  const DeviceLock held = lock(*backend, options.device, invocation);
   require_candidates(request.cells, request.space, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
