@@ -81,7 +81,7 @@ class PlantedBackend final : public Backend {
     while (hits("hang", contender)) ::pause();
     std::vector<Block> blocks = inner_->sample(contender, request);
     if (!contender.baseline.empty()) return blocks;
-    if (plant_.contains("slow")) slow_down(blocks, parse_number(plant_["slow"], "slow") - 1);
+    if (plant_.contains("slow")) slow_down(blocks, contender, request, parse_number(plant_["slow"], "slow") - 1);
     if (plant_.contains("trial_ms")) sleep_for(parse_number(plant_["trial_ms"], "trial_ms") * 1e-3);
     return blocks;
   }
@@ -93,11 +93,12 @@ class PlantedBackend final : public Backend {
            text(contender.candidate).find(found->second) != std::string::npos;
   }
 
-  static void slow_down(std::vector<Block>& blocks, double share) {
-    for (Block& block : blocks) {
-      sleep_for(share * block.seconds * block.launches);
-      block.seconds *= 1 + share;
-    }
+  // The time goes into more of the same work: processors that slept are slower for whoever comes next.
+  void slow_down(std::vector<Block>& blocks, const Contender& contender, const SampleRequest& request, double share) {
+    SampleRequest more = request;
+    more.block_seconds = share * request.block_seconds;
+    inner_->sample(contender, more);
+    for (Block& block : blocks) block.seconds *= 1 + share;
   }
 
   std::unique_ptr<Backend> inner_;

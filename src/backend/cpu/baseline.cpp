@@ -3,13 +3,28 @@
 #include "backend/cpu/baseline.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/dots.h"
 
 namespace moetune {
 namespace {
 
-constexpr int64_t kPackDepth = 256;  // of W at a time: the panel is written across
+constexpr int64_t kPackDepth = 64;  // of W at a time
+
+// Four by four.
+void transpose(const float* from, int64_t from_pitch, float* to, int64_t to_pitch) {
+  using Four = float __attribute__((vector_size(16)));
+  Four row[4];
+  for (int i = 0; i < 4; ++i) std::memcpy(&row[i], from + i * from_pitch, sizeof(Four));
+  const Four a = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5),
+             b = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+  const Four c = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7),
+             d = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  const Four column[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                          __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_pitch, &column[i], sizeof(Four));
+}
 
 struct Loop {
   const Args& args;
@@ -21,16 +36,23 @@ struct Loop {
     return static_cast<const std::byte*>(matrix) + row * args.k * size_bytes(dtype);
   }
 
-  // panel [k, tile_columns] from `columns` rows of W; what is missing is a copy of the last.
+  // panel [k, tile_columns] from `columns` rows of W; what is missing is a copy of the last. Written row by row:
+  // across, stores miss the first cache, and a process is slow or fast by where its pages happen to lie.
   void pack(int64_t expert, int64_t column, int64_t columns, float* panel) const {
-    float piece[kPackDepth];
+    float piece[Dots::kMaxTileColumns][kPackDepth];
     for (int64_t from = 0; from < args.k; from += kPackDepth) {
       const int64_t depth = std::min<int64_t>(kPackDepth, args.k - from);
       for (int64_t c = 0; c < dots.tile_columns; ++c) {
         const std::byte* w = row_of(args.w, expert * args.n + column + std::min(c, columns - 1));
-        widen(dots, dtype, w + from * size_bytes(dtype), depth, piece);
-        for (int64_t k = 0; k < depth; ++k) panel[(from + k) * dots.tile_columns + c] = piece[k];
+        widen(dots, dtype, w + from * size_bytes(dtype), depth, piece[c]);
       }
+      float* to = panel + from * dots.tile_columns;
+      int64_t k = 0;
+      for (; k + 4 <= depth; k += 4)
+        for (int64_t c = 0; c < dots.tile_columns; c += 4)
+          transpose(piece[c] + k, kPackDepth, to + k * dots.tile_columns + c, dots.tile_columns);
+      for (; k < depth; ++k)
+        for (int64_t c = 0; c < dots.tile_columns; ++c) to[k * dots.tile_columns + c] = piece[c][k];
     }
   }
 
