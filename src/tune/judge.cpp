@@ -111,7 +111,7 @@ bool stays(Backend& backend, const Problem& problem, const Bout& bout, const Che
     const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
     if (!enough && !limits.over()) continue;
     append(all, again);
-    return shown && shows_regression(change_of(all, bout), limits);
+    return (enough || !limits.stop) && shown && shows_regression(change_of(all, bout), limits);
   }
 }
 

@@ -72,6 +72,7 @@ struct Case {
   int64_t experts, top_k, n, k, tokens;
   std::string routing;
 };
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
 class HardRouting : public GpuTest, public testing::WithParamInterface<Case> {};
 

@@ -378,6 +378,18 @@ TEST(Check, AStopBeforeTheSecondLookLeavesASlowdownOpen) {
   EXPECT_EQ(checking.one(tuned()).finding, Finding::inconclusive);
 }
 
+TEST(Check, AStopBeforeItsPatienceLeavesASlowdownOpen) {
+  Checking checking(slowed(1.1));
+  checking.request.patience = 60;
+  int samples = 0;
+  checking.backend.script.before = [&](const std::string& call, const Contender&) {
+    if (call == "sample" && ++samples > 60) checking.stop = true;
+  };
+  const CellFinding finding = checking.one(tuned());
+  EXPECT_GE(finding.rounds, 30);  // it was seen twice
+  EXPECT_EQ(finding.finding, Finding::inconclusive) << finding.reason;
+}
+
 TEST(Check, ABudgetEndsTheRoundsOfAnUncertainCell) {
   TunedTable table = tuned();
   Rival& loop = table.entries[0].rivals.back();
