@@ -13,6 +13,13 @@
 namespace moetune {
 namespace {
 
+// The library's own sentence, without the number that it begins with.
+std::string in_words(const Json::exception& error) {
+  const std::string_view what = error.what();
+  const size_t end = what.find("] ");
+  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+}
+
 constexpr int kMaxDepth = 64;
 
 // Line and column (from 1) of a byte offset.
@@ -48,9 +55,9 @@ Json parse_json(std::string_view text, const std::string& where) {
                                     text.empty() ? "the file is empty"
                                     : cut        ? "the JSON ends too early"
                                                  : "not valid JSON"),
-                        cut ? "the file may have been cut off while it was written" : error.what());
+                        cut ? "the file may have been cut off while it was written" : in_words(error));
   } catch (const Json::exception& error) {
-    throw request_error(fmt::format("{}: {}", where, error.what()));
+    throw request_error(fmt::format("{}: {}", where, in_words(error)));
   }
 }
 

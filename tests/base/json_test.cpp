@@ -31,6 +31,9 @@ TEST(ParseJson, TellsACutFile) {
   EXPECT_EQ(error.hint, "the file may have been cut off while it was written");
 }
 TEST(ParseJson, TellsAnEmptyFile) { EXPECT_NE(parse_error("").what.find("the file is empty"), std::string::npos); }
+TEST(ParseJson, TellsANumberThatIsTooLarge) {
+  EXPECT_EQ(parse_error("{\"k\": 1e999}").what, "a.json: number overflow parsing '1e999'");
+}
 TEST(ParseJson, RefusesTrailingText) { EXPECT_EQ(parse_error("{} x").exit, Exit::request); }
 TEST(ParseJson, RefusesInvalidUtf8) { EXPECT_EQ(parse_error("\"\xff\"").exit, Exit::request); }
 TEST(ParseJson, RefusesNumbersThatNoDoubleHolds) { EXPECT_EQ(parse_error("[1e999]").exit, Exit::request); }
