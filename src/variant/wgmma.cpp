@@ -27,11 +27,16 @@ constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
 
-int groups(const Candidate& c) {
-  return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
+// Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
+// starts with, 168 for each of three warpgroups or 128 of four. Producers that copy rows hold where they begin.
+struct Registers {
+  int producer = 0, consumer = 0;
+};
+Registers registers(const Candidate& c) {
+  if (c.consumers == 1) return {255, 255};
+  if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
+  return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
-int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
-int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
 
 // Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
 // fusions.
@@ -41,16 +46,11 @@ int max_sums(const Candidate& c) {
   return by_rows(c) ? 144 : 176;
 }
 
-// Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
-// starts with, 168 for each of three warpgroups or 128 of four. Producers that copy rows hold their numbers.
-struct Registers {
-  int producer = 0, consumer = 0;
-};
-Registers registers(const Candidate& c) {
-  if (c.consumers == 1) return {255, 255};
-  if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
-  return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
+int groups(const Candidate& c) {
+  return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
 }
+int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
+int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
 // ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference.
