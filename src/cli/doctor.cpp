@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/grid.h"
-#include "base/lock.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
@@ -57,7 +56,8 @@ Patient examine(const DoctorOptions& options, const std::string& word, const std
   const std::unique_ptr<Backend> backend = open_worker(device);
   Patient patient{listed_word(backend->device(), word, listed), backend->device(), backend->environment(), {}};
   if (options.quick) return patient;
-  const DeviceLock lock = lock_device(patient.info.id, patient.word, shell_line(invocation.argv));
+  device.device = patient.word;
+  const DeviceLock held = lock(*backend, device, invocation);
   tell(fmt::format("measuring {} ({})\n", patient.word, patient.info.name));
   patient.ceilings = backend->ceilings();
   return patient;
