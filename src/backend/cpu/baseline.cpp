@@ -37,7 +37,8 @@ struct Loop {
   }
 
   // panel [k, tile_columns] from `columns` rows of W; what is missing is a copy of the last. Written row by row:
-  // across, stores miss the first cache, and a process is slow or fast by where its pages happen to lie.
+  // across, times differed by 10 % from process to process. Not the variant's packing: a control that shares what it
+  // is compared with slows down beside it.
   void pack(int64_t expert, int64_t column, int64_t columns, float* panel) const {
     float piece[Dots::kMaxTileColumns][kPackDepth];
     for (int64_t from = 0; from < args.k; from += kPackDepth) {
