@@ -70,7 +70,7 @@ struct WgmmaShape {
   // its own 16 rows.
   static constexpr bool copies_boxes = Config::tma_store == 1, copies_rows = Config::tma_store == 2;
   static constexpr bool copies_out = copies_boxes || copies_rows;
-  static constexpr int staged_rows = swapped ? 32 : 16;
+  static constexpr int staged_rows = swapped && groups == 1 ? 32 : 16;
   static constexpr int planes = swapped ? groups : 1;
   static constexpr int plane = staged_rows * 64;
   static constexpr int pitch = planes * 64 + 8;

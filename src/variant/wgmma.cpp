@@ -65,7 +65,7 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   // Rows of results on their way out: of a warpgroup in two buffers, or of each of its warps. Copies of rows want no
   // swizzle, but 16 bytes between rows.
   const int64_t staged = (c.swap ? groups(c) : 1) * kRowElements * kElementBytes + (c.tma_store == kRows ? 16 : 0);
-  const int64_t staging = (c.swap ? 2 * 32 : 4 * 16) * staged * c.consumers;
+  const int64_t staging = (c.swap ? 2 * (groups(c) == 1 ? 32 : 16) : 4 * 16) * staged * c.consumers;
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() +
