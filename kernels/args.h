@@ -8,7 +8,9 @@ struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-constexpr int first_arrival = 2;
+// Counters: tiles taken or begun, blocks done; then, from first_arrival, the pieces done of each part of a tile that is cut
+// along k. Fewer than two tiles a block are cut, and an SM runs eight blocks, or one of three parts a tile.
+constexpr int first_arrival = 2, arrivals_per_sm = 16;
 
 struct Args {
   const void* x;                // [x_rows, k], expert order; with permute_x [tokens, k]
@@ -21,8 +23,7 @@ struct Args {
   long long k;
   int experts;
   int top_k;
-  // [first_arrival + 6 * SMs] zeros, left as zeros: tiles taken or begun, blocks done, then the pieces done of each tile
-  // that is cut along k, for each warpgroup's part of it.
+  // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of those pieces, as many bytes as the plan says
   // Of x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them.

@@ -3,6 +3,7 @@
 #pragma once
 #include "epilogue.cuh"
 #include "scheduler.cuh"
+#include "split.cuh"
 #include "tile.cuh"
 
 namespace moetune {
@@ -19,6 +20,9 @@ struct Mma {
   static constexpr int x_copies = (block_m + row_step - 1) / row_step;
   static constexpr int w_copies = (block_n + row_step - 1) / row_step;
   static constexpr int staging_stride = warp_n + 8;  // elements; the pad spreads rows over the banks
+  static constexpr int split = Config::split;
+  using Pieces = Split<split>;
+  using Tiles = Scheduler<Config, 1, 1, 0, split>;
 
   static_assert(Config::warps_m * Config::warps_n == warps, "the warp grid must use every warp");
   static_assert(block_m % (16 * Config::warps_m) == 0, "a warp's rows come in mma tiles of 16");
@@ -34,9 +38,11 @@ struct Mma {
     alignas(256) Element w[stages][block_n * block_k];
     Element staging[warps][16 * staging_stride];
     Tile tiles[tile_slots];          // rows = 0 ends the sequence
-    Scheduler<Config> scheduler;     // here and not in registers: it is needed once a tile
+    Tiles scheduler;                 // here and not in registers: it is needed once a tile
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
+
+  static __device__ __forceinline__ int depth(const Args& args) { return static_cast<int>((args.k + block_k - 1) / block_k); }
 
   // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are issued
   // one by one between the multiplications, and it is committed.
@@ -45,6 +51,7 @@ struct Mma {
     Shared& shared;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
+    int k_end = 0;    // of the tile, where it may be a piece along k
     int stage = 0;
     int valid;                     // bytes of this thread's chunk before the end of k
     int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
@@ -62,7 +69,7 @@ struct Mma {
     // Warp 0 puts the next tile into `slot`; the others may read it behind the next barrier.
     __device__ __forceinline__ void find_tile() {
       if (threadIdx.x >= 32) return;
-      Scheduler<Config> scheduler = shared.scheduler;
+      Tiles scheduler = shared.scheduler;
       Tile tile;
       if (!scheduler.next(tile)) tile.rows = 0;
       __syncwarp();
@@ -73,11 +80,15 @@ struct Mma {
     }
 
     __device__ __forceinline__ void begin() {
-      if (k_first == 0) {
+      if (split == 1 ? k_first == 0 : k_first >= k_end) {
         const Tile tile = shared.tiles[slot];
+        if constexpr (split > 1) {
+          const auto steps = Pieces::steps_of(tile, depth(args));
+          k_first = steps.first * block_k, k_end = steps.end * block_k;
+        }
         x_rows_left = tile.rows - row();
         w_rows_left = tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.n - row();
-        x = static_cast<const char*>(args.x) + chunk() * 16;
+        x = static_cast<const char*>(args.x) + chunk() * 16 + k_first * 2;
         if constexpr (Config::permute_x) {
 #pragma unroll
           for (int i = 0; i < x_copies; ++i)
@@ -85,7 +96,7 @@ struct Mma {
         } else {
           x += (tile.row + row()) * row_bytes;
         }
-        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.n + row()) * row_bytes + chunk() * 16;
+        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.n + row()) * row_bytes + chunk() * 16 + k_first * 2;
       }
       x_to = shared_address(shared.x[stage]) + Swizzle<block_k>::offset(row(), chunk());
       w_to = shared_address(shared.w[stage]) + Swizzle<block_k>::offset(row(), chunk());
@@ -132,8 +143,8 @@ struct Mma {
       cp_async_commit();
       stage = stage + 1 == stages ? 0 : stage + 1;
       k_first += block_k;
-      if (k_first < args.k) return false;
-      k_first = 0;
+      if (k_first < (split == 1 ? args.k : k_end)) return false;
+      if constexpr (split == 1) k_first = 0;
       if (shared.tiles[slot].rows == 0) return false;
       slot = (slot + 1) % tile_slots;
       find_tile();
@@ -173,6 +184,32 @@ struct Mma {
   };
 
   using Accumulators = float[warp_m / 16][warp_n / 8][4];
+
+  // Leaves a piece's sums; true for the block that is then to store the tile, with their total. They lie as
+  // [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread.
+  static __device__ __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
+    constexpr int of_piece = warp_m / 16 * (warp_n / 8) * threads;
+    float4* first = reinterpret_cast<float4*>(args.workspace) + static_cast<long long>(piece / split) * (split * of_piece) + threadIdx.x;
+    float4* mine = first + piece % split * of_piece;
+#pragma unroll
+    for (int i = 0; i < warp_m / 16; ++i)
+#pragma unroll
+      for (int j = 0; j < warp_n / 8; ++j)
+        __stcg(mine + (i * (warp_n / 8) + j) * threads, make_float4(sum[i][j][0], sum[i][j][1], sum[i][j][2], sum[i][j][3]));
+    __syncthreads();
+    if (!__syncthreads_or(threadIdx.x == 0 && Pieces::comes_last(args, piece / split))) return false;
+#pragma unroll
+    for (int i = 0; i < warp_m / 16; ++i)
+#pragma unroll 1  // with more loads at once registers spill
+      for (int p = 0; p < split; ++p)
+#pragma unroll
+        for (int j = 0; j < warp_n / 8; ++j) {
+          const float4 d = __ldcg(first + p * of_piece + (i * (warp_n / 8) + j) * threads);
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sum[i][j][c] = (p == 0 ? 0.0f : sum[i][j][c]) + (c == 0 ? d.x : c == 1 ? d.y : c == 2 ? d.z : d.w);
+        }
+    return true;
+  }
 
   // One step along k, copies in between: position 0 is the last step of a stage, position 1 the first of the next.
   template <int position, int row = 0>
@@ -252,7 +289,11 @@ struct Mma {
     const int warp = threadIdx.x / 32;
     const int m0 = warp / Config::warps_n * warp_m, n0 = warp % Config::warps_n * warp_n;
 
-    if (threadIdx.x == 0) shared.scheduler = Scheduler<Config>(args);
+    if (threadIdx.x < 32) {
+      Tiles scheduler(args);
+      if constexpr (split > 1) scheduler.cut(depth(args), false);
+      if (threadIdx.x == 0) shared.scheduler = scheduler;
+    }
     __syncwarp();
     Loader loader(args, shared);
     loader.find_tile();
@@ -273,7 +314,13 @@ struct Mma {
     addresses.load(fragments[0], stage, 0);
     for (int slot = 0; shared.tiles[slot].rows > 0; slot = (slot + 1) % tile_slots) {
       Accumulators sum = {};
-      for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, addresses, stage);
+      if constexpr (split == 1) {
+        for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, addresses, stage);
+      } else {
+        const auto steps = Pieces::steps_of(shared.tiles[slot], depth(args));
+        for (int k = steps.first; k < steps.end; ++k) k_step<0>(loader, fragments, sum, addresses, stage);
+        if (const int piece = shared.tiles[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
+      }
       store(args, shared.tiles[slot], sum, shared.staging[warp], m0, n0);
     }
     cp_async_wait<0>();

@@ -33,9 +33,9 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
 // for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
 // cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
-// expert are shared out evenly over its tiles, in steps of that many. With split > 1 the last tiles, half a round of the
-// blocks and what exceeds whole rounds, are cut along k into that many pieces, so that blocks finish at about the same
-// time; where there are under two rounds, all are.
+// expert are shared out evenly over its tiles, in steps of that many. With split > 1 the last tiles, those that exceed
+// whole rounds of the blocks, are cut along k into that many pieces, so that blocks finish at about the same time; where
+// there are under two rounds, all are.
 template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0, int split = 1>
 struct Scheduler {
   static constexpr int cluster = cluster_m * cluster_n;
@@ -87,8 +87,9 @@ struct Scheduler {
     return true;
   }
 
-  // Decides which tiles of `depth` steps along k are cut; a warp calls it before its first tile.
-  __device__ __forceinline__ void cut(int depth) {
+  // Decides which tiles of `depth` steps along k are cut; a warp calls it before its first tile. Blocks that take tiles
+  // as they have time find half a round's more cut; by their number, all have as many whole ones.
+  __device__ __forceinline__ void cut(int depth, bool dynamic) {
     int tiles = 0;
     for (int first = 0; first < experts; first += 32) {
       const int e = first + static_cast<int>(threadIdx.x % 32);
@@ -96,7 +97,8 @@ struct Scheduler {
     }
     tiles *= n_tiles;
     const int round = static_cast<int>(gridDim.x) / cluster;
-    whole = depth < split ? tiles : tiles < 2 * round ? 0 : tiles - tiles % round - (round + 1) / 2;
+    const int more = dynamic ? (round + 1) / 2 : 0;
+    whole = depth < split ? tiles : tiles < 2 * round ? 0 : tiles - tiles % round - more;
   }
 
  private:

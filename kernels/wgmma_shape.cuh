@@ -95,7 +95,7 @@ struct WgmmaShape {
     int m_sizes[Config::experts];
     Tile tiles[tile_slots];  // expert < 0 ends them
     unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
-    unsigned arrived[consumers];  // pieces of its tile before this block's
+    int last[consumers];  // whether the tile's other pieces were done before this block's
     typename If<weighs || scatters, Fused>::type fused[consumers];
     typename If<Config::permute_x, Gathered>::type gathered;
   };

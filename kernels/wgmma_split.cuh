@@ -1,12 +1,12 @@
-// Tiles that are cut along k: each piece leaves its sums in memory, and the block that comes last adds them up, in order
-// of k, so that a result doesn't depend on who was last. Which tiles are cut stands in scheduler.cuh.
+// The wgmma variant's tiles that are cut along k, a part for each warpgroup (see split.cuh).
 #pragma once
+#include "split.cuh"
 #include "wgmma_shape.cuh"
 
 namespace moetune {
 
 template <class Config>
-struct WgmmaSplit : WgmmaShape<Config> {
+struct WgmmaSplit : WgmmaShape<Config>, Split<Config::split> {
   using Shape = WgmmaShape<Config>;
   using Shape::consumers, Shape::groups, Shape::width, Shape::pingpong, Shape::swapped, Shape::warpgroup_sync;
   using Shared = typename Shape::Shared;
@@ -15,17 +15,6 @@ struct WgmmaSplit : WgmmaShape<Config> {
   static constexpr int split = Config::split;
   static constexpr int parts = pingpong ? 1 : consumers;  // of a tile, one a warpgroup
   static constexpr int vectors = width / 8;               // of four sums a thread: swapped, those of 8 rows
-
-  // Steps along k of a tile or a piece: [first, end).
-  struct Steps {
-    int first, end;
-  };
-  static __device__ __forceinline__ Steps steps_of(const Args& args, const Tile& tile) {
-    const int depth = Shape::depth(args);
-    if (split == 1 || tile.piece < 0) return {0, depth};
-    const int piece = tile.piece % split;
-    return {piece * depth / split, (piece + 1) * depth / split};
-  }
 
   // Sums of a tile as they lie in memory: [parts][split][groups][vectors][128 threads], four a thread.
   static constexpr int of_piece = groups * vectors * 128;
@@ -48,16 +37,9 @@ struct WgmmaSplit : WgmmaShape<Config> {
         __stcg(mine + (g * vectors + v) * 128, make_float4(d[0], d[1], d[2], d[3]));
       }
     warpgroup_sync();
-    if (threadIdx.x % 128 == 0) {
-      __threadfence();  // after the barrier: for all threads' stores
-      unsigned* arrivals = args.counters + first_arrival + part_of(tile, consumer);
-      const unsigned before = atomicAdd(arrivals, 1);
-      if (before == split - 1) *arrivals = 0;
-      __threadfence();
-      shared.arrived[consumer] = before;
-    }
+    if (threadIdx.x % 128 == 0) shared.last[consumer] = Split<split>::comes_last(args, part_of(tile, consumer));
     warpgroup_sync();
-    return shared.arrived[consumer] == split - 1;
+    return shared.last[consumer];
   }
 
   // The pieces' sums, added as they are stored: in registers they would be tied to wgmma's, and the assembler would

@@ -15,12 +15,13 @@ constexpr int kRegistersPerSm = 65536;
 constexpr int kMaxRegisters = 255;            // a thread
 constexpr int kMaxBlocksPerSm = 8;            // more does not help a persistent kernel
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
-constexpr int64_t kTileState = 8 * 16 + 56;   // tile slots and the scheduler, as the kernel lays them out
+constexpr int64_t kTileState = 8 * 20 + 56;   // tile slots and the scheduler, as the kernel lays them out
 constexpr int64_t kAlign = 256;               // of the whole: a swizzled row never crosses it
 constexpr int64_t kReservedShared = 1024;     // a block, by the driver
 // Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to
 // 76; large ones make do with fewer.
 constexpr int kStateRegisters = 76;
+constexpr int kProcessors = 144;  // of the largest GPUs, where the device isn't there to tell
 
 int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
@@ -34,6 +35,12 @@ int registers(const Candidate& c, const WarpGrid& grid) {
   const int accumulators = warp_m * warp_n / 32;
   const int fragments = 2 * (warp_m / 16 * 4 + warp_n / 16 * 4);
   return accumulators + fragments;
+}
+
+int blocks_per_sm(const Candidate& c, const WarpGrid& grid) {
+  const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, grid) + kStateRegisters);
+  const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c, grid) + kReservedShared));
+  return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
 }
 
 bool one_of(int value, std::initializer_list<int> values) {
@@ -56,17 +63,15 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
     return "accumulators and fragments over 255 registers a thread";
   if (shared_bytes(c, *grid) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
-  return std::nullopt;
+  return illegal_split(c, blocks_per_sm(c, *grid), device, kProcessors);
 }
 
 LaunchPlan plan(const Candidate& c, const Shape&) {
   const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
-  const int64_t shared = shared_bytes(c, grid);
-  const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, grid) + kStateRegisters);
-  const auto by_shared = static_cast<int>(kSharedPerSm / (shared + kReservedShared));
   return {.threads = 32 * c.warps,
-          .shared_bytes = shared,
-          .min_blocks_per_sm = std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}))};
+          .shared_bytes = shared_bytes(c, grid),
+          .min_blocks_per_sm = blocks_per_sm(c, grid),
+          .workspace = split_workspace(c)};
 }
 
 std::string unit(const Candidate& c, const Shape& shape) {
@@ -93,10 +98,12 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .warps = 8,
               .stages = 3,
               .raster = 1,
-              .group = 1};
+              .group = 1,
+              .split = 1};
   if (mean_rows > 8) c.block_m = 32;
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
+  if (mean_rows > 384) c.split = 4;
   // Where shared memory is short, fewer stages first, then shorter ones.
   while (c.block_k >= 32 && illegal(c, problem.shape, device))
     if (c.stages > 2)
@@ -124,7 +131,7 @@ Variant mma_variant() {
   return {.name = "mma",
           .device = DeviceKind::cuda,
           .summary = "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
-          .knobs = {"block_m", "block_n", "block_k", "warps", "stages", "raster", "group"},
+          .knobs = {"block_m", "block_n", "block_k", "warps", "stages", "raster", "group", "split"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -39,4 +39,18 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   return std::nullopt;
 }
 
+int64_t split_workspace(const Candidate& c) {
+  constexpr int64_t kSumBytes = 4;
+  return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * kSumBytes;
+}
+
+std::optional<std::string> illegal_split(const Candidate& c, int blocks_per_sm, const DeviceInfo& device,
+                                         int processors) {
+  constexpr int kMaxSplit = 8;
+  if (c.split < 1 || c.split > kMaxSplit) return fmt::format("split must lie in 1 to {}", kMaxSplit);
+  if (split_workspace(c) * blocks_per_sm * (device.processors > 0 ? device.processors : processors) > kMaxWorkspace)
+    return "sums of pieces over the workspace";
+  return std::nullopt;
+}
+
 }  // namespace moetune

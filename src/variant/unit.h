@@ -1,4 +1,4 @@
-// Printing of kernel units: what every variant's unit has in common. Not what is legal or good.
+// What the kernel variants have in common: printing units, and rules of legality that aren't one variant's.
 #pragma once
 #include <string>
 #include <string_view>
@@ -19,5 +19,13 @@ int64_t alignment(int64_t bytes, int64_t most);
 
 /// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks.
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes);
+
+/// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two.
+int64_t split_workspace(const Candidate& candidate);
+
+/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most, or nothing. `processors`
+/// stands for the device's where that isn't there to tell.
+std::optional<std::string> illegal_split(const Candidate& candidate, int blocks_per_sm, const DeviceInfo& device,
+                                         int processors);
 
 }  // namespace moetune

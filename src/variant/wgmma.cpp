@@ -19,10 +19,9 @@ constexpr int kRowElements = 64;                     // a row of shared memory: 
 constexpr int kTileBytes = 20, kLocatedTileBytes = 48;
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56;
-constexpr int kArrivedBytes = 4;
+constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
-constexpr int kMaxSplit = 8;
 constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn't there to tell
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
@@ -76,11 +75,8 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t rows = (fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers) +
                        (shape.fusion.permute_x ? int64_t{2} * c.block_m * 4 : 1);
   const int64_t maps = c.addressing == kPointers ? kAlign : 0;
-  return maps + aligned(ring + staging + tiles + kArrivedBytes * c.consumers + rows, kAlign);
+  return maps + aligned(ring + staging + tiles + kLastBytes * c.consumers + rows, kAlign);
 }
-
-// Sums of the pieces of the tiles that are cut: fewer than two tiles a block.
-int64_t workspace(const Candidate& c) { return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * 4; }
 
 bool one_of(int value, std::initializer_list<int> values) {
   return std::find(values.begin(), values.end(), value) != values.end();
@@ -114,10 +110,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.tiles == 1 && c.cluster != 0) return "the blocks of a cluster take tiles by their number";
   if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
   if (c.tiles == 1 && c.pace == 1) return "blocks that take tiles as they have time begin them on their own";
-  if (c.split < 1 || c.split > kMaxSplit) return fmt::format("split must lie in 1 to {}", kMaxSplit);
   if (c.split > 1 && (c.cluster != 0 || c.pace == 1)) return "pieces of tiles go to blocks one by one";
-  if (workspace(c) * (device.processors > 0 ? device.processors : kProcessors) > kMaxWorkspace)
-    return "sums of pieces over the workspace";
+  if (auto reason = illegal_split(c, 1, device, kProcessors)) return reason;
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
@@ -143,7 +137,7 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .shared_bytes = shared_bytes(c, shape),
           .min_blocks_per_sm = 1,
           .cluster = c.cluster == 0 ? 1 : 2,
-          .workspace = workspace(c),
+          .workspace = split_workspace(c),
           .x_box = c.tma_x ? x_box(c) : 0,
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
           .y_box = c.tma_store == kBoxes ? 8 : 0,

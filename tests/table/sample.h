@@ -79,7 +79,8 @@ inline Candidate mma(int block_m, int block_n = 128, int block_k = 64, int warps
           .stages = stages,
           .raster = 0,
           .group = 1,
-          .threads = 0};
+          .threads = 0,
+          .split = 1};
 }
 
 inline Measurement measurement(double us, int samples = 11) {

@@ -10,7 +10,7 @@
 namespace moetune {
 namespace {
 
-constexpr const char* kText = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8";
+constexpr const char* kText = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8 split=1";
 
 TEST(Candidate, TextRoundTrips) {
   const Candidate candidate = parse_candidate(kText);
@@ -30,7 +30,7 @@ TEST(Candidate, JsonRoundTripsInKnobOrder) {
   const Json json = to_json(parse_candidate(kText));
   EXPECT_EQ(
       json.dump(),
-      R"({"variant":"mma","block_m":128,"block_n":256,"block_k":64,"warps":8,"stages":3,"raster":"m","group":8})");
+      R"({"variant":"mma","block_m":128,"block_n":256,"block_k":64,"warps":8,"stages":3,"raster":"m","group":8,"split":1})");
   EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), parse_candidate(kText));
 }
 

@@ -1,6 +1,8 @@
 // What is legal for the GPU variants, why not, and that defaults always are.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "variant/mma.h"
 #include "variant/simt.h"
 #include "variant/unit.h"
@@ -27,6 +29,7 @@ struct Case {
   const char* candidate;
   const char* reason;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.candidate; }
 
 class MmaLegality : public testing::TestWithParam<Case> {};
 TEST_P(MmaLegality, Tells) { EXPECT_EQ(reason(std::string("mma ") + GetParam().candidate), GetParam().reason); }
@@ -51,7 +54,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=256 block_n=256 block_k=32 warps=8 stages=2 raster=m group=1",
              "accumulators and fragments over 255 registers a thread"},
         Case{"block_m=128 block_n=256 block_k=128 warps=8 stages=3 raster=m group=1",
-             "shared memory over 232448 bytes"}));
+             "shared memory over 232448 bytes"},
+        Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=4", ""},
+        Case{"block_m=16 block_n=64 block_k=64 warps=4 stages=2 raster=m group=1 split=8", ""},
+        Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=8",
+             "sums of pieces over the workspace"},
+        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=0",
+             "split must lie in 1 to 8"}));
 
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
   const std::string candidate = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=4 raster=m group=1";
@@ -271,6 +280,7 @@ struct Config {
   static constexpr int stages = 3;
   static constexpr int raster = 0;
   static constexpr int group = 4;
+  static constexpr int split = 1;
   static constexpr bool permute_x = true;
   static constexpr bool permute_y = false;
   static constexpr bool topk_weights = false;

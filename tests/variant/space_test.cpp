@@ -146,7 +146,7 @@ TEST(Space, EnumerationCountsEveryReason) {
     pruned += count;
   }
   EXPECT_EQ(all.total, pruned + static_cast<int64_t>(all.legal.size()));
-  EXPECT_EQ(all.total, 5 * 4 * 3 * 2 * 5 * 2 * 4);
+  EXPECT_EQ(all.total, 5 * 4 * 3 * 2 * 5 * 2 * 4 * 2);
   EXPECT_TRUE(all.pruned.contains("shared memory over 232448 bytes"));
 }
 
@@ -231,8 +231,7 @@ TEST(Draw, ReachesEveryValueOfEveryKnob) {
   for (const auto& [name, values] : wgmma.variants[0].values) {
     std::set<int> seen;
     for (const Candidate& candidate : drawn) seen.insert(candidate.*find_knob(name).value);
-    for (const int value : values)
-      EXPECT_TRUE(value == kMost || seen.contains(value)) << name << "=" << value;
+    for (const int value : values) EXPECT_TRUE(value == kMost || seen.contains(value)) << name << "=" << value;
   }
 }
 

@@ -55,6 +55,7 @@ Kernel make_kernel(std::shared_ptr<Module> module, const LaunchPlan& plan, const
                                                                   static_cast<size_t>(plan.shared_bytes)),
                     "cannot tell the kernel's occupancy");
   if (per_sm == 0) throw CandidateFault(Status::launch_error, "not one block of the kernel fits on an SM");
+  if (plan.workspace > 0) per_sm = std::min(per_sm, plan.min_blocks_per_sm);  // no more have room
   kernel.blocks = plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(kernel.function, plan);
   if (plan.maps > 0)
     kernel.maps = std::make_shared<DeviceBuffer>(int64_t{kernel.blocks} * plan.maps * int64_t{sizeof(TensorMap)});

@@ -84,7 +84,7 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   o.m_sizes = upload(p.routing.m_sizes);
   o.gather_indices = upload(p.routing.gather_indices);
   o.pointers = upload(expert_pointers(o));
-  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(first_arrival + 6 * device.processors)));
+  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(first_arrival + arrivals_per_sm * device.processors)));
   o.weights = DeviceBuffer(aligned(slots(p) * 4));
   service.fill(o.weights.data(), slots(p), Values::random, p.seed, kStreamWeights, stream);
   if (sorted_x > 0) o.x_sorted = DeviceBuffer(sorted_x);
