@@ -22,6 +22,7 @@ constexpr int kSchedulerBytes = 56;
 constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
+constexpr int kShallow = 1024;    // k, where storing a tile takes a good part of the time it is multiplied
 constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn't there to tell
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
@@ -185,12 +186,15 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     if (most_rows > c.block_m) c.block_m = block_m;
   if (mean_rows > 96) {
     c.tiles = 0;
-    if (mean_rows > 768)
+    const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;
+    if (mean_rows > 768 && !gathers)
       c.block_m = 176, c.block_n = 256, c.pace = 1;
-    else if (mean_rows > 384 || most_rows > 4 * mean_rows)
-      c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = mean_rows > 384 ? 1 : 0;
+    else if (mean_rows > 384 && !gathers)
+      c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
+    else if (!gathers && (scatters || problem.shape.layer.k < kShallow))
+      c.schedule = kPingpong;  // stores weigh more: one warpgroup's pass while the other multiplies
     else
-      c.schedule = kPingpong;
+      c.block_n = 256;
   }
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;

@@ -322,20 +322,24 @@ class Fallback : public testing::TestWithParam<std::string> {};
 TEST_P(Fallback, IsLegalForEveryModelEverywhere) {
   for (const Model& model : model_presets())
     for (const Projection projection : {Projection::up, Projection::down})
-      for (const int64_t tokens : {1, 16, 256, 4096}) {
-        Cell cell;
-        cell.shape.layer = make_layer(model, projection, Dtype::bf16, 1, 1);
-        cell.tokens = tokens;
-        cell.routing = parse_routing("balanced");
-        const Problem problem = make_problem(cell);
-        const DeviceInfo device = device_of_arch(GetParam());
-        for (const Variant& variant : {mma_variant(), simt_variant(), wgmma_variant()}) {
-          if (variant.name == "wgmma" && device.compute_capability != 90) continue;
-          const Candidate candidate = variant.fallback(problem, device);
-          EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
-              << id(cell) << ": " << text(candidate) << " on " << GetParam();
+      for (const int64_t tokens : {1, 16, 256, 1024, 4096, 16384})
+        for (const bool fused : {false, true}) {
+          Cell cell;
+          cell.shape.layer = make_layer(model, projection, Dtype::bf16, 1, 1);
+          if (fused && projection == Projection::up) cell.shape.fusion.permute_x = true;
+          if (fused && projection == Projection::down)
+            cell.shape.fusion.permute_y = cell.shape.fusion.topk_weights = true;
+          cell.tokens = tokens;
+          cell.routing = parse_routing("balanced");
+          const Problem problem = make_problem(cell);
+          const DeviceInfo device = device_of_arch(GetParam());
+          for (const Variant& variant : {mma_variant(), simt_variant(), wgmma_variant()}) {
+            if (variant.name == "wgmma" && device.compute_capability != 90) continue;
+            const Candidate candidate = variant.fallback(problem, device);
+            EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
+                << id(cell) << ": " << text(candidate) << " on " << GetParam();
+          }
         }
-      }
 }
 INSTANTIATE_TEST_SUITE_P(Arch, Fallback, testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"));
 
