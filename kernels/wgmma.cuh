@@ -95,13 +95,25 @@ struct Wgmma : WgmmaShape<Config> {
       leave(args);
     }
   }
+  static __device__ __forceinline__ Tile of_first_lane(const Tile& tile) {
+    int words[sizeof(Tile) / sizeof(int)];
+    memcpy(words, &tile, sizeof(Tile));
+#pragma unroll
+    for (int& word : words) word = __shfl_sync(~0u, word, 0);
+    Tile result;
+    memcpy(&result, words, sizeof(Tile));
+    return result;
+  }
+  // One lane reads the slot and frees it: racecheck takes what other lanes read before a __syncwarp for still under way.
   static __device__ __forceinline__ Tile take_tile(Shared& shared, Slot& slot) {
     barrier_wait(at(shared.tile_full, slot.index()), slot.parity());
-    const Tile tile = shared.tiles[slot.index()];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(at(shared.tile_empty, slot.index()));
+    Tile tile = {};
+    if (threadIdx.x % 32 == 0) {
+      tile = shared.tiles[slot.index()];
+      barrier_arrive(at(shared.tile_empty, slot.index()));
+    }
     ++slot.count;
-    return tile;
+    return of_first_lane(tile);
   }
 
   // One warp finds tiles, another loads them; where rows are copied all four load, and the first finds tiles too.
