@@ -213,9 +213,10 @@ TEST_F(GpuTest, BaselinesAreRight) {
   }
 }
 
-// A copy of the kernels with one sentence of one file replaced.
+// A copy of the kernels with one sentence of one file replaced: each test's own, for several may run at once.
 std::string planted(const std::string& file, const std::string& from, const std::string& to) {
-  const std::string folder = testing::TempDir() + "/moetune-planted";
+  const std::string folder =
+      testing::TempDir() + "/moetune-planted-" + testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::remove_all(folder);
   std::filesystem::copy(MOETUNE_SOURCE_DIR "/kernels", folder);
   std::string source = read_text(folder + "/" + file);
