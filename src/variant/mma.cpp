@@ -21,7 +21,7 @@ constexpr int64_t kReservedShared = 1024;     // a block, by the driver
 // Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to
 // 76; large ones make do with fewer.
 constexpr int kStateRegisters = 76;
-constexpr int kProcessors = 144;  // of the largest GPUs, where the device isn't there to tell
+constexpr int kProcessors = 192;  // of the largest GPUs, where the device isn't there to tell
 
 int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
