@@ -45,7 +45,7 @@ std::string markdown(const Grid& grid) {
 }
 
 std::string fitted(const Grid& grid, int columns) {
-  const std::string wide = markdown(grid);
+  std::string wide = markdown(grid);
   if (columns <= 0 || grid.columns.size() < 3 || display_width(wide.substr(0, wide.find('\n'))) <= columns) return wide;
   size_t width = 0;
   for (size_t i = 1; i < grid.columns.size(); ++i)

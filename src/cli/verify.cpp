@@ -149,7 +149,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   if (!options.max_candidates.empty() && !options.names_space())
     throw request_error("--max-candidates is of a space, and none is named", "add --space quick or --space full");
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
-  Offer(options, {});  // wrong words end the command before a device is opened
+  static_cast<void>(Offer(options, {}));  // wrong words end the command before a device is opened
   if (!options.output.empty()) require_output(options.output);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);

@@ -54,7 +54,7 @@ struct Link::Deadline {
   std::chrono::time_point<Clock, std::chrono::duration<double>> end;
 };
 
-Json Link::ask(const std::string& call, Json body, double limit_seconds) {
+Json Link::ask(const std::string& call, const Json& body, double limit_seconds) {
   const Deadline deadline(limit_seconds);
   call_ = call;
   Json request = {{"id", ++last_id_}, {"call", call}};

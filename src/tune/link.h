@@ -27,7 +27,7 @@ class Link {
   pid_t pid() const { return child_.pid(); }
 
   /// Sends {"call": call, ...body} and waits for the answer. Throws WorkerGone, or what the answer says (protocol.h).
-  Json ask(const std::string& call, Json body, double limit_seconds);
+  Json ask(const std::string& call, const Json& body, double limit_seconds);
 
   /// Ends the worker, if there is one.
   void end();

@@ -34,7 +34,7 @@ struct Candidate {
   int pace = 0;
   int split = 0;
 
-  auto operator<=>(const Candidate&) const = default;
+  auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
 };
 
 /// A knob without which a candidate is incomplete.

@@ -208,7 +208,7 @@ Candidate default_candidate(const SearchSpace& space, const Problem& problem, co
   for (const VariantSpace& part : space.variants) {
     const Variant& variant = find_variant(part.variant);
     if (variant.device != device.kind) continue;
-    const Candidate candidate = variant.fallback(problem, device);
+    Candidate candidate = variant.fallback(problem, device);
     if (!variant.illegal(candidate, problem.shape, device)) return candidate;
     if (!first) first = candidate;
   }

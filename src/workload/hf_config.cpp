@@ -37,7 +37,7 @@ std::optional<JsonAt> field(JsonAt json, const std::string& path) {
 
 std::optional<JsonAt> first_field(const JsonAt& json, const Names& names) {
   for (const std::string& name : names)
-    if (const std::optional<JsonAt> found = field(json, name)) return found;
+    if (std::optional<JsonAt> found = field(json, name)) return found;
   return std::nullopt;
 }
 

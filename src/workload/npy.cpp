@@ -103,7 +103,7 @@ void set_strides(bool fortran, NpyArray& array) {
 NpyArray read_npy(const std::string& bytes, const std::string& where) {
   if (!std::string_view(bytes).starts_with(kMagic) || bytes.size() < 12)
     throw request_error(fmt::format("{}: this is no .npy file", where));
-  const int version = bytes[6];
+  const int version = static_cast<unsigned char>(bytes[6]);
   if (version < 1 || version > 3)
     throw request_error(fmt::format("{}: .npy format version {} is not known", where, version));
   const size_t length_bytes = version == 1 ? 2 : 4;

@@ -45,7 +45,7 @@ const void* Module::kernel(const char* name) const {
   return reinterpret_cast<const void*>(kernel);
 }
 
-Kernel make_kernel(std::shared_ptr<Module> module, const LaunchPlan& plan, const DeviceInfo& device) {
+Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device) {
   Kernel kernel{.module = module, .function = module->kernel("moetune_kernel"), .plan = plan};
   require_candidate(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          static_cast<int>(plan.shared_bytes)),

@@ -36,7 +36,7 @@ struct Kernel {
 
   void launch(const Args& args, int64_t tiles_at_most, cudaStream_t stream) const;
 };
-Kernel make_kernel(std::shared_ptr<Module> module, const LaunchPlan& plan, const DeviceInfo& device);
+Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device);
 
 /// Launches any kernel with arguments by address.
 template <class... Arguments>

@@ -144,7 +144,8 @@ std::string Verifier::run_and_compare(const RunOnce& run, float rms, const Devic
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the comparison failed");
   if (changed[0] > 0) return fmt::format("{} bytes outside the output were written", changed[0]);
-  const auto foreign = static_cast<unsigned long long>((p.y_rows() - p.rows()) * layer.n);
+  const auto foreign =
+      static_cast<unsigned long long>(p.y_rows() - p.rows()) * static_cast<unsigned long long>(layer.n);
   if (changed[1] < foreign)
     return fmt::format("{} elements of rows that belong to other ranks were written", foreign - changed[1]);
   if (changed[1] > foreign) return fmt::format("{} elements were not written", changed[1] - foreign);
