@@ -29,8 +29,6 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-// Promotion of misses in L2 to 256 bytes costs 3 to 4 % where memory bounds the kernel (H200, 16 tokens: 423 instead of
-// 411 us on DeepSeek-V3 up of 32 experts, 117 instead of 112 on Qwen3-30B up).
 // A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
 // nothing there are none.
 TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, const char* what) {
@@ -40,6 +38,8 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
   const std::array<cuuint64_t, 1> stride = {static_cast<cuuint64_t>(columns * size_bytes(dtype))};
   const std::array<cuuint32_t, 2> box = {kBoxColumns, static_cast<cuuint32_t>(box_rows)}, every = {1, 1};
   CUtensorMap map;
+  // Promotion of misses in L2 to 256 bytes costs 3 to 4 % where memory bounds the kernel (H200, 16 tokens: 423 instead
+  // of 411 us on DeepSeek-V3 up of 32 experts, 117 instead of 112 on Qwen3-30B up).
   const CUresult result = encoder(
       &map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
       const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
