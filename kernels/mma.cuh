@@ -42,8 +42,6 @@ struct Mma {
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 
-  static __device__ __forceinline__ int depth(const Args& args) { return static_cast<int>((args.k + block_k - 1) / block_k); }
-
   // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are issued
   // one by one between the multiplications, and it is committed.
   struct Loader {
@@ -51,7 +49,7 @@ struct Mma {
     Shared& shared;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
-    int k_end = 0;    // of the tile, where it may be a piece along k
+    int k_end = 0;    // of the tile, where it may be a piece along k; whole tiles do without, it is one register too many
     int stage = 0;
     int valid;                     // bytes of this thread's chunk before the end of k
     int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
@@ -83,7 +81,7 @@ struct Mma {
       if (split == 1 ? k_first == 0 : k_first >= k_end) {
         const Tile tile = shared.tiles[slot];
         if constexpr (split > 1) {
-          const auto steps = Pieces::steps_of(tile, depth(args));
+          const auto steps = Pieces::steps_of(tile, Tiles::depth(args));
           k_first = steps.first * block_k, k_end = steps.end * block_k;
         }
         x_rows_left = tile.rows - row();
@@ -291,7 +289,7 @@ struct Mma {
 
     if (threadIdx.x < 32) {
       Tiles scheduler(args);
-      if constexpr (split > 1) scheduler.cut(depth(args), false);
+      if constexpr (split > 1) scheduler.cut(Tiles::depth(args), false);
       if (threadIdx.x == 0) shared.scheduler = scheduler;
     }
     __syncwarp();
@@ -317,7 +315,7 @@ struct Mma {
       if constexpr (split == 1) {
         for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, addresses, stage);
       } else {
-        const auto steps = Pieces::steps_of(shared.tiles[slot], depth(args));
+        const auto steps = Pieces::steps_of(shared.tiles[slot], Tiles::depth(args));
         for (int k = steps.first; k < steps.end; ++k) k_step<0>(loader, fragments, sum, addresses, stage);
         if (const int piece = shared.tiles[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
       }

@@ -33,9 +33,10 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
 // for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
 // cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
-// expert are shared out evenly over its tiles, in steps of that many. With split > 1 the last tiles, those that exceed
-// whole rounds of the blocks, are cut along k into that many pieces, so that blocks finish at about the same time; where
-// there are under two rounds, all are.
+// expert are shared out evenly over its tiles, in steps of that many. With split > 1 the last tiles are cut along k into
+// that many pieces, so that blocks finish at about the same time: those that exceed whole rounds of the blocks, and half a
+// round more where blocks take tiles as they have time; all where there are under two rounds, none with fewer steps than
+// pieces.
 template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0, int split = 1>
 struct Scheduler {
   static constexpr int cluster = cluster_m * cluster_n;
@@ -87,8 +88,13 @@ struct Scheduler {
     return true;
   }
 
-  // Decides which tiles of `depth` steps along k are cut; a warp calls it before its first tile. Blocks that take tiles
-  // as they have time find half a round's more cut; by their number, all have as many whole ones.
+  // Steps along k of a tile.
+  static __device__ __forceinline__ int depth(const Args& args) {
+    return static_cast<int>((args.k + Config::block_k - 1) / Config::block_k);
+  }
+
+  // Decides which tiles of `depth` steps are cut; a warp calls it before its first tile. Blocks are `dynamic` that take
+  // tiles as they have time.
   __device__ __forceinline__ void cut(int depth, bool dynamic) {
     int tiles = 0;
     for (int first = 0; first < experts; first += 32) {

@@ -43,7 +43,7 @@ struct Wgmma : WgmmaShape<Config> {
   static __device__ __forceinline__ Tile give_tile(const Args& args, Shared& shared, Slot& slot) {
     Tiles scheduler = shared.scheduler;
     if constexpr (Config::split > 1)
-      if (slot.count == 0) scheduler.cut(Shape::depth(args), dynamic);
+      if (slot.count == 0) scheduler.cut(Tiles::depth(args), dynamic);
     if constexpr (dynamic) {
       barrier_wait(at(shared.tile_empty, slot.index()), slot.parity() ^ 1);  // not before the block has time for it
       if (slot.count > 0) {  // the first is the block's own: no need to ask
@@ -104,9 +104,11 @@ struct Wgmma : WgmmaShape<Config> {
     memcpy(&result, words, sizeof(Tile));
     return result;
   }
-  // One lane reads the slot and frees it: racecheck takes what other lanes read before a __syncwarp for still under way.
+  // One lane reads the slot and frees it: racecheck takes what other lanes read before a __syncwarp for still under way. No
+  // lane may still be waiting then, or it could miss the slot's phase.
   static __device__ __forceinline__ Tile take_tile(Shared& shared, Slot& slot) {
     barrier_wait(at(shared.tile_full, slot.index()), slot.parity());
+    __syncwarp();
     Tile tile = {};
     if (threadIdx.x % 32 == 0) {
       tile = shared.tiles[slot.index()];
@@ -139,7 +141,7 @@ struct Wgmma : WgmmaShape<Config> {
     while (true) {
       const Tile tile = take_tile(shared, slot);
       if (tile.expert < 0) break;
-      const auto steps = Split::steps_of(tile, Shape::depth(args));
+      const auto steps = Split::steps_of(tile, Tiles::depth(args));
       const int boxes = (tile.rows + Config::x_box - 1) / Config::x_box;
       maps.follow(args, shared, tile);
       if (threadIdx.x == 0) {
@@ -169,7 +171,7 @@ struct Wgmma : WgmmaShape<Config> {
     rows.ask(args, next);
     for (; next.expert >= 0; ++turn) {
       const Tile tile = next;
-      const auto steps = Split::steps_of(tile, Shape::depth(args));
+      const auto steps = Split::steps_of(tile, Tiles::depth(args));
       if constexpr (by_boxes)
         if (threadIdx.x < 32) maps.follow(args, shared, tile);
       const int boxes = x_by_rows ? 0 : (tile.rows + Config::x_box - 1) / Config::x_box;
@@ -274,7 +276,7 @@ struct Wgmma : WgmmaShape<Config> {
       const bool other = pingpong && slot.index() % 2 != consumer;  // the tile is the other warpgroup's
       const Tile tile = take_tile(shared, slot);
       if (tile.expert < 0) break;
-      const auto steps = Split::steps_of(tile, Shape::depth(args));
+      const auto steps = Split::steps_of(tile, Tiles::depth(args));
       const int k_steps = steps.end - steps.first;
       if (other) {
         stage.advance(k_steps);

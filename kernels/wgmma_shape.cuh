@@ -127,8 +127,6 @@ struct WgmmaShape {
   };
 
   static __device__ __forceinline__ unsigned at(const unsigned long long* barriers, int index) { return shared_address(barriers + index); }
-  static __device__ __forceinline__ int depth(const Args& args) { return static_cast<int>((args.k + block_k - 1) / block_k); }
-
   static __device__ __forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
 };
 
