@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/args.h"
 #include "variant/unit.h"
 
 namespace moetune {
@@ -12,8 +13,9 @@ namespace {
 
 constexpr int64_t kElementBytes = 2;
 constexpr int kRegistersPerSm = 65536;
-constexpr int kMaxRegisters = 255;            // a thread
-constexpr int kMaxBlocksPerSm = 8;            // more does not help a persistent kernel
+constexpr int kMaxRegisters = 255;  // a thread
+constexpr int kMaxBlocksPerSm = 8;  // more does not help a persistent kernel
+static_assert(2 * kMaxBlocksPerSm <= arrivals_per_sm, "every tile that is cut has a counter");
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
 constexpr int64_t kTileState = 8 * 20 + 56;   // tile slots and the scheduler, as the kernel lays them out
 constexpr int64_t kAlign = 256;               // of the whole: a swizzled row never crosses it
@@ -21,7 +23,6 @@ constexpr int64_t kReservedShared = 1024;     // a block, by the driver
 // Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to
 // 76; large ones make do with fewer.
 constexpr int kStateRegisters = 76;
-constexpr int kProcessors = 192;  // of the largest GPUs, where the device isn't there to tell
 
 int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
@@ -63,7 +64,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
     return "accumulators and fragments over 255 registers a thread";
   if (shared_bytes(c, *grid) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
-  return illegal_split(c, blocks_per_sm(c, *grid), device, kProcessors);
+  return illegal_split(c, blocks_per_sm(c, *grid), device);
 }
 
 LaunchPlan plan(const Candidate& c, const Shape&) {
@@ -104,6 +105,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
   if (mean_rows > 384) c.split = 4;
+  if (illegal_split(c, 1, device)) c.split = 1;
   // Where shared memory is short, fewer stages first, then shorter ones.
   while (c.block_k >= 32 && illegal(c, problem.shape, device))
     if (c.stages > 2)

@@ -44,12 +44,12 @@ int64_t split_workspace(const Candidate& c) {
   return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * kSumBytes;
 }
 
-std::optional<std::string> illegal_split(const Candidate& c, int blocks_per_sm, const DeviceInfo& device,
-                                         int processors) {
+std::optional<std::string> illegal_split(const Candidate& c, int blocks_per_sm, const DeviceInfo& device) {
   constexpr int kMaxSplit = 8;
   if (c.split < 1 || c.split > kMaxSplit) return fmt::format("split must lie in 1 to {}", kMaxSplit);
-  if (split_workspace(c) * blocks_per_sm * (device.processors > 0 ? device.processors : processors) > kMaxWorkspace)
-    return "sums of pieces over the workspace";
+  const int largest = device.compute_capability == 90 ? 132 : 192;
+  const int processors = device.processors > 0 ? device.processors : largest;
+  if (split_workspace(c) * blocks_per_sm * processors > kMaxWorkspace) return "sums of pieces over the workspace";
   return std::nullopt;
 }
 

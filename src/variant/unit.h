@@ -23,9 +23,8 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
 /// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two.
 int64_t split_workspace(const Candidate& candidate);
 
-/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most, or nothing. `processors`
-/// stands for the device's where that isn't there to tell.
-std::optional<std::string> illegal_split(const Candidate& candidate, int blocks_per_sm, const DeviceInfo& device,
-                                         int processors);
+/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most, or nothing. Where the device
+/// isn't there to tell its processors, as many are assumed as the largest of its kind has.
+std::optional<std::string> illegal_split(const Candidate& candidate, int blocks_per_sm, const DeviceInfo& device);
 
 }  // namespace moetune

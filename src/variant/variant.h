@@ -19,7 +19,7 @@ constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 struct LaunchPlan {
   int threads = 0;            // a block
   int64_t shared_bytes = 0;   // dynamic shared memory a block
-  int min_blocks_per_sm = 1;  // as the unit's launch bounds promise
+  int min_blocks_per_sm = 1;  // as the unit's launch bounds promise; with a workspace, no more run
   int cluster = 1;            // blocks that run together and share copies
   int64_t workspace = 0;      // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.

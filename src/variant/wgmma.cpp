@@ -22,8 +22,7 @@ constexpr int kSchedulerBytes = 56;
 constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
-constexpr int kShallow = 1024;    // k, where storing a tile takes a good part of the time it is multiplied
-constexpr int kProcessors = 132;  // of the largest sm_90a, where the device isn't there to tell
+constexpr int kShallow = 1024;  // k, where storing a tile takes a good part of the time it is multiplied
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
 
@@ -112,7 +111,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
   if (c.tiles == 1 && c.pace == 1) return "blocks that take tiles as they have time begin them on their own";
   if (c.split > 1 && (c.cluster != 0 || c.pace == 1)) return "pieces of tiles go to blocks one by one";
-  if (auto reason = illegal_split(c, 1, device, kProcessors)) return reason;
+  if (auto reason = illegal_split(c, 1, device)) return reason;
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
@@ -186,12 +185,14 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     if (most_rows > c.block_m) c.block_m = block_m;
   if (mean_rows > 96) {
     c.tiles = 0;
-    const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;
-    if (mean_rows > 768 && !gathers)
+    const bool scatters = problem.shape.fusion.permute_y;
+    if (problem.shape.fusion.permute_x)
+      c.block_n = 256;  // each gathered row serves many columns
+    else if (mean_rows > 768)
       c.block_m = 176, c.block_n = 256, c.pace = 1;
-    else if (mean_rows > 384 && !gathers)
+    else if (mean_rows > 384)
       c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
-    else if (!gathers && (scatters || problem.shape.layer.k < kShallow))
+    else if (scatters || problem.shape.layer.k < kShallow)
       c.schedule = kPingpong;  // stores weigh more: one warpgroup's pass while the other multiplies
     else
       c.block_n = 256;
