@@ -62,6 +62,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=0",
              "split must lie in 1 to 8"}));
 
+TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
+  const Candidate candidate =
+      parse_candidate("mma block_m=128 block_n=128 block_k=64 warps=4 stages=3 raster=m group=1 split=8");
+  EXPECT_EQ(split_workspace(candidate), 1 << 20);
+  DeviceInfo device = device_of_arch("sm_80");
+  EXPECT_EQ(illegal_split(candidate, 1, device), std::nullopt);
+  EXPECT_EQ(illegal_split(candidate, 2, device).value_or(""), "sums of pieces over the workspace");
+  device.processors = 128;
+  EXPECT_EQ(illegal_split(candidate, 2, device), std::nullopt);
+}
+
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
   const std::string candidate = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=4 raster=m group=1";
   EXPECT_EQ(reason(candidate), "");

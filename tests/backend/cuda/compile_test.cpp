@@ -79,6 +79,17 @@ TEST_P(CompileTest, MmaFp16Gathered) {
 TEST_P(CompileTest, MmaScatteredAndWeighted) {
   expect_all_compile("mma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 10);
 }
+// The largest tile, whole and cut, with every fusion; and copies of two bytes each.
+TEST_P(CompileTest, MmaAtTheEdgeOfItsRegisters) {
+  const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
+  for (const std::string split : {"1", "4"}) {
+    const Candidate candidate =
+        parse_candidate("mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8 split=" + split);
+    for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, scattered})
+      for (const int64_t k : {2048, 2050, 2051})
+        expect_compile("mma", shape_of(Dtype::bf16, k == 2048 ? 1536 : 1537, k, fusion), {candidate});
+  }
+}
 TEST_P(CompileTest, WgmmaAcrossItsQuickSpace) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 16);
