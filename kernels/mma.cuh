@@ -49,7 +49,7 @@ struct Mma {
     Shared& shared;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
-    int k_end = 0;    // of the tile, where it may be a piece along k; whole tiles do without, it is one register too many
+    int k_end = 0;    // of the tile, where it may be a piece along k; for whole ones args.k stands, which takes no register
     int stage = 0;
     int valid;                     // bytes of this thread's chunk before the end of k
     int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
