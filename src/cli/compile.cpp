@@ -77,8 +77,16 @@ std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<
       seen.push_back(kernel.unit);
       kernels.push_back(std::move(kernel));
     }
-  if (kernels.empty())
-    throw request_error("no candidate is legal for these cells", "try --space full, or other --set values");
+  if (kernels.empty()) {
+    const std::string hint = "try --space full, or other --set values";
+    if (!options.names_space()) throw request_error("no candidate is legal for these cells", hint);
+    const auto pruned = enumerate(make_space(options.search, "quick"), cells.front().shape, device).pruned;
+    const auto most = std::max_element(pruned.begin(), pruned.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    throw request_error(
+        fmt::format("no candidate is legal for these cells: {}", most == pruned.end() ? "all are of another device" : most->first),
+        hint);
+  }
   return kernels;
 }
 

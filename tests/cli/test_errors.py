@@ -47,6 +47,14 @@ def test_wrong_requests(room, arguments, words):
     assert words in tune(room, *arguments)
 
 
+@pytest.mark.parametrize("arguments, words", [
+    (["--variant", "mma", "--set", "split=9"], "no candidate is legal for these cells: split must lie in 1 to 8"),
+    (["--variant", "cpu", "--space", "quick"], "no candidate is legal for these cells: all are of another device"),
+])
+def test_compile_says_why_nothing_is_legal(room, arguments, words):
+    assert words in room.error(2, "compile", *LAYER, *arguments)
+
+
 def test_model_files_that_are_no_model(room):
     room.write("config.json", {"hidden_size": 64})
     text = room.error(2, "tune", *CPU, "--model", "config.json")
