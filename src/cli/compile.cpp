@@ -64,6 +64,13 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& 
   return candidates;
 }
 
+// What prunes most of the space that is named.
+std::string why_none(const CompileOptions& options, const Cell& cell, const DeviceInfo& device) {
+  if (!options.names_space()) return "";
+  const Grid pruned = pruned_grid(enumerate(make_space(options.search, "quick"), cell.shape, device).pruned);
+  return ": " + (pruned.rows.empty() ? "all are of another device" : pruned.rows.front().front());
+}
+
 // One kernel a different unit: cells of one shape share theirs.
 std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
                                const DeviceInfo& device) {
@@ -77,16 +84,9 @@ std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<
       seen.push_back(kernel.unit);
       kernels.push_back(std::move(kernel));
     }
-  if (kernels.empty()) {
-    const std::string hint = "try --space full, or other --set values";
-    if (!options.names_space()) throw request_error("no candidate is legal for these cells", hint);
-    const auto pruned = enumerate(make_space(options.search, "quick"), cells.front().shape, device).pruned;
-    const auto most = std::max_element(pruned.begin(), pruned.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
-    throw request_error(
-        fmt::format("no candidate is legal for these cells: {}", most == pruned.end() ? "all are of another device" : most->first),
-        hint);
-  }
+  if (kernels.empty())
+    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), device),
+                        "try --space full, or other --set values");
   return kernels;
 }
 
