@@ -44,10 +44,6 @@ int blocks_per_sm(const Candidate& c, const WarpGrid& grid) {
   return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
 }
 
-bool one_of(int value, std::initializer_list<int> values) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
 std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
   if (device.compute_capability < 80) return "mma needs sm_80 or newer";

@@ -39,6 +39,10 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   return std::nullopt;
 }
 
+bool one_of(int value, std::initializer_list<int> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
 int64_t split_workspace(const Candidate& c) {
   constexpr int64_t kSumBytes = 4;
   return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * kSumBytes;

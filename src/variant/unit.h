@@ -1,5 +1,6 @@
 // What the kernel variants have in common: printing units, and rules of legality that aren't one variant's.
 #pragma once
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,9 @@ int64_t alignment(int64_t bytes, int64_t most);
 
 /// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks.
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes);
+
+/// Whether a knob has one of the values that a rule allows.
+bool one_of(int value, std::initializer_list<int> values);
 
 /// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two.
 int64_t split_workspace(const Candidate& candidate);

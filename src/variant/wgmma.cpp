@@ -78,10 +78,6 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   return maps + aligned(ring + staging + tiles + kLastBytes * c.consumers + rows, kAlign);
 }
 
-bool one_of(int value, std::initializer_list<int> values) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
 std::optional<std::string> illegal_tile(const Candidate& c) {
   const int sharing = c.schedule == kPingpong ? 1 : c.consumers;
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
@@ -185,17 +181,18 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     if (most_rows > c.block_m) c.block_m = block_m;
   if (mean_rows > 96) {
     c.tiles = 0;
-    const bool scatters = problem.shape.fusion.permute_y;
-    if (problem.shape.fusion.permute_x)
-      c.block_n = 256;  // each gathered row serves many columns
-    else if (mean_rows > 768)
-      c.block_m = 176, c.block_n = 256, c.pace = 1;
-    else if (mean_rows > 384)
-      c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
-    else if (scatters || problem.shape.layer.k < kShallow)
-      c.schedule = kPingpong;  // stores weigh more: one warpgroup's pass while the other multiplies
-    else
-      c.block_n = 256;
+    c.block_n = 256;
+    const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;
+    if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
+      if (mean_rows > 768) {
+        c.block_m = 176, c.pace = 1;
+      } else if (mean_rows > 384) {
+        c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
+      } else if (scatters || problem.shape.layer.k < kShallow) {
+        c.block_n = 128;
+        c.schedule = kPingpong;  // stores weigh more: one warpgroup's pass while the other multiplies
+      }
+    }
   }
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;
