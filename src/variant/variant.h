@@ -26,6 +26,7 @@ struct LaunchPlan {
   int x_box = 0;
   int w_box = 0;
   int y_box = 0;
+  int l2_promotion = 0;  // bytes to which a miss of X or W in L2 is widened: 0, 64, 128 or 256
   int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
 };
 

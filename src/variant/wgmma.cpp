@@ -22,7 +22,8 @@ constexpr int kSchedulerBytes = 56;
 constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
-constexpr int kShallow = 1024;  // k, where storing a tile takes a good part of the time it is multiplied
+constexpr int kPromotion = 128;  // bytes, what maps had before it was a knob
+constexpr int kShallow = 1024;   // k, where storing a tile takes a good part of the time it is multiplied
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
 
@@ -108,6 +109,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.tiles == 1 && c.pace == 1) return "blocks that take tiles as they have time begin them on their own";
   if (c.split > 1 && (c.cluster != 0 || c.pace == 1)) return "pieces of tiles go to blocks one by one";
   if (auto reason = illegal_split(c, 1, device)) return reason;
+  if (!one_of(c.l2_promotion, {0, 64, kPromotion, 256})) return "l2_promotion must be 0, 64, 128 or 256";
+  if (!c.tma_x && !c.tma_w && c.l2_promotion != kPromotion) return "l2_promotion is of tensor copies, here are none";
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
@@ -137,6 +140,7 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .x_box = c.tma_x ? x_box(c) : 0,
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
           .y_box = c.tma_store == kBoxes ? 8 : 0,
+          .l2_promotion = c.l2_promotion,
           .maps = c.addressing == kPointers ? 2 * (c.stages + 1) : 0};
 }
 
@@ -164,8 +168,8 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .block_n = 128,
               .block_k = kRowElements,
               .stages = kMaxStages,
-              .raster = 1,
-              .group = 4,
+              .raster = 0,
+              .group = 16,
               .consumers = 2,
               .schedule = kCooperative,
               .swap = 1,
@@ -176,9 +180,11 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .tiles = 1,
               .tma_store = kNoCopies,
               .addressing = kBase,
-              .split = 1};
+              .split = 1,
+              .l2_promotion = kPromotion};
   for (const int block_m : {32, 48, 80, 144})
     if (most_rows > c.block_m) c.block_m = block_m;
+  if (mean_rows > 32) c.l2_promotion = 256;
   if (mean_rows > 96) {
     c.tiles = 0;
     c.block_n = 256;
@@ -205,7 +211,8 @@ Variant wgmma_variant() {
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
           .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tma_w", "tma_store", "addressing", "tiles", "pace", "split"},
+                    "cluster", "in_flight", "tma_x", "tma_w", "tma_store", "addressing", "tiles", "pace", "split",
+                    "l2_promotion"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -145,6 +145,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=m in_flight=1 tma_x=yes tma_w=no tma_store=no tiles=static",
              "W is shared in a cluster by tensor copies only"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=no tma_store=no tiles=static l2_promotion=256",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static l2_promotion=512",
+             "l2_promotion must be 0, 64, 128 or 256"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static l2_promotion=256",
+             "l2_promotion is of tensor copies, here are none"},
         Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
              "rows in copy over the registers of the producer"},

@@ -29,21 +29,33 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
+CUtensorMapL2promotion promotion_of(int bytes) {
+  switch (bytes) {
+    case 64:
+      return CU_TENSOR_MAP_L2_PROMOTION_L2_64B;
+    case 128:
+      return CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+    case 256:
+      return CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+    default:
+      return CU_TENSOR_MAP_L2_PROMOTION_NONE;
+  }
+}
+
 // A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
 // nothing there are none.
-TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, const char* what) {
+TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, int l2_promotion,
+                 const char* what) {
   static const auto encoder = find_encoder();
   const std::array<cuuint64_t, 2> size = {static_cast<cuuint64_t>(columns),
                                           static_cast<cuuint64_t>(std::max<int64_t>(1, rows))};
   const std::array<cuuint64_t, 1> stride = {static_cast<cuuint64_t>(columns * size_bytes(dtype))};
   const std::array<cuuint32_t, 2> box = {kBoxColumns, static_cast<cuuint32_t>(box_rows)}, every = {1, 1};
   CUtensorMap map;
-  // Promotion of misses in L2 to 256 bytes costs 3 to 4 % where memory bounds the kernel (H200, 16 tokens: 423 instead
-  // of 411 us on DeepSeek-V3 up of 32 experts, 117 instead of 112 on Qwen3-30B up).
   const CUresult result = encoder(
       &map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
       const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_SWIZZLE_128B, promotion_of(l2_promotion), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error, fmt::format("no tensor map of {} [{}, {}] in boxes of {} rows: error {}",
                                                            what, rows, columns, box_rows, static_cast<int>(result)));
@@ -56,11 +68,12 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
 
 void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem) {
   const Layer& layer = problem.shape.layer;
-  if (plan.x_box > 0) args.x_map = encode(args.x, problem.x_rows(), layer.k, layer.dtype, plan.x_box, "X");
+  const int64_t w_experts = plan.maps > 0 ? 1 : layer.local_experts();
+  if (plan.x_box > 0)
+    args.x_map = encode(args.x, problem.x_rows(), layer.k, layer.dtype, plan.x_box, plan.l2_promotion, "X");
   if (plan.w_box > 0)
-    args.w_map =
-        encode(args.w, (plan.maps > 0 ? 1 : layer.local_experts()) * layer.n, layer.k, layer.dtype, plan.w_box, "W");
-  if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, "Y");
+    args.w_map = encode(args.w, w_experts * layer.n, layer.k, layer.dtype, plan.w_box, plan.l2_promotion, "W");
+  if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, 0, "Y");
 }
 
 }  // namespace moetune
