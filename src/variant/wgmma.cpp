@@ -168,8 +168,8 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .block_n = 128,
               .block_k = kRowElements,
               .stages = kMaxStages,
-              .raster = 0,
-              .group = 16,
+              .raster = 1,
+              .group = 2,
               .consumers = 2,
               .schedule = kCooperative,
               .swap = 1,
@@ -184,7 +184,6 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .l2_promotion = kPromotion};
   for (const int block_m : {32, 48, 80, 144})
     if (most_rows > c.block_m) c.block_m = block_m;
-  if (mean_rows > 32) c.l2_promotion = 256;
   if (mean_rows > 96) {
     c.tiles = 0;
     c.block_n = 256;
