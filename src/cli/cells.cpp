@@ -181,7 +181,7 @@ bool CellOptions::names_layer() const {
 void declare(OptionSet& set, CellOptions& options) {
   set.group("Cells: the product of these lists");
   set.value("--suite", options.suite, "NAME",
-            "Lists kept in a file: hopper-peers, recorded, hard, FILE; --tokens picks");
+            "Lists kept in a file: hopper-peers, hopper-fused, recorded, hard, FILE; --tokens picks");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");

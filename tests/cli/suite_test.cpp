@@ -53,6 +53,20 @@ TEST(Suite, HopperPeersAreSixLayersInSixCellsEach) {
   EXPECT_TRUE(ids.contains("qwen3-30b-a3b/down/fwd/bf16/t4096/zipf:1"));
 }
 
+TEST(Suite, HopperFusedAreTheSameCellsWithTheirRowsMoved) {
+  std::vector<Cell> plain = make_cells(suite("hopper-peers")), fused = make_cells(suite("hopper-fused"));
+  std::set<std::string> ids, wanted;
+  for (const Cell& cell : plain) wanted.insert(id(cell));
+  for (Cell& cell : fused) {
+    const bool up = cell.shape.layer.projection == Projection::up;
+    EXPECT_EQ(cell.shape.fusion.permute_x, up) << id(cell);
+    EXPECT_EQ(cell.shape.fusion.permute_y, !up) << id(cell);
+    cell.shape.fusion = {};
+    ids.insert(id(cell));
+  }
+  EXPECT_EQ(ids, wanted);
+}
+
 TEST(Suite, NamesALayer) {
   EXPECT_TRUE(suite("hopper-peers").names_layer());
   EXPECT_FALSE(CellOptions{}.names_layer());
