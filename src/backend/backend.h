@@ -66,8 +66,12 @@ class Backend {
   /// Compiles in parallel; one result each, in order. Results are kept: verify and sample then don't compile again.
   virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;
 
-  /// Makes operands and reference results for a problem; replaces the one before. Throws OutOfMemory.
+  /// Makes operands for a problem; replaces the one before. Throws OutOfMemory.
   virtual void load(const Problem& problem) = 0;
+
+  /// Makes the results that verify compares with, where they aren't there yet: what of verify depends on the problem
+  /// alone, and may take long. verify does so by itself too. Throws OutOfMemory.
+  virtual void make_references() {}
 
   /// Runs on integer and on random inputs over NaN-filled, guarded outputs and compares every element with the
   /// reference. Throws CandidateFault for compile and launch errors; a wrong result is a Verdict.

@@ -37,8 +37,8 @@ class WorkerBackend final : public Backend {
 
  private:
   void start();
-  void make_ready();
-  void load_now();
+  void make_ready(bool references = false);
+  void prepare(bool references);
   void compile_again(const Contender& contender);
   void compile_part(const Shape& shape, std::span<const Candidate> part, double limit, std::vector<CompileResult>& to);
   void require_healthy();
@@ -54,6 +54,7 @@ class WorkerBackend final : public Backend {
   // What a new worker must be given again.
   std::optional<Problem> problem_;
   bool loaded_ = false;                // by this worker
+  bool referred_ = false;              // it has made the reference results as well
   std::set<Candidate> compiled_;       // for the problem's shape
   std::set<Candidate> compiled_here_;  // by this worker
   std::optional<Shape> compiled_shape_;
@@ -71,7 +72,7 @@ class WorkerBackend final : public Backend {
 // A worker that speaks: the process, its device and nothing on it yet.
 void WorkerBackend::start() {
   link_ = Link(options_.command);
-  loaded_ = false;
+  loaded_ = referred_ = false;
   compiled_here_.clear();
   try {
     const Json answer = link_.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}},
@@ -86,27 +87,34 @@ void WorkerBackend::start() {
   }
 }
 
-void WorkerBackend::make_ready() {
+void WorkerBackend::make_ready(bool references) {
   if (!link_.alive()) start();
-  if (!problem_ || loaded_) return;
+  if (!problem_ || (loaded_ && (referred_ || !references))) return;
+  const bool again = !loaded_;
   try {
-    load_now();
+    prepare(references);
   } catch (const OutOfMemory& memory) {
+    if (!again) throw CandidateFault(Status::launch_error, fmt::format("out of memory: {}", memory.what()));
     throw machine_error(fmt::format("a problem that fitted before doesn't fit a new worker: {}", memory.what()),
                         "something else takes the memory now; free it, then go on with --resume");
   }
 }
 
-// A worker that dies here may have been somebody's mistake (kill -9): one more try. The second SIGKILL is the kernel's,
-// out of memory.
-void WorkerBackend::load_now() {
+// Loads the problem and makes its reference results, where this worker hasn't. A worker that dies here may have been
+// somebody's mistake (kill -9): one more try. The second SIGKILL is the kernel's, out of memory.
+void WorkerBackend::prepare(bool references) {
+  const auto timed = [&](const std::string& call, const Json& body) {
+    const double before = now();
+    link_.ask(call, body, options_.load_seconds);
+    return now() - before;
+  };
   for (int attempt = 1;; ++attempt) {
     if (!link_.alive()) start();
-    const double before = now();
     try {
-      link_.ask("load", {{"problem", to_json(*problem_)}}, options_.load_seconds);
+      if (!loaded_) load_took_ = timed("load", {{"problem", to_json(*problem_)}});
       loaded_ = true;
-      load_took_ = now() - before;
+      if (references && !referred_) load_took_ += timed("references", Json::object());
+      referred_ = referred_ || references;
       return;
     } catch (const WorkerGone& gone) {
       if (!gone.timed_out && attempt == 1) continue;
@@ -122,12 +130,12 @@ void WorkerBackend::load_now() {
 
 void WorkerBackend::load(const Problem& problem) {
   problem_ = problem;
-  loaded_ = false;
+  loaded_ = referred_ = false;
   verified_.reset();
   best_trial_.reset();
   healthy_.reset();
   try {
-    load_now();
+    prepare(false);
   } catch (...) {
     problem_.reset();  // a worker started later must not try again
     throw;
@@ -184,7 +192,7 @@ void WorkerBackend::compile_again(const Contender& contender) {
 }
 
 double WorkerBackend::trial_limit() const {
-  // Before anything has been timed, loading (which computes the reference) tells how large the problem is.
+  // Before anything has been timed, loading and making the reference results tell how large the problem is.
   return std::max(options_.trial_seconds, options_.trial_factor * best_trial_.value_or(load_took_));
 }
 
@@ -214,7 +222,7 @@ Json WorkerBackend::ask_trial(const std::string& call, const Contender& contende
   require_healthy();
   body["contender"] = to_json(contender);
   for (int attempt = 1;; ++attempt) {
-    make_ready();
+    make_ready(call == "verify");
     compile_again(contender);
     const double before = now();
     try {

@@ -83,6 +83,10 @@ Json perform(const JsonAt& request, const BackendFactory& factory, std::unique_p
     backend->load(problem_from_json(request["problem"]));
     return true;
   }
+  if (call == "references") {
+    backend->make_references();
+    return true;
+  }
   if (call == "verify") return to_json(backend->verify(contender_from_json(request["contender"])));
   if (call == "repeat")
     return to_json(backend->repeat(contender_from_json(request["contender"]), request["seconds"].number()));

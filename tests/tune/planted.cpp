@@ -51,6 +51,7 @@ class PlantedBackend final : public Backend {
   Json environment() override { return inner_->environment(); }
   std::vector<std::string> baselines() const override { return inner_->baselines(); }
   void load(const Problem& problem) override { inner_->load(problem); }
+  void make_references() override { inner_->make_references(); }
   Ceilings ceilings() override { return inner_->ceilings(); }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
     std::vector<CompileResult> results = inner_->compile(shape, candidates);

@@ -67,6 +67,13 @@ class FaultyBackend final : public Backend {
     inner_.load(problem);
   }
 
+  void make_references() override {
+    log("references");
+    fail_at("references", "");
+    if (faults_.contains("slow-references"))
+      ::usleep(static_cast<useconds_t>(std::stod(faults_["slow-references"]) * 1e6));
+  }
+
   Verdict verify(const Contender& contender) override {
     const std::string who = enter("verify", contender);
     if (hits("crash", who)) ::abort();

@@ -170,6 +170,26 @@ TEST_F(Worker, AHangIsKilledWhenItsTimeIsUp) {
   EXPECT_TRUE(backend->verify(contender(cpu(48))).ok);
 }
 
+TEST_F(Worker, SlowReferencesAreNoCandidatesFault) {
+  WorkerOptions impatient = options("slow-references=0.8");
+  impatient.trial_seconds = 0.5;
+  impatient.trial_factor = 1;
+  const auto backend = make_worker_backend(impatient);
+  backend->load(problem_);
+  EXPECT_TRUE(backend->verify(contender(cpu(24))).ok);
+  EXPECT_TRUE(backend->verify(contender(cpu(48))).ok);
+  EXPECT_EQ(count("references"), 1);
+}
+
+TEST_F(Worker, AHangInTheReferencesIsTheMachines) {
+  auto backend = open_impatient("references-hang");
+  backend->load(problem_);
+  EXPECT_FALSE(backend->sample(contender(cpu(24)), {}).empty());  // needs none
+  const Caught caught = error_of([&] { backend->verify(contender(cpu(24))); });
+  EXPECT_EQ(caught.exit, Exit::machine);
+  EXPECT_TRUE(holds(caught.what, "references took longer than 500 ms")) << caught.what;
+}
+
 TEST_F(Worker, AHangInSampleIsKilledToo) {
   auto backend = open_impatient("hang-sample=block_m=24");
   backend->load(problem_);

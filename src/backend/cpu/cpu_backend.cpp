@@ -48,7 +48,7 @@ std::string kernels_hash() {
   return hash.hex();
 }
 
-References make_references(const Loaded& loaded, ThreadPool& pool) {
+References references_of(const Loaded& loaded, ThreadPool& pool) {
   const Problem& problem = loaded.problem;
   References references;
   references.integers = make_set(problem, Values::integer, pool);
@@ -107,9 +107,14 @@ class CpuBackend : public Backend {
     }
   }
 
+  void make_references() override {
+    if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
+    if (!loaded_->references) loaded_->references = references_of(*loaded_, pool_);
+  }
+
   Verdict verify(const Contender& contender) override {
     Loaded& loaded = require_runnable(contender);
-    if (!loaded.references) loaded.references = make_references(loaded, pool_);
+    make_references();
     const References& references = *loaded.references;
     run_over_nan(contender, references.integers);
     const Verdict exact =

@@ -102,6 +102,8 @@ class CudaBackend : public Backend {
     return verifier.repeat([&] { enqueue(0); }, seconds, service_of(Dtype::fp32));
   }
 
+  void make_references() override { need_verifier(); }
+
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
     Loaded& loaded = need_problem();
     return loaded.sampler->sample(text(contender), enqueue_of(contender), loaded.operands.sets, request);
