@@ -117,9 +117,13 @@ std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const Devic
   return parts;
 }
 
-void add(Enumeration& result, Candidate candidate, const Shape& shape, const DeviceInfo& device) {
+// A candidate counts once: "most" may come to a value that the list has anyway.
+void add(Enumeration& result, std::set<Candidate>& known, Candidate candidate, const Shape& shape,
+         const DeviceInfo& device) {
+  const auto reason = find_variant(candidate.variant).illegal(candidate, shape, device);
+  if (!reason && !known.insert(candidate).second) return;
   ++result.total;
-  if (const auto reason = find_variant(candidate.variant).illegal(candidate, shape, device))
+  if (reason)
     ++result.pruned[*reason];
   else
     result.legal.push_back(std::move(candidate));
@@ -220,12 +224,13 @@ Candidate default_candidate(const SearchSpace& space, const Problem& problem, co
 
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device) {
   Enumeration result;
+  std::set<Candidate> known;
   for (const VariantSpace* part : parts_for(space, device)) {
     const int64_t count = size(*part);
     for (int64_t i = 0; i < count; ++i) {
       Candidate candidate = candidate_at(*part, i);
       resolve_most(candidate, find_variant(part->variant), shape, device);
-      add(result, std::move(candidate), shape, device);
+      add(result, known, std::move(candidate), shape, device);
     }
   }
   return result;
@@ -245,8 +250,7 @@ Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo&
     for (; *index >= size(**part); ++part) *index -= size(**part);
     Candidate candidate = candidate_at(**part, *index);
     resolve_most(candidate, find_variant(candidate.variant), shape, device);
-    // "most" may come to a value that the list has anyway.
-    if (known.insert(candidate).second) add(result, std::move(candidate), shape, device);
+    add(result, known, std::move(candidate), shape, device);
   }
   return result;
 }

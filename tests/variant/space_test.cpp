@@ -206,6 +206,17 @@ SearchSpace only(const std::string& variant) {
   return space;
 }
 
+TEST(Space, ACandidateThatIsListedTwiceCountsOnce) {
+  const Enumeration all = enumerate(space_of(R"({"mma": {
+      "block_m": [64, 64], "block_n": [64], "block_k": [32], "warps": [4], "stages": [3, 6, "most"],
+      "raster": ["m"], "group": [1], "split": [1]}})"),
+                                    shape(), device_of_arch("sm_80"));
+  ASSERT_EQ(all.legal.size(), 2u);
+  EXPECT_EQ(all.legal[0].stages, 3);
+  EXPECT_EQ(all.legal[1].stages, 6);
+  EXPECT_EQ(all.total, 2);
+}
+
 TEST(Draw, IsDecidedByItsSeed) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
   const auto once = draw(only("wgmma"), shape(), hopper, 50, 1).legal;
