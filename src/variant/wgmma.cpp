@@ -22,8 +22,9 @@ constexpr int kSchedulerBytes = 56;
 constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
-constexpr int kPromotion = 128;  // bytes, what maps had before it was a knob
-constexpr int kShallow = 1024;   // k, where storing a tile takes a good part of the time it is multiplied
+constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
+constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
+constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
 
@@ -125,6 +126,8 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!c.tma_w && c.cluster == kAlongM) return "W is shared in a cluster by tensor copies only";
   if (!c.tma_x && !c.tma_w && c.consumers == 2 && !c.swap && c.block_m == 256 && c.block_k == 128)
     return "rows in copy over the registers of the producer";
+  if (c.tma_w && c.addressing == kBase && shape.layer.local_experts() * shape.layer.n > kMaxMapRows)
+    return "W has more rows than tensor copies count";
   if (sums(c) > max_sums(c)) return "sums over the registers of a warpgroup";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);

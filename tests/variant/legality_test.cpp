@@ -62,6 +62,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=0",
              "split must lie in 1 to 8"}));
 
+TEST(WgmmaLegality, TensorCopiesCountRowsOfWIn32Bits) {
+  const std::string text =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
+  Shape shape = shape_of();
+  shape.layer.experts = 256;
+  shape.layer.n = int64_t{1} << 23;
+  shape.layer.k = 8;
+  EXPECT_EQ(reason(text, shape), "W has more rows than tensor copies count");
+  EXPECT_EQ(reason(text + " addressing=pointers", shape), "");  // each expert's are counted from its own
+  EXPECT_EQ(reason(text + " tma_w=no", shape), "");
+  shape.layer.n -= 8;
+  EXPECT_EQ(reason(text, shape), "");
+}
+
 TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   const Candidate candidate =
       parse_candidate("mma block_m=128 block_n=128 block_k=64 warps=4 stages=3 raster=m group=1 split=8");
