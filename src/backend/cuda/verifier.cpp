@@ -207,7 +207,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds, const Service& w
 
   Repetition repetition;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  do {
+  const auto repeat_batch = [&] {
     std::vector<ComparisonCounts> counts(kBatch);
     const size_t bytes = counts.size() * sizeof counts[0];
     require(cudaMemcpyAsync(device_counts.data(), counts.data(), bytes, cudaMemcpyHostToDevice, stream_),
@@ -227,7 +227,14 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds, const Service& w
             fmt::format("launch {} differs from the first, in {} words of 4 bytes from byte {} of Y on",
                         repetition.launches, count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes);
     }
-  } while (std::chrono::steady_clock::now() < end);
+  };
+  try {
+    do repeat_batch();
+    while (std::chrono::steady_clock::now() < end);
+  } catch (const Error&) {
+    require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");  // whichever call told of it
+    throw;
+  }
   return repetition;
 }
 
