@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "backend/cuda/compiler.h"
 #include "base/error.h"
+#include "gpu/plants.h"
 #include "variant/space.h"
 
 namespace moetune {
@@ -35,6 +38,56 @@ std::vector<Candidate> corners(const std::string& variant, const Shape& shape, c
   return result;
 }
 
+// The ends of what the full space has for each of wgmma's knobs, all of its words, and the ways to copy, of which the
+// full space keeps one. 192 is no end, but all that three warpgroups can share.
+SearchSpace wgmma_ends() {
+  SearchSpace space = load_space("full");
+  keep_variants(space, {"wgmma"});
+  for (const std::string values : {"tma_w=no,yes", "addressing=base,pointers", "tma_store=no,yes,rows"})
+    set_values(space, values);
+  for (auto& [name, values] : space.variants[0].values) {
+    if (!find_knob(name).labels.empty() || name == "consumers") continue;
+    const bool tile = name == "block_m" || name == "block_n";
+    values = tile ? std::vector<int>{values.front(), 192, values.back()} : std::vector{values.front(), values.back()};
+  }
+  return space;
+}
+
+// Two knobs and their values. Where it stands for the most, the number of stages follows from the other knobs.
+using Pair = std::tuple<std::string_view, int, std::string_view, int>;
+
+std::vector<Pair> pairs_of(const Candidate& candidate) {
+  const std::vector<Knob> knobs = knobs_of(find_variant(candidate.variant));
+  const auto end = [&](const Knob& knob) {
+    return knob.name == "stages" && candidate.stages > 2 ? kMost : candidate.*knob.value;
+  };
+  std::vector<Pair> pairs;
+  for (size_t i = 0; i < knobs.size(); ++i)
+    for (size_t j = i + 1; j < knobs.size(); ++j)
+      pairs.emplace_back(knobs[i].name, end(knobs[i]), knobs[j].name, end(knobs[j]));
+  return pairs;
+}
+
+// Few of these candidates that have every pair of values that any of them has: each time the one with most new pairs.
+std::vector<Candidate> few_with_all_pairs(const std::vector<Candidate>& candidates) {
+  std::vector<std::vector<Pair>> fresh;  // [candidates]
+  std::set<Pair> missing;
+  for (const Candidate& candidate : candidates) {
+    fresh.push_back(pairs_of(candidate));
+    missing.insert(fresh.back().begin(), fresh.back().end());
+  }
+  std::vector<Candidate> chosen;
+  while (!missing.empty()) {
+    for (std::vector<Pair>& pairs : fresh)
+      std::erase_if(pairs, [&](const Pair& pair) { return !missing.contains(pair); });
+    const auto best =
+        std::max_element(fresh.begin(), fresh.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    for (const Pair& pair : *best) missing.erase(pair);
+    chosen.push_back(candidates[static_cast<size_t>(best - fresh.begin())]);
+  }
+  return chosen;
+}
+
 class CompileTest : public testing::TestWithParam<std::string> {
  protected:
   CompilerOptions options() const {
@@ -57,6 +110,26 @@ class CompileTest : public testing::TestWithParam<std::string> {
     std::vector<Candidate> candidates;
     for (size_t i = 0; i < count; ++i) candidates.push_back(legal[i * legal.size() / count]);
     expect_compile(variant, shape, candidates);
+  }
+
+  // wgmma with every knob at its ends, but for what is never legal with the shape's fusions, and every two knobs at
+  // their ends together, where any of many legal candidates has them so.
+  void expect_ends_compile(const Shape& shape, const std::set<std::string>& never) {
+    if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+    constexpr int kDrawn = 1500;
+    const SearchSpace space = wgmma_ends();
+    const std::vector<Candidate> chosen =
+        few_with_all_pairs(draw(space, shape, device_of_arch(GetParam()), kDrawn, /*seed=*/1).legal);
+    for (const auto& [name, values] : space.variants[0].values)
+      for (const int value : values) {
+        const Knob& knob = find_knob(name);
+        const bool found = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& candidate) {
+          return value == kMost ? candidate.*knob.value > 2 : candidate.*knob.value == value;
+        });
+        const std::string word = name + "=" + (value == kMost ? "most" : knob_text(knob, value));
+        EXPECT_EQ(found, !never.contains(word)) << word;
+      }
+    expect_compile("wgmma", shape, chosen);
   }
 
   void expect_compile(const std::string& variant, const Shape& shape, const std::vector<Candidate>& candidates) {
@@ -102,6 +175,13 @@ TEST_P(CompileTest, WgmmaAcrossItsWaysToCopy) {
   expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8, "copies");
   expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8,
                       "copies");
+}
+TEST_P(CompileTest, WgmmaCorners) { expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {}), {}); }
+TEST_P(CompileTest, WgmmaCornersGathered) {
+  expect_ends_compile(shape_of(Dtype::fp16, 2048, 768, {.permute_x = true}), {"tma_x=yes", "cluster=n"});
+}
+TEST_P(CompileTest, WgmmaCornersScatteredAndWeighted) {
+  expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), {"tma_store=yes"});
 }
 // The most sums that legality allows, where registers are shortest.
 TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
@@ -187,6 +267,30 @@ TEST_P(CompileTest, MmaAtEveryAlignment) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Arch, CompileTest, testing::Values("sm_80", "sm_90a"));
+
+// What the tests on a GPU plant stands in the kernels once, compiles, and is in what runs there.
+TEST(Plants, AllCompile) {
+  const Problem problem = planted_problem();
+  for (const Plant& plant : kPlants) {
+    const std::string target = plant.variant == "wgmma" ? "sm_90a" : "sm_80";
+    const Candidate candidate = find_variant(plant.variant).fallback(problem, device_of_arch(target));
+    const std::string unit = find_variant(plant.variant).unit(candidate, problem.shape);
+    const std::string folder = testing::TempDir() + "/moetune-plants";
+    plant_kernels(plant, folder);
+    const CompiledUnit right = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources()}).front();
+    const CompiledUnit wrong = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources(folder)}).front();
+    std::filesystem::remove_all(folder);
+    EXPECT_EQ(wrong.result.status, Status::ok) << plant.variant << ", " << plant.fault << ": " << wrong.log;
+    EXPECT_EQ(wrong.cubin == right.cubin, plant.fault == "none") << plant.variant << ", " << plant.fault;
+  }
+}
+
+TEST(Plants, ASentenceMustStandThereOnce) {
+  const Plant plant{"of this test", "mma", "mma.cuh", "once", "twice"};
+  EXPECT_EQ(with_plant("not once", plant), "not twice");
+  EXPECT_THROW(with_plant("never", plant), std::runtime_error);
+  EXPECT_THROW(with_plant("once more than once", plant), std::runtime_error);
+}
 
 TEST(Compiler, ABrokenUnitIsACompileErrorWithItsLine) {
   const std::string unit = "extern \"C\" __global__ void moetune_kernel() { undeclared = 1; }\n";

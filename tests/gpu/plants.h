@@ -1,0 +1,88 @@
+// Deliberately wrong kernels: what a sentence of kernels/ is replaced by, variant by variant. What must be said of them
+// on a GPU stands in verify_test.cpp; that each still compiles, in backend/cuda/compile_test.cpp.
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "base/file.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+struct Plant {
+  std::string fault, variant, file, from, to;
+};
+
+inline const Plant kPlants[] = {
+    {"none", "mma", "epilogue.cuh", "return accumulator;", "return accumulator;"},
+    {"none", "wgmma", "epilogue.cuh", "const unsigned pair = pack<Element>(low, high);",
+     "const unsigned pair = pack<Element>(low, high);"},
+    // The last bit of an element of each tile's first row.
+    {"one ulp", "mma", "mma.cuh", "Element* target = y +",
+     "if (row == 0 && column == 8) staging[r * staging_stride + c].bits ^= 1;\n          Element* target = y +"},
+    {"one ulp", "wgmma", "wgmma_store.cuh",
+     "if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)",
+     "if (row + r == 0 && column + c == 8) const_cast<Element*>(staged_at(staging, r, c))->bits ^= 1;\n"
+     "      if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)"},
+    // The same of the first row of Y, in some launches only: what a race would do.
+    {"unsteady", "mma", "mma.cuh", "Element* target = y +",
+     "if (tile.row + row == 0 && column == 8 && clock64() / 16 % 2 == 0) staging[r * staging_stride + c].bits ^= 1;\n"
+     "          Element* target = y +"},
+    {"unsteady", "wgmma", "wgmma_store.cuh",
+     "if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)",
+     "if (tile.row + row + r == 0 && column + c == 8 && clock64() / 16 % 2 == 0)\n"
+     "        const_cast<Element*>(staged_at(staging, r, c))->bits ^= 1;\n"
+     "      if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)"},
+    // Of the ring's stages each must be taken: wgmma passes over a part of every one instead of over the last.
+    {"skipped step", "mma", "mma.cuh", "k < args.k; k += block_k", "k < args.k - block_k; k += block_k"},
+    {"skipped step", "wgmma", "wgmma.cuh", "step < block_k / 16; ++step", "step < block_k / 16 - 1; ++step"},
+    {"unwritten row", "mma", "mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column"},
+    {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r < tile.rows && c < columns",
+     "row + r < tile.rows - 1 && c < columns"},
+    {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {"},
+    {"rows too many", "wgmma", "wgmma_store.cuh", "if (r >= first && row + r < tile.rows && c < columns",
+     "if (r >= first && c < columns"},
+};
+
+inline const Plant& find_plant(const std::string& fault, const std::string& variant) {
+  for (const Plant& plant : kPlants)
+    if (plant.fault == fault && plant.variant == variant) return plant;
+  throw std::runtime_error("there is no plant '" + fault + "' of " + variant);
+}
+
+/// `source` with the plant's sentence replaced. Throws where that isn't there once exactly.
+inline std::string with_plant(std::string source, const Plant& plant) {
+  const size_t at = source.find(plant.from);
+  if (at == std::string::npos) throw std::runtime_error("the sentence to replace is gone from " + plant.file);
+  if (source.find(plant.from, at + 1) != std::string::npos)
+    throw std::runtime_error("the sentence to replace stands in " + plant.file + " more than once");
+  return source.replace(at, plant.from.size(), plant.to);
+}
+
+/// Makes `folder` a copy of kernels/ with the plant in it.
+inline void plant_kernels(const Plant& plant, const std::string& folder) {
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(MOETUNE_SOURCE_DIR "/kernels", folder);
+  const std::string planted = with_plant(read_text(folder + "/" + plant.file), plant);
+  std::ofstream(folder + "/" + plant.file) << planted;
+}
+
+/// What planted kernels are run on: rows of experts end in the middle of tiles.
+inline Problem planted_problem() {
+  Cell cell;
+  cell.shape.layer = {.model = "custom",
+                      .projection = Projection::up,
+                      .experts = 16,
+                      .top_k = 4,
+                      .n = 256,
+                      .k = 256,
+                      .dtype = Dtype::bf16};
+  cell.tokens = 200;
+  cell.routing = parse_routing("zipf:1");
+  cell.seed = 7;
+  return make_problem(cell);
+}
+
+}  // namespace moetune
