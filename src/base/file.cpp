@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/lock.h"
 
 namespace moetune {
 namespace fs = std::filesystem;
@@ -163,6 +164,17 @@ void AppendFile::append(std::string_view line) {
   write_all(fd_, std::string(line) + "\n", path_);
   // Pipes and devices have nothing to sync.
   if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) throw cannot_write(path_);
+}
+
+void AppendFile::lock() { lock_file(fd_, path_); }
+
+bool AppendFile::empty() const {
+  struct stat info {};
+  return ::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0;
+}
+
+void AppendFile::clear() {
+  if (!empty() && ::ftruncate(fd_, 0) != 0) throw cannot_write(path_);
 }
 
 fs::path cache_folder() {

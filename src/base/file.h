@@ -29,7 +29,11 @@ class AppendFile {
   AppendFile& operator=(AppendFile&& other) noexcept;
   ~AppendFile();
   void append(std::string_view line);  // adds the newline; throws Exit::machine (disk full)
+  void lock();                         // until it is closed; throws like lock_file
+  bool empty() const;                  // as a device or a pipe always is
+  void clear();                        // throws Exit::machine
   bool is_open() const { return fd_ >= 0; }
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   int fd_ = -1;

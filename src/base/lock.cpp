@@ -1,16 +1,19 @@
-// flock on a file that stays: removing it would let two processes lock two files of one name.
+// flock on files that stay: removing one would let two processes lock two files of one name.
 #include "base/lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -39,13 +42,39 @@ Fd open_lock(const fs::path& path) {
                       "set MOETUNE_LOCK_DIR to a folder that can be written");
 }
 
-std::string holder(int fd) {
+// What failed is left in errno.
+enum class Flock { held, taken, failed };
+Flock try_flock(int fd) {
+  for (;;) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return Flock::held;
+    if (errno != EINTR) return errno == EWOULDBLOCK ? Flock::taken : Flock::failed;
+  }
+}
+
+std::string another(int64_t pid) { return pid > 0 ? fmt::format("another moetune (pid {})", pid) : "another moetune"; }
+
+// As lock_device noted it in its file.
+int64_t noted_pid(int fd) {
   char text[32] = {};
   const ssize_t got = ::pread(fd, text, sizeof text - 1, 0);
   int64_t pid = 0;
   for (ssize_t i = 0; i < got && std::isdigit(static_cast<unsigned char>(text[i])); ++i)
     pid = pid * 10 + (text[i] - '0');
-  return pid > 0 ? fmt::format("another moetune (pid {})", pid) : "another moetune";
+  return pid;
+}
+
+// As the kernel lists it, "1: FLOCK ADVISORY WRITE 17 08:01:4711 0 EOF"; 0 where it doesn't tell.
+int64_t listed_pid(const struct stat& file) {
+  const std::string sought =
+      fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), static_cast<uint64_t>(file.st_ino));
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, write, inode;
+    int64_t pid = 0;
+    if (words >> number >> kind >> advisory >> write >> pid >> inode && kind == "FLOCK" && inode == sought) return pid;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -58,18 +87,25 @@ fs::path lock_folder() {
 DeviceLock lock_device(const std::string& id, const std::string& device, const std::string& command) {
   const fs::path path = lock_path(id);
   Fd fd = open_lock(path);
-  int failed = 0;
-  do failed = ::flock(fd.get(), LOCK_EX | LOCK_NB);
-  while (failed != 0 && errno == EINTR);
-  if (failed != 0 && errno == EWOULDBLOCK)
+  const Flock lock = try_flock(fd.get());
+  if (lock == Flock::taken)
     throw machine_error(
-        fmt::format("{} is using {}", holder(fd.get()), device.empty() ? id : device),
+        fmt::format("{} is using {}", another(noted_pid(fd.get())), device.empty() ? id : device),
         fmt::format("wait until it has ended, or choose another device; the lock is {}", path.string()));
-  if (failed != 0) throw machine_error(fmt::format("{}: cannot lock: {}", path.string(), std::strerror(errno)));
+  if (lock == Flock::failed)
+    throw machine_error(fmt::format("{}: cannot lock: {}", path.string(), std::strerror(errno)));
   // Only for people: the lock holds without it.
   const std::string note = fmt::format("{}\n{}\n", ::getpid(), command);
   if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), note.data(), note.size(), 0);
   return DeviceLock(std::move(fd), path);
+}
+
+void lock_file(int fd, const fs::path& path) {
+  struct stat file {};
+  if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return;
+  if (try_flock(fd) == Flock::taken)
+    throw machine_error(fmt::format("{} is using {}", another(listed_pid(file)), path.string()),
+                        "wait until it has ended, or choose another file");
 }
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// One tuner a device: a lock file that the kernel releases when its holder ends, however it ends.
+// One tuner a device, and one a journal: locks that the kernel releases when their holder ends, however it ends.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -26,5 +26,10 @@ std::filesystem::path lock_folder();
 /// another process holds it ("another moetune (pid 17) is using cuda:0") or the file can't be made. `device` is the
 /// word that people know the device by, `command` what they typed.
 DeviceLock lock_device(const std::string& id, const std::string& device = {}, const std::string& command = {});
+
+/// Locks the open file itself until `fd` and its copies are closed; nobody's other descriptor has it meanwhile. Throws
+/// Exit::machine where another does ("another moetune (pid 17) is using table.json.journal.jsonl"). A device or a pipe
+/// is anybody's, and so is a file where the file system has no locks. `path` is the name that people know it by.
+void lock_file(int fd, const std::filesystem::path& path);
 
 }  // namespace moetune

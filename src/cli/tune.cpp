@@ -57,23 +57,25 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   return request;
 }
 
-// The journal of this run: continued where asked and there is one; else new, with an older one put aside.
+// The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is ours
+// before anything is read or moved: on another device another tuner may be writing there.
 Journal open_journal(const fs::path& path, bool resume, const JournalHeader& header, Replay& before, bool quiet,
                      const Terminal& terminal) {
-  std::error_code error;
-  const bool there = fs::is_regular_file(path, error) && fs::file_size(path, error) > 0;
-  if (resume && there) {
+  Journal journal = Journal::claim(path);
+  if (resume && !journal.empty()) {
     before = read_journal(path);
     require_resumable(before.header, header);
-    return Journal::reopen(path);
+    journal.go_on();
+    return journal;
   }
   if (resume && !quiet) note(terminal, fmt::format("{} is not there yet: starting from the beginning", path.string()));
-  if (there) {
+  if (!journal.empty()) {
     const fs::path aside = path.string() + ".old";
-    fs::rename(path, aside);
+    journal.keep_copy(aside);
     if (!quiet) note(terminal, fmt::format("put the journal of an earlier run aside as {}", aside.string()));
   }
-  return Journal::create(path, header);
+  journal.begin(header);
+  return journal;
 }
 
 std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {

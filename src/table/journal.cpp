@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "table/pretty.h"
@@ -43,18 +44,43 @@ void cut_partial_line(const fs::path& path) {
 
 }  // namespace
 
-Journal Journal::create(const fs::path& path, const JournalHeader& header) {
-  const std::string line = compact_json(to_json(header));
+Journal Journal::claim(const fs::path& path) {
   Journal journal;
-  write_atomic(path, line + "\n");
   journal.file_ = AppendFile(path);
+  journal.file_.lock();
+  return journal;
+}
+
+// Copied, not renamed: the lock is on this very file, and a name that is free for a moment may be taken by another.
+void Journal::keep_copy(const fs::path& path) const {
+  write_atomic(path, read_text(file_.path(), std::numeric_limits<int64_t>::max()));
+}
+
+void Journal::begin(const JournalHeader& header) {
+  const std::string line = compact_json(to_json(header));
+  file_.clear();
+  try {
+    file_.append(line);
+  } catch (const Error&) {
+    file_.clear();  // a part of a header could not be resumed
+    throw;
+  }
+}
+
+void Journal::go_on() { cut_partial_line(file_.path()); }
+
+Journal Journal::create(const fs::path& path, const JournalHeader& header) {
+  Journal journal = claim(path);
+  journal.begin(header);
   return journal;
 }
 
 Journal Journal::reopen(const fs::path& path) {
-  cut_partial_line(path);
-  Journal journal;
-  journal.file_ = AppendFile(path);
+  std::error_code error;
+  if (!fs::exists(path, error))
+    throw request_error(fmt::format("{}: cannot be continued: no such file", path.string()));
+  Journal journal = claim(path);
+  journal.go_on();
   return journal;
 }
 

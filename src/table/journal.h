@@ -27,8 +27,16 @@ struct JournalHeader {
 class Journal {
  public:
   Journal() = default;                                                                    // writes nowhere
-  static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // replaces a file there
-  static Journal reopen(const std::filesystem::path& path);  // appends; mends a cut last line
+  static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // claim and begin
+  static Journal reopen(const std::filesystem::path& path);                               // claim and go_on
+
+  /// Opens or makes the file, and leaves what it holds alone. Nobody else can claim it while this lives: throws
+  /// Exit::machine where another process writes a journal there.
+  static Journal claim(const std::filesystem::path& path);
+  bool empty() const { return file_.empty(); }
+  void keep_copy(const std::filesystem::path& path) const;  // of all that it holds
+  void begin(const JournalHeader& header);                  // in place of all that it holds
+  void go_on();                                             // after its last line; mends a cut one
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
 

@@ -169,6 +169,32 @@ TEST(AppendFile, MovesItsFile) {
   third.append("line");
   EXPECT_EQ(read_text(folder.path() / "x"), "line\n");
 }
+TEST(AppendFile, KnowsWhetherItIsEmptyAndClears) {
+  const TemporaryFolder folder;
+  AppendFile file(folder.write("x", "before\n"));
+  EXPECT_FALSE(file.empty());
+  file.clear();
+  EXPECT_TRUE(file.empty());
+  file.append("after");
+  EXPECT_EQ(read_text(folder.path() / "x"), "after\n");
+}
+
+TEST(AppendFile, ADeviceIsAlwaysEmptyAndClearsToNothing) {
+  AppendFile file("/dev/null");
+  file.append("x");
+  EXPECT_TRUE(file.empty());
+  EXPECT_EQ(error_of([&] { file.clear(); }).exit, Exit::yes);
+}
+
+TEST(AppendFile, LocksUntilItCloses) {
+  const TemporaryFolder folder;
+  AppendFile first(folder.path() / "x"), second(folder.path() / "x");
+  first.lock();
+  EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::machine);
+  first = AppendFile();
+  EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::yes);
+}
+
 TEST(AppendFile, RefusesAMissingFolder) {
   EXPECT_EQ(error_of([] { AppendFile("/nonexistent-folder/x"); }).what,
             "/nonexistent-folder/x: cannot be written: No such file or directory");

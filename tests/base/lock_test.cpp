@@ -1,6 +1,7 @@
-// One holder a device, and the lock goes with its holder.
+// One holder a device or a file, and the lock goes with its holder.
 #include "base/lock.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -99,6 +100,77 @@ TEST_F(Lock, LivesInTmpByDefault) {
   EXPECT_EQ(lock_folder(), "/tmp");
   ::setenv("MOETUNE_LOCK_DIR", "", 1);
   EXPECT_EQ(lock_folder(), "/tmp");
+}
+
+// A test's file, and a process of its own that holds it until it is killed.
+class FileLock : public testing::Test {
+ protected:
+  static Fd open(const std::filesystem::path& path) { return Fd(::open(path.c_str(), O_WRONLY | O_CREAT, 0600)); }
+
+  pid_t hold_elsewhere() {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+      const Fd file = open(path_);
+      lock_file(file.get(), path_);
+      (void)!::write(ready[1], "x", 1);
+      for (;;) ::pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+    return holder;
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path path_ = folder_.path() / "j.jsonl";
+};
+
+TEST_F(FileLock, ASecondHolderIsRefusedWithTheName) {
+  const Fd first = open(path_), second = open(path_);
+  lock_file(first.get(), path_);
+  const Caught caught = error_of([&] { lock_file(second.get(), path_); });
+  EXPECT_EQ(caught.exit, Exit::machine);
+  EXPECT_TRUE(caught.what.starts_with("another moetune")) << caught.what;
+  EXPECT_TRUE(caught.what.ends_with(" is using " + path_.string())) << caught.what;
+  EXPECT_EQ(caught.hint, "wait until it has ended, or choose another file");
+}
+
+TEST_F(FileLock, TheKernelFreesItWhenTheHolderIsKilled) {
+  const pid_t holder = hold_elsewhere();
+  const Fd file = open(path_);
+  const Caught caught = error_of([&] { lock_file(file.get(), path_); });
+  EXPECT_EQ(caught.exit, Exit::machine);
+  if (caught.what.find("(pid") != std::string::npos) {  // where /proc/locks tells
+    EXPECT_TRUE(caught.what.starts_with(fmt::format("another moetune (pid {}) is", holder))) << caught.what;
+  }
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  EXPECT_EQ(error_of([&] { lock_file(file.get(), path_); }).exit, Exit::yes);
+}
+
+TEST_F(FileLock, IsOfTheFileWhateverItsName) {
+  const Fd first = open(path_);
+  lock_file(first.get(), path_);
+  const std::filesystem::path link = folder_.path() / "link";
+  std::filesystem::create_symlink(path_, link);
+  const Fd second = open(link);
+  EXPECT_TRUE(error_of([&] { lock_file(second.get(), link); }).what.ends_with("is using " + link.string()));
+}
+
+TEST_F(FileLock, ReadingBesideItLeavesItHeld) {
+  const Fd first = open(path_), second = open(path_);
+  lock_file(first.get(), path_);
+  read_text(path_);  // opens and closes the file
+  EXPECT_EQ(error_of([&] { lock_file(second.get(), path_); }).exit, Exit::machine);
+}
+
+TEST_F(FileLock, ADeviceIsAnybodys) {
+  const Fd first = open("/dev/null"), second = open("/dev/null");
+  lock_file(first.get(), "/dev/null");
+  EXPECT_EQ(error_of([&] { lock_file(second.get(), "/dev/null"); }).exit, Exit::yes);
 }
 
 }  // namespace

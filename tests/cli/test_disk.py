@@ -84,6 +84,27 @@ def test_a_journal_that_hits_the_file_size_limit(room):
     assert after[:len(before)] == before and len(after) == len(set(after))
 
 
+def test_a_journal_without_room_for_its_header_is_none(room):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    result = room.run("tune", *TINY, *FEW, preexec_fn=limit)
+    assert result.returncode == 3, result.stderr
+    assert "moetune-table.json.journal.jsonl: cannot write: File too large" in result.stderr
+    assert room.journal() == []
+    result = room.ok("tune", *TINY, *FEW, "--resume")
+    assert "moetune-table.json.journal.jsonl is not there yet" in result.stderr
+
+
+def test_an_older_journal_is_put_aside_through_links(room):
+    (room.path / "real").mkdir()
+    (room.path / "link.jsonl").symlink_to("real/journal.jsonl")
+    for _ in range(2):
+        room.ok("tune", *TINY, *FEW, "--journal", "link.jsonl")
+    assert (room.path / "link.jsonl").is_symlink()
+    assert len(trials(room.journal("link.jsonl"))) == len(trials(room.journal("link.jsonl.old"))) == 3
+
+
 def test_an_old_table_survives_a_failed_write(room):
     path = room.tuned()
     old = path.read_bytes()

@@ -1,7 +1,10 @@
 """Ctrl-C, kill -9 of parent and worker, crashes, hangs, two tuners: nothing measured is lost, nothing is done twice."""
 import os
+import re
 import signal
 import time
+
+import pytest
 
 from conftest import CPU, FEW, LAYER, SLOW_TRIALS, TINY, trials, validate, wait_until_gone, worker_of
 
@@ -161,6 +164,49 @@ def test_two_tuners_on_one_device(planted):
     process.communicate(timeout=60)
     assert process.returncode == 130
     planted.ok("tune", *TINY, *FEW, "-o", "other.json")  # the lock went with its holder
+
+
+def elsewhere(room):
+    """Another lock folder stands in for another device."""
+    (room.path / "locks/other").mkdir()
+    return {"MOETUNE_LOCK_DIR": str(room.path / "locks/other")}
+
+
+@pytest.mark.parametrize("more", [[], ["--resume"]])
+def test_two_tuners_on_two_devices_with_one_journal(planted, more):
+    process = start(planted)
+    planted.wait_for_trials(process, 3)
+    text = planted.error(3, "tune", *TINY, *FEW, *more, env=elsewhere(planted))
+    assert re.search(r"another moetune( \(pid \d+\))? is using moetune-table\.json\.journal\.jsonl", text), text
+    assert "(pid" not in text or f"(pid {process.pid})" in text
+    assert "hint: wait until it has ended" in text
+    assert planted.files() == ["moetune-table.json.journal.jsonl"]  # nothing is put aside, no table is written
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    table = planted.json("moetune-table.json")
+    assert len(table["entries"]) == 2 and all(entry["complete"] for entry in table["entries"])
+    validate("journal", planted.path / "moetune-table.json.journal.jsonl")
+    measured = sum(entry["candidates"]["measured"] for entry in table["entries"])
+    assert len(set(trials(planted.journal()))) == len(trials(planted.journal())) == measured  # no line went elsewhere
+
+
+def test_two_tuners_on_two_devices_with_their_own_outputs(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 1)
+    planted.ok("tune", *TINY, *FEW, "-o", "other.json", env=elsewhere(planted))
+    process.kill()
+    process.communicate()
+
+
+def test_a_killed_tuners_journal_is_free_on_another_device(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 3)
+    process.kill()
+    process.communicate()
+    before = trials(planted.journal())
+    planted.ok("tune", *CELLS, "--resume", env=elsewhere(planted))
+    after = trials(planted.journal())
+    assert after[:len(before)] == before and len(after) == len(set(after)) > len(before)
 
 
 def test_bench_and_check_respect_the_lock(planted):

@@ -2,6 +2,7 @@
 #include "table/journal.h"
 
 #include <fstream>
+#include <functional>
 
 #include "base/random.h"
 #include "table/sample.h"
@@ -108,6 +109,77 @@ TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
 TEST(Journal, AnUnwritablePlaceIsAnError) {
   const Folder folder;
   EXPECT_NE(error_of([&] { Journal::create(folder / "missing/j", header()); }).exit, Exit::yes);
+}
+
+TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
+  const Folder folder;
+  Journal first = Journal::create(folder / "j", header());
+  first.started(kCell, mma(64));
+  const std::string text = read_text(folder / "j");
+  for (const auto& second : {std::function([&] { Journal::create(folder / "j", header()); }),
+                             std::function([&] { Journal::reopen(folder / "j"); })}) {
+    const auto fault = error_of(second);
+    EXPECT_EQ(fault.exit, Exit::machine);
+    EXPECT_TRUE(holds(fault.what, "another moetune")) << fault.what;
+    EXPECT_TRUE(holds(fault.what, "is using " + (folder / "j").string())) << fault.what;
+    EXPECT_EQ(read_text(folder / "j"), text);
+  }
+}
+
+TEST(ClaimedJournal, AContinuedOneIsClaimedToo) {
+  const Folder folder;
+  journal_text(folder / "j");
+  const Journal first = Journal::reopen(folder / "j");
+  EXPECT_EQ(error_of([&] { Journal::reopen(folder / "j"); }).exit, Exit::machine);
+}
+
+TEST(ClaimedJournal, ReadingItLeavesItClaimed) {
+  const Folder folder;
+  const Journal first = Journal::create(folder / "j", header());
+  read_journal(folder / "j");
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);
+}
+
+TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
+  const Folder folder;
+  {
+    Journal first = Journal::create(folder / "j", header());
+    const Journal owner = std::move(first);
+    EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);
+  }
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
+}
+
+TEST(ClaimedJournal, ClaimingLeavesWhatIsThereAlone) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j").substr(0, 300);
+  write(folder / "j", text);
+  const Journal journal = Journal::claim(folder / "j");
+  EXPECT_FALSE(journal.empty());
+  EXPECT_EQ(read_text(folder / "j"), text);
+}
+
+TEST(ClaimedJournal, ANewOneIsMadeAndEmpty) {
+  const Folder folder;
+  EXPECT_TRUE(Journal::claim(folder / "j").empty());
+  EXPECT_EQ(read_text(folder / "j"), "");
+}
+
+TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "old", "older");
+  Journal journal = Journal::claim(folder / "j");
+  journal.keep_copy(folder / "old");
+  journal.begin(header());
+  EXPECT_EQ(read_text(folder / "old"), text);
+  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);  // ours all the time
+}
+
+TEST(ClaimedJournal, DevicesAreAnybodys) {
+  const Journal first = Journal::create("/dev/null", header());
+  EXPECT_EQ(error_of([] { Journal::create("/dev/null", header()); }).exit, Exit::yes);
 }
 
 TEST(Unfinished, CountsEachStartWithoutAnEnd) {
