@@ -63,6 +63,7 @@ int guarded(const Terminal& terminal, const std::function<int()>& body) {
 }
 
 int run_app(int argc, char** argv, const BackendFactory& factory) {
+  hold_standard_descriptors();
   ignore_write_signals();
   Terminal terminal = look_at_terminal("auto");
   return guarded(terminal, [&] { return run(std::vector<std::string>(argv, argv + argc), factory, terminal); });

@@ -1,6 +1,7 @@
 // Signal handlers. The flag is the one piece of static state: a handler can reach nothing else.
 #include "cli/signals.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -36,6 +37,12 @@ const std::atomic<bool>& stop_on_signals() {
     ::sigaction(signal, &action, nullptr);
   }
   return stop;
+}
+
+void hold_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) == -1)
+      static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));  // takes the lowest number
 }
 
 void ignore_write_signals() {

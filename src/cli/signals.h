@@ -11,4 +11,8 @@ const std::atomic<bool>& stop_on_signals();
 /// Writes to closed pipes and past file size limits fail with an error instead of a signal.
 void ignore_write_signals();
 
+/// Puts something on those of the descriptors 0 to 2 that are closed, or the next file that is opened would be taken
+/// for standard output. Reading and writing them fails as before.
+void hold_standard_descriptors();
+
 }  // namespace moetune
