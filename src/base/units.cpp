@@ -13,6 +13,7 @@ namespace moetune {
 namespace {
 
 constexpr size_t kMaxValues = 10000;
+constexpr double kLongestDuration = 366.0 * 24 * 3600;
 
 std::string scaled(double value, std::string_view unit) {
   // Three digits that matter: 1.23, 12.3, 123.
@@ -93,7 +94,9 @@ double parse_duration(std::string_view text) {
     total += value * scale;
     rest.remove_prefix(length);
   }
-  if (!(total > 0) || !std::isfinite(total)) throw wrong;
+  if (!(total > 0)) throw wrong;
+  if (total > kLongestDuration)
+    throw request_error(fmt::format("'{}' is longer than a year", text), "write it as 90s, 5m, 1h30m or 250ms");
   return total;
 }
 

@@ -17,6 +17,12 @@ std::string integers_error(std::string_view text) {
 }
 Integers tokens(std::string_view text) { return parse_integers(text, "--tokens", 1, 100000); }
 
+TEST(Units, ADurationOfMoreThanAYearIsRefused) {
+  EXPECT_EQ(error_of([] { parse_duration("9999999h"); }).what, "'9999999h' is longer than a year");
+  EXPECT_EQ(error_of([] { parse_duration("1e99h"); }).what, "'1e99h' is longer than a year");
+  EXPECT_DOUBLE_EQ(parse_duration("8784h"), 366.0 * 24 * 3600);
+}
+
 TEST(FormatTime, ChangesUnits) {
   EXPECT_EQ(format_time(12.34e-6), "12.3 µs");
   EXPECT_EQ(format_time(4.56e-3), "4.56 ms");
