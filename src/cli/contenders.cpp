@@ -66,10 +66,15 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
   for (const Cell& cell : cells) {
     if (cell.shape == before) continue;  // legality knows nothing of rows
     before = cell.shape;
-    const auto reason = cannot_run(default_candidate(space, make_problem(cell), device), cell.shape, device);
-    if (reason && enumerate(space, cell.shape, device).legal.empty())
-      throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name, *reason),
-                          "see what is pruned with --dry-run");
+    static_cast<void>(
+        default_candidate(space, make_problem(cell), device));  // throws where no variant is for the device
+    const Enumeration found = enumerate(space, cell.shape, device);
+    if (!found.legal.empty()) continue;
+    const auto reason = std::max_element(found.pruned.begin(), found.pruned.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name,
+                                    reason == found.pruned.end() ? "it holds none" : reason->first),
+                        "see what is pruned with --dry-run");
   }
 }
 

@@ -1,5 +1,7 @@
 """Wrong requests: a clear sentence, exit code 2, and nothing written."""
 import json
+import os
+import pathlib
 
 import pytest
 
@@ -172,6 +174,26 @@ def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
     assert "no candidate of the space 'quick' is legal: cpu has no dw" in room.error(2, "tune", *TINY, "--op", "dw")
     assert room.files() == before
+
+
+def test_values_of_which_none_is_legal_are_not_replaced_by_the_default(room):
+    text = room.error(2, "tune", *TINY, "--set", "block_m=7")
+    assert "no candidate of the space 'quick' is legal: " in text and "block_m" in text, text
+    assert room.files() == []
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1), (0, 1, 2)])
+def test_closed_descriptors_are_not_taken_for_files(room, closed):
+    def close():
+        for fd in closed:
+            os.close(fd)
+
+    result = room.run("tune", *TINY, *FEW, "-o", "t.json", preexec_fn=close, stdin=None)
+    assert result.returncode == (3 if 1 in closed else 0), result.stderr
+    table = json.loads((room.path / "t.json").read_text())
+    assert len(table["entries"]) == 1 and table["entries"][0]["complete"]
+    for lock in pathlib.Path(room.env["MOETUNE_LOCK_DIR"]).iterdir():
+        assert "|" not in lock.read_text() and "[" not in lock.read_text(), lock.read_text()
 
 
 def test_no_gpu_where_there_is_none(room):
