@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,6 +24,7 @@ namespace moetune {
 namespace {
 
 constexpr const char* kSpace = "quick";
+constexpr size_t kCompileBatch = 64;       // kernels at a time: a limit of time stands around each batch
 constexpr const char* kOfSpace = "space";  // the role of what nobody named
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
@@ -103,14 +105,18 @@ void verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
     }
   }
   if (compilable.empty()) return;
-  std::vector<Candidate> candidates;
-  for (const Case& finding : compilable) candidates.push_back(finding.candidate);
-  const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
-  for (size_t i = 0; i < compilable.size() && !stop; ++i) {
-    Case& finding = compilable[i];
-    finding.status = compiled[i].status, finding.reason = compiled[i].reason;
-    if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
-    add(std::move(finding));
+  for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
+    const std::span<Case> batch =
+        std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
+    std::vector<Candidate> candidates;
+    for (const Case& finding : batch) candidates.push_back(finding.candidate);
+    const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
+    for (size_t i = 0; i < batch.size() && !stop; ++i) {
+      Case& finding = batch[i];
+      finding.status = compiled[i].status, finding.reason = compiled[i].reason;
+      if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
+      add(std::move(finding));
+    }
   }
 }
 
@@ -153,6 +159,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   if (!options.output.empty()) require_output(options.output);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
   const std::atomic<bool>& stop = stop_on_signals();
 
   Offer offer(options, backend->device());
