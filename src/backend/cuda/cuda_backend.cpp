@@ -93,7 +93,15 @@ class CudaBackend : public Backend {
   Verdict verify(const Contender& contender) override {
     const Verifier& verifier = need_verifier();
     const Enqueue enqueue = enqueue_of(contender);
-    return verifier.verify([&] { enqueue(0); });
+    const DeviceBuffer& counters = loaded_->operands.counters;
+    require(cudaMemsetAsync(counters.data(), 0, static_cast<size_t>(counters.size()), stream_->stream),
+            "cannot clear the counters");  // whoever ran before may have left some
+    Verdict verdict = verifier.verify([&] { enqueue(0); });
+    if (verdict.ok && count_nonzero(counters) > 0) {
+      verdict.ok = false;
+      verdict.reason = "the kernel left counters that the next launch would begin with";
+    }
+    return verdict;
   }
 
   Repetition repeat(const Contender& contender, double seconds) override {
@@ -115,6 +123,13 @@ class CudaBackend : public Backend {
   }
 
  private:
+  static int64_t count_nonzero(const DeviceBuffer& words) {
+    std::vector<unsigned> read(static_cast<size_t>(words.size()) / sizeof(unsigned));
+    require(cudaMemcpy(read.data(), words.data(), read.size() * sizeof(unsigned), cudaMemcpyDeviceToHost),
+            "cannot read the counters");
+    return std::count_if(read.begin(), read.end(), [](unsigned word) { return word != 0; });
+  }
+
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
@@ -149,7 +164,7 @@ class CudaBackend : public Backend {
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
-    const int64_t tiles = tiles_at_most(contender.candidate);
+    const int64_t tiles = tiles_at_most(contender.candidate, kernel.plan);
     // At once as large as it may become: captured launches keep its address.
     if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     return [&loaded, kernel, tiles, this](int set) {
@@ -193,11 +208,14 @@ class CudaBackend : public Backend {
     return loaded_->kernels.emplace(key, std::move(kernel)).first->second;
   }
 
-  // A bound that needs no row counts: every expert may end in a partial tile.
-  int64_t tiles_at_most(const Candidate& c) const {
+  // A bound that needs no row counts: every expert may end in a partial tile, or, where the blocks of a cluster walk
+  // together, in tiles of which all but one are empty.
+  int64_t tiles_at_most(const Candidate& c, const LaunchPlan& plan) const {
     const Problem& p = loaded_->operands.problem;
-    const int64_t m_tiles = p.rows() / c.block_m + std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
-    return m_tiles * ((p.shape.layer.n + c.block_n - 1) / c.block_n) * std::max(1, c.split);
+    const int64_t m_tiles =
+        p.rows() / c.block_m + plan.cluster * std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
+    const int64_t n_tiles = (p.shape.layer.n + c.block_n - 1) / c.block_n;
+    return m_tiles * (n_tiles + plan.cluster - 1) * std::max(1, c.split);
   }
 
   DeviceInfo device_;

@@ -14,7 +14,7 @@ void require(cudaError_t error, const char* what);
 /// Throws CandidateFault{launch_error} unless `error` is cudaSuccess: for launches and waits of a candidate's kernel.
 void require_candidate(cudaError_t error, const char* what);
 
-/// Device memory. Throws std::bad_alloc's cousin: require() with the size in the sentence.
+/// Device memory. Throws OutOfMemory with the size where there is too little.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;

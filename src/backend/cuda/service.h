@@ -32,7 +32,7 @@ class Service {
               cudaStream_t) const;
   void scatter(void* out, const void* in, const int* indices, const float* weights, int64_t rows, int64_t width,
                cudaStream_t) const;
-  /// Clears `counts` on the device and compares; rms > 0 measures errors too.
+  /// Adds to `counts` on the device what differs; rms > 0 measures errors too.
   void compare(const void* y, const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
                bool scattered, float rms, ComparisonCounts* counts, cudaStream_t) const;
   void sum_squares(const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
