@@ -1,5 +1,5 @@
-// The variant reaches more than half of what this machine's multipliers can do, and reads W at memory speed for few
-// rows. Ratios to ceilings measured at the same time, the best of several tries: a busy machine slows both.
+// The variant reaches more than half of what this machine's multipliers can do, and beats the plain loop. Each ratio is
+// that of two best times of all tries: a disturbed try on either side can't make one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,11 +17,13 @@
 namespace moetune {
 namespace {
 
-constexpr int kTries = 12;
+// What is enough after the fewest tries is enough; a machine that others keep busy is given more.
+constexpr int kFewestTries = 8, kTries = 40;
 
-double best_seconds(Backend& backend, const Candidate& c, int blocks) {
+// Of one launch each where that takes a millisecond: the shorter, the likelier that nobody comes in between.
+double best_seconds(Backend& backend, const Contender& contender) {
   double best = 1e9;
-  for (const Block& block : backend.sample({.baseline = "", .candidate = c}, {.blocks = blocks, .block_seconds = 1e-3}))
+  for (const Block& block : backend.sample(contender, {.blocks = 20, .block_seconds = 1e-3, .hot = true}))
     best = std::min(best, block.seconds);
   return best;
 }
@@ -30,32 +32,32 @@ TEST(CpuPerformance, ReachesHalfOfTheFp32Peak) {
   MOETUNE_SKIP_SLOW_BUILD();
   const auto backend = make_cpu_backend({});
   ThreadPool pool(backend->device().processors);
-  const Problem p = naive::problem_of("balanced", 2048, 8, 2, {.n = 1024, .k = 2048});
+  const Problem p = naive::problem_of("balanced", 512, 2, 1, {.n = 1024, .k = 1024});
   const Candidate c = cpu_variant().fallback(p, backend->device());
   backend->load(p);
-  double ratio = 0;
-  for (int i = 0; i < kTries && ratio <= 0.5; ++i) {
-    const double peak = fma_rate(microkernel(), pool, 0.05).burst;
-    ratio = std::max(ratio, p.flops() / best_seconds(*backend, c, 3) / peak);
+  double peak = 0, seconds = 1e9, ratio = 0;
+  for (int i = 0; i < kFewestTries || (i < kTries && (ratio <= 0.5 || ratio > 1)); ++i) {
+    peak = std::max(peak, fma_rate(microkernel(), pool, 0.05).burst);
+    seconds = std::min(seconds, best_seconds(*backend, {.baseline = "", .candidate = c}));
+    ratio = p.flops() / seconds / peak;
   }
   RecordProperty("percent_of_peak", static_cast<int>(100 * ratio));
   EXPECT_GT(ratio, 0.5) << text(c);
+  EXPECT_LE(ratio, 1) << "no try saw the peak: " << peak * 1e-9 << " GFLOP/s";
 }
 
 TEST(CpuPerformance, BeatsTheLoop) {
   MOETUNE_SKIP_SLOW_BUILD();
   const auto backend = make_cpu_backend({});
-  for (const int64_t tokens : {8, 1024}) {
+  for (const int64_t tokens : {8, 256}) {
     const Problem p = naive::problem_of("balanced", tokens, 8, 2, {.dtype = Dtype::bf16, .n = 512, .k = 1024});
     const Candidate c = cpu_variant().fallback(p, backend->device());
     backend->load(p);
-    double ratio = 0;
-    for (int i = 0; i < kTries && ratio <= 1.05; ++i) {
-      double loop = 1e9;
-      for (const Block& block :
-           backend->sample({.baseline = "loop", .candidate = {}}, {.blocks = 3, .block_seconds = 1e-3}))
-        loop = std::min(loop, block.seconds);
-      ratio = std::max(ratio, loop / best_seconds(*backend, c, 3));
+    double loop = 1e9, seconds = 1e9, ratio = 0;
+    for (int i = 0; i < kFewestTries || (i < kTries && ratio <= 1.05); ++i) {
+      loop = std::min(loop, best_seconds(*backend, {.baseline = "loop", .candidate = {}}));
+      seconds = std::min(seconds, best_seconds(*backend, {.baseline = "", .candidate = c}));
+      ratio = loop / seconds;
     }
     EXPECT_GT(ratio, 1.05) << tokens << " tokens";
   }
