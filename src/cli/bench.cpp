@@ -1,6 +1,7 @@
 // `moetune bench`: how fast are these candidates, a table's winners, the default and the baselines?
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/file.h"
@@ -170,13 +171,43 @@ Grid grid_of(const std::vector<Point>& points) {
   return grid;
 }
 
-Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
+int64_t failures(const std::vector<Point>& points) {
+  return std::ranges::count_if(points, [](const Point& point) { return point.status != Status::ok; });
+}
+
+// Files first. `fault` is what ended the run before its last cell, or empty.
+void report(const std::vector<Point>& points, const std::string& cells, const std::string& fault,
+            const BenchOptions& options, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
+  Json json = {{"schema", "moetune.bench/1"},
+               {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend.device())},
+               {"environment", backend.environment()},
+               {"hot", options.hot},
+               {"points", Json::array()}};
+  for (const Point& point : points) json["points"].push_back(to_json(point));
+  if (!fault.empty()) json["fault"] = fault;
+  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+  if (format == Format::json) print(pretty_json(json));
+  if (format != Format::json) print(table_text(grid_of(points), format, invocation.terminal));
+  const int64_t failed = failures(points);
+  if (format == Format::text)
+    print(fmt::format("\n{} measured in {}{}.{}\n",
+                      counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"), cells,
+                      failed > 0 ? fmt::format(", {} failed", failed) : "",
+                      options.output.empty() ? "" : " Written to " + options.output + "."));
+}
+
+Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
+  parse_format(options.format, kFormats);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
   if (options.hot && !options.peers.empty()) throw request_error("--peers were measured cold: they contradict --hot");
   const std::vector<PeerTime> peers = options.peers.empty() ? std::vector<PeerTime>{} : read_peers(options.peers);
   std::vector<std::string> told;
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
+  std::vector<Cell> cells;
+  for (const CellWork& one : work) cells.push_back(one.cell);
+  require_problems(cells);
   if (!options.output.empty()) require_output(options.output);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
@@ -185,30 +216,24 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
 
   std::vector<Point> points;
   size_t done = 0;
-  for (; done < work.size() && !stop; ++done) {
-    if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-    std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot});
-    add_peers(peers, measured);
-    for (Point& point : measured) points.push_back(std::move(point));
+  const auto report_so_far = [&](const std::string& fault) {
+    const std::string all = counted(static_cast<int64_t>(work.size()), "cell", "cells");
+    report(points, done < work.size() ? fmt::format("{} of {}", done, all) : all, fault, options, invocation, *backend);
+  };
+  try {
+    for (; done < work.size() && !stop; ++done) {
+      if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
+      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot});
+      add_peers(peers, measured);
+      for (Point& point : measured) points.push_back(std::move(point));
+    }
+  } catch (const std::exception& error) {
+    if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
+    throw;
   }
-  Json json = {{"schema", "moetune.bench/1"},
-               {"tool", tool_json(invocation.argv)},
-               {"device", to_json(backend->device())},
-               {"environment", backend->environment()},
-               {"hot", options.hot},
-               {"points", Json::array()}};
-  int64_t failed = 0;
-  for (const Point& point : points) json["points"].push_back(to_json(point)), failed += point.status != Status::ok;
-  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-  if (format == Format::json) print(pretty_json(json));
-  if (format != Format::json) print(table_text(grid_of(points), format, invocation.terminal));
-  if (format == Format::text)
-    print(fmt::format(
-        "\n{} measured in {}{}.{}\n", counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"),
-        counted(static_cast<int64_t>(done), "cell", "cells"), failed > 0 ? fmt::format(", {} failed", failed) : "",
-        options.output.empty() ? "" : " Written to " + options.output + "."));
+  report_so_far("");
   if (done < work.size()) return Exit::interrupted;
-  return failed > 0 ? Exit::no : Exit::yes;
+  return failures(points) > 0 ? Exit::no : Exit::yes;
 }
 
 Action declare_bench(OptionSet& set) {

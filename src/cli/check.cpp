@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
@@ -82,11 +83,52 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
   if (!(file << text << '\n')) warn(terminal, fmt::format("{}: the step summary cannot be written", path));
 }
 
-Exit run_check(const CheckOptions& options, const Invocation& invocation) {
+// The cells that will be measured.
+std::vector<Cell> cells_of(const TunedTable& table) {
+  std::vector<Cell> cells;
+  for (const Entry& entry : table.entries)
+    if (entry.skipped.empty()) cells.push_back(entry.cell);
+  return cells;
+}
+
+// Files first. `fault` is what ended the run before its last cell, or empty.
+void report(const std::vector<CellFinding>& findings, const std::string& fault, const CheckOptions& options,
+            const CheckRequest& request, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
+  const std::string cut_short = fault.empty() ? "" : fmt::format("\nCut short: {}\n", markdown_text(fault));
+  const std::string summary = markdown(findings, request.threshold) + cut_short;
+  Json json = {{"schema", "moetune.check/1"},
+               {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend.device())},
+               {"environment", backend.environment()},
+               {"baseline", options.baseline},
+               {"threshold", rounded(request.threshold)},
+               {"findings", Json::array()}};
+  for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
+  if (!fault.empty()) json["fault"] = fault;
+  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+  if (!options.junit.empty()) write_atomic(options.junit, junit_xml(findings, fault));
+  if (!options.markdown.empty()) write_atomic(options.markdown, summary);
+  append_step_summary(summary, invocation.terminal);
+  if (format == Format::json) print(pretty_json(json));
+  if (format == Format::markdown) print(summary);
+  if (format == Format::text)
+    print(markdown(findings, request.threshold, invocation.terminal.output_columns) + cut_short);
+  const int code = exit_code(findings);
+  if (format == Format::text && fault.empty() && code != static_cast<int>(Exit::yes))
+    print(fmt::format("\nNext: moetune {} {}\n",
+                      code == static_cast<int>(Exit::no) ? std::string("bench --table")
+                                                         : fmt::format("check --rounds {}", request.max_rounds),
+                      shell_quoted(options.baseline)));
+}
+
+Exit run_check(const CheckOptions& options, const Invocation& invocation) {
+  parse_format(options.format, kFormats);
   request_of(options, DeviceKind::cpu);  // what can't be read ends the command here
   const TunedTable table = read_table(options.baseline);
   if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", options.baseline));
+  const std::vector<Cell> cells = cells_of(table);
+  require_problems(cells);
   for (const std::string& path : {options.output, options.junit, options.markdown})
     if (!path.empty()) require_output(path);
   DeviceOptions device = options.device;
@@ -97,37 +139,23 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   const DeviceLock held = lock(*backend, device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 
-  size_t done = 0;
+  std::vector<CellFinding> findings;
   const auto listen = [&](const CellFinding& finding) {
-    ++done;
+    findings.push_back(finding);
     if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}: {}\n", done, table.entries.size(), id(finding.cell), name(finding.finding),
+      tell(fmt::format("[{}/{}] {}: {}: {}\n", findings.size(), cells.size(), id(finding.cell), name(finding.finding),
                        finding.reason));
   };
-  const std::vector<CellFinding> findings = check(table, *backend, request, listen, stop);
-  const std::string summary = markdown(findings, request.threshold);
-  Json json = {{"schema", "moetune.check/1"},
-               {"tool", tool_json(invocation.argv)},
-               {"device", to_json(backend->device())},
-               {"environment", backend->environment()},
-               {"baseline", options.baseline},
-               {"threshold", rounded(request.threshold)},
-               {"findings", Json::array()}};
-  for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
-  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-  if (!options.junit.empty()) write_atomic(options.junit, junit_xml(findings));
-  if (!options.markdown.empty()) write_atomic(options.markdown, summary);
-  append_step_summary(summary, invocation.terminal);
-  const int code = exit_code(findings);
-  if (format == Format::json) print(pretty_json(json));
-  if (format == Format::markdown) print(summary);
-  if (format == Format::text) print(markdown(findings, request.threshold, invocation.terminal.output_columns));
-  if (format == Format::text && code != static_cast<int>(Exit::yes))
-    print(fmt::format("\nNext: moetune {} {}\n",
-                      code == static_cast<int>(Exit::no) ? std::string("bench --table")
-                                                         : fmt::format("check --rounds {}", request.max_rounds),
-                      shell_quoted(options.baseline)));
-  return stop ? Exit::interrupted : static_cast<Exit>(code);
+  try {
+    check(table, *backend, request, listen, stop);
+  } catch (const std::exception& error) {
+    if (!findings.empty())
+      keep_in_spite(invocation.terminal,
+                    [&] { report(findings, error.what(), options, request, invocation, *backend); });
+    throw;
+  }
+  report(findings, "", options, request, invocation, *backend);
+  return stop ? Exit::interrupted : static_cast<Exit>(exit_code(findings));
 }
 
 Action declare_check(OptionSet& set) {

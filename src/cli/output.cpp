@@ -59,4 +59,12 @@ void require_output(const std::filesystem::path& path, bool make_folder) {
                         "for standard output leave --output away and say --format");
 }
 
+void keep_in_spite(const Terminal& terminal, const std::function<void()>& report) {
+  try {
+    report();
+  } catch (const Error& error) {
+    warn(terminal, error.what());
+  }
+}
+
 }  // namespace moetune

@@ -1,6 +1,7 @@
 // Formats on standard output and the files that commands write.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,9 @@ std::string table_text(const Grid& grid, Format format, const Terminal& terminal
 /// A file that a command will write: require_writable, and no device or pipe (renaming onto /dev/null would replace
 /// it).
 void require_output(const std::filesystem::path& path, bool make_folder = true);
+
+/// Runs `report`, which keeps what an error was about to take along: an error of its own becomes a warning, so that the
+/// first one stays the command's.
+void keep_in_spite(const Terminal& terminal, const std::function<void()>& report);
 
 }  // namespace moetune

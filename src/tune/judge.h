@@ -51,7 +51,8 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///                 changed, takes over 1.25 times as long as in the table or as short, or others kept the processors
 ///                 busy, then or now (kBusy)
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
-/// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw.
+/// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw; what
+/// was found before has been told to `listen`.
 std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
                                const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
@@ -61,7 +62,8 @@ int exit_code(const std::vector<CellFinding>& findings);
 
 /// A table for people, which fits `columns` as `fitted` does, and what it says in a sentence.
 std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns = 0);
-/// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4.
-std::string junit_xml(const std::vector<CellFinding>& findings);
+/// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4. A `fault`, which ended the
+/// check before its last cell, is a case of its own with an error: what is left out has not passed.
+std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault = {});
 
 }  // namespace moetune

@@ -107,7 +107,7 @@ std::string markdown(const std::vector<CellFinding>& findings, double threshold,
          sentence(findings, threshold) + "\n";
 }
 
-std::string junit_xml(const std::vector<CellFinding>& findings) {
+std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault) {
   size_t failures = 0, skipped = 0;
   std::string cases;
   for (const CellFinding& finding : findings) {
@@ -124,10 +124,16 @@ std::string junit_xml(const std::vector<CellFinding>& findings) {
     cases += fmt::format("{}>\n    <{} message=\"{}: {}\"{}/>\n  </testcase>\n", head, kind, name(finding.finding),
                          escaped(finding.reason), type);
   }
+  const size_t errors = fault.empty() ? 0 : 1;
+  if (errors > 0)
+    cases += fmt::format(
+        "  <testcase classname=\"moetune.check\" name=\"the cells left\">\n    <error message=\"{}\"/>\n  "
+        "</testcase>\n",
+        escaped(fault));
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}</testsuite>\n",
-      findings.size(), failures, skipped, cases);
+      "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n{}</testsuite>\n",
+      findings.size() + errors, failures, errors, skipped, cases);
 }
 
 }  // namespace moetune

@@ -97,6 +97,12 @@ TEST(CheckJUnit, EscapesWhatXmlCannotHold) {
   EXPECT_TRUE(holds(xml, "failed: a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;  [31m  \"")) << xml;
 }
 
+TEST(CheckJUnit, AFaultIsACaseWithAnError) {
+  const std::string xml = junit_xml({finding(Finding::equivalent)}, "the worker \"died\"");
+  EXPECT_TRUE(holds(xml, "tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"0\"")) << xml;
+  EXPECT_TRUE(holds(xml, "name=\"the cells left\">\n    <error message=\"the worker &quot;died&quot;\"/>\n")) << xml;
+}
+
 TEST(CheckJUnit, NoFindingsAreAnEmptySuite) { EXPECT_TRUE(holds(junit_xml({}), "tests=\"0\"")) << junit_xml({}); }
 
 TEST(FindingNames, AreDifferent) {

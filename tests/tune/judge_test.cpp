@@ -372,6 +372,18 @@ TEST(Check, StopKeepsWhatIsThere) {
   EXPECT_TRUE(checking.run(table).empty());
 }
 
+TEST(Check, AnErrorInTheMiddleComesAfterWhatWasHeard) {
+  const TunedTable table = tuned({}, {fake::small_cell(16), fake::small_cell(64)});
+  Checking checking({});
+  checking.backend.script.load = [](const Problem& problem) {
+    if (problem.routing.tokens == 64) throw machine_error("the worker is lost");
+  };
+  const Caught caught = error_of([&] { checking.run(table); });
+  EXPECT_EQ(caught.exit, Exit::machine);
+  EXPECT_EQ(caught.what, "the worker is lost");
+  EXPECT_EQ(checking.heard, std::vector<Finding>{Finding::equivalent});
+}
+
 TEST(Check, AStopBeforeTheSecondLookLeavesASlowdownOpen) {
   Checking checking(slowed(1.1));
   checking.backend.script.before = [&](const std::string&, const Contender&) { checking.stop = true; };
