@@ -78,16 +78,20 @@ std::vector<int64_t> read_shape(std::string_view header, const std::string& wher
   return shape;
 }
 
-// Elements of the shape; nothing where the number does not fit.
+// Elements of the shape; nothing where the number, or a stride beside a size of 0, does not fit.
 std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
   int64_t count = 1;
+  bool empty = false;
   for (const int64_t size : shape) {
-    if (size != 0 && count > std::numeric_limits<int64_t>::max() / 8 / size) return std::nullopt;
+    empty |= size == 0;
+    if (size == 0) continue;
+    if (count > std::numeric_limits<int64_t>::max() / 8 / size) return std::nullopt;
     count *= size;
   }
-  return count;
+  return empty ? 0 : count;
 }
 
+// For shapes whose elements can be counted: no product overflows.
 void set_strides(bool fortran, NpyArray& array) {
   const size_t dimensions = array.shape.size();
   array.strides.assign(dimensions, 1);
@@ -115,7 +119,7 @@ NpyArray read_npy(const std::string& bytes, const std::string& where) {
   const std::string_view header = std::string_view(bytes).substr(8 + length_bytes, length);
   read_descr(header, where, array);
   array.shape = read_shape(header, where);
-  set_strides(read_fortran_order(header, where), array);
+  const bool fortran = read_fortran_order(header, where);
   const std::optional<int64_t> count = element_count(array.shape);
   const uint64_t found = bytes.size() - array.data;
   if (!count || static_cast<uint64_t>(*count) * array.item_bytes != found)
@@ -124,6 +128,7 @@ NpyArray read_npy(const std::string& bytes, const std::string& where) {
                     fmt::join(array.shape, ", "),
                     count ? std::to_string(static_cast<uint64_t>(*count) * array.item_bytes) : "too many", found),
         count && static_cast<uint64_t>(*count) * array.item_bytes < found ? "" : "it may have been cut off");
+  set_strides(fortran, array);
   return array;
 }
 

@@ -162,6 +162,14 @@ TEST(NpyTrace, TellsPaddingAndHugeIds) {
             "t.npy: token 0, layer 0, slot 0: 1099511627776 is no expert");
   EXPECT_EQ(refusal(npy("<u8", "(1, 1)", elements({-5}, 8))), "t.npy: token 0, layer 0, slot 0: -5 is no expert");
 }
+TEST(Npy, CountsTheElementsOfAShapeBeforeItsStrides) {
+  for (const bool fortran : {false, true})
+    for (const char* shape : {"(4294967296, 4294967296, 4294967296)", "(0, 4294967296, 4294967296, 4294967296)",
+                              "(4294967296, 4294967296, 4294967296, 0)"}) {
+      const std::string told = header_refusal(npy("|u1", shape, "12", fortran));
+      EXPECT_EQ(told, fmt::format("t.npy: a shape of {} asks for too many bytes of data, the file has 2", shape));
+    }
+}
 TEST(NpyTrace, RefusesOtherDimensionsAndNothing) {
   EXPECT_EQ(refusal(npy("|u1", "(2,)", "12")), "t.npy: has 1 dimensions");
   EXPECT_EQ(refusal(npy("|u1", "(1, 1, 1, 1)", "1")), "t.npy: has 4 dimensions");
