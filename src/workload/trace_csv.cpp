@@ -35,6 +35,36 @@ void read_comment(std::string_view line, const std::string& place, Table& table)
   }
 }
 
+// A value as it stands between commas. As in RFC 4180 it may be in quotes, with its own quotes doubled.
+std::string unquoted(std::string_view word, const std::string& place) {
+  if (!word.starts_with('"')) return std::string(word);
+  std::string text;
+  for (size_t i = 1; i < word.size(); ++i) {
+    if (word[i] == '"' && i + 1 == word.size()) return text;
+    if (word[i] == '"' && word[++i] != '"')
+      throw request_error(fmt::format("{}: text follows the quoted value {}", place, word.substr(0, i)));
+    text += word[i];
+  }
+  throw request_error(fmt::format("{}: a quote is never closed", place), "a value may not go on in the next line");
+}
+
+// The values of a line, white space around each removed. Commas in quotes are part of a value.
+std::vector<std::string> values_of(std::string_view line, const std::string& place) {
+  std::vector<std::string> values;
+  bool quoted = false;
+  size_t begin = 0;
+  for (size_t i = 0; i <= line.size(); ++i) {
+    if (i < line.size() && line[i] == '"') quoted = !quoted;
+    if (i < line.size() && (line[i] != ',' || quoted)) continue;
+    std::string_view word = line.substr(begin, i - begin);
+    word.remove_prefix(std::min(word.find_first_not_of(" \t\r"), word.size()));
+    word = word.substr(0, word.find_last_not_of(" \t\r") + 1);
+    values.push_back(unquoted(word, place));
+    begin = i + 1;
+  }
+  return values;
+}
+
 void read_header(std::vector<std::string> columns, const std::string& place, Table& table) {
   table.columns = std::move(columns);
   const bool rows = table.has("expert") && table.has("rows");
@@ -79,9 +109,9 @@ Table read_table(std::string_view text, const std::string& where) {
     if (line.front() == '#')
       read_comment(line, place, table);
     else if (table.columns.empty())
-      read_header(split(line, ','), place, table);
+      read_header(values_of(line, place), place, table);
     else
-      read_entry(split(line, ','), place, table);
+      read_entry(values_of(line, place), place, table);
   }
   if (table.columns.empty()) throw request_error(fmt::format("{}: the file is empty", where));
   if (table.layers.empty()) throw request_error(fmt::format("{}: has a header and no lines", where));

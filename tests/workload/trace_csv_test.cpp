@@ -32,6 +32,19 @@ TEST(CsvTrace, ReadsChosenExpertsInAnyOrderOfLines) {
   EXPECT_EQ(trace.layers[0].tokens, 2);
   EXPECT_EQ(trace.layers[0].topk_ids, (Ints{2, 1, 3, 0}));
 }
+TEST(CsvTrace, TakesQuotedValues) {
+  const Trace trace =
+      read("\"layer\",\"expert\",\"rows\"\r\n\"a, \"\"b\"\"\",\"0\",\"2\"\r\n\"a, \"\"b\"\"\", \"1\" ,1\r\n", 0, 1);
+  ASSERT_EQ(trace.layers.size(), 1u);
+  EXPECT_EQ(trace.layers[0].name, "a, \"b\"");
+  EXPECT_EQ(trace.layers[0].m_sizes, (Ints{2, 1}));
+}
+TEST(CsvTrace, ToldQuotesAreWholeValues) {
+  EXPECT_EQ(refusal("expert,rows\n\"0,2\n"), "t.csv:2: a quote is never closed");
+  EXPECT_EQ(refusal("expert,rows\n\"0\"1,2\n"), "t.csv:2: text follows the quoted value \"0\"");
+  EXPECT_EQ(refusal("expert,rows\n\"x\",2\n"), refusal("expert,rows\nx,2\n"));
+  EXPECT_EQ(refusal("expert,rows\n\"\",2\n"), refusal("expert,rows\n,2\n"));
+}
 TEST(CsvTrace, MayLackTheLayerColumn) {
   EXPECT_EQ(read("expert,rows\n0,2\n1,2\n", 0, 2).layers[0].name, "0");
   EXPECT_EQ(read("token,slot,expert\n0,0,1\n1,0,0\n").layers[0].topk_ids, (Ints{1, 0}));
