@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <span>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -67,11 +69,24 @@ double parameter_value(const Parameter& parameter, const std::string& word, std:
   return value == 0 ? 0 : value;  // no -0: its text would differ
 }
 
+bool looks_like_a_recording(const std::string& file) {
+  return file.ends_with(".json") || file.ends_with(".csv") || file.ends_with(".npy");
+}
+
+// The last '#' begins the layer, unless a file has the whole text for its name.
 RoutingSpec parse_trace(std::string_view text) {
   RoutingSpec spec{"trace", {}, std::string(text.substr(kTrace.size())), ""};
-  if (const size_t hash = spec.file.rfind('#'); hash != std::string::npos) {
-    spec.layer = spec.file.substr(hash + 1);
+  std::error_code ignored;
+  const size_t hash = spec.file.rfind('#');
+  if (hash != std::string::npos && !std::filesystem::is_regular_file(spec.file, ignored)) {
+    const std::string whole = spec.file;
+    spec.layer = whole.substr(hash + 1);
     spec.file.resize(hash);
+    // The name of a file that isn't there, and no layer.
+    if (looks_like_a_recording(spec.layer) && !looks_like_a_recording(spec.file))
+      throw request_error(
+          fmt::format("routing '{}': there is no file '{}', and what follows the last '#' names a layer", text, whole),
+          fmt::format("for a file that isn't there yet write trace:{}#", whole));
   }
   if (spec.file.empty()) throw request_error(fmt::format("routing '{}' names no file", text), "write trace:FILE#LAYER");
   return spec;

@@ -1,7 +1,11 @@
 // The words for routings: defaults, ranges, errors, and text that parses back.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "error_of.h"
+#include "temporary_folder.h"
 #include "workload/routing.h"
 
 namespace moetune {
@@ -89,6 +93,20 @@ TEST(RoutingKinds, ListsEveryKindWithItsUsage) {
 TEST(RoutingKinds, TellRangesAndDefaults) {
   const std::vector<RoutingKind> kinds = routing_kinds();
   EXPECT_TRUE(kinds.at(2).description.ends_with("; a 0 to 10, 1 unless given")) << kinds.at(2).description;
+}
+
+TEST(RoutingSpec, AFileThatIsThereMayHoldTheLayersMark) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "my tr#1.json").string();
+  const auto error = error_of([&] { parse_routing("trace:" + path); });
+  EXPECT_EQ(error.what, "routing 'trace:" + path + "': there is no file '" + path +
+                            "', and what follows the last '#' names a layer");
+  EXPECT_EQ(error.hint, "for a file that isn't there yet write trace:" + path + "#");
+  std::ofstream(path) << "{}";
+  const RoutingSpec whole{"trace", {}, path, ""};
+  EXPECT_EQ(parse_routing("trace:" + path), whole);
+  EXPECT_EQ(parse_routing(text(whole)), whole);
+  EXPECT_EQ(parse_routing("trace:" + path + "#3"), (RoutingSpec{"trace", {}, path, "3"}));
 }
 
 }  // namespace
