@@ -12,7 +12,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// In order: the first field that exists counts. 'top_k' is not among them: it is a setting of sampling.
+// In order: the first field that exists counts. Names of kExperts and of kTopK all mean the same, those of the others
+// don't: a dense layer's intermediate_size stands beside the experts' own. 'top_k' is not among them: it is a setting
+// of sampling.
 const Names kExperts = {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts",
                         "ffn_config.moe_num_experts"};
 const Names kTopK = {"num_experts_per_tok", "num_experts_per_token", "experts_per_token",   "moe_k", "moe_topk",
@@ -57,6 +59,23 @@ int64_t size_of(const JsonAt& json, std::string_view what, const Names& names, i
   return found->value().is_array() ? (*found)[0].integer(1, high) : found->integer(1, high);
 }
 
+// Synonyms must agree, for nothing tells which of them is meant.
+void require_agreement(const JsonAt& json, const Names& names) {
+  const auto first_of = [](const JsonAt& at) {
+    return at.value().is_array() && at.size() > 0 ? at[0].value() : at.value();
+  };
+  std::string first;
+  for (const std::string& name : names) {
+    const std::optional<JsonAt> found = field(json, name);
+    if (!found) continue;
+    if (first.empty()) first = name;
+    const Json a = first_of(*field(json, first)), b = first_of(*found);
+    if (a != b)
+      json.fail(fmt::format("'{}' is {} and '{}' is {}, though they mean the same", first, a.dump(), name, b.dump()),
+                "keep the right one");
+  }
+}
+
 // Squared ReLU (Nemotron-H) has no gate: up is not doubled.
 bool is_gated(const JsonAt& json) {
   const std::optional<JsonAt> activation = first_field(json, {"mlp_hidden_act", "hidden_act"});
@@ -73,6 +92,8 @@ Model model_from_hf_config(const JsonAt& config, const std::string& name) {
   model.name = name;
   if (config.has("architectures") && config["architectures"].size() > 0)
     model.architecture = config["architectures"][0].string();
+  require_agreement(json, kExperts);
+  require_agreement(json, kTopK);
   model.experts = size_of(json, "the number of experts", kExperts, kMaxExperts);
   model.top_k = size_of(json, "the experts a token picks", kTopK, kMaxExperts);
   model.hidden = size_of(json, "the hidden size", kHidden, kMaxSide);

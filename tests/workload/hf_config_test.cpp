@@ -157,6 +157,21 @@ TEST(HfConfig, RefusesContradictions) {
             "config.json: a token picks 8 experts, but there are 4");
   EXPECT_EQ(refusal("[]").what, "config.json: a config.json holds an object");
 }
+TEST(HfConfig, RefusesSynonymsThatContradict) {
+  const Caught error = refusal(R"({"num_local_experts": 8, "num_experts": 16, "num_experts_per_tok": 2,
+    "hidden_size": 512, "moe_intermediate_size": 256})");
+  EXPECT_EQ(error.what, "config.json: 'num_experts' is 16 and 'num_local_experts' is 8, though they mean the same");
+  EXPECT_EQ(error.hint, "keep the right one");
+  EXPECT_EQ(refusal(R"({"num_experts": 16, "num_experts_per_tok": 2, "experts_per_token": 4, "hidden_size": 512,
+    "moe_intermediate_size": 256})")
+                .what,
+            "config.json: 'num_experts_per_tok' is 2 and 'experts_per_token' is 4, though they mean the same");
+}
+TEST(HfConfig, TakesSynonymsThatAgree) {
+  expect_sizes(read(R"({"num_local_experts": 32, "num_experts": 32, "num_experts_per_tok": 4, "moe_topk": [4, 4],
+    "experts_per_token": null, "hidden_size": 2880, "intermediate_size": 2880})"),
+               32, 4, 2880, 2880);
+}
 
 }  // namespace
 }  // namespace moetune
