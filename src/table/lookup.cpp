@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "table/table.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -41,6 +42,16 @@ auto rank(const Entry& entry, const Cell& cell) {
                     a.model != b.model || a.projection != b.projection, entry.cell.seed != cell.seed);
 }
 
+// Why this device can't run the entry's winner, or nothing. The table's own device runs what it was timed on.
+std::optional<std::string> cannot_run(const Entry& entry, const TunedTable& table, const Cell& cell,
+                                      const DeviceInfo* device) {
+  if (!device || device->name == table.device.name) return std::nullopt;
+  const Variant& variant = find_variant(entry.candidate.variant);
+  if (variant.device != device->kind)
+    return fmt::format("{} runs on {}", variant.name, variant.device == DeviceKind::cuda ? "GPUs only" : "a cpu only");
+  return variant.illegal(entry.candidate, cell.shape, *device);
+}
+
 Answer no_answer(const TunedTable& table, const Cell& cell) {
   const Entry* skipped = nullptr;
   std::vector<std::string> fewest;
@@ -66,6 +77,9 @@ std::string tokens_told(const Cell& cell, const Entry& entry) {
   const int64_t asked = cell.tokens, found = entry.cell.tokens;
   if (asked == found) return fmt::format("for {} tokens as asked", found);
   const double factor = std::exp2(log_distance(asked, found));
+  if (factor < 1.095)  // "1.0x" tells nothing
+    return fmt::format("for {} tokens, {} {} than the {} asked", found, std::abs(found - asked),
+                       found > asked ? "more" : "fewer", asked);
   return fmt::format("for {} tokens, {:.{}f}x {} than the {} asked", found, factor, factor < 9.95 ? 1 : 0,
                      found > asked ? "more" : "fewer", asked);
 }
@@ -113,10 +127,18 @@ std::string_view name(Match match) {
 
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device) {
   const Entry* best = nullptr;
+  std::string obstacle;
   for (const Entry& entry : table.entries) {
     if (!entry.skipped.empty() || !shape_differences(cell.shape, entry.cell.shape).empty()) continue;
+    if (const auto reason = cannot_run(entry, table, cell, device)) {
+      if (obstacle.empty()) obstacle = *reason;
+      continue;
+    }
     if (!best || rank(entry, cell) < rank(*best, cell)) best = &entry;
   }
+  if (!best && !obstacle.empty())
+    return {.explanation = fmt::format("tuned on {}; {} cannot run what won there: {}", table.device.name, device->name,
+                                       obstacle)};
   if (!best) return no_answer(table, cell);
   Answer answer{.match = Match::exact,
                 .entry = best,

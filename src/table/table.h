@@ -82,7 +82,8 @@ struct Answer {
 };
 
 /// The best entry for a cell: same shape (layer sizes, op, dtype, fusion), then device, routing, and distance in
-/// log(tokens). An entry of another device is an answer only as Match::other_device. `device` null: not compared.
+/// log(tokens). An entry of another device is an answer only as Match::other_device, and only where that
+/// device can run its winner. `device` null: not compared.
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device);
 
 }  // namespace moetune

@@ -114,6 +114,37 @@ TEST(Lookup, AnotherDeviceIsNeverSilent) {
       "uniform routing");
 }
 
+TEST(Lookup, ADeviceThatCannotRunTheWinnersGetsNoAnswer) {
+  const TunedTable table = spread();
+  const DeviceInfo cpu{.kind = DeviceKind::cpu, .name = "AMD EPYC", .id = "cpu", .processors = 8};
+  const Answer answer = lookup(table, cell(small_up(), 16), &cpu);
+  EXPECT_EQ(answer.match, Match::none);
+  EXPECT_EQ(answer.entry, nullptr);
+  EXPECT_EQ(answer.explanation, "tuned on NVIDIA H200; AMD EPYC cannot run what won there: mma runs on GPUs only");
+}
+
+TEST(Lookup, AnOlderGpuGetsNoKernelThatItCannotRun) {
+  const Candidate wgmma{.variant = "wgmma", .block_m = 64, .block_n = 128, .block_k = 64, .stages = 4};
+  const TunedTable table =
+      sample::table({entry(cell(qwen_up(), 16), wgmma, 1), entry(cell(qwen_up(), 64), mma(64), 1)});
+  DeviceInfo a100 = h200();
+  a100.name = "NVIDIA A100";
+  a100.compute_capability = 80;
+  const Answer answer = lookup(table, cell(qwen_up(), 16), &a100);
+  EXPECT_EQ(answer.match, Match::other_device);
+  EXPECT_EQ(answer.entry, &table.entries[1]);
+}
+
+TEST(Lookup, TokensNearbyAreToldByTheirDifference) {
+  const TunedTable table = spread();
+  EXPECT_EQ(ask(table, cell(small_up(), 255)).explanation,
+            "tuned for 256 tokens, 1 more than the 255 asked, with uniform routing");
+  EXPECT_EQ(ask(table, cell(small_up(), 270)).explanation,
+            "tuned for 256 tokens, 14 fewer than the 270 asked, with uniform routing");
+  EXPECT_EQ(ask(table, cell(small_up(), 230)).explanation,
+            "tuned for 256 tokens, 1.1x more than the 230 asked, with uniform routing");
+}
+
 TEST(Lookup, AnotherCardOfTheSameModelIsTheSameDevice) {
   const TunedTable table = spread();
   DeviceInfo other = h200();
