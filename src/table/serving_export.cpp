@@ -19,6 +19,13 @@ struct Tally {
   int64_t block_m_changed = 0;            // down rows that took up's block_m
 };
 
+// Reason why winners were refused -> how many, and of which layers.
+struct Refusal {
+  int64_t winners = 0;
+  std::set<std::string> layers;
+};
+using Refusals = std::map<std::string, Refusal>;
+
 struct Writer {
   Server server;
   const TunedTable& table;
@@ -109,7 +116,7 @@ void add_file(const Writer& writer, const std::string& file, const ServingRows& 
   result.files.push_back({file, std::move(text)});
 }
 
-void write_layer(const Writer& writer, Export& result) {
+void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   const bool two_files = writer.server == Server::sglang;
   const bool from_down = !two_files && writer.layer.up.empty();
   Tally tally, down_tally;
@@ -124,6 +131,11 @@ void write_layer(const Writer& writer, Export& result) {
   tell(writer, file, tally, result.notes);
   if (two_files) tell(writer, down_file, down_tally, result.notes);
   if (tally.tuned.empty() && down_tally.tuned.empty()) {
+    for (const Tally* one : {&tally, &down_tally})
+      for (const auto& [reason, count] : one->pinned) {
+        refusals[reason].winners += count;
+        refusals[reason].layers.insert(fmt::format("E={},N={}", writer.layer.experts, writer.layer.intermediate));
+      }
     result.notes.push_back(fmt::format("{}: not written, it would hold nothing but defaults", file));
     return;
   }
@@ -134,6 +146,17 @@ void write_layer(const Writer& writer, Export& result) {
         fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
   add_file(writer, file, rows, result);
   if (!down_tally.tuned.empty()) add_file(writer, down_file, down_rows, result);
+}
+
+// One line a reason, with every layer that it speaks of.
+Error nothing_fits(std::string_view program, const Refusals& refusals, const std::vector<std::string>& notes) {
+  std::string what = fmt::format("nothing in the table fits {}'s kernel", program);
+  for (const auto& [reason, refusal] : refusals)
+    what += fmt::format("\n  {}: {} {} of {}", reason, refusal.winners, refusal.winners == 1 ? "winner" : "winners",
+                        fmt::join(refusal.layers, "; "));
+  if (refusals.empty())
+    for (const std::string& note : notes) what += "\n  " + note;
+  return request_error(what, "tune with --variant mma, or export with --format csv or markdown");
 }
 
 Export write_serving(Server server, const TunedTable& table) {
@@ -149,10 +172,12 @@ Export write_serving(Server server, const TunedTable& table) {
                   program));
   if (table.device.shared_memory_per_block == 0)
     result.notes.emplace_back("the table doesn't tell the device's shared memory: whether a row fits was not checked");
-  for (const ServingLayer& layer : serving_layers(table, result.notes)) write_layer({server, table, layer}, result);
-  if (result.files.empty())
-    throw request_error(fmt::format("nothing in the table fits {}'s kernel: {}", program, result.notes.back()),
-                        "export with --format csv or markdown");
+  std::vector<std::string> left_out;
+  const std::vector<ServingLayer> layers = serving_layers(table, left_out);
+  result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
+  Refusals refusals;
+  for (const ServingLayer& layer : layers) write_layer({server, table, layer}, result, refusals);
+  if (result.files.empty()) throw nothing_fits(program, refusals, left_out);
   result.notes.emplace_back(
       server == Server::vllm
           ? "put the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"

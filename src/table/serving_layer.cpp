@@ -121,7 +121,7 @@ std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_ro
     return std::nullopt;
   };
   if (candidate.warps == 0 || candidate.stages == 0 || candidate.block_k == 0)
-    return no(fmt::format("variant {} has other knobs", candidate.variant));
+    return no(fmt::format("{} winners have no counterpart in a Triton kernel", candidate.variant));
   // Triton's walk: a group of m tiles together, m fastest inside it; a group of 1 is plain order with n fastest.
   constexpr int64_t kWidestGroup = 64;  // that their tuners try
   const bool one_tile = max_rows <= candidate.block_m;

@@ -100,8 +100,28 @@ TEST(Vllm, NothingThatFitsIsAnError) {
   const auto fault = error_of([] { export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(48), 1)})); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_TRUE(holds(fault.what, "nothing in the table fits vLLM's kernel")) << fault.what;
-  EXPECT_EQ(fault.hint, "export with --format csv or markdown");
+  EXPECT_EQ(fault.hint, "tune with --variant mma, or export with --format csv or markdown");
   EXPECT_EQ(error_of([] { export_to("vllm", sample::table()); }).exit, Exit::request);
+}
+
+TEST(Vllm, TheErrorTellsForEveryLayerWhyItsWinnersGaveWay) {
+  const Candidate wgmma{.variant = "wgmma", .block_m = 64, .block_n = 128, .block_k = 64, .stages = 4};
+  const Layer other = sample::layer("other", Projection::up, 8, 2, 1024, 512);
+  const auto fault = error_of([&] {
+    export_to("vllm", sample::table({entry(cell(qwen_up(), 16), wgmma, 1), entry(cell(qwen_up(), 64), wgmma, 1),
+                                     entry(cell(qwen_up(), 32), mma(48), 1), entry(cell(other, 16), wgmma, 1)}));
+  });
+  EXPECT_EQ(fault.what,
+            "nothing in the table fits vLLM's kernel\n"
+            "  block_m 48 is no power of two: 1 winner of E=128,N=768\n"
+            "  wgmma winners have no counterpart in a Triton kernel: 3 winners of E=128,N=768; E=8,N=512");
+}
+
+TEST(Vllm, ATableOfBackwardEntriesAloneSaysSo) {
+  Cell backward = cell(qwen_up(), 16);
+  backward.shape.op = Op::dx;
+  const auto fault = error_of([&] { export_to("vllm", sample::table({entry(backward, mma(16), 1)})); });
+  EXPECT_EQ(fault.what, "nothing in the table fits vLLM's kernel\n  1 entries left out: serving has no dx and dw");
 }
 
 TEST(Vllm, ACpuTableIsNoneOfItsBusiness) {
@@ -115,7 +135,7 @@ TEST(Vllm, SimtWinnersHaveOtherKnobs) {
   const Candidate simt{.variant = "simt", .block_m = 64, .block_n = 64, .block_k = 16};
   const Export result =
       export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_up(), 64), simt, 1)}));
-  EXPECT_TRUE(noted(result, "variant simt has other knobs"));
+  EXPECT_TRUE(noted(result, "simt winners have no counterpart in a Triton kernel"));
 }
 
 TEST(Vllm, GroupsOfMTilesCarryOver) {
