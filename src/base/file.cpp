@@ -123,7 +123,8 @@ void write_atomic(const fs::path& name, std::string_view text) {
 
 void require_writable(const fs::path& path, bool make_folder) {
   std::error_code error;
-  if (fs::is_directory(path, error))
+  if (path.empty()) throw request_error("the name of a file to write is empty");
+  if (!path.has_filename() || fs::is_directory(path, error))
     throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (make_folder && !fs::exists(folder, error)) {

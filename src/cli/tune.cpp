@@ -140,7 +140,8 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   TuneRequest request = request_of(options, invocation);
   const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
-  if (journal == options.output) throw request_error("--output and --journal name the same file");
+  if (fs::weakly_canonical(fs::absolute(journal)) == fs::weakly_canonical(fs::absolute(options.output)))
+    throw request_error("--output and --journal name the same file");
   if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
   require_output(options.output);
   require_writable(journal);
@@ -175,7 +176,7 @@ Action declare_tune(OptionSet& set) {
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
   set.value("--max-candidates", options->max_candidates, "N", "At most so many trials a cell");
-  set.value("--time-budget", options->time_budget, "TIME", "For the whole run, such as 90s or 1h30m");
+  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; a cell that is begun is ended");
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");

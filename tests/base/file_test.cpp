@@ -129,6 +129,10 @@ TEST(RequireWritable, RefusesAMissingFolderWhereItMayNotMakeIt) {
 }
 TEST(RequireWritable, RefusesAFolder) {
   const TemporaryFolder folder;
+  EXPECT_EQ(error_of([] { require_writable(""); }).what, "the name of a file to write is empty");
+  EXPECT_EQ(error_of([&] { require_writable(folder.path() / "new" / ""); }).what,
+            (folder.path() / "new" / "").string() + ": is a folder, expected a file name");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
   EXPECT_EQ(error_of([&] { require_writable(folder.path()); }).what,
             folder.path().string() + ": is a folder, expected a file name");
 }

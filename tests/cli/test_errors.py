@@ -138,7 +138,8 @@ def test_a_folder_for_a_file(room):
 
 
 def test_output_and_journal_are_one_file(room):
-    assert "name the same file" in room.error(2, "tune", *TINY, "-o", "x.json", "--journal", "x.json")
+    for journal in ("x.json", "./x.json", room.path / "x.json"):
+        assert "name the same file" in room.error(2, "tune", *TINY, "-o", "x.json", "--journal", journal)
 
 
 def test_candidates_that_cannot_run_are_told(room):
