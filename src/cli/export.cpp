@@ -20,11 +20,25 @@ struct ExportOptions {
   std::string table, format, output;
 };
 
-// Files without a name of their own get the one that was asked for.
-void write_files(const Export& result, const std::string& output) {
+std::string names_of(const Export& result) {
+  std::string names;
+  for (const ExportedFile& file : result.files) names += (names.empty() ? "" : ", ") + file.name;
+  return names;
+}
+
+// Files whose name another program looks for go to a folder, whether it is there or not: only ".json" means one file.
+bool names_a_folder(const Export& result, const std::string& output) {
   std::error_code error;
-  const bool single = result.files.size() == 1;
-  const bool folder = !single || output.ends_with('/') || fs::is_directory(output, error);
+  if (output.ends_with('/') || fs::is_directory(output, error)) return true;
+  return !result.files.front().name.empty() && !output.ends_with(".json");
+}
+
+void write_files(const Export& result, const std::string& output) {
+  const bool folder = names_a_folder(result, output);
+  if (!folder && result.files.size() > 1)
+    throw request_error(
+        fmt::format("{}: is one file, but {} come of this table: {}", output, result.files.size(), names_of(result)),
+        "say -o DIR to write them");
   for (const ExportedFile& file : result.files) {
     if (folder && file.name.empty()) throw request_error(fmt::format("{}: is a folder, expected a file name", output));
     const fs::path path = folder ? fs::path(output) / file.name : fs::path(output);
@@ -41,19 +55,18 @@ Exit run_export(const ExportOptions& options, const Invocation& invocation) {
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: nothing in it can be told as {}", options.table, options.format));
-  if (options.output.empty() && result.files.size() > 1) {
-    std::string names;
-    for (const ExportedFile& file : result.files) names += (names.empty() ? "" : ", ") + file.name;
-    throw request_error(fmt::format("{} files come of this table: {}", result.files.size(), names),
+  if (options.output.empty() && result.files.size() > 1)
+    throw request_error(fmt::format("{} files come of this table: {}", result.files.size(), names_of(result)),
                         "say -o DIR to write them");
-  }
   if (!options.output.empty()) {
     write_files(result, options.output);
-    return Exit::yes;
+  } else {
+    print(result.files.front().text);
   }
   const ExportedFile& only = result.files.front();
-  print(only.text);
-  if (!only.name.empty()) note(invocation.terminal, fmt::format("its file name is {}", shell_quoted(only.name)));
+  const bool other_name = options.output.empty() || !names_a_folder(result, options.output);
+  if (!only.name.empty() && other_name)
+    note(invocation.terminal, fmt::format("{} looks for the file name {}", options.format, shell_quoted(only.name)));
   return Exit::yes;
 }
 
@@ -63,7 +76,7 @@ Action declare_export(OptionSet& set) {
   set.argument("TABLE", options->table, "A tuned table");
   set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)");
   set.value("-o,--output", options->output, "PATH",
-            "A file, or a folder that gets the names the other program looks for");
+            "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json");
   return [options](const Invocation& invocation) { return run_export(*options, invocation); };
 }
 

@@ -1,0 +1,85 @@
+"""lookup on other devices, and export: which files it writes, and where."""
+import copy
+import os
+
+from conftest import CPU, LAYER, SOURCE
+
+MMA = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3, "raster": "n", "group": 1}
+VLLM_NAME = "E=4,N=32,device_name=NVIDIA_H200.json"
+
+
+def gpu_table(room, candidate=MMA):
+    """A tuned table as if of a GPU."""
+    table = room.json(room.tuned())
+    table["device"].update(kind="cuda", name="NVIDIA H200")
+    for entry in table["entries"]:
+        entry["candidate"] = dict(candidate)
+        entry["ties"] = []
+        entry["rivals"] = [rival for rival in entry["rivals"] if rival["name"] != "default"]
+    return table
+
+
+def sglang_table(room):
+    """With a down projection beside up: SGLang wants two files."""
+    table = gpu_table(room)
+    down = copy.deepcopy(table["entries"][0])
+    down["cell"].update(projection="down", n=64, k=32)
+    table["entries"].append(down)
+    return room.write("gpu.json", table)
+
+
+def test_lookup_on_a_cpu_gives_no_kernel_of_a_gpu(room):
+    room.write("gpu.json", gpu_table(room))
+    asked = ["lookup", "gpu.json", *LAYER, "--tokens", "8"]
+    result = room.run(*asked, *CPU)
+    assert result.returncode == 1
+    assert "mma runs on GPUs only" in " ".join(result.stdout.replace("|", " ").split())
+    assert "0 of 1 cell answered" in result.stdout
+    assert "1 of 1 cell answered" in room.ok(*asked).stdout  # asked of the table alone
+
+
+def test_a_folder_is_made_for_vllm(room):
+    room.write("gpu.json", gpu_table(room))
+    result = room.ok("export", "gpu.json", "--format", "vllm", "-o", "ex/qwen-vllm")
+    assert os.listdir(room.path / "ex/qwen-vllm") == [VLLM_NAME]
+    assert f"wrote ex/qwen-vllm/{VLLM_NAME}" in result.stderr
+    assert "looks for the file name" not in result.stderr
+
+
+def test_a_json_name_is_one_file(room):
+    room.write("gpu.json", gpu_table(room))
+    result = room.ok("export", "gpu.json", "--format", "vllm", "-o", "ex/mine.json")
+    assert os.listdir(room.path / "ex") == ["mine.json"]
+    assert f"vllm looks for the file name {VLLM_NAME}" in result.stderr
+
+
+def test_a_json_name_for_two_files_is_refused(room):
+    table = sglang_table(room)
+    text = room.error(2, "export", table, "--format", "sglang", "-o", "mine.json")
+    assert "mine.json: is one file, but 2 come of this table: E=4,N=32" in text and "_down.json" in text
+    assert not (room.path / "mine.json").exists()
+    room.ok("export", table, "--format", "sglang", "-o", "folder")
+    assert len(os.listdir(room.path / "folder")) == 2
+
+
+def test_a_file_in_the_folders_place_is_refused(room):
+    room.write("gpu.json", gpu_table(room))
+    room.write("taken", "mine")
+    room.error(2, "export", "gpu.json", "--format", "vllm", "-o", "taken")
+    assert (room.path / "taken").read_text() == "mine"
+
+
+def test_csv_goes_to_a_file_of_any_name(room):
+    room.tuned()
+    room.ok("export", "moetune-table.json", "--format", "csv", "-o", "winners")
+    assert (room.path / "winners").is_file()
+
+
+def test_winners_without_a_counterpart_are_told(room):
+    peers = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
+    text = room.error(2, "export", peers, "--format", "vllm", "-o", "vv/")
+    assert "wgmma winners have no counterpart in a Triton kernel: " in text
+    for layer in ("E=128,N=768", "E=32,N=2048", "E=32,N=2880", "E=8,N=14336"):
+        assert layer in text
+    assert "hint: tune with --variant mma" in text
+    assert not (room.path / "vv").exists()
