@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <unordered_set>
 
 #include "backend/backend.h"
 #include "base/error.h"
@@ -75,13 +76,12 @@ std::string why_none(const CompileOptions& options, const Cell& cell, const Devi
 std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
                                const DeviceInfo& device) {
   std::vector<Kernel> kernels;
-  std::vector<std::string> seen;
+  std::unordered_set<std::string> seen;
   for (const Cell& cell : cells)
     for (const Candidate& candidate : candidates_of(options, cell, device)) {
       const Variant& variant = find_variant(candidate.variant);
       Kernel kernel{cell, candidate, variant.plan(candidate, cell.shape), variant.unit(candidate, cell.shape), {}, {}};
-      if (std::find(seen.begin(), seen.end(), kernel.unit) != seen.end()) continue;
-      seen.push_back(kernel.unit);
+      if (!seen.insert(kernel.unit).second) continue;
       kernels.push_back(std::move(kernel));
     }
   if (kernels.empty())
@@ -90,16 +90,19 @@ std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<
   return kernels;
 }
 
+int threads_of(const CompileOptions& options) {
+  return options.threads.empty() ? 0 : static_cast<int>(parse_integer(options.threads, "--threads", 1, 1024));
+}
+
 #ifdef MOETUNE_HAS_CUDA
 void compile_all(const CompileOptions& options, const std::string& target, std::vector<Kernel>& kernels) {
-  const int threads =
-      options.threads.empty() ? 0 : static_cast<int>(parse_integer(options.threads, "--threads", 1, 1024));
   std::vector<std::string> units;
   units.reserve(kernels.size());
   for (const Kernel& kernel : kernels) units.push_back(kernel.unit);
-  const std::vector<CompiledUnit> compiled = compile_units(
-      units,
-      {.arch = target, .sources = kernel_sources(options.kernels), .cache = !options.no_cache, .threads = threads});
+  const std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target,
+                                                                   .sources = kernel_sources(options.kernels),
+                                                                   .cache = !options.no_cache,
+                                                                   .threads = threads_of(options)});
   for (size_t i = 0; i < kernels.size(); ++i) {
     kernels[i].result = compiled[i].result;
     if (options.output.empty()) continue;
@@ -113,7 +116,18 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
     write_atomic(kernels[i].file, compiled[i].cubin);
   }
 }
+
+// Faults of the request, told before anything is compiled.
+void require_compilable(const CompileOptions& options, const std::vector<std::string>& targets) {
+  threads_of(options);
+  kernel_sources(options.kernels);
+  if (options.output.empty()) return;
+  for (const std::string& target : targets)
+    require_output((std::filesystem::path(options.output) / target / "kernel.cu").string());
+}
 #else
+void require_compilable(const CompileOptions& options, const std::vector<std::string>&) { threads_of(options); }
+
 void compile_all(const CompileOptions&, const std::string&, std::vector<Kernel>&) {
   throw machine_error("this build of moetune has no CUDA toolkit, so it compiles no kernels",
                       "build it where the toolkit is; --show-unit works without");
@@ -148,7 +162,10 @@ Grid grid_of(const std::vector<Kernel>& kernels, const std::string& target) {
 std::vector<std::string> targets_of(const CompileOptions& options) {
   std::vector<std::string> targets;
   for (const std::string& list : options.archs)
-    for (const std::string& word : split(list, ',')) targets.push_back(arch(device_of_arch(word)));
+    for (const std::string& word : split(list, ',')) {
+      const std::string target = arch(device_of_arch(word));
+      if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
+    }
   if (targets.empty()) targets = {"sm_90a"};
   return targets;
 }
@@ -158,6 +175,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   const std::vector<std::string> targets = targets_of(options);
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
+  if (!options.show_unit) require_compilable(options, targets);
   int64_t failed = 0, all = 0;
   Json results = Json::array();
   Grid grid = grid_of({}, "");

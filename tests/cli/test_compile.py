@@ -1,0 +1,47 @@
+"""compile: what is refused, and before what."""
+import json
+
+import pytest
+
+from conftest import LAYER
+
+
+def compiles(room):
+    """Skips where this build has no CUDA toolkit."""
+    result = room.run("compile", *LAYER, "--arch", "sm_80", "-q")
+    if "no CUDA toolkit" in result.stderr:
+        pytest.skip("no CUDA toolkit in this build")
+
+
+def test_an_architecture_named_twice_counts_once(room):
+    once = room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80").stdout
+    assert room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80,sm_80", "--arch", "sm_80").stdout == once
+
+
+def test_a_format_for_one_architecture_takes_it_twice(room):
+    compiles(room)
+    once = json.loads(room.ok("compile", *LAYER, "--arch", "sm_80", "--format", "json").stdout)
+    twice = json.loads(room.ok("compile", *LAYER, "--arch", "sm_80,sm_80", "--format", "json").stdout)
+    assert len(once["results"]) == len(twice["results"]) > 0
+
+
+def test_no_threads_are_refused_at_once(room):
+    text = room.error(2, "compile", *LAYER, "--threads", "0")
+    assert "--threads" in text and "compiling" not in text
+
+
+def test_wrong_folders_are_refused_at_once(room):
+    compiles(room)
+    text = room.error(2, "compile", *LAYER, "--kernels", "/nonexist")
+    assert "/nonexist: no such folder of kernels" in text and "compiling" not in text
+    room.write("taken", "mine")
+    text = room.error(2, "compile", *LAYER, "-o", "taken")
+    assert "taken" in text and "compiling" not in text
+    assert (room.path / "taken").read_text() == "mine"
+
+
+def test_no_unit_of_a_big_space_is_shown_twice(room):
+    text = room.ok("compile", "--model", "qwen3-30b-a3b", "--space", "full", "--variant", "mma", "--show-unit").stdout
+    units = ["\n".join(unit.strip().splitlines()[1:]) for unit in ("\n" + text).split("\n// mma ")[1:]]
+    assert len(units) > 5000
+    assert len(set(units)) == len(units)
