@@ -8,6 +8,7 @@
 
 #include "base/embedded.h"
 #include "cli/command.h"
+#include "cli/help.h"
 
 namespace moetune {
 
@@ -31,27 +32,27 @@ std::string version_text() {
   return fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "");
 }
 
-// CLI11 would put the options before the commands.
-std::string main_help(const std::vector<Command>& commands) {
-  std::string list;
+std::string main_help(const std::vector<Command>& commands, int width) {
+  HelpSection list{"Commands", {}};
   for (const Command& command : commands)
-    if (!command.hidden) list += fmt::format("  {:<10}{}\n", command.name, command.summary);
+    if (!command.hidden) list.lines.push_back({std::string(command.name), std::string(command.summary)});
+  const HelpSection options{"Options",
+                            {{"-h, --help", "Print this help; behind a command, that command's"},
+                             {"--version", "Print the version and the commit"},
+                             {"--color WHEN", kColorHelp}}};
   return fmt::format(
-      "Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on this\n"
-      "machine, for the routing that the model really produces.\n\n"
-      "Usage: moetune COMMAND [OPTIONS]\n\n"
-      "Commands:\n{}\n"
-      "Options:\n"
-      "  -h, --help     Print this help; behind a command, that command's\n"
-      "  --version      Print the version and the commit\n"
-      "  --color WHEN   {}\n\n"
-      "Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive,\n"
-      "70 a bug of ours, 130 interrupted (partial results are kept).\n\n"
-      "Examples:\n"
-      "  moetune list models\n"
-      "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
-      "  moetune tune --help\n",
-      list, kColorHelp);
+      "{}\n\nUsage: moetune COMMAND [OPTIONS]\n\n{}\n{}\n{}\n\nExamples:\n{}",
+      wrapped("Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on this "
+              "machine, for the routing that the model really produces.",
+              width),
+      section_text({list}, width), section_text({options}, width),
+      wrapped("Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive, "
+              "70 a bug of ours, 130 interrupted (partial results are kept).",
+              width),
+      examples_text("moetune list models\n"
+                    "moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+                    "moetune tune --help",
+                    width));
 }
 
 // Every "--name" of an app, as typed.
@@ -90,13 +91,31 @@ Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
                        near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
 }
 
-// Versions of CLI11 differ in blank lines, and the newest reflow what a footer holds.
-std::string command_help(const Command& command, const CLI::App& app) {
-  std::string text = app.help("moetune");
-  if (const size_t usage = text.find("\nUsage:"); usage != std::string::npos) text.insert(usage, "\n");
-  for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
-  while (text.ends_with('\n')) text.pop_back();
-  return fmt::format("{}\n\nExamples:\n{}\n", text, command.examples);
+// "-o, --output FILE", with dots where it may be given more than once; an argument's name alone.
+std::string help_name(const CLI::Option& option) {
+  const std::string dots = option.get_expected_max() > 1 ? " ..." : "";
+  if (option.get_positional()) return option.get_name(true) + dots;
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  if (option.get_expected_max() == 0) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} {}{}", fmt::join(names, ", "), option.get_type_name(), dots);
+}
+
+// Versions of CLI11 lay help out differently, and none knows the width of a terminal.
+std::string command_help(const Command& command, const CLI::App& app, int width) {
+  std::string usage = fmt::format("Usage: moetune {} [OPTIONS]", command.name);
+  std::vector<HelpSection> sections;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) usage += " " + help_name(*option);
+    const std::string title = option->get_positional() ? "Arguments" : option->get_group();
+    auto section = std::find_if(sections.begin(), sections.end(), [&](const auto& s) { return s.title == title; });
+    if (section == sections.end()) section = sections.insert(sections.end(), {title, {}});
+    section->lines.push_back({help_name(*option), option->get_description()});
+  }
+  std::stable_partition(sections.begin(), sections.end(), [](const auto& s) { return s.title == "Arguments"; });
+  return fmt::format("{}\n\n{}\n\n{}\nExamples:\n{}", wrapped(command.summary, width), wrapped(usage, width, 2),
+                     section_text(sections, width), examples_text(command.examples, width));
 }
 
 }  // namespace
@@ -128,8 +147,6 @@ void OptionSet::arguments(const std::string& name, std::vector<std::string>& val
 CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), apps_(new Apps) {
   CLI::App& main = apps_->main;
   main.name("moetune");
-  main.get_formatter()->label("REQUIRED", "");
-  main.get_formatter()->column_width(34);
   main.allow_extras();
   main.require_subcommand(0, 1);
   main.add_flag("--version", apps_->version);
@@ -145,6 +162,7 @@ CommandLine::~CommandLine() = default;
 OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index)); }
 
 Request CommandLine::parse(const std::vector<std::string>& argv) {
+  const int width = help_width(look_at_terminal("auto").output_columns);
   CLI::App& main = apps_->main;
   for (CLI::App* app : apps_->commands) {  // what every command has comes last in its help
     if (app->get_option_no_throw("--color")) break;
@@ -159,8 +177,8 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     main.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     for (size_t i = 0; i < commands_.size(); ++i)
-      if (apps_->commands[i]->parsed()) return {.text = command_help(commands_[i], *apps_->commands[i])};
-    return {.text = main_help(commands_)};
+      if (apps_->commands[i]->parsed()) return {.text = command_help(commands_[i], *apps_->commands[i], width)};
+    return {.text = main_help(commands_, width)};
   } catch (const CLI::ParseError& error) {
     // An unknown option is the likelier cause of whatever else is wrong.
     if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
@@ -182,7 +200,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
     return {.command = &commands_[i], .color = apps_->color};
   }
-  return {.text = main_help(commands_)};
+  return {.text = main_help(commands_, width)};
 }
 
 }  // namespace moetune

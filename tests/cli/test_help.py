@@ -1,4 +1,6 @@
 """Help, versions, mistyped words, and what goes to which stream."""
+import os
+import pty
 import re
 
 import pytest
@@ -23,7 +25,7 @@ def test_help_names_every_command_and_no_hidden_one(room):
 
 
 def test_help_explains_exit_codes(room):
-    text = room.ok("--help").stdout
+    text = " ".join(room.ok("--help").stdout.split())
     for code in ("0 yes", "1 the answer is no", "2 the request is wrong", "3 this machine cannot", "4 inconclusive", "130"):
         assert code in text
 
@@ -33,7 +35,7 @@ def test_help_of_a_command_ends_with_examples(room, command):
     result = room.ok(command, "--help")
     assert result.stderr == ""
     assert f"moetune {command} [OPTIONS]" in result.stdout
-    examples = result.stdout.split("Examples:\n")[1].strip().splitlines()
+    examples = result.stdout.split("Examples:\n")[1].replace(" \\\n", " ").strip().splitlines()
     assert len(examples) >= 2
     for line in examples:
         assert line.startswith(f"  moetune {command} ") or line.strip().startswith(f"moetune {command}"), line
@@ -45,6 +47,44 @@ def test_options_of_examples_exist(room, command):
     declared, examples = text.split("Examples:\n")
     for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", examples):
         assert re.search(rf"(^|[\s,]){option}\b", declared), option
+
+
+def test_no_line_of_help_is_wider_than_80_columns(room):
+    for command in [[], *([command] for command in COMMANDS)]:
+        for line in room.ok(*command, "--help").stdout.splitlines():
+            assert len(line) <= 80, (command, line)
+
+
+def help_on_a_terminal(room, columns, *command):
+    master, slave = pty.openpty()
+    try:
+        room.run(*command, "--help", stdout=slave, env={"COLUMNS": str(columns)})
+        os.close(slave)
+        text = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            text += piece
+        return text.decode().replace("\r\n", "\n")
+    finally:
+        os.close(master)
+
+
+@pytest.mark.parametrize("columns, widest", [(50, 50), (80, 80), (95, 95), (200, 100)])
+def test_help_fits_the_terminal(room, columns, widest):
+    for command in [[], *([command] for command in COMMANDS)]:
+        lines = help_on_a_terminal(room, columns, *command).splitlines()
+        assert len(lines) > 10
+        for line in lines:
+            assert len(line) <= widest, (command, line)
+
+
+def test_a_wider_terminal_gets_longer_lines(room):
+    assert max(map(len, help_on_a_terminal(room, 100, "tune").splitlines())) > 80
 
 
 def test_version(room):

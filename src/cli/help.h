@@ -1,0 +1,32 @@
+// The layout of --help for a given width. Not what it tells: see options.cpp.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+/// A left column and its words: an option, or a command.
+struct HelpLine {
+  std::string name, text;
+};
+
+struct HelpSection {
+  std::string title;
+  std::vector<HelpLine> lines;
+};
+
+/// Columns of --help: those of the terminal, but 40 to 100; 80 where `terminal_columns` is 0 (no terminal).
+int help_width(int terminal_columns);
+
+/// Words of a paragraph in lines of at most `width` columns, those after the first behind `indent` spaces. A word that
+/// is longer than a line stays whole.
+std::string wrapped(std::string_view text, int width, int indent = 0);
+
+/// "Title:" and its lines, with one left column for all sections: names that don't fit it stand on a line of their own.
+std::string section_text(const std::vector<HelpSection>& sections, int width);
+
+/// Command lines, one a line; a long one goes on behind a backslash, so that it can be pasted.
+std::string examples_text(std::string_view examples, int width);
+
+}  // namespace moetune
