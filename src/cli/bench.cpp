@@ -196,6 +196,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
                       counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"), cells,
                       failed > 0 ? fmt::format(", {} failed", failed) : "",
                       options.output.empty() ? "" : " Written to " + options.output + "."));
+  if (format == Format::markdown && !fault.empty()) print(fmt::format("\nCut short: {}\n", markdown_text(fault)));
 }
 
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
@@ -231,8 +232,11 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
     if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
     throw;
   }
-  report_so_far("");
-  if (done < work.size()) return Exit::interrupted;
+  const bool whole = done == work.size();
+  report_so_far(whole ? ""
+                      : fmt::format("interrupted: {} of {} measured", done,
+                                    counted(static_cast<int64_t>(work.size()), "cell", "cells")));
+  if (!whole) return Exit::interrupted;
   return failures(points) > 0 ? Exit::no : Exit::yes;
 }
 

@@ -91,12 +91,20 @@ std::vector<Cell> cells_of(const TunedTable& table) {
   return cells;
 }
 
+// What a signal took along of `cells`: empty where it came after the last verdict, or where none came.
+std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
+  if (!stopped) return "";
+  if (findings.size() < cells)
+    return fmt::format("interrupted: {} of {} checked", findings.size(),
+                       counted(static_cast<int64_t>(cells), "cell", "cells"));
+  return findings.back().finding == Finding::inconclusive ? "interrupted in the last cell" : "";
+}
+
 // Files first. `fault` is what ended the run before its last cell, or empty.
 void report(const std::vector<CellFinding>& findings, const std::string& fault, const CheckOptions& options,
             const CheckRequest& request, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
-  const std::string cut_short = fault.empty() ? "" : fmt::format("\nCut short: {}\n", markdown_text(fault));
-  const std::string summary = markdown(findings, request.threshold) + cut_short;
+  const std::string summary = markdown(findings, request.threshold, 0, fault);
   Json json = {{"schema", "moetune.check/1"},
                {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())},
@@ -112,8 +120,7 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
   append_step_summary(summary, invocation.terminal);
   if (format == Format::json) print(pretty_json(json));
   if (format == Format::markdown) print(summary);
-  if (format == Format::text)
-    print(markdown(findings, request.threshold, invocation.terminal.output_columns) + cut_short);
+  if (format == Format::text) print(markdown(findings, request.threshold, invocation.terminal.output_columns, fault));
   const int code = exit_code(findings);
   if (format == Format::text && fault.empty() && code != static_cast<int>(Exit::yes))
     print(fmt::format("\nNext: moetune {} {}\n",
@@ -154,8 +161,9 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
                     [&] { report(findings, error.what(), options, request, invocation, *backend); });
     throw;
   }
-  report(findings, "", options, request, invocation, *backend);
-  return stop ? Exit::interrupted : static_cast<Exit>(exit_code(findings));
+  const std::string fault = interruption(stop, findings, cells.size());
+  report(findings, fault, options, request, invocation, *backend);
+  return !fault.empty() ? Exit::interrupted : static_cast<Exit>(exit_code(findings));
 }
 
 Action declare_check(OptionSet& set) {

@@ -20,13 +20,18 @@ std::vector<Case> failures(const Verdicts& verdicts) {
   return failed;
 }
 
-// "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result."
+// "3 cells", "2 of 3 cells".
+std::string cells_text(const Verdicts& verdicts) {
+  const std::string asked = counted(static_cast<int64_t>(verdicts.asked), "cell", "cells");
+  return verdicts.whole() ? asked : fmt::format("{} of {}", verdicts.cells, asked);
+}
+
+// "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
 std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
   const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
   const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
   std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
-                                     counted(ran, "candidate", "candidates"),
-                                     counted(static_cast<int64_t>(verdicts.cells), "cell", "cells"));
+                                     counted(ran, "candidate", "candidates"), cells_text(verdicts));
   if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
   int64_t launches = 0, same = 0;
   for (const Case& finding : verdicts.findings)
@@ -37,6 +42,7 @@ std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
   std::vector<std::string> words;
   for (const auto& [status, count] : by_status) words.push_back(fmt::format("{} {}", count, name(status)));
   if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
+  if (!verdicts.whole()) sentence += verdicts.fault.empty() ? "; interrupted" : "; cut short: " + verdicts.fault;
   return sentence + ".";
 }
 
@@ -44,6 +50,11 @@ std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
 
 bool is_pruned(const Case& finding) { return finding.of_space && finding.status == Status::spills; }
 bool is_failed(const Case& finding) { return finding.status != Status::ok && !is_pruned(finding); }
+
+std::string fault_of(const Verdicts& verdicts) {
+  if (verdicts.whole()) return "";
+  return verdicts.fault.empty() ? fmt::format("interrupted: {} verified", cells_text(verdicts)) : verdicts.fault;
+}
 
 std::string again(const Case& finding, const DeviceOptions& device) {
   std::vector<std::string> argv = {"moetune", "verify"};

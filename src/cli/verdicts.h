@@ -31,7 +31,14 @@ struct Verdicts {
   std::vector<Case> findings;
   std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
   size_t cells = 0;                       // done
+  size_t asked = 0;                       // cells to do
+  std::string fault = {};                 // what ended the run before its last cell was done; a signal has none
+
+  bool whole() const { return cells == asked; }
 };
+
+/// What ended the run before its end, a signal included; empty where nothing did.
+std::string fault_of(const Verdicts& verdicts);
 
 /// The command line that repeats a finding: this device, its cell, its candidate.
 std::string again(const Case& finding, const DeviceOptions& device);

@@ -86,8 +86,8 @@ void verify_one(Case& finding, double seconds, Backend& backend) {
 }
 
 // Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come. Launches are
-// repeated for `seconds` in all.
-void verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
+// repeated for `seconds` in all. False where a signal left some out.
+bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
                  const std::atomic<bool>& stop, const std::function<void(const Case&)>& failed, Verdicts& verdicts) {
   const auto add = [&](Case finding) {
     if (is_failed(finding)) failed(finding);
@@ -104,7 +104,7 @@ void verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
       compilable.push_back(std::move(finding));
     }
   }
-  if (compilable.empty()) return;
+  size_t done = 0;
   for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
     const std::span<Case> batch =
         std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
@@ -116,8 +116,10 @@ void verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
       finding.status = compiled[i].status, finding.reason = compiled[i].reason;
       if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
       add(std::move(finding));
+      ++done;
     }
   }
+  return done == compilable.size();
 }
 
 void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
@@ -135,6 +137,7 @@ Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invo
                {"device", to_json(backend.device())}, {"environment", backend.environment()},
                {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
   for (const Case& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
+  if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
   return json;
 }
 
@@ -145,6 +148,8 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
   if (format == Format::json) print(pretty_json(json));
   if (format == Format::csv || format == Format::markdown)
     print(table_text(grid_of(verdicts.findings), format, invocation.terminal));
+  if (format == Format::markdown && !verdicts.whole())
+    print(fmt::format("\nCut short: {}\n", markdown_text(fault_of(verdicts))));
   if (format == Format::text) print(summary(verdicts, options.device, invocation.terminal.output_columns));
 }
 
@@ -164,13 +169,14 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
 
   Offer offer(options, backend->device());
   Verdicts verdicts;
+  verdicts.asked = work.size();
   const auto failed = [&](const Case& finding) {
     if (!options.quiet)
       warn(invocation.terminal,
            fmt::format("{}: {}: {}", name(finding.status), finding.reason, again(finding, options.device)));
   };
   try {
-    for (; verdicts.cells < work.size() && !stop; ++verdicts.cells) {
+    while (!verdicts.whole() && !stop) {
       CellWork& one = work[verdicts.cells];
       const Problem problem = make_problem(one.cell);
       add_candidates(one, options, problem, backend->device(), offer, verdicts);
@@ -179,7 +185,8 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
                          counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
       try {
         backend->load(problem);
-        verify_cell(one, problem, *backend, repeat_for / static_cast<double>(work.size()), stop, failed, verdicts);
+        if (!verify_cell(one, problem, *backend, repeat_for / static_cast<double>(work.size()), stop, failed, verdicts))
+          break;
       } catch (const OutOfMemory& error) {
         for (const Entrant& entrant : one.entrants)
           verdicts.findings.push_back({.cell = one.cell,
@@ -187,13 +194,16 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
                                        .status = Status::launch_error,
                                        .reason = error.what()});
       }
+      ++verdicts.cells;
     }
-  } catch (const Error&) {
-    report(verdicts, options, invocation, *backend);  // what was found so far stays
+  } catch (const std::exception& error) {
+    verdicts.fault = error.what();
+    if (!verdicts.findings.empty())
+      keep_in_spite(invocation.terminal, [&] { report(verdicts, options, invocation, *backend); });
     throw;
   }
   report(verdicts, options, invocation, *backend);
-  if (stop) return Exit::interrupted;
+  if (!verdicts.whole()) return Exit::interrupted;
   return std::any_of(verdicts.findings.begin(), verdicts.findings.end(), is_failed) ? Exit::no : Exit::yes;
 }
 

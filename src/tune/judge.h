@@ -60,10 +60,12 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
 /// nothing regressed, or no finding at all.
 int exit_code(const std::vector<CellFinding>& findings);
 
-/// A table for people, which fits `columns` as `fitted` does, and what it says in a sentence.
-std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns = 0);
-/// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4. A `fault`, which ended the
-/// check before its last cell, is a case of its own with an error: what is left out has not passed.
+/// A table for people, which fits `columns` as `fitted` does, and what it says in a sentence. A `fault`, which ended
+/// the check before its last cell, is told after it.
+std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns = 0,
+                     const std::string& fault = {});
+/// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4. A `fault` is a case of its
+/// own with an error: what is left out has not passed.
 std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault = {});
 
 }  // namespace moetune

@@ -53,8 +53,8 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-std::string sentence(const std::vector<CellFinding>& findings, double threshold) {
-  if (findings.empty()) return "Nothing was checked: the table has no winner.";
+std::string sentence(const std::vector<CellFinding>& findings, double threshold, bool whole) {
+  if (findings.empty()) return whole ? "Nothing was checked: the table has no winner." : "Nothing was checked.";
   const auto count = [&](auto&& predicate) {
     return std::count_if(findings.begin(), findings.end(), [&](const CellFinding& f) { return predicate(f.finding); });
   };
@@ -91,7 +91,8 @@ int exit_code(const std::vector<CellFinding>& findings) {
   return static_cast<int>(code);
 }
 
-std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns) {
+std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns,
+                     const std::string& fault) {
   Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"by"}, {"verdict"}}, {}};
   for (const CellFinding& finding : findings)
     grid.rows.push_back({id(finding.cell), format_time(finding.before_seconds),
@@ -104,7 +105,8 @@ std::string markdown(const std::vector<CellFinding>& findings, double threshold,
       reasons += fmt::format("- {}: {}\n", markdown_text(id(finding.cell)), markdown_text(finding.reason));
   if (!reasons.empty()) text += "\n" + reasons;
   return text + "\nThe change is that of the paired ratio to the control, not of the times themselves.\n" +
-         sentence(findings, threshold) + "\n";
+         sentence(findings, threshold, fault.empty()) + "\n" +
+         (fault.empty() ? "" : fmt::format("\nCut short: {}\n", markdown_text(fault)));
 }
 
 std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault) {

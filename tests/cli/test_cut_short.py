@@ -1,11 +1,13 @@
 """bench and check when something is wrong after the first cell: found before any work, else what is measured is kept."""
 import json
+import re
+import signal
 import time
 import xml.etree.ElementTree
 
 import pytest
 
-from conftest import CPU, FEW, LAYER, validate, worker_of
+from conftest import CPU, FEW, LAYER, SLOW_TRIALS, TINY, validate, worker_of
 
 RECORDING = {"experts": 4, "top_k": 2, "tokens": 6, "layers": {"a": [6, 3, 2, 1]}}
 CELLS = CPU + LAYER + ["--routing", "uniform,trace:loads.json"]
@@ -119,3 +121,74 @@ def test_check_keeps_the_cells_before_an_error(planted):
     assert error.get("message") == "loads.json: No such file or directory"
     for text in (out, (planted.path / PAGE).read_text(), (planted.path / SUMMARY).read_text()):
         assert "1 cell: " in text and "\nCut short: loads.json: No such file or directory\n" in text
+
+
+THREE = CPU + LAYER + ["--tokens", "8,16,24"]
+
+
+def interrupt_at(room, mark, *arguments):
+    """Ctrl-C as soon as standard error tells of `mark`; three cells leave one to lose, however late it comes."""
+    process = room.start(*arguments, env={**SLOW_TRIALS, "GITHUB_STEP_SUMMARY": str(room.path / SUMMARY)})
+    err = ""
+    for line in process.stderr:
+        err += line
+        if mark in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=300)
+    assert process.returncode == 130, f"{out}\n{err}{rest}"
+    return out
+
+
+def test_an_interrupted_check_is_no_pass(planted):
+    planted.ok("tune", *THREE, *FEW, "-q")
+    out = interrupt_at(planted, "[1/3]", "check", "moetune-table.json", "--threshold", "90%", "-o", "check.json",
+                       "--junit", JUNIT, "--markdown", PAGE)
+    validate("check", planted.path / "check.json")
+    check = planted.json("check.json")
+    done = len(check["findings"])
+    assert 1 <= done < 3
+    fault = f"interrupted: {done} of 3 cells checked"
+    assert check["fault"] == fault
+    suite = xml.etree.ElementTree.parse(planted.path / JUNIT).getroot()
+    assert suite.get("tests") == str(done + 1) and suite.get("errors") == "1"
+    error, = suite.iter("error")
+    assert error.get("message") == fault
+    for text in (out, (planted.path / PAGE).read_text(), (planted.path / SUMMARY).read_text()):
+        assert text.rstrip("\n").endswith(f"\n\nCut short: {fault}"), text
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_an_interrupted_verify_tells_what_is_left_out(planted, form):
+    out = interrupt_at(planted, "[2/3]", "verify", *THREE, "--space", "quick", "--max-candidates", "4", "--repeat-for",
+                       "6s", "-o", "verify.json", "--format", form)
+    validate("verify", planted.path / "verify.json")
+    document = planted.json("verify.json")
+    whole, rest = re.fullmatch(r"interrupted: (\d) of 3 cells( verified)", document["fault"]).groups()
+    assert whole in "12" and 4 <= len(document["points"]) < 12
+    if form == "json":
+        assert json.loads(out)["fault"] == document["fault"]
+    elif form == "markdown":
+        assert out.endswith(f"\nCut short: interrupted: {whole} of 3 cells{rest}\n")
+    else:
+        assert f" right in {whole} of 3 cells, " in out and out.endswith("; interrupted.\n")
+
+
+def test_a_verify_without_an_interruption_has_no_fault(room):
+    room.ok("verify", *TINY, "-o", "verify.json")
+    assert "fault" not in room.json("verify.json")
+
+
+def test_verify_keeps_the_cells_before_an_error(planted):
+    planted.write("loads.json", RECORDING)
+    out, _ = run_and_lose_the_trace(planted, "verify", *CELLS, "-o", "verify.json")
+    validate("verify", planted.path / "verify.json")
+    assert planted.json("verify.json")["fault"] == "loads.json: No such file or directory"
+    assert out.endswith("1 of 1 candidate right in 1 of 2 cells; cut short: loads.json: No such file or directory.\n")
+
+
+def test_an_interrupted_bench_tells_so_in_its_json(planted):
+    out = interrupt_at(planted, "[1/3]", "bench", *THREE, "--rounds", "3", "-o", "bench.json")
+    validate("bench", planted.path / "bench.json")
+    done, = re.fullmatch(r"interrupted: (\d) of 3 cells measured", planted.json("bench.json")["fault"]).groups()
+    assert f" measured in {done} of 3 cells." in out

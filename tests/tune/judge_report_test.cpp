@@ -70,6 +70,14 @@ TEST(CheckMarkdown, UndecidedIsNotAnAllClear) {
   EXPECT_TRUE(holds(markdown({}, 0.05), "Nothing was checked")) << markdown({}, 0.05);
 }
 
+TEST(CheckMarkdown, AFaultIsTheLastWord) {
+  const std::string text = markdown({finding(Finding::equivalent)}, 0.05, 0, "interrupted: 1 of 2 cells checked");
+  EXPECT_TRUE(text.ends_with("by more than 5 %.\n\nCut short: interrupted: 1 of 2 cells checked\n")) << text;
+  const std::string none = markdown({}, 0.05, 0, "interrupted: 0 of 2 cells checked");
+  EXPECT_TRUE(holds(none, "Nothing was checked.\n")) << none;
+  EXPECT_FALSE(holds(none, "no winner")) << none;
+}
+
 TEST(CheckMarkdown, WhatWasNotMeasuredHasNoNumbers) {
   CellFinding broken = finding(Finding::wrong_result);
   broken.rounds = 0;
