@@ -37,8 +37,7 @@ std::string nearest_in_folder(const fs::path& path) {
 }
 
 Error cannot_write(const fs::path& path) {
-  return machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)),
-                       errno == ENOSPC || errno == EDQUOT ? "free some space, then run again with --resume" : "");
+  return machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
 }
 
 // Writes everything or throws; EINTR and short writes are not errors.

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/peers.h"
 #include "cli/signals.h"
+#include "cli/try_all.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
@@ -175,7 +176,7 @@ int64_t failures(const std::vector<Point>& points) {
   return std::ranges::count_if(points, [](const Point& point) { return point.status != Status::ok; });
 }
 
-// Files first. `fault` is what ended the run before its last cell, or empty.
+// Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
 void report(const std::vector<Point>& points, const std::string& cells, const std::string& fault,
             const BenchOptions& options, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
@@ -187,16 +188,25 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
                {"points", Json::array()}};
   for (const Point& point : points) json["points"].push_back(to_json(point));
   if (!fault.empty()) json["fault"] = fault;
-  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-  if (format == Format::json) print(pretty_json(json));
-  if (format != Format::json) print(table_text(grid_of(points), format, invocation.terminal));
   const int64_t failed = failures(points);
-  if (format == Format::text)
-    print(fmt::format("\n{} measured in {}{}.{}\n",
-                      counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"), cells,
-                      failed > 0 ? fmt::format(", {} failed", failed) : "",
-                      options.output.empty() ? "" : " Written to " + options.output + "."));
-  if (format == Format::markdown && !fault.empty()) print(fmt::format("\nCut short: {}\n", markdown_text(fault)));
+  std::string written;
+  try_all({[&] {
+             print(format == Format::json ? pretty_json(json)
+                                          : table_text(grid_of(points), format, invocation.terminal));
+             if (format == Format::markdown && !fault.empty())
+               print(fmt::format("\nCut short: {}\n", markdown_text(fault)));
+           },
+           [&] {
+             if (options.output.empty()) return;
+             write_atomic(options.output, pretty_json(json));
+             written = " Written to " + options.output + ".";
+           },
+           [&] {
+             if (format != Format::text) return;
+             print(fmt::format("\n{} measured in {}{}.{}\n",
+                               counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"), cells,
+                               failed > 0 ? fmt::format(", {} failed", failed) : "", written));
+           }});
 }
 
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {

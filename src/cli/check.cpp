@@ -13,6 +13,7 @@
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/try_all.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
 #include "tune/judge.h"
@@ -100,7 +101,21 @@ std::string interruption(bool stopped, const std::vector<CellFinding>& findings,
   return findings.back().finding == Finding::inconclusive ? "interrupted in the last cell" : "";
 }
 
-// Files first. `fault` is what ended the run before its last cell, or empty.
+std::string next_text(const std::vector<CellFinding>& findings, const CheckOptions& options,
+                      const CheckRequest& request) {
+  const int code = exit_code(findings);
+  if (code == static_cast<int>(Exit::yes)) return "";
+  return fmt::format("\nNext: moetune {} {}\n",
+                     code == static_cast<int>(Exit::no) ? std::string("bench --table")
+                                                        : fmt::format("check --rounds {}", request.max_rounds),
+                     shell_quoted(options.baseline));
+}
+
+void write_named(const std::string& path, const std::string& text) {
+  if (!path.empty()) write_atomic(path, text);
+}
+
+// Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
 void report(const std::vector<CellFinding>& findings, const std::string& fault, const CheckOptions& options,
             const CheckRequest& request, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
@@ -114,19 +129,17 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
                {"findings", Json::array()}};
   for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
   if (!fault.empty()) json["fault"] = fault;
-  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-  if (!options.junit.empty()) write_atomic(options.junit, junit_xml(findings, fault));
-  if (!options.markdown.empty()) write_atomic(options.markdown, summary);
-  append_step_summary(summary, invocation.terminal);
-  if (format == Format::json) print(pretty_json(json));
-  if (format == Format::markdown) print(summary);
-  if (format == Format::text) print(markdown(findings, request.threshold, invocation.terminal.output_columns, fault));
-  const int code = exit_code(findings);
-  if (format == Format::text && fault.empty() && code != static_cast<int>(Exit::yes))
-    print(fmt::format("\nNext: moetune {} {}\n",
-                      code == static_cast<int>(Exit::no) ? std::string("bench --table")
-                                                         : fmt::format("check --rounds {}", request.max_rounds),
-                      shell_quoted(options.baseline)));
+  const std::string json_text = pretty_json(json), junit = junit_xml(findings, fault);
+  const std::string next = fault.empty() ? next_text(findings, options, request) : "";
+  try_all({[&] {
+             if (format == Format::json) print(json_text);
+             if (format == Format::markdown) print(summary);
+             if (format == Format::text)
+               print(markdown(findings, request.threshold, invocation.terminal.output_columns, fault) + next);
+           },
+           [&] { write_named(options.output, json_text); }, [&] { write_named(options.junit, junit); },
+           [&] { write_named(options.markdown, summary); },
+           [&] { append_step_summary(summary, invocation.terminal); }});
 }
 
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {

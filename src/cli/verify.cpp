@@ -16,6 +16,7 @@
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/try_all.h"
 #include "cli/verdicts.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
@@ -141,16 +142,23 @@ Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invo
   return json;
 }
 
-void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
+std::string output_text(const Verdicts& verdicts, const Json& json, const VerifyOptions& options,
+                        const Terminal& terminal) {
   const Format format = parse_format(options.format, kFormats);
+  if (format == Format::json) return pretty_json(json);
+  if (format == Format::text) return summary(verdicts, options.device, terminal.output_columns);
+  const std::string table = table_text(grid_of(verdicts.findings), format, terminal);
+  if (format == Format::csv || verdicts.whole()) return table;
+  return table + fmt::format("\nCut short: {}\n", markdown_text(fault_of(verdicts)));
+}
+
+// Standard output first: it needs no disk.
+void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
   const Json json = document(verdicts, options, invocation, backend);
-  if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-  if (format == Format::json) print(pretty_json(json));
-  if (format == Format::csv || format == Format::markdown)
-    print(table_text(grid_of(verdicts.findings), format, invocation.terminal));
-  if (format == Format::markdown && !verdicts.whole())
-    print(fmt::format("\nCut short: {}\n", markdown_text(fault_of(verdicts))));
-  if (format == Format::text) print(summary(verdicts, options.device, invocation.terminal.output_columns));
+  try_all({[&] { print(output_text(verdicts, json, options, invocation.terminal)); },
+           [&] {
+             if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+           }});
 }
 
 Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {

@@ -131,3 +131,80 @@ def test_closed_descriptors(room, stream):
     result = subprocess.run(["sh", "-c", f'exec "$@" {stream}>&-', "sh", room.binary, "list", "variants"], cwd=room.path,
                             env=room.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
     assert result.returncode == (3 if stream == 1 else 0)
+
+
+def small_files(size):
+    """Every file that is larger fails, as on a full disk; standard output is a pipe and takes all."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_check_tries_every_output_after_one_that_fails(room):
+    path = room.tuned()
+    result = room.run("check", path, *CPU, "--threshold", "90%", "-o", "a.json", "--junit", "c.xml", "--markdown", "c.md",
+                      preexec_fn=small_files(1000), env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
+    assert result.returncode == 3, result.stderr
+    assert result.stdout.startswith("| cell") and "1 cell: " in result.stdout
+    assert result.stderr.endswith("moetune: error: a.json: cannot write: File too large\n")
+    assert not (room.path / "a.json").exists()
+    assert "<testcase" in (room.path / "c.xml").read_text()
+    for name in ("c.md", "summary.md"):
+        assert (room.path / name).read_text().startswith("| cell")
+
+
+def test_check_names_every_output_that_fails(room):
+    path = room.tuned()
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        text = room.error(3, "check", path, *CPU, "-q", "-o", "a.json", "--junit", "c.xml", "--markdown", "c.md",
+                          preexec_fn=small_files(20), stdout=full)
+    assert text == ("moetune: error: cannot write to standard output: No space left on device; a.json: cannot write: File "
+                    "too large; c.xml: cannot write: File too large; c.md: cannot write: File too large\n")
+
+
+@pytest.mark.parametrize("command", [["verify", *TINY], ["bench", *TINY, "--rounds", "3"]])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_results_that_find_no_room_are_on_standard_output(room, command, form):
+    result = room.run(*command, "-o", "out.json", "--format", form, preexec_fn=small_files(100))
+    assert result.returncode == 3, result.stderr
+    assert result.stderr.endswith("moetune: error: out.json: cannot write: File too large\n")  # and no hint
+    assert "loop" in result.stdout or "right" in result.stdout or '"ok"' in result.stdout
+    assert "Written to" not in result.stdout
+    assert room.files() == []
+
+
+def test_bench_writes_its_file_though_standard_output_is_full(room):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        text = room.error(3, "bench", *TINY, "--rounds", "3", "-o", "bench.json", stdout=full)
+    assert text.count("cannot write to standard output") == 1
+    assert len(room.json("bench.json")["points"]) >= 2
+
+
+@pytest.fixture
+def tiny_disk(room):
+    """A full file system of its own."""
+    disk = room.path / "tiny"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], stderr=subprocess.PIPE)
+    if mounted.returncode != 0:
+        pytest.skip("no file system may be mounted here")
+    try:
+        with open(disk / "filler", "wb", buffering=0) as filler:
+            try:
+                while filler.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_names_no_option_that_the_command_lacks(room, tiny_disk):
+    path = room.tuned()
+    result = room.run("check", path, *CPU, "--threshold", "90%", "-q", "-o", "tiny/c.json", "--junit", "c.xml")
+    assert result.returncode == 3
+    assert result.stderr == "moetune: error: tiny/c.json: cannot write: No space left on device\n"
+    assert "1 cell: " in result.stdout and "<testcase" in (room.path / "c.xml").read_text()
+    assert "--resume" not in room.error(3, "export", path, "--format", "csv", "-o", "tiny/table.csv")
+    (room.path / "other.json").write_bytes(path.read_bytes())
+    assert "--resume" not in room.error(3, "merge", path, "other.json", "-o", "tiny/merged.json")
+    assert "--resume" in room.error(3, "tune", *TINY, *FEW, "-o", "tiny/table.json", "--journal", "journal.jsonl")

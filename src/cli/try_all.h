@@ -1,0 +1,12 @@
+// What commands do with several outputs: one that fails takes no other along.
+#pragma once
+#include <functional>
+#include <vector>
+
+namespace moetune {
+
+/// Runs all of `writers` in their order. Where some throw an Error, throws one afterwards that names each failure once,
+/// with the exit code and the hint of the first.
+void try_all(const std::vector<std::function<void()>>& writers);
+
+}  // namespace moetune
