@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/advice.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
@@ -55,7 +56,8 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   request.wait = cpu ? kCpuWait : 0;
   request.patience = cpu ? kCpuPatience : kGpuPatience;
   request.threshold = parse_threshold(options.threshold);
-  if (!options.rounds.empty()) request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, 10000));
+  if (!options.rounds.empty())
+    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, kMostRounds));
   request.max_rounds = 4 * request.rounds;
   if (!options.patience.empty()) request.patience = parse_duration(options.patience);
   if (!options.wait.empty()) request.wait = parse_duration(options.wait);
@@ -101,14 +103,12 @@ std::string interruption(bool stopped, const std::vector<CellFinding>& findings,
   return findings.back().finding == Finding::inconclusive ? "interrupted in the last cell" : "";
 }
 
-std::string next_text(const std::vector<CellFinding>& findings, const CheckOptions& options,
-                      const CheckRequest& request) {
-  const int code = exit_code(findings);
-  if (code == static_cast<int>(Exit::yes)) return "";
-  return fmt::format("\nNext: moetune {} {}\n",
-                     code == static_cast<int>(Exit::no) ? std::string("bench --table")
-                                                        : fmt::format("check --rounds {}", request.max_rounds),
-                     shell_quoted(options.baseline));
+// The command that shows where a regression's time goes.
+std::vector<std::string> bench_command_line(const CheckOptions& options) {
+  std::vector<std::string> words = {"moetune", "bench", "--table", options.baseline};
+  if (options.device.device != "auto") words.insert(words.end(), {"--device", options.device.device});
+  if (!options.device.kernels.empty()) words.insert(words.end(), {"--kernels", options.device.kernels});
+  return words;
 }
 
 void write_named(const std::string& path, const std::string& text) {
@@ -117,7 +117,7 @@ void write_named(const std::string& path, const std::string& text) {
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
 void report(const std::vector<CellFinding>& findings, const std::string& fault, const CheckOptions& options,
-            const CheckRequest& request, const Invocation& invocation, Backend& backend) {
+            const CheckRequest& request, const Invocation& invocation, const TunedTable& table, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
   const std::string summary = markdown(findings, request.threshold, 0, fault);
   Json json = {{"schema", "moetune.check/1"},
@@ -130,7 +130,9 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
   for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
   if (!fault.empty()) json["fault"] = fault;
   const std::string json_text = pretty_json(json), junit = junit_xml(findings, fault);
-  const std::string next = fault.empty() ? next_text(findings, options, request) : "";
+  std::string next;  // of a whole check: what is left of another one is nothing to judge
+  if (fault.empty()) next = advice(findings, request, invocation.argv, table.tool, bench_command_line(options));
+  if (!next.empty()) next = "\n" + next + "\n";
   try_all({[&] {
              if (format == Format::json) print(json_text);
              if (format == Format::markdown) print(summary);
@@ -171,11 +173,11 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   } catch (const std::exception& error) {
     if (!findings.empty())
       keep_in_spite(invocation.terminal,
-                    [&] { report(findings, error.what(), options, request, invocation, *backend); });
+                    [&] { report(findings, error.what(), options, request, invocation, table, *backend); });
     throw;
   }
   const std::string fault = interruption(stop, findings, cells.size());
-  report(findings, fault, options, request, invocation, *backend);
+  report(findings, fault, options, request, invocation, table, *backend);
   return !fault.empty() ? Exit::interrupted : static_cast<Exit>(exit_code(findings));
 }
 

@@ -135,18 +135,26 @@ std::string told(const Change& change) {
   return fmt::format("{} ({} to {})", percent(change.middle), percent(change.low()), percent(change.high()));
 }
 
-// Why a change may be the machine's and not the code's; empty where nothing says so.
-std::string doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then) {
+// Why a change may be the machine's and not the code's: no reason where nothing says so.
+struct Doubt {
+  std::string reason;
+  Remedy remedy = Remedy::rounds;
+};
+
+Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then) {
   const double then = std::max(winner_then.waited, bout.control->measurement.waited);
   double now = 0;
   for (const std::vector<Block>& blocks : rounds.blocks) now = std::max(now, summarise(blocks).waited);
-  for (const auto& [waited, when] : {std::pair(then, "the table was made"), std::pair(now, "this was measured")})
-    if (waited > kBusy)
-      return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
+  const auto busy = [](double waited, const std::string& when) {
+    return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
+  };
+  if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
+  if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
   const double moved = median(rounds.seconds.back()) / bout.control->measurement.seconds;
-  if (moved <= kControlMoved && moved >= 1 / kControlMoved) return "";
-  return fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
-                     bout.control->name, moved);
+  if (moved <= kControlMoved && moved >= 1 / kControlMoved) return {};
+  return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
+                      bout.control->name, moved),
+          Remedy::again};
 }
 
 Finding judge(const Change& change, bool confirmed, const Limits& limits) {
@@ -169,8 +177,9 @@ std::string explain(const CellFinding& finding, const Change& change, const Roun
   return reason;
 }
 
-CellFinding settled(CellFinding finding, Finding what, std::string reason) {
+CellFinding settled(CellFinding finding, Finding what, std::string reason, Remedy remedy = Remedy::none) {
   finding.finding = what;
+  finding.remedy = remedy;
   finding.reason = std::move(reason);
   return finding;
 }
@@ -195,7 +204,7 @@ std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend,
       if (i == 0) return settled(finding, Finding::failed, fault.what());
       if (i + 1 == bout.contenders.size())
         return settled(finding, Finding::inconclusive,
-                       fmt::format("its control {} fails: {}", finding.control, fault.what()));
+                       fmt::format("its control {} fails: {}", finding.control, fault.what()), Remedy::tune);
       bout.contenders.erase(bout.contenders.begin() + 1);
       bout.fallback = nullptr;
       --i;
@@ -211,9 +220,13 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.now = summarise(rounds.blocks[0]);
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.finding = judge(change, confirmed, limits);
-  const std::string doubts = doubt(rounds, bout, entry.measurement);
+  auto [doubts, remedy] = doubt(rounds, bout, entry.measurement);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
   if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
+  if (finding.finding == Finding::inconclusive && doubts.empty() &&
+      log_half_width(bout.control->ratio_interval) > limits.threshold)
+    doubts = "the table's own interval is wider than the threshold, tune again", remedy = Remedy::tune;
+  if (finding.finding == Finding::inconclusive || finding.finding == Finding::untrusted) finding.remedy = remedy;
   finding.reason = explain(finding, change, rounds, bout, doubts);
   return finding;
 }
@@ -224,14 +237,16 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   finding.before_seconds = entry.measurement.seconds;
   std::optional<Bout> bout = set_up(entry, backend.baselines());
   if (!bout)
-    return settled(finding, Finding::inconclusive, "the table has no rival that runs here: tune again with a baseline");
+    return settled(finding, Finding::inconclusive, "the table has no rival that runs here: tune again with a baseline",
+                   Remedy::tune);
   finding.control = bout->control->name;
   if (bout->control->measurement.samples < kFewestTableRounds)
-    return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again");
+    return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again",
+                   Remedy::tune);
   const Problem problem = make_problem(entry.cell);
   if (problem.routing.m_sizes != entry.m_sizes)
     return settled(finding, Finding::inconclusive,
-                   "the routing gives other rows than the table has: its trace has changed");
+                   "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
   // What will be doubted anyhow is not worth the wait.
   if (std::max(entry.measurement.waited, bout->control->measurement.waited) > kBusy) limits.patience = limits.wait = 0;
   try {
@@ -245,7 +260,8 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   } catch (const ContenderFault& fault) {
     if (fault.contender == 0) return settled(finding, Finding::failed, fault.what());
     return settled(finding, Finding::inconclusive,
-                   fmt::format("{} fails beside it: {}", text(bout->contenders[fault.contender]), fault.what()));
+                   fmt::format("{} fails beside it: {}", text(bout->contenders[fault.contender]), fault.what()),
+                   Remedy::tune);
   }
 }
 

@@ -13,6 +13,10 @@ namespace moetune {
 enum class Finding { equivalent, improved, regressed, inconclusive, wrong_result, failed, untrusted };
 std::string_view name(Finding finding);
 
+/// What may settle a finding that is inconclusive or untrusted: more rounds; the same once more, when the machine is
+/// quiet; a new table, where it is the table that tells too little.
+enum class Remedy { none, rounds, again, tune };
+
 struct CellFinding {
   Cell cell;
   Finding finding = Finding::inconclusive;
@@ -23,6 +27,7 @@ struct CellFinding {
   Measurement now;
   double before_seconds = 0;
   int rounds = 0;
+  Remedy remedy = Remedy::none;
 };
 
 struct CheckRequest {

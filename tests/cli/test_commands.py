@@ -265,11 +265,13 @@ def test_check_without_a_control_is_inconclusive(room):
     table = room.json(room.tuned())
     table["entries"][0]["rivals"] = []
     room.write("alone.json", table)
+    table_line = " ".join(table["tool"]["argv"])
     result = room.run("check", "alone.json", *CPU, "-o", "check.json")
     assert result.returncode == 4, result.stdout
     assert "inconclusive" in result.stdout
     finding, = room.json("check.json")["findings"]
     assert finding["finding"] == "inconclusive" and not disturbed(finding)
+    assert result.stdout.endswith(f"\nNext, tune again: {table_line}\n")
 
 
 def test_check_against_a_table_of_a_busy_machine_trusts_no_regression(planted):

@@ -93,6 +93,7 @@ TEST(Check, AControlThatMovedFarMakesARegressionUntrusted) {
   const CellFinding finding = Checking(slow).one(tuned());
   EXPECT_EQ(finding.finding, Finding::untrusted);
   EXPECT_TRUE(holds(finding.reason, "loop itself takes 1.60 times as long as in the table")) << finding.reason;
+  EXPECT_EQ(finding.remedy, Remedy::again);
 }
 
 TEST(Check, BusyProcessorsMakeARegressionUntrusted) {
@@ -108,6 +109,7 @@ TEST(Check, ATableMadeOnBusyProcessorsFindsNoRegression) {
   const CellFinding finding = Checking(slowed(1.1)).one(tuned({.waited = 0.2}));
   EXPECT_EQ(finding.finding, Finding::untrusted);
   EXPECT_TRUE(holds(finding.reason, "20 % of the processors' time while the table was made")) << finding.reason;
+  EXPECT_EQ(finding.remedy, Remedy::tune);  // more rounds find the same table
 }
 
 TEST(Check, PatienceIsNotSpentOnATableThatIsDoubtedAnyhow) {
@@ -225,6 +227,7 @@ TEST(Check, OutOfMemoryLeavesTheCellOpen) {
   const CellFinding finding = Checking(script).one(tuned());
   EXPECT_EQ(finding.finding, Finding::inconclusive);
   EXPECT_EQ(finding.reason, "out of memory: 8 GB are free");
+  EXPECT_EQ(finding.remedy, Remedy::none);
 }
 
 TEST(Check, OtherRowsThanTheTablesAreNotCompared) {
@@ -234,6 +237,7 @@ TEST(Check, OtherRowsThanTheTablesAreNotCompared) {
   const CellFinding finding = Checking({}).one(table);
   EXPECT_EQ(finding.finding, Finding::inconclusive);
   EXPECT_TRUE(holds(finding.reason, "its trace has changed")) << finding.reason;
+  EXPECT_EQ(finding.remedy, Remedy::tune);
 }
 
 TEST(Check, AHurriedTableHasNoIntervalToJudgeBy) {
@@ -242,6 +246,7 @@ TEST(Check, AHurriedTableHasNoIntervalToJudgeBy) {
   const CellFinding finding = Checking({}).one(table);
   EXPECT_EQ(finding.finding, Finding::inconclusive);
   EXPECT_TRUE(holds(finding.reason, "cut short")) << finding.reason;
+  EXPECT_EQ(finding.remedy, Remedy::tune);
 }
 
 TEST(Check, TheTablesOwnUncertaintyCounts) {
@@ -253,7 +258,9 @@ TEST(Check, TheTablesOwnUncertaintyCounts) {
   EXPECT_EQ(finding.finding, Finding::inconclusive);  // 10 %, give or take 20
   EXPECT_EQ(finding.rounds, 60);
   EXPECT_NEAR(finding.change_interval.high, 1.1 * 1.2 - 1, 0.01);
-  EXPECT_TRUE(holds(finding.reason, "60 rounds can't tell from noise")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "60 rounds can't tell from noise: the table's own interval is wider"))
+      << finding.reason;
+  EXPECT_EQ(finding.remedy, Remedy::tune);  // however many rounds
 }
 
 TEST(Check, AHugeSlowdownNeedsNoNarrowInterval) {
