@@ -83,7 +83,8 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
   const char* path = std::getenv("GITHUB_STEP_SUMMARY");
   if (path == nullptr || *path == 0) return;
   std::ofstream file(path, std::ios::app);
-  if (!(file << text << '\n')) warn(terminal, fmt::format("{}: the step summary cannot be written", path));
+  if (!(file << text << '\n' << std::flush))
+    warn(terminal, fmt::format("{}: the step summary cannot be written", path));
 }
 
 // The cells that will be measured.

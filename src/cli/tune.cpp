@@ -126,9 +126,11 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   Progress progress(invocation.terminal, options.quiet, request.time_budget);
   const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
   try {
-    return tune(
+    TunedTable table = tune(
         request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop,
         [&](const TunedTable& so_far) { write_table(options.output, so_far); });
+    if (!table.entries.empty()) write_table(options.output, table);  // else an older table stays as it is
+    return table;
   } catch (const Error& error) {
     throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
   } catch (const CandidateFault& fault) {
@@ -153,11 +155,10 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   require_candidates(request.cells, request.space, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
-  if (table.entries.empty()) {  // an older table stays as it is
+  if (table.entries.empty()) {
     tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
   }
-  write_table(options.output, table);
   bool complete = table.entries.size() == request.cells.size(), all_won = true;
   for (const Entry& entry : table.entries) {
     complete = complete && entry.complete;

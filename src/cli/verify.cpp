@@ -147,7 +147,7 @@ std::string output_text(const Verdicts& verdicts, const Json& json, const Verify
   const Format format = parse_format(options.format, kFormats);
   if (format == Format::json) return pretty_json(json);
   if (format == Format::text) return summary(verdicts, options.device, terminal.output_columns);
-  const std::string table = table_text(grid_of(verdicts.findings), format, terminal);
+  std::string table = table_text(grid_of(verdicts.findings), format, terminal);
   if (format == Format::csv || verdicts.whole()) return table;
   return table + fmt::format("\nCut short: {}\n", markdown_text(fault_of(verdicts)));
 }
