@@ -67,8 +67,8 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
     if (cell.shape == before) continue;  // legality knows nothing of rows
     before = cell.shape;
     static_cast<void>(
-        default_candidate(space, make_problem(cell), device));  // throws where no variant is for the device
-    const Enumeration found = enumerate(space, cell.shape, device);
+        default_candidate(space, make_problem(cell), device));        // throws where no variant is for the device
+    const Enumeration found = draw(space, cell.shape, device, 1, 0);  // looks no further than the first legal one
     if (!found.legal.empty()) continue;
     const auto reason = std::max_element(found.pruned.begin(), found.pruned.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
