@@ -21,13 +21,13 @@ std::string scaled(double value, std::string_view unit) {
   return fmt::format("{:.{}f} {}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0, unit);
 }
 
+}  // namespace
+
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
-
-}  // namespace
 
 std::string format_time(double seconds) {
   if (!std::isfinite(seconds)) return "?";

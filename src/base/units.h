@@ -20,6 +20,9 @@ int64_t parse_integer(std::string_view text, std::string_view what, int64_t low,
 /// A finite decimal number with nothing around it.
 double parse_number(std::string_view text, std::string_view what);
 
+/// Without the white space at both ends.
+std::string_view trim(std::string_view text);
+
 /// Pieces between separators, white space around each removed; empty pieces kept. "" gives no pieces.
 std::vector<std::string> split(std::string_view text, char separator);
 

@@ -228,8 +228,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   std::vector<Point> points;
   size_t done = 0;
   const auto report_so_far = [&](const std::string& fault) {
-    const std::string all = counted(static_cast<int64_t>(work.size()), "cell", "cells");
-    report(points, done < work.size() ? fmt::format("{} of {}", done, all) : all, fault, options, invocation, *backend);
+    report(points, cells_done(done, work.size()), fault, options, invocation, *backend);
   };
   try {
     for (; done < work.size() && !stop; ++done) {
@@ -243,9 +242,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
     throw;
   }
   const bool whole = done == work.size();
-  report_so_far(whole ? ""
-                      : fmt::format("interrupted: {} of {} measured", done,
-                                    counted(static_cast<int64_t>(work.size()), "cell", "cells")));
+  report_so_far(whole ? "" : fmt::format("interrupted: {} measured", cells_done(done, work.size())));
   if (!whole) return Exit::interrupted;
   return failures(points) > 0 ? Exit::no : Exit::yes;
 }

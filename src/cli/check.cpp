@@ -98,9 +98,7 @@ std::vector<Cell> cells_of(const TunedTable& table) {
 // What a signal took along of `cells`: empty where it came after the last verdict, or where none came.
 std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
   if (!stopped) return "";
-  if (findings.size() < cells)
-    return fmt::format("interrupted: {} of {} checked", findings.size(),
-                       counted(static_cast<int64_t>(cells), "cell", "cells"));
+  if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
   return findings.back().finding == Finding::inconclusive ? "interrupted in the last cell" : "";
 }
 

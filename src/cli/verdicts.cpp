@@ -20,18 +20,13 @@ std::vector<Case> failures(const Verdicts& verdicts) {
   return failed;
 }
 
-// "3 cells", "2 of 3 cells".
-std::string cells_text(const Verdicts& verdicts) {
-  const std::string asked = counted(static_cast<int64_t>(verdicts.asked), "cell", "cells");
-  return verdicts.whole() ? asked : fmt::format("{} of {}", verdicts.cells, asked);
-}
-
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
 std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
   const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
   const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
-  std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
-                                     counted(ran, "candidate", "candidates"), cells_text(verdicts));
+  std::string sentence =
+      fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
+                  counted(ran, "candidate", "candidates"), cells_done(verdicts.cells, verdicts.asked));
   if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
   int64_t launches = 0, same = 0;
   for (const Case& finding : verdicts.findings)
@@ -53,7 +48,8 @@ bool is_failed(const Case& finding) { return finding.status != Status::ok && !is
 
 std::string fault_of(const Verdicts& verdicts) {
   if (verdicts.whole()) return "";
-  return verdicts.fault.empty() ? fmt::format("interrupted: {} verified", cells_text(verdicts)) : verdicts.fault;
+  return verdicts.fault.empty() ? fmt::format("interrupted: {} verified", cells_done(verdicts.cells, verdicts.asked))
+                                : verdicts.fault;
 }
 
 std::string again(const Case& finding, const DeviceOptions& device) {

@@ -39,6 +39,11 @@ std::string counted(int64_t count, const std::string& one, const std::string& ma
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+std::string cells_done(size_t done, size_t asked) {
+  const std::string all = counted(static_cast<int64_t>(asked), "cell", "cells");
+  return done < asked ? fmt::format("{} of {}", done, all) : all;
+}
+
 std::vector<Column> figures_columns() {
   return {{"rows", true}, {"active experts", true}, {"max/mean", true}, {"CV", true}, {"effective", true}};
 }

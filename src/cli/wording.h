@@ -24,6 +24,9 @@ std::string rate_text(double per_second, const std::string& unit);
 /// "1 cell", "3 cells", "2 entries" by `many`.
 std::string counted(int64_t count, const std::string& one, const std::string& many);
 
+/// "3 cells", "2 of 3 cells": how many of those asked for are done.
+std::string cells_done(size_t done, size_t asked);
+
 /// The realised routing: rows, active experts, max/mean, CV, effective experts (columns to append to a grid).
 std::vector<Column> figures_columns();
 std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t experts);

@@ -56,10 +56,7 @@ std::vector<std::string> values_of(std::string_view line, const std::string& pla
   for (size_t i = 0; i <= line.size(); ++i) {
     if (i < line.size() && line[i] == '"') quoted = !quoted;
     if (i < line.size() && (line[i] != ',' || quoted)) continue;
-    std::string_view word = line.substr(begin, i - begin);
-    word.remove_prefix(std::min(word.find_first_not_of(" \t\r"), word.size()));
-    word = word.substr(0, word.find_last_not_of(" \t\r") + 1);
-    values.push_back(unquoted(word, place));
+    values.push_back(unquoted(trim(line.substr(begin, i - begin)), place));
     begin = i + 1;
   }
   return values;

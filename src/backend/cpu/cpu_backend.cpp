@@ -108,8 +108,8 @@ class CpuBackend : public Backend {
   }
 
   void make_references() override {
-    if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
-    if (!loaded_->references) loaded_->references = references_of(*loaded_, pool_);
+    Loaded& loaded = need_problem();
+    if (!loaded.references) loaded.references = references_of(loaded, pool_);
   }
 
   Verdict verify(const Contender& contender) override {
@@ -158,15 +158,20 @@ class CpuBackend : public Backend {
     return variant.illegal(candidate, shape, device_);
   }
 
-  Loaded& require_runnable(const Contender& contender) {
+  Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
+    return *loaded_;
+  }
+
+  Loaded& require_runnable(const Contender& contender) {
+    Loaded& loaded = need_problem();
     if (contender.baseline.empty()) {
-      if (const auto reason = illegal(contender.candidate, loaded_->problem.shape))
+      if (const auto reason = illegal(contender.candidate, loaded.problem.shape))
         throw CandidateFault(Status::illegal, *reason);
     } else if (contender.baseline != kLoop) {
       throw unknown_word("baseline", contender.baseline, baselines());
     }
-    return *loaded_;
+    return loaded;
   }
 
   void launch(const Contender& contender, const OperandSet& set) {
