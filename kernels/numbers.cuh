@@ -69,7 +69,8 @@ __device__ __forceinline__ unsigned long long splitmix64(unsigned long long x) {
 __device__ __forceinline__ float integer_value(unsigned bits) { return static_cast<float>(static_cast<int>((bits >> 8) % 9u) - 4); }
 __device__ __forceinline__ float random_value(unsigned bits) {
   const int sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);
-  return static_cast<float>(sum - 510) * 0.0078125f;
+  const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
+  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * 1.52587890625e-05f;
 }
 __device__ __forceinline__ float weight_value(unsigned bits) {
   return (static_cast<float>(bits >> 8) + 0.5f) * 5.9604644775390625e-08f;

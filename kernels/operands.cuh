@@ -17,8 +17,8 @@ __device__ __forceinline__ void fill(Element* out, unsigned long long count, uns
   }
 }
 
-// A separate gather or scatter of rows, as somebody without a fused kernel needs it. One block a row, 4 bytes a thread
-// where rows are aligned to that.
+// A separate gather or scatter of rows, as somebody without a fused kernel needs it. One block a row, 16 bytes a thread
+// where rows are whole multiples of that.
 //   gather   out[i] = in[indices[i] / top_k]
 //   scatter  out[indices[i]] = in[i], times the row's weight where there are weights
 template <class Element>

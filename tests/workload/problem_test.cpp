@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -150,6 +151,19 @@ TEST(OperandValue, IsAboutNormalInRandom) {
   }
   EXPECT_NEAR(sum / 100000, 0, 0.02);
   EXPECT_NEAR(std::sqrt(squares / 100000), 1.1547, 0.01);  // 2 * sqrt((256^2 - 1) / 12) / 128
+}
+// A multiplier that sees fewer bits needs less power: values must be as full as those of a normal distribution, whose
+// mantissas of 7 bits end in one zero on average and hold 3.33 ones.
+TEST(OperandValue, FillsTheMantissasOfBf16) {
+  double zeros = 0, ones = 0;
+  for (uint64_t i = 0; i < 100000; ++i) {
+    const float value = round_to(Dtype::bf16, operand_value(Values::random, 1, kStreamX, i));
+    const uint32_t mantissa = std::bit_cast<uint32_t>(value) >> 16 & 0x7f;
+    zeros += mantissa == 0 ? 7 : std::countr_zero(mantissa);
+    ones += std::popcount(mantissa);
+  }
+  EXPECT_NEAR(zeros / 100000, 0.99, 0.03);
+  EXPECT_NEAR(ones / 100000, 3.33, 0.03);
 }
 TEST(OperandValue, IsAFractionForWeights) {
   double sum = 0;
