@@ -26,8 +26,10 @@ struct Args {
   // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of those pieces, as many bytes as the plan says
-  // Of x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them.
+  // Of x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them; of x in small
+  // boxes too.
   TensorMap x_map = {};
+  TensorMap x_rest_map = {};
   TensorMap w_map = {};
   TensorMap y_map = {};
   // For candidates that address by pointers: where each expert's matrices begin, [experts] each, and room for tensor

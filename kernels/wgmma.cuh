@@ -142,7 +142,7 @@ struct Wgmma : WgmmaShape<Config> {
       const Tile tile = take_tile(shared, slot);
       if (tile.expert < 0) break;
       const auto steps = Split::steps_of(tile, Tiles::depth(args));
-      const int boxes = (tile.rows + Config::x_box - 1) / Config::x_box;
+      const typename Load::Boxes boxes = Load::boxes_of(tile);
       maps.follow(args, shared, tile);
       if (threadIdx.x == 0) {
         begin_together(args, begun);
@@ -174,7 +174,7 @@ struct Wgmma : WgmmaShape<Config> {
       const auto steps = Split::steps_of(tile, Tiles::depth(args));
       if constexpr (by_boxes)
         if (threadIdx.x < 32) maps.follow(args, shared, tile);
-      const int boxes = x_by_rows ? 0 : (tile.rows + Config::x_box - 1) / Config::x_box;
+      const typename Load::Boxes boxes = Load::boxes_of(tile);
       rows.give(shared, turn);
       rows.take(args, shared, tile, turn);
       const char* w = nullptr;
@@ -270,6 +270,7 @@ struct Wgmma : WgmmaShape<Config> {
     const int consumer = threadIdx.x / 128 - 1;
     const int first_group = pingpong ? 0 : consumer * groups;
     Place<stages> stage;
+    typename Store::Hold hold;
     Slot slot;
     if (pingpong && consumer == 1) named_arrive(2, 256);
     while (true) {
@@ -282,7 +283,8 @@ struct Wgmma : WgmmaShape<Config> {
         stage.advance(k_steps);
         continue;
       }
-      Store::note_rows(args, shared, tile, consumer);
+      Store::make_room(args, shared, tile, consumer, first_group, hold);
+      Store::note_rows(args, shared, tile, consumer, hold);
       Sums sum;
       if constexpr (pingpong) named_sync(2 + consumer, 256);
       const bool busy = swapped ? tile.rows > 0 : tile.rows > first_group * 64;
@@ -297,12 +299,13 @@ struct Wgmma : WgmmaShape<Config> {
       if constexpr (Config::split > 1)
         if (tile.piece >= 0) {
           if (busy && Split::leave_sums(args, shared, tile, consumer, sum))
-            Store::store(args, shared, tile, consumer, first_group, typename Split::Total{Split::pieces_of(args, tile, consumer)});
+            Store::store(args, shared, tile, consumer, first_group, hold, typename Split::Total{Split::pieces_of(args, tile, consumer)});
           continue;
         }
-      Store::store(args, shared, tile, consumer, first_group,
+      Store::store(args, shared, tile, consumer, first_group, hold,
                    [&](int g, int v) { return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]); });
     }
+    Store::store_held(args, shared, consumer, first_group, hold);
     Store::template wait_for_copies<swapped ? 128 : 32, 0>();
   }
 
@@ -313,6 +316,7 @@ struct Wgmma : WgmmaShape<Config> {
     if (threadIdx.x == 0) {
       if constexpr (!w_by_rows && !by_pointers) prefetch_map(args.w_map);
       if constexpr (!x_by_rows && !by_pointers) prefetch_map(args.x_map);
+      if constexpr (Shape::rests) prefetch_map(args.x_rest_map);
       if constexpr (copies_boxes) prefetch_map(args.y_map);
       for (int i = 0; i < stages; ++i) {
         barrier_init(at(shared.full, i), (by_boxes ? 1 : 0) + (by_rows ? 128 : 0));

@@ -10,7 +10,7 @@ template <class Config>
 struct WgmmaLoad : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
-  using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::at;
+  using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::rests, Shape::at;
   using Shape::by_pointers, Shape::warpgroup_sync;
   using Tile = typename Shape::Tile;
   using Shared = typename Shape::Shared;
@@ -31,12 +31,22 @@ struct WgmmaLoad : WgmmaShape<Config> {
     return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * 2;
   }
 
+  // How many boxes of each size bring a tile's rows of X.
+  struct Boxes {
+    int large, small;
+  };
+  static __device__ __forceinline__ Boxes boxes_of(const Tile& tile) {
+    if constexpr (x_by_rows) return {0, 0};
+    const int large = (tile.rows + Config::x_rest - 1) / Config::x_box;
+    return {large, rests ? max(0, tile.rows - large * Config::x_box + Config::x_rest - 1) / Config::x_rest : 0};
+  }
+
   // Tensor copies of one stage, `boxes` of X. Of what the blocks of a cluster share each loads a part, for all.
-  static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, int boxes, int stage, int k,
+  static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, Boxes boxes, int stage, int k,
                                                     int rank) {
     const unsigned full = at(shared.full, stage);
     constexpr unsigned short everyone = (1 << cluster) - 1;
-    barrier_arrive_expect(full, ((w_by_rows ? 0 : block_n) + (x_by_rows ? 0 : boxes * Config::x_box)) * block_k * 2);
+    barrier_arrive_expect(full, ((w_by_rows ? 0 : block_n) + boxes.large * Config::x_box + boxes.small * Config::x_rest) * block_k * 2);
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       if constexpr (!w_by_rows) {
@@ -51,13 +61,21 @@ struct WgmmaLoad : WgmmaShape<Config> {
         const unsigned x = shared_address(shared.x[stage]) + half * block_m * row_bytes;
 #pragma unroll
         for (int box = 0; box < x_boxes; ++box) {
-          if (box >= boxes) break;
+          if (box >= boxes.large) break;
           const unsigned to = x + box * Config::x_box * row_bytes;
           const int row = row_of(tile) + box * Config::x_box;
           if constexpr (cluster_n > 1) {
             if (box % 2 == rank) load_box_to_all(to, maps.x_map(args), full, row, k + half * 64, everyone);
           } else {
             load_box(to, maps.x_map(args), full, row, k + half * 64);
+          }
+        }
+        if constexpr (rests) {
+#pragma unroll
+          for (int box = 0; box < Config::x_box / Config::x_rest - 1; ++box) {
+            if (box >= boxes.small) break;
+            const int row = boxes.large * Config::x_box + box * Config::x_rest;
+            load_box(x + row * row_bytes, args.x_rest_map, full, row_of(tile) + row, k + half * 64);
           }
         }
       }

@@ -47,14 +47,18 @@ struct WgmmaShape {
   static constexpr int width = swapped ? block_m : block_n;
   static constexpr int halves = block_k / 64;  // a row of shared memory is 64 elements, its swizzle's 128 bytes
   static constexpr int row_bytes = 128;
-  static constexpr int x_boxes = block_m / Config::x_box;
+  // Rows of X come in large boxes, and what is left of them in small ones where there are such.
+  static constexpr int x_boxes = (block_m + Config::x_rest - 1) / Config::x_box;
+  static constexpr bool rests = !x_by_rows && Config::x_rest < Config::x_box;
   static constexpr bool dynamic = Config::tiles == 1, together = Config::pace == 1;
   // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
   static constexpr int tile_slots = pingpong ? 4 : by_rows ? 2 : 1;
 
   static_assert(side % (64 * (pingpong ? 1 : consumers)) == 0, "a warpgroup multiplies whole groups of 64 rows");
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
-  static_assert(block_m % Config::x_box == 0 && Config::x_box % 8 == 0, "boxes of X are whole swizzle groups");
+  static_assert(block_m % Config::x_rest == 0 && Config::x_box % Config::x_rest == 0 && Config::x_rest % 8 == 0,
+                "boxes of X are whole swizzle groups");
+  static_assert(!rests || (cluster == 1 && !by_pointers), "what blocks share, and experts by pointers, have boxes of one size");
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
   static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1), "cp.async serves one block only");
   static_assert(!(dynamic && together), "blocks that take tiles as they have time begin them on their own");
@@ -68,21 +72,30 @@ struct WgmmaShape {
   // so that eight of them touch every bank: 512 bytes a copy are 1 % faster than stores where rows are scattered, 128
   // bytes 7 % slower (Qwen3 down, 4096 tokens, H200). Swapped, a warpgroup stages together, two buffers in turn; else every warp
   // its own 16 rows.
+  // Memory that turns from reading to writing for a few rows loses more time than they take: 1 % of the bytes cost 5 % of
+  // the time (256 tokens, H200). So rows may be held until `hold` of them leave together.
   static constexpr bool copies_boxes = Config::tma_store == 1, copies_rows = Config::tma_store == 2;
-  static constexpr bool copies_out = copies_boxes || copies_rows;
-  static constexpr int staged_rows = swapped && groups == 1 ? 32 : 16;
+  static constexpr bool copies_out = copies_boxes || copies_rows, holds = Config::hold > 0;
+  static constexpr int staged_rows = holds ? Config::hold : swapped && groups == 1 ? 32 : 16;
   static constexpr int planes = swapped ? groups : 1;
   static constexpr int plane = staged_rows * 64;
   static constexpr int pitch = planes * 64 + 8;
   static constexpr int buffer = copies_rows ? staged_rows * pitch : planes * plane;  // elements of a buffer
-  static constexpr int staged = (swapped ? 2 : 4) * buffer;
+  static constexpr int staged = (holds ? 1 : swapped ? 2 : 4) * buffer;
   static_assert(!(copies_boxes && scatters), "tensor copies don't scatter rows");
   static_assert(!(copies_boxes && by_pointers), "boxes of Y go by one tensor map for all experts");
   static_assert(!(copies_boxes && block_n % 64 != 0), "boxes of Y are 64 columns wide");
+  static_assert(!holds || (swapped && !copies_out), "rows are held of swapped tiles, for threads to store");
+  static_assert(!holds || (staged_rows >= block_m && staged_rows % 16 == 0), "a tile finds room, 16 rows at a time");
 
-  struct Fused {  // of the rows of a warpgroup's tile
+  struct Held {  // a tile that waits, and where its rows are staged
+    Tile tile;
+    int first;
+  };
+  using HeldTiles = Held[consumers][holds ? staged_rows / 16 : 1];
+  struct Fused {  // of the rows of a warpgroup's tile, or of all that it holds
     float weight[block_m];
-    int target[block_m];
+    int target[holds ? staged_rows : block_m];
   };
   using Gathered = int[2][block_m];  // numbers of the rows of a tile in X
   using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split>;
@@ -95,6 +108,7 @@ struct WgmmaShape {
     int m_sizes[Config::experts];
     Tile tiles[tile_slots];  // expert < 0 ends them
     unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
+    typename If<holds, HeldTiles>::type held;
     int last[consumers];  // whether the tile's other pieces were done before this block's
     typename If<weighs || scatters, Fused>::type fused[consumers];
     typename If<Config::permute_x, Gathered>::type gathered;

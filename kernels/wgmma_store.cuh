@@ -11,18 +11,24 @@ struct WgmmaStore : WgmmaShape<Config> {
   using Shape::block_m, Shape::block_n, Shape::groups, Shape::weighs, Shape::scatters, Shape::copies_out;
   using Shape::copies_boxes, Shape::copies_rows, Shape::pitch, Shape::buffer;
   using Shape::staged_rows, Shape::planes, Shape::plane, Shape::warpgroup_sync;
-  using Shape::by_pointers;
+  using Shape::by_pointers, Shape::holds;
   using Tile = typename Shape::Tile;
   using Element = typename Shape::Element;
   using Shared = typename Shape::Shared;
   using Sums = typename Shape::Sums;
 
-  static __device__ __forceinline__ void note_rows(const Args& args, Shared& shared, const Tile& tile, int consumer) {
+  // What a warpgroup holds: tiles, and their rows in steps of 16. Rows of a tile are noted from `rows` on.
+  struct Hold {
+    int tiles = 0, rows = 0;
+  };
+  static __device__ __forceinline__ int steps_of_16(int rows) { return (rows + 15) / 16 * 16; }
+
+  static __device__ __forceinline__ void note_rows(const Args& args, Shared& shared, const Tile& tile, int consumer, const Hold& hold) {
     if constexpr (weighs || scatters) {
       warpgroup_sync();  // the tile before is stored
       for (int r = threadIdx.x % 128; r < tile.rows; r += 128) {
         shared.fused[consumer].weight[r] = row_weight<Config>(args, tile.row + r);
-        shared.fused[consumer].target[r] = static_cast<int>(target_row<Config>(args, tile.row + r));
+        shared.fused[consumer].target[hold.rows + r] = static_cast<int>(target_row<Config>(args, tile.row + r));
       }
     }
   }
@@ -30,10 +36,11 @@ struct WgmmaStore : WgmmaShape<Config> {
     if constexpr (weighs) return shared.fused[consumer].weight[row];
     return 1.0f;
   }
-  static __device__ __forceinline__ Element* target_of(const Args& args, const Shared& shared, const Tile& tile, int consumer, int row) {
+  // `noted`: where the tile's rows are noted.
+  static __device__ __forceinline__ Element* target_of(const Args& args, const Shared& shared, const Tile& tile, int consumer, int noted, int row) {
     if constexpr (by_pointers && !scatters) return static_cast<Element*>(tile.y) + (tile.first + row) * args.n;
     long long target = tile.row + row;
-    if constexpr (scatters) target = shared.fused[consumer].target[row];
+    if constexpr (scatters) target = shared.fused[consumer].target[noted + row];
     return static_cast<Element*>(args.y) + target * args.n;
   }
 
@@ -64,7 +71,7 @@ struct WgmmaStore : WgmmaShape<Config> {
         const int r = thread / 32 * rows_a_warp<threads> + thread % 32;
         const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
         if (row + r < tile.rows && bytes > 0)
-          store_bytes(target_of(args, shared, tile, consumer, row + r) + column, shared_address(staged_at(staging, r, 0)), bytes);
+          store_bytes(target_of(args, shared, tile, consumer, 0, row + r) + column, shared_address(staged_at(staging, r, 0)), bytes);
         stores_commit();
       }
       return;
@@ -85,7 +92,7 @@ struct WgmmaStore : WgmmaShape<Config> {
     for (int i = thread; i < staged_rows * pieces; i += threads) {
       const int r = i / pieces, c = i % pieces * 8;
       if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)
-        *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, row + r) + column + c) =
+        *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, 0, row + r) + column + c) =
             *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
     }
   }
@@ -96,10 +103,68 @@ struct WgmmaStore : WgmmaShape<Config> {
       if (issues<threads>()) stores_wait_read<newer>();
   }
 
-  // Swapped: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
+  // All that is held leaves.
+  static __device__ __forceinline__ void store_held(const Args& args, Shared& shared, int consumer, int first_group, Hold& hold) {
+    if constexpr (holds) {
+      constexpr int pieces = planes * 8;
+      warpgroup_sync();  // it is staged
+      for (int i = 0; i < hold.tiles; ++i) {
+        const auto& [tile, first] = shared.held[consumer][i];
+        const long long column = tile.n + first_group * 64;
+        for (int j = threadIdx.x % 128; j < tile.rows * pieces; j += 128) {
+          const int r = j / pieces, c = j % pieces * 8;
+          if (column + c < args.n)
+            *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, first, r) + column + c) =
+                *reinterpret_cast<const uint4*>(staged_at(shared.staging[consumer], first + r, c));
+        }
+      }
+      warpgroup_sync();  // its room may be written
+      hold = {};
+    }
+  }
+  // Before a tile begins.
+  static __device__ __forceinline__ void make_room(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, Hold& hold) {
+    if constexpr (holds)
+      if (hold.rows + steps_of_16(tile.rows) > staged_rows) store_held(args, shared, consumer, first_group, hold);
+  }
+
+  // 16 rows from `row` of the tile to row `to` of the staging and on. Swapped: sum[g][4 j ...] holds columns
+  // 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
+  template <class Sum>
+  static __device__ __forceinline__ void stage_swapped(const Shared& shared, int consumer, Element* staging, int to, int row, const Sum& sum) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    float weight[2][2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) weight[i][j] = weight_of(shared, consumer, row + i * 8 + lane % 4 * 2 + j);
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      const float4 d[2] = {sum(g, row / 8), sum(g, row / 8 + 1)};
+      const auto two = [&](int i, int half) {
+        return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weight[i][0], weight[i][1]) : finish_pair<Config>(d[i].z, d[i].w, weight[i][0], weight[i][1]);
+      };
+      const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
+      stmatrix_x4<true>(shared_address(staged_at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+    }
+  }
+
+  template <class Sum>
+  static __device__ __forceinline__ void hold_swapped(Shared& shared, const Tile& tile, int consumer, Hold& hold, const Sum& sum) {
+    if (tile.rows == 0) return;
+    if constexpr (weighs) warpgroup_sync();  // weights are noted
+#pragma unroll
+    for (int row = 0; row < block_m; row += 16) {
+      if (row >= tile.rows) break;
+      stage_swapped(shared, consumer, shared.staging[consumer], hold.rows + row, row, sum);
+    }
+    if (threadIdx.x % 128 == 0) shared.held[consumer][hold.tiles] = {tile, hold.rows};
+    ++hold.tiles;
+    hold.rows += steps_of_16(tile.rows);
+  }
+
   template <class Sum>
   static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
-    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     if constexpr (!copies_out) warpgroup_sync();  // the tile before has left the buffers
 #pragma unroll
     for (int first = 0; first < block_m; first += staged_rows) {
@@ -115,22 +180,7 @@ struct WgmmaStore : WgmmaShape<Config> {
         warpgroup_sync();
       }
 #pragma unroll
-      for (int r = 0; r < staged_rows && first + r < block_m; r += 16) {
-        float weight[2][2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-          for (int j = 0; j < 2; ++j) weight[i][j] = weight_of(shared, consumer, first + r + i * 8 + lane % 4 * 2 + j);
-#pragma unroll
-        for (int g = 0; g < groups; ++g) {
-          const float4 d[2] = {sum(g, (first + r) / 8), sum(g, (first + r) / 8 + 1)};
-          const auto two = [&](int i, int half) {
-            return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weight[i][0], weight[i][1]) : finish_pair<Config>(d[i].z, d[i].w, weight[i][0], weight[i][1]);
-          };
-          const int row = r + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
-          stmatrix_x4<true>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
-        }
-      }
+      for (int r = 0; r < staged_rows && first + r < block_m; r += 16) stage_swapped(shared, consumer, staging, r, first + r, sum);
       if constexpr (copies_out) fence_async_shared();
       warpgroup_sync();
       store_rows<128>(args, shared, tile, consumer, staging, first, tile.n + first_group * 64, planes * 64);
@@ -169,8 +219,10 @@ struct WgmmaStore : WgmmaShape<Config> {
 
   // `sum(g, v)` gives four sums of the thread: of group g, from column 8 v of wgmma's N side.
   template <class Sum>
-  static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
-    if constexpr (Shape::swapped)
+  static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, Hold& hold, const Sum& sum) {
+    if constexpr (holds)
+      hold_swapped(shared, tile, consumer, hold, sum);
+    else if constexpr (Shape::swapped)
       store_swapped(args, shared, tile, consumer, first_group, sum);
     else
       store_plain(args, shared, tile, consumer, first_group, sum);

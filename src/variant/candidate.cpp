@@ -74,6 +74,7 @@ const std::vector<Knob>& knobs() {
        "bytes that a tensor copy's miss brings into L2; 0 = as asked",
        {},
        128},
+      {"hold", &Candidate::hold, "rows of Y kept until so many can be stored together; 0 = none", {}, 0},
   };
   return list;
 }

@@ -34,6 +34,7 @@ struct Candidate {
   int pace = 0;
   int split = 0;
   int l2_promotion = 0;
+  int hold = 0;
 
   auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
 };

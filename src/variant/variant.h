@@ -24,6 +24,7 @@ struct LaunchPlan {
   int64_t workspace = 0;      // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
   int x_box = 0;
+  int x_rest = 0;  // of small boxes of X, for what large ones leave; 0 without
   int w_box = 0;
   int y_box = 0;
   int l2_promotion = 0;  // bytes to which a miss of X or W in L2 is widened: 0, 64, 128 or 256

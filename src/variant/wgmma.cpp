@@ -17,11 +17,13 @@ constexpr int kBase = 0, kPointers = 1;              // values of addressing
 constexpr int kAlongM = 1, kAlongN = 2;              // values of cluster
 constexpr int kRowElements = 64;                     // a row of shared memory: the 128 bytes of the swizzle
 constexpr int kTileBytes = 20, kLocatedTileBytes = 48;
+constexpr int kStagedRows = 16;  // at a time, by stmatrix
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56;
 constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
+constexpr int kMaxHold = 1024;
 constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
 constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
@@ -36,6 +38,7 @@ struct Registers {
 Registers registers(const Candidate& c) {
   if (c.consumers == 1) return {255, 255};
   if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
+  if (c.addressing == kPointers && c.split > 1 && !by_rows(c)) return {56, 224};  // who finds tiles keeps most then
   return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
 
@@ -54,30 +57,41 @@ int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
 int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
-// ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference.
-int x_box(const Candidate& c) {
+// ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference. But what a box has over the rows of
+// an expert is read for nothing: where tiles are narrow and high, W's share of a stage is small and rows are few, so
+// that large boxes are followed by small ones (Mixtral down, 256 tokens, zipf:1, 176 x 128: 238 to 225 us).
+struct Boxes {
+  int large = 0, rest = 0;
+};
+Boxes x_boxes(const Candidate& c) {
+  const bool one_size = c.cluster != 0 || c.addressing == kPointers || c.schedule == kPingpong;
+  if (!one_size && c.block_n <= 128 && c.block_m > 96) return {64, 16};
   for (int rows = std::min(128, c.cluster == kAlongN ? c.block_m / 2 : c.block_m); rows > 8; rows -= 8)
-    if (c.block_m % rows == 0) return rows;
-  return 8;
+    if (c.block_m % rows == 0) return {rows, rows};
+  return {8, 8};
 }
 
 int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
-  // Rows of results on their way out: of a warpgroup in two buffers, or of each of its warps. Copies of rows want no
-  // swizzle, but 16 bytes between rows.
-  const int64_t staged = (c.swap ? groups(c) : 1) * kRowElements * kElementBytes + (c.tma_store == kRows ? 16 : 0);
-  const int64_t staging = (c.swap ? 2 * (groups(c) == 1 ? 32 : 16) : 4 * 16) * staged * c.consumers;
+  // Rows of results on their way out: of a warpgroup, held or in two buffers, or of each of its warps. Copies of rows
+  // want no swizzle, but 16 bytes between rows.
+  const int64_t row_bytes = (c.swap ? groups(c) : 1) * kRowElements * kElementBytes + (c.tma_store == kRows ? 16 : 0);
+  const int64_t staged = c.hold > 0 ? c.hold : c.swap ? 2 * (groups(c) == 1 ? 32 : 16) : 4 * 16;
+  const int64_t staging = staged * row_bytes * c.consumers;
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
+  const int64_t tile_bytes = c.addressing == kPointers ? kLocatedTileBytes : kTileBytes;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
-  const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() +
-                                    slots * (c.addressing == kPointers ? kLocatedTileBytes : kTileBytes),
-                                kBarrierBytes) +
+  const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * tile_bytes, kBarrierBytes) +
                         2 * kBarrierBytes * (c.stages + slots);
+  const int64_t held =
+      c.hold > 0 ? c.consumers * (c.hold / kStagedRows) * aligned(tile_bytes + 4, c.addressing == kPointers ? 8 : 4)
+                 : 1;
   const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
-  const int64_t rows = (fused ? int64_t{c.consumers} * c.block_m * 8 : c.consumers) +
-                       (shape.fusion.permute_x ? int64_t{2} * c.block_m * 4 : 1);
+  const int64_t noted = c.block_m + (c.hold > 0 ? c.hold : c.block_m);
+  const int64_t rows =
+      (fused ? c.consumers * noted * 4 : c.consumers) + (shape.fusion.permute_x ? int64_t{2} * c.block_m * 4 : 1);
   const int64_t maps = c.addressing == kPointers ? kAlign : 0;
-  return maps + aligned(ring + staging + tiles + kLastBytes * c.consumers + rows, kAlign);
+  return maps + aligned(ring + staging + tiles + aligned(held, 4) + kLastBytes * c.consumers + rows, kAlign);
 }
 
 std::optional<std::string> illegal_tile(const Candidate& c) {
@@ -128,6 +142,11 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
     return "rows in copy over the registers of the producer";
   if (c.tma_w && c.addressing == kBase && shape.layer.local_experts() * shape.layer.n > kMaxMapRows)
     return "W has more rows than tensor copies count";
+  if (c.hold > 0 && (!c.swap || c.tma_store != kNoCopies))
+    return "rows are held of swapped tiles, for threads to store";
+  if (c.hold % kStagedRows != 0 || c.hold > kMaxHold)
+    return fmt::format("hold must be a multiple of {} up to {}", kStagedRows, kMaxHold);
+  if (c.hold > 0 && c.hold < c.block_m) return "a tile's rows must find room in hold";
   if (sums(c) > max_sums(c)) return "sums over the registers of a warpgroup";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
@@ -135,12 +154,14 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
 }
 
 LaunchPlan plan(const Candidate& c, const Shape& shape) {
+  const Boxes x = x_boxes(c);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = shared_bytes(c, shape),
           .min_blocks_per_sm = 1,
           .cluster = c.cluster == 0 ? 1 : 2,
           .workspace = split_workspace(c),
-          .x_box = c.tma_x ? x_box(c) : 0,
+          .x_box = c.tma_x ? x.large : 0,
+          .x_rest = c.tma_x && x.rest < x.large ? x.rest : 0,
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
           .y_box = c.tma_store == kBoxes ? 8 : 0,
           .l2_promotion = c.l2_promotion,
@@ -149,8 +170,10 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
 
 std::string unit(const Candidate& c, const Shape& shape) {
   const LaunchPlan launch = plan(c, shape);
+  const Boxes x = x_boxes(c);
   return print_unit(wgmma_variant(), c, shape, launch,
-                    {{"x_box", x_box(c)},
+                    {{"x_box", x.large},
+                     {"x_rest", x.rest},
                      {"experts", shape.layer.local_experts()},
                      {"producer_registers", registers(c).producer},
                      {"consumer_registers", registers(c).consumer},
@@ -184,10 +207,15 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .tma_store = kNoCopies,
               .addressing = kBase,
               .split = 1,
-              .l2_promotion = kPromotion};
+              .l2_promotion = kPromotion,
+              .hold = 0};
   for (const int block_m : {32, 48, 80, 144})
     if (most_rows > c.block_m) c.block_m = block_m;
+  if (most_rows > c.block_m && most_rows <= 176) c.block_m = 176;  // rather than read W twice
+  if (c.block_m > 16 && c.block_m <= 80) c.hold = 256;             // larger tiles need the room for their stages
   if (mean_rows > 96) {
+    c.block_m = 144;
+    c.hold = 0;
     c.tiles = 0;
     c.block_n = 256;
     const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;
@@ -212,9 +240,9 @@ Variant wgmma_variant() {
   return {.name = "wgmma",
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-          .knobs = {"block_m", "block_n", "block_k", "stages", "raster", "group", "consumers", "schedule", "swap",
-                    "cluster", "in_flight", "tma_x", "tma_w", "tma_store", "addressing", "tiles", "pace", "split",
-                    "l2_promotion"},
+          .knobs = {"block_m",    "block_n", "block_k", "stages",    "raster",       "group", "consumers",
+                    "schedule",   "swap",    "cluster", "in_flight", "tma_x",        "tma_w", "tma_store",
+                    "addressing", "tiles",   "pace",    "split",     "l2_promotion", "hold"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

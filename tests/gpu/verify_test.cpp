@@ -44,19 +44,23 @@ class GpuTest : public testing::Test {
     return *one;
   }
   // Small tiles in large blocks: on a routing of many experts some tiles are whole and the last are cut along k.
-  static std::optional<Candidate> cut(const std::string& variant, const Problem& problem) {
-    const std::string knobs =
-        variant == "mma"     ? "block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2"
-        : variant == "wgmma" ? fmt::format(
-                                   "block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 "
-                                   "schedule=cooperative swap=yes cluster=none in_flight=1 tma_x={} tma_store=no "
-                                   "tiles=dynamic split=4",
-                                   problem.shape.fusion.permute_x ? "no" : "yes")
-                             : "";
-    if (knobs.empty()) return std::nullopt;
-    const Candidate candidate = parse_candidate(variant + " " + knobs);
-    if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) return std::nullopt;
-    return candidate;
+  // wgmma's are held too, until a few leave together.
+  static std::vector<Candidate> cut(const std::string& variant, const Problem& problem) {
+    std::vector<std::string> texts;
+    if (variant == "mma") texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2"};
+    for (const int hold : {0, 16, 80})
+      if (variant == "wgmma")
+        texts.push_back(
+            fmt::format("wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 "
+                        "schedule=cooperative swap=yes cluster=none in_flight=1 tma_x={} tma_store=no "
+                        "tiles=dynamic split=4 hold={}",
+                        problem.shape.fusion.permute_x ? "no" : "yes", hold));
+    std::vector<Candidate> candidates;
+    for (const std::string& text : texts) candidates.push_back(parse_candidate(text));
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return find_variant(variant).illegal(candidate, problem.shape, backend().device()).has_value();
+    });
+    return candidates;
   }
   // Some legal candidates of a variant, spread over a space; the default first, then tiles that are cut.
   static std::vector<Candidate> some(const std::string& variant, const Problem& problem, size_t count,
@@ -66,8 +70,8 @@ class GpuTest : public testing::Test {
     std::vector<Candidate> legal = enumerate(space, problem.shape, backend().device()).legal;
     Random random(problem.seed);
     std::vector<Candidate> chosen = {find_variant(variant).fallback(problem, backend().device())};
+    for (const Candidate& candidate : cut(variant, problem)) chosen.push_back(candidate);
     for (size_t i = 1; i < count && !legal.empty(); ++i) chosen.push_back(legal[random.below(legal.size())]);
-    if (const std::optional<Candidate> candidate = cut(variant, problem)) chosen.insert(chosen.begin() + 1, *candidate);
     return chosen;
   }
   static void expect_right(const Problem& problem, const std::string& variant, size_t count,

@@ -169,6 +169,33 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static l2_promotion=256",
              "l2_promotion is of tensor copies, here are none"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=48",
+             "a tile's rows must find room in hold"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=72",
+             "hold must be a multiple of 16 up to 1024"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=1040",
+             "hold must be a multiple of 16 up to 1024"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=12 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=512",
+             "shared memory over 232448 bytes"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
+             "rows are held of swapped tiles, for threads to store"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=static hold=64",
+             "rows are held of swapped tiles, for threads to store"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4 hold=64",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4 addressing=pointers hold=64",
+             ""},
         Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
              "rows in copy over the registers of the producer"},
@@ -261,6 +288,26 @@ TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
   EXPECT_EQ(plan.x_box, 128);
   EXPECT_EQ(plan.w_box, 128);
   EXPECT_NE(wgmma_variant().unit(candidate, shape_of()).find("__cluster_dims__(2, 1, 1)"), std::string::npos);
+}
+
+// High, narrow tiles of few rows have small boxes too; others, and those of which blocks share a part, one size.
+TEST(WgmmaPlan, RowsOfXComeInBoxesOfTwoSizesWhereTheyAreFew) {
+  const auto boxes_of = [](const std::string& ways) {
+    const LaunchPlan plan = wgmma_variant().plan(
+        parse_candidate("wgmma block_k=64 stages=3 raster=m group=4 consumers=2 swap=yes in_flight=1 tma_store=no "
+                        "tiles=static " +
+                        ways),
+        shape_of());
+    return std::pair(plan.x_box, plan.x_rest);
+  };
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=none tma_x=yes"), std::pair(64, 16));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=none tma_x=no"), std::pair(0, 0));
+  EXPECT_EQ(boxes_of("block_m=96 block_n=128 schedule=cooperative cluster=none tma_x=yes"), std::pair(96, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=256 schedule=cooperative cluster=none tma_x=yes"), std::pair(88, 0));
+  EXPECT_EQ(boxes_of("block_m=144 block_n=128 schedule=pingpong cluster=none tma_x=yes"), std::pair(72, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=n tma_x=yes"), std::pair(88, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=none tma_x=yes addressing=pointers"),
+            std::pair(88, 0));
 }
 
 TEST(MmaLegality, NeedsItsArchitectureDtypeAndOp) {

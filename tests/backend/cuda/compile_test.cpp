@@ -48,6 +48,7 @@ SearchSpace wgmma_ends() {
   for (auto& [name, values] : space.variants[0].values) {
     if (!find_knob(name).labels.empty() || name == "consumers") continue;
     const bool tile = name == "block_m" || name == "block_n";
+    if (values.size() == 1) continue;
     values = tile ? std::vector<int>{values.front(), 192, values.back()} : std::vector{values.front(), values.back()};
   }
   return space;
@@ -219,6 +220,15 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
        "tiles=static split=2",
        {.permute_x = true}},
+      {"block_m=96 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic split=4 hold=96",
+       scattered},
+      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
+       "addressing=pointers tiles=dynamic hold=176",
+       scattered},
+      {"block_m=176 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=static hold=176",
+       scattered},
       {"block_m=256 block_n=144 consumers=2 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
        "tiles=dynamic",
        {.permute_x = true}},
