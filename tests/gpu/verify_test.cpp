@@ -7,7 +7,6 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "gpu/plants.h"
 #include "variant/space.h"
 #include "workload/model.h"
@@ -67,11 +66,11 @@ class GpuTest : public testing::Test {
                                      const std::string& name = "full") {
     SearchSpace space = load_space(name);
     keep_variants(space, {variant});
-    std::vector<Candidate> legal = enumerate(space, problem.shape, backend().device()).legal;
-    Random random(problem.seed);
     std::vector<Candidate> chosen = {find_variant(variant).fallback(problem, backend().device())};
     for (const Candidate& candidate : cut(variant, problem)) chosen.push_back(candidate);
-    for (size_t i = 1; i < count && !legal.empty(); ++i) chosen.push_back(legal[random.below(legal.size())]);
+    const int64_t more = static_cast<int64_t>(count) - 1;
+    for (const Candidate& candidate : draw(space, problem.shape, backend().device(), more, problem.seed).legal)
+      chosen.push_back(candidate);
     return chosen;
   }
   static void expect_right(const Problem& problem, const std::string& variant, size_t count,
