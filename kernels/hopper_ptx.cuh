@@ -25,9 +25,10 @@ __device__ __forceinline__ void barrier_arrive_at(unsigned barrier, int rank) {
 __device__ __forceinline__ void barrier_arrive_after_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
+// The thread sleeps until then, 10 ms at a time: whoever asks again and again takes power from those that multiply.
 __device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
   asm volatile(
-      "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again; }" ::"r"(barrier), "r"(parity)
+      "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, 10000000; @!done bra again; }" ::"r"(barrier), "r"(parity)
       : "memory");
 }
 // Makes initialised barriers visible to the cluster and to copies.

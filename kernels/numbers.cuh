@@ -70,7 +70,7 @@ __device__ __forceinline__ float integer_value(unsigned bits) { return static_ca
 __device__ __forceinline__ float random_value(unsigned bits) {
   const int sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);
   const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
-  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * 1.52587890625e-05f;
+  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * 1.32144990e-05f;
 }
 __device__ __forceinline__ float weight_value(unsigned bits) {
   return (static_cast<float>(bits >> 8) + 0.5f) * 5.9604644775390625e-08f;

@@ -75,7 +75,8 @@ float operand_value(Values values, uint64_t seed, int stream, uint64_t index) {
   if (values == Values::integer) return static_cast<float>(static_cast<int>((bits >> 8) % 9) - 4);
   const int sum = static_cast<int>((bits & 0xff) + ((bits >> 8) & 0xff) + ((bits >> 16) & 0xff) + (bits >> 24));
   const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
-  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * 0x1p-16f;
+  constexpr float kUnitDeviation = 1.32144990e-05f;  // sqrt(3) / 2^17
+  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * kUnitDeviation;
 }
 
 }  // namespace moetune
