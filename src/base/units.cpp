@@ -73,7 +73,7 @@ int64_t parse_integer(std::string_view text, std::string_view what, int64_t low,
   return value;
 }
 
-double parse_duration(std::string_view text) {
+double parse_duration(std::string_view text, bool may_be_zero) {
   const Error wrong = request_error(fmt::format("'{}' is not a duration", text), "write it as 90s, 5m, 1h30m or 250ms");
   double total = 0;
   std::string_view rest = trim(text);
@@ -94,7 +94,7 @@ double parse_duration(std::string_view text) {
     total += value * scale;
     rest.remove_prefix(length);
   }
-  if (!(total > 0)) throw wrong;
+  if (!(total > 0) && !(may_be_zero && total == 0)) throw wrong;
   if (total > kLongestDuration)
     throw request_error(fmt::format("'{}' is longer than a year", text), "write it as 90s, 5m, 1h30m or 250ms");
   return total;

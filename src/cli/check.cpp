@@ -59,8 +59,8 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   if (!options.rounds.empty())
     request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, kMostRounds));
   request.max_rounds = 4 * request.rounds;
-  if (!options.patience.empty()) request.patience = parse_duration(options.patience);
-  if (!options.wait.empty()) request.wait = parse_duration(options.wait);
+  if (!options.patience.empty()) request.patience = parse_duration(options.patience, /*may_be_zero=*/true);
+  if (!options.wait.empty()) request.wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   return request;
 }

@@ -19,6 +19,7 @@ struct Case {
   bool of_space = false;  // nobody named it: it comes from a search space
   Status status = Status::ok;
   std::string reason = {};
+  bool no_memory = false;  // the machine has too little for the problem
   Verdict verdict = {};
   std::optional<Repetition> repetition = {};  // where asked for, and the verdict is good
 };

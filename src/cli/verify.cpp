@@ -161,6 +161,14 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
            }});
 }
 
+// A problem that this machine can't hold says nothing about what is right.
+Exit answer(const Verdicts& verdicts) {
+  bool memory = true, failed = false;
+  for (const Case& finding : verdicts.findings)
+    if (is_failed(finding)) failed = true, memory = memory && finding.no_memory;
+  return !failed ? Exit::yes : memory ? Exit::machine : Exit::no;
+}
+
 Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   std::vector<std::string> told;
@@ -200,7 +208,8 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
           verdicts.findings.push_back({.cell = one.cell,
                                        .candidate = entrant.contender.candidate,
                                        .status = Status::launch_error,
-                                       .reason = error.what()});
+                                       .reason = error.what(),
+                                       .no_memory = true});
       }
       ++verdicts.cells;
     }
@@ -212,7 +221,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   }
   report(verdicts, options, invocation, *backend);
   if (!verdicts.whole()) return Exit::interrupted;
-  return std::any_of(verdicts.findings.begin(), verdicts.findings.end(), is_failed) ? Exit::no : Exit::yes;
+  return answer(verdicts);
 }
 
 Action declare_verify(OptionSet& set) {

@@ -11,7 +11,9 @@ namespace moetune {
 
 TunedTable read_table(const std::filesystem::path& path) {
   const Json json = read_json(path);
-  return table_from_json(JsonAt(json, path.string()));
+  TunedTable table = table_from_json(JsonAt(json, path.string()));
+  for (Entry& entry : table.entries) entry.cell.routing.folder = path.parent_path().string();  // traces may lie there
+  return table;
 }
 
 void write_table(const std::filesystem::path& path, const TunedTable& table) {

@@ -1,6 +1,8 @@
 // A spec becomes a routing: which sampler or recording makes it.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "workload/choices.h"
 #include "workload/loads.h"
@@ -9,6 +11,13 @@
 
 namespace moetune {
 namespace {
+
+Trace trace_of(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
+  const std::filesystem::path named = spec.file, beside = spec.folder / named;
+  std::error_code ignored;
+  const bool moved = !std::filesystem::exists(named, ignored) && std::filesystem::exists(beside, ignored);
+  return read_trace(moved ? beside : named, experts, top_k);
+}
 
 // The layer that the spec names, or the only one.
 const TraceLayer& layer_of(const Trace& trace, const RoutingSpec& spec) {
@@ -20,7 +29,7 @@ const TraceLayer& layer_of(const Trace& trace, const RoutingSpec& spec) {
 }
 
 Routing from_trace(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k) {
-  const Trace trace = read_trace(spec.file, experts, top_k);
+  const Trace trace = trace_of(spec, experts, top_k);
   const TraceLayer& layer = layer_of(trace, spec);
   if (layer.tokens == tokens && !layer.topk_ids.empty())
     return routing_from_ids(layer.topk_ids, tokens, top_k, experts);
@@ -48,14 +57,14 @@ Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t expert
 std::vector<RoutingSpec> expand(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
   if (spec.name != "trace" || !spec.layer.empty()) return {spec};
   std::vector<RoutingSpec> specs;
-  for (const TraceLayer& layer : read_trace(spec.file, experts, top_k).layers)
-    specs.push_back({spec.name, {}, spec.file, layer.name});
+  for (const TraceLayer& layer : trace_of(spec, experts, top_k).layers)
+    specs.push_back({spec.name, {}, spec.file, layer.name, spec.folder});
   return specs;
 }
 
 int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
   if (spec.name != "trace") return 0;
-  const Trace trace = read_trace(spec.file, experts, top_k);
+  const Trace trace = trace_of(spec, experts, top_k);
   if (!spec.layer.empty()) return find_layer(trace, spec.layer, spec.file).tokens;
   for (const TraceLayer& layer : trace.layers)
     if (layer.tokens != trace.layers.front().tokens)

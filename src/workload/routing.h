@@ -15,7 +15,11 @@ struct RoutingSpec {
   std::vector<double> parameters;  // zipf:1.0 has one, hot:4:0.9 two
   std::string file;                // trace only
   std::string layer;               // trace only: one recorded layer; empty = all, one cell a layer
-  bool operator==(const RoutingSpec&) const = default;
+  std::string folder = {};  // trace only: looked into too, where `file` isn't found; no part of the spec's meaning
+
+  bool operator==(const RoutingSpec& other) const {
+    return name == other.name && parameters == other.parameters && file == other.file && layer == other.layer;
+  }
 };
 
 struct RoutingKind {

@@ -78,6 +78,14 @@ TEST(ParseDuration, RefusesNonsenseZeroAndNegatives) {
   }
 }
 
+TEST(ParseDuration, TakesZeroWhereThatMeansSomething) {
+  EXPECT_EQ(parse_duration("0", /*may_be_zero=*/true), 0);
+  EXPECT_EQ(parse_duration("0s", /*may_be_zero=*/true), 0);
+  for (const char* text : {"", "s", "-5s"})
+    EXPECT_EQ(error_of([&] { parse_duration(text, /*may_be_zero=*/true); }).what,
+              std::string("'") + text + "' is not a duration");
+}
+
 TEST(Split, KeepsEmptyPiecesAndTrims) {
   EXPECT_EQ(split(" a, b ,,c,", ','), (std::vector<std::string>{"a", "b", "", "c", ""}));
   EXPECT_TRUE(split("", ',').empty());

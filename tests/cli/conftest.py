@@ -36,7 +36,8 @@ class Room:
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
-        return subprocess.run([self.binary, *map(str, arguments)], cwd=self.path, env={**self.env, **(env or {})},
+        kwargs.setdefault("cwd", self.path)
+        return subprocess.run([self.binary, *map(str, arguments)], env={**self.env, **(env or {})},
                               timeout=timeout, universal_newlines=True, encoding="utf-8", **kwargs)
 
     def start(self, *arguments, env=None, **kwargs):

@@ -46,6 +46,16 @@ def test_a_missing_trace_is_an_error_before_anything_is_measured(room, command):
     assert result.stdout == "" and not (room.path / "out.json").exists()
 
 
+@pytest.mark.parametrize("command", [["verify", "--table"], ["check", "--threshold", "90%", "--wait", "0"]])
+def test_a_trace_beside_its_table_is_found_from_elsewhere(room, command):
+    table = room.path / tuned(room)
+    (room.path / "elsewhere").mkdir()
+    result = room.run(*command, table, *CPU, "--format", "json", cwd=room.path / "elsewhere")
+    assert result.returncode in (0, 4) and "No such file" not in result.stderr, result.stderr
+    found = json.loads(result.stdout)
+    assert len(found.get("points") or found["findings"]) == 2
+
+
 def test_check_needs_no_trace_of_a_cell_that_it_passes_over(room):
     table = room.json(tuned(room))
     bare = {key: table["entries"][1][key] for key in ("cell", "m_sizes", "figures", "flops", "bytes",
