@@ -79,6 +79,10 @@ std::string markdown_text(std::string_view text) {
   return out;
 }
 
+std::string cut_short(std::string_view fault) {
+  return fault.empty() ? "" : "\nCut short: " + markdown_text(fault) + "\n";
+}
+
 int display_width(std::string_view text) {
   return static_cast<int>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));

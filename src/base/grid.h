@@ -29,6 +29,9 @@ std::string csv(const Grid& grid);
 /// A text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
 std::string markdown_text(std::string_view text);
 
+/// What a Markdown report of a run that ended early ends with: `fault` in a paragraph; nothing for an empty one.
+std::string cut_short(std::string_view fault);
+
 /// Columns that a text takes on a terminal: one a code point.
 int display_width(std::string_view text);
 

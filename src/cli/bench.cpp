@@ -193,8 +193,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
   try_all({[&] {
              print(format == Format::json ? pretty_json(json)
                                           : table_text(grid_of(points), format, invocation.terminal));
-             if (format == Format::markdown && !fault.empty())
-               print(fmt::format("\nCut short: {}\n", markdown_text(fault)));
+             if (format == Format::markdown) print(cut_short(fault));
            },
            [&] {
              if (options.output.empty()) return;

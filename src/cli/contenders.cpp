@@ -53,14 +53,6 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   return work;
 }
 
-std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  const Variant& variant = find_variant(candidate.variant);
-  if (variant.device != device.kind)
-    return fmt::format("{} runs on {}, this device is {}", variant.name,
-                       variant.device == DeviceKind::cuda ? "GPUs" : "cpus", device.name);
-  return variant.illegal(candidate, shape, device);
-}
-
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device) {
   Shape before;
   for (const Cell& cell : cells) {

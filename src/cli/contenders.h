@@ -39,7 +39,4 @@ void add_entrant(CellWork& work, const std::string& role, const Contender& conte
 /// Throws Exit::request, with the reason, for a cell in which neither the default nor anything in the space can run.
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
 
-/// Why a candidate can't run on this device, or nothing.
-std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
-
 }  // namespace moetune

@@ -148,8 +148,7 @@ std::string output_text(const Verdicts& verdicts, const Json& json, const Verify
   if (format == Format::json) return pretty_json(json);
   if (format == Format::text) return summary(verdicts, options.device, terminal.output_columns);
   std::string table = table_text(grid_of(verdicts.findings), format, terminal);
-  if (format == Format::csv || verdicts.whole()) return table;
-  return table + fmt::format("\nCut short: {}\n", markdown_text(fault_of(verdicts)));
+  return format == Format::csv ? table : table + cut_short(fault_of(verdicts));
 }
 
 // Standard output first: it needs no disk.

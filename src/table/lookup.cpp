@@ -42,16 +42,6 @@ auto rank(const Entry& entry, const Cell& cell) {
                     a.model != b.model || a.projection != b.projection, entry.cell.seed != cell.seed);
 }
 
-// Why this device can't run the entry's winner, or nothing. The table's own device runs what it was timed on.
-std::optional<std::string> cannot_run(const Entry& entry, const TunedTable& table, const Cell& cell,
-                                      const DeviceInfo* device) {
-  if (!device || device->name == table.device.name) return std::nullopt;
-  const Variant& variant = find_variant(entry.candidate.variant);
-  if (variant.device != device->kind)
-    return fmt::format("{} runs on {}", variant.name, variant.device == DeviceKind::cuda ? "GPUs only" : "a cpu only");
-  return variant.illegal(entry.candidate, cell.shape, *device);
-}
-
 Answer no_answer(const TunedTable& table, const Cell& cell) {
   const Entry* skipped = nullptr;
   std::vector<std::string> fewest;
@@ -130,7 +120,9 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
   std::string obstacle;
   for (const Entry& entry : table.entries) {
     if (!entry.skipped.empty() || !shape_differences(cell.shape, entry.cell.shape).empty()) continue;
-    if (const auto reason = cannot_run(entry, table, cell, device)) {
+    // The table's own device runs what it was timed on.
+    const bool elsewhere = device && device->name != table.device.name;
+    if (const auto reason = elsewhere ? cannot_run(entry.candidate, cell.shape, *device) : std::nullopt) {
       if (obstacle.empty()) obstacle = *reason;
       continue;
     }

@@ -105,8 +105,7 @@ std::string markdown(const std::vector<CellFinding>& findings, double threshold,
       reasons += fmt::format("- {}: {}\n", markdown_text(id(finding.cell)), markdown_text(finding.reason));
   if (!reasons.empty()) text += "\n" + reasons;
   return text + "\nThe change is that of the paired ratio to the control, not of the times themselves.\n" +
-         sentence(findings, threshold, fault.empty()) + "\n" +
-         (fault.empty() ? "" : fmt::format("\nCut short: {}\n", markdown_text(fault)));
+         sentence(findings, threshold, fault.empty()) + "\n" + cut_short(fault);
 }
 
 std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault) {

@@ -1,4 +1,6 @@
 // The list of all variants: one line each.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -22,6 +24,13 @@ const Variant& find_variant(std::string_view name) {
     names.emplace_back(variant.name);
   }
   throw unknown_word("variant", name, names);
+}
+
+std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  const Variant& variant = find_variant(candidate.variant);
+  if (variant.device != device.kind)
+    return fmt::format("{} runs on {} only", variant.name, variant.device == DeviceKind::cuda ? "GPUs" : "cpus");
+  return variant.illegal(candidate, shape, device);
 }
 
 std::vector<Knob> knobs_of(const Variant& variant) {

@@ -53,6 +53,9 @@ const std::vector<Variant>& variants();
 /// Exit::request with the nearest name.
 const Variant& find_variant(std::string_view name);
 
+/// Why a candidate can't run on this device, or nothing.
+std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
+
 /// The knobs of one variant.
 std::vector<Knob> knobs_of(const Variant& variant);
 

@@ -26,6 +26,10 @@ TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
   EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
 }
 
+TEST(Grid, AReportThatWasCutShortSaysSoInOneParagraph) {
+  EXPECT_EQ(cut_short("a|b\nc"), "\nCut short: a\\|b c\n");
+  EXPECT_EQ(cut_short(""), "");
+}
 TEST(Grid, FittedStacksWhatIsTooWide) {
   const Grid grid{{{"cell"}, {"time", true}, {"why"}}, {{"a", "1 µs", ""}, {"longer", "12 µs", "so"}}};
   const std::string stacked = "a\n  time  1 µs\nlonger\n  time  12 µs\n  why   so\n";
