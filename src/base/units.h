@@ -11,8 +11,8 @@ std::string format_time(double seconds);  // "12.3 µs", "4.56 ms", "7.8 s", "3 
 std::string format_bytes(double bytes);   // "1.88 GB" (powers of ten), "512 B"
 std::string format_count(double count);   // "1.2 k", "3.4 M", "17"
 
-/// "90s", "5m", "1h", "1h30m", "250ms", "45" (seconds) to seconds. Exit::request otherwise; negative
-/// too, and zero unless it may be.
+/// "90s", "5m", "1h", "1h30m", "250ms", "45" (seconds) to seconds. Exit::request otherwise; for
+/// negative ones too, and for zero unless it may be.
 double parse_duration(std::string_view text, bool may_be_zero = false);
 
 /// An integer with nothing around it, within [low, high]. `what` names it in the error.

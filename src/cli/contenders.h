@@ -1,6 +1,5 @@
 // What `bench` and `verify` run in each cell: candidates by name, a table's winners, a space, the default.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 

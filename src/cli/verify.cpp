@@ -162,10 +162,9 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
 
 // A problem that this machine can't hold says nothing about what is right.
 Exit answer(const Verdicts& verdicts) {
-  bool memory = true, failed = false;
-  for (const Case& finding : verdicts.findings)
-    if (is_failed(finding)) failed = true, memory = memory && finding.no_memory;
-  return !failed ? Exit::yes : memory ? Exit::machine : Exit::no;
+  const auto wrong = [](const Case& finding) { return is_failed(finding) && !finding.no_memory; };
+  if (std::ranges::any_of(verdicts.findings, wrong)) return Exit::no;
+  return std::ranges::any_of(verdicts.findings, &Case::no_memory) ? Exit::machine : Exit::yes;
 }
 
 Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {

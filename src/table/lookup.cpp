@@ -118,10 +118,9 @@ std::string_view name(Match match) {
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device) {
   const Entry* best = nullptr;
   std::string obstacle;
+  const bool elsewhere = device && device->name != table.device.name;  // the table's own runs what it was timed on
   for (const Entry& entry : table.entries) {
     if (!entry.skipped.empty() || !shape_differences(cell.shape, entry.cell.shape).empty()) continue;
-    // The table's own device runs what it was timed on.
-    const bool elsewhere = device && device->name != table.device.name;
     if (const auto reason = elsewhere ? cannot_run(entry.candidate, cell.shape, *device) : std::nullopt) {
       if (obstacle.empty()) obstacle = *reason;
       continue;

@@ -209,13 +209,13 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .split = 1,
               .l2_promotion = kPromotion,
               .hold = 0};
-  for (const int block_m : {32, 48, 80, 144})
-    if (most_rows > c.block_m) c.block_m = block_m;
-  if (most_rows > c.block_m && most_rows <= 176) c.block_m = 176;  // rather than read W twice
-  if (c.block_m > 16 && c.block_m <= 80) c.hold = 256;             // larger tiles need the room for their stages
-  if (mean_rows > 96) {
+  if (mean_rows <= 96) {
+    for (const int block_m : {32, 48, 80, 144})
+      if (most_rows > c.block_m) c.block_m = block_m;
+    if (most_rows > c.block_m && most_rows <= 176) c.block_m = 176;  // rather than read W twice
+    if (c.block_m > 16 && c.block_m <= 80) c.hold = 256;             // larger tiles need the room for their stages
+  } else {
     c.block_m = 144;
-    c.hold = 0;
     c.tiles = 0;
     c.block_n = 256;
     const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;

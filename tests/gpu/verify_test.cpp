@@ -47,8 +47,8 @@ class GpuTest : public testing::Test {
   static std::vector<Candidate> cut(const std::string& variant, const Problem& problem) {
     std::vector<std::string> texts;
     if (variant == "mma") texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2"};
-    for (const int hold : {0, 16, 80})
-      if (variant == "wgmma")
+    if (variant == "wgmma")
+      for (const int hold : {0, 16, 80})
         texts.push_back(
             fmt::format("wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 "
                         "schedule=cooperative swap=yes cluster=none in_flight=1 tma_x={} tma_store=no "
