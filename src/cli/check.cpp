@@ -74,6 +74,8 @@ Json to_json(const CellFinding& finding) {
   json["change_high"] = rounded(finding.change_interval.high);
   json["now"] = to_json(finding.now);
   json["before_us"] = rounded(finding.before_seconds * 1e6);
+  json["control_now_us"] = rounded(finding.control_now_seconds * 1e6);
+  json["control_before_us"] = rounded(finding.control_before_seconds * 1e6);
   json["rounds"] = finding.rounds;
   return json;
 }

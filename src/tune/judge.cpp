@@ -29,9 +29,9 @@ struct Change {
 };
 
 struct Bout {
-  std::vector<Contender> contenders;  // the winner first, the control last
-  const Rival* control = nullptr;
-  const Rival* fallback = nullptr;  // the default, where it is neither winner nor control: contenders[1]
+  std::vector<Contender> contenders;  // the winner first, then the rivals
+  std::vector<const Rival*> rivals;   // the control last
+  const Rival& control() const { return *rivals.back(); }
 };
 
 struct Limits {
@@ -45,32 +45,33 @@ struct Limits {
 
 std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& offered) {
   Bout bout;
+  const Rival *fallback = find_rival(entry, "default"), *first = nullptr, *fastest = nullptr;
+  if (fallback && fallback->candidate != entry.candidate) bout.rivals.push_back(fallback);
   for (const Rival& rival : entry.rivals) {
     const bool here = std::find(offered.begin(), offered.end(), rival.name) != offered.end();
-    if (rival.name != "default" && here && !bout.control) bout.control = &rival;
+    if (rival.name == "default" || !here) continue;
+    if (!first) first = &rival;
+    if (!fastest || rival.measurement.seconds < fastest->measurement.seconds) fastest = &rival;
   }
-  const Rival* fallback = find_rival(entry, "default");
-  if (fallback && fallback->candidate == entry.candidate) fallback = nullptr;
-  if (!bout.control)
-    bout.control = fallback;
-  else
-    bout.fallback = fallback;
-  if (!bout.control) return std::nullopt;
+  if (first) bout.rivals.push_back(first);
+  if (fastest != first) bout.rivals.push_back(fastest);
+  if (bout.rivals.empty()) return std::nullopt;
   bout.contenders.push_back({.baseline = "", .candidate = entry.candidate});
-  for (const Rival* rival : {bout.fallback, bout.control})
-    if (rival && rival->name == "default") bout.contenders.push_back({.baseline = "", .candidate = rival->candidate});
-  if (bout.control->name != "default") bout.contenders.push_back({.baseline = bout.control->name, .candidate = {}});
+  for (const Rival* rival : bout.rivals) {
+    const bool is_default = rival->name == "default";
+    bout.contenders.push_back({.baseline = is_default ? "" : rival->name, .candidate = rival->candidate});
+  }
   return bout;
 }
 
-Change change_against(const Rounds& rounds, size_t who, const Rival& rival) {
-  const Ratio now = paired_ratio(rounds, 0, who);
+Change change_against(const Rounds& rounds, size_t rival_index, const Rival& rival) {
+  const Ratio now = paired_ratio(rounds, 0, 1 + rival_index);
   return {std::log(now.median / rival.ratio),
           std::hypot(log_half_width(now.interval), log_half_width(rival.ratio_interval))};
 }
 
 Change change_of(const Rounds& rounds, const Bout& bout) {
-  return change_against(rounds, rounds.seconds.size() - 1, *bout.control);
+  return change_against(rounds, bout.rivals.size() - 1, bout.control());
 }
 
 // Where the interval itself is wider than the threshold, noise has more ways than the interval knows of: be surer.
@@ -142,7 +143,7 @@ struct Doubt {
 };
 
 Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then) {
-  const double then = std::max(winner_then.waited, bout.control->measurement.waited);
+  const double then = std::max(winner_then.waited, bout.control().measurement.waited);
   double now = 0;
   for (const std::vector<Block>& blocks : rounds.blocks) now = std::max(now, summarise(blocks).waited);
   const auto busy = [](double waited, const std::string& when) {
@@ -150,10 +151,10 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_th
   };
   if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
   if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
-  const double moved = median(rounds.seconds.back()) / bout.control->measurement.seconds;
+  const double moved = median(rounds.seconds.back()) / bout.control().measurement.seconds;
   if (moved <= kControlMoved && moved >= 1 / kControlMoved) return {};
   return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
-                      bout.control->name, moved),
+                      bout.control().name, moved),
           Remedy::again};
 }
 
@@ -172,8 +173,9 @@ std::string explain(const CellFinding& finding, const Change& change, const Roun
   if (finding.finding == Finding::inconclusive)
     reason += fmt::format(", which {} rounds can't tell from noise: {}", finding.rounds,
                           doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
-  if (bout.fallback)
-    reason += fmt::format("; by the default {}", percent(change_against(rounds, 1, *bout.fallback).middle));
+  for (size_t i = 0; i + 1 < bout.rivals.size(); ++i)
+    reason += fmt::format("; by {} {}", bout.rivals[i]->name == "default" ? "the default" : bout.rivals[i]->name,
+                          percent(change_against(rounds, i, *bout.rivals[i]).middle));
   return reason;
 }
 
@@ -205,8 +207,8 @@ std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend,
       if (i + 1 == bout.contenders.size())
         return settled(finding, Finding::inconclusive,
                        fmt::format("its control {} fails: {}", finding.control, fault.what()), Remedy::tune);
-      bout.contenders.erase(bout.contenders.begin() + 1);
-      bout.fallback = nullptr;
+      bout.contenders.erase(bout.contenders.begin() + static_cast<std::ptrdiff_t>(i));
+      bout.rivals.erase(bout.rivals.begin() + static_cast<std::ptrdiff_t>(i - 1));
       --i;
     }
   return std::nullopt;
@@ -218,13 +220,14 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.change = std::expm1(change.middle);
   finding.change_interval = {std::expm1(change.low()), std::expm1(change.high())};
   finding.now = summarise(rounds.blocks[0]);
+  finding.control_now_seconds = median(rounds.seconds.back());
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.finding = judge(change, confirmed, limits);
   auto [doubts, remedy] = doubt(rounds, bout, entry.measurement);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
   if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
   if (finding.finding == Finding::inconclusive && doubts.empty() &&
-      log_half_width(bout.control->ratio_interval) > limits.threshold)
+      log_half_width(bout.control().ratio_interval) > limits.threshold)
     doubts = "the table's own interval is wider than the threshold, tune again", remedy = Remedy::tune;
   if (finding.finding == Finding::inconclusive || finding.finding == Finding::untrusted) finding.remedy = remedy;
   finding.reason = explain(finding, change, rounds, bout, doubts);
@@ -239,8 +242,9 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   if (!bout)
     return settled(finding, Finding::inconclusive, "the table has no rival that runs here: tune again with a baseline",
                    Remedy::tune);
-  finding.control = bout->control->name;
-  if (bout->control->measurement.samples < kFewestTableRounds)
+  finding.control = bout->control().name;
+  finding.control_before_seconds = bout->control().measurement.seconds;
+  if (bout->control().measurement.samples < kFewestTableRounds)
     return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again",
                    Remedy::tune);
   const Problem problem = make_problem(entry.cell);
@@ -248,7 +252,7 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
     return settled(finding, Finding::inconclusive,
                    "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
   // What will be doubted anyhow is not worth the wait.
-  if (std::max(entry.measurement.waited, bout->control->measurement.waited) > kBusy) limits.patience = limits.wait = 0;
+  if (std::max(entry.measurement.waited, bout->control().measurement.waited) > kBusy) limits.patience = limits.wait = 0;
   try {
     backend.load(problem);
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;

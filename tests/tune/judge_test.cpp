@@ -159,6 +159,32 @@ TEST(Check, ABaselineThatIsNotOfferedHereIsPassedOver) {
   EXPECT_EQ(Checking({}).one(table).control, "loop");
 }
 
+TEST(Check, TheFastestBaselineJudgesAndAnotherThatMovedHidesNothing) {
+  const TunedTable table = tuned({.baselines = {{"loop", 300e-6}, {"grouped", 200e-6}}});
+  Script slow = slowed(1.1);
+  slow.baselines = {{"loop", 1.06 * 300e-6}, {"grouped", 200e-6}};
+  Checking checking(slow);
+  const CellFinding finding = checking.one(table);
+  EXPECT_EQ(finding.control, "grouped");
+  EXPECT_EQ(finding.finding, Finding::regressed);
+  EXPECT_NEAR(finding.control_before_seconds, 200e-6, 1e-9);
+  EXPECT_NEAR(finding.control_now_seconds, 200e-6, 1e-9);
+  EXPECT_TRUE(holds(finding.reason, "its time by grouped changed by +10.0 %")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "; by loop +3.8 %")) << finding.reason;
+}
+
+TEST(Check, ABaselineBesideTheControlThatFailsIsDoneWithout) {
+  const std::vector<std::pair<std::string, double>> both = {{"loop", 300e-6}, {"grouped", 200e-6}};
+  Script script = {.baselines = both};
+  script.before = [](const std::string&, const Contender& who) {
+    if (who.baseline == "loop") throw CandidateFault(Status::launch_error, "no");
+  };
+  const CellFinding finding = Checking(script).one(tuned({.baselines = both}));
+  EXPECT_EQ(finding.finding, Finding::equivalent);
+  EXPECT_FALSE(holds(finding.reason, "by loop")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "by the default +0.0 %")) << finding.reason;
+}
+
 TEST(Check, AWrongWinnerIsFoundBeforeItIsTimed) {
   Script script;
   script.verify = [](const Contender& who) { return who.baseline.empty() ? fake::wrong() : fake::right(); };
