@@ -11,7 +11,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::rests, Shape::at;
-  using Shape::by_pointers, Shape::warpgroup_sync;
+  using Shape::by_pointers, Shape::keeps, Shape::warpgroup_sync;
   using Tile = typename Shape::Tile;
   using Shared = typename Shape::Shared;
   using Maps = WgmmaMaps<Config>;
@@ -41,6 +41,14 @@ struct WgmmaLoad : WgmmaShape<Config> {
     return {large, rests ? max(0, tile.rows - large * Config::x_box + Config::x_rest - 1) / Config::x_rest : 0};
   }
 
+  // A box of X, of columns from k.
+  static __device__ __forceinline__ void load_x(unsigned to, const TensorMap& map, unsigned full, const Tile& tile, int row, int k) {
+    if constexpr (keeps)
+      load_box(to, map, full, row, k, k < tile.kept ? eviction_policy<true>() : eviction_policy<false>());
+    else
+      load_box(to, map, full, row, k);
+  }
+
   // Tensor copies of one stage, `boxes` of X. Of what the blocks of a cluster share each loads a part, for all.
   static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, Boxes boxes, int stage, int k,
                                                     int rank) {
@@ -67,7 +75,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
           if constexpr (cluster_n > 1) {
             if (box % 2 == rank) load_box_to_all(to, maps.x_map(args), full, row, k + half * 64, everyone);
           } else {
-            load_box(to, maps.x_map(args), full, row, k + half * 64);
+            load_x(to, maps.x_map(args), full, tile, row, k + half * 64);
           }
         }
         if constexpr (rests) {
@@ -75,7 +83,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
           for (int box = 0; box < Config::x_box / Config::x_rest - 1; ++box) {
             if (box >= boxes.small) break;
             const int row = boxes.large * Config::x_box + box * Config::x_rest;
-            load_box(x + row * row_bytes, args.x_rest_map, full, row_of(tile) + row, k + half * 64);
+            load_x(x + row * row_bytes, args.x_rest_map, full, tile, row_of(tile) + row, k + half * 64);
           }
         }
       }

@@ -29,7 +29,6 @@ struct WgmmaShape {
     alignas(128) TensorMap x;
     alignas(128) TensorMap w;
   };
-  using Tile = typename If<by_pointers, Located, moetune::Tile>::type;
 
   using Element = typename Config::Element;
   static constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
@@ -51,6 +50,12 @@ struct WgmmaShape {
   static constexpr int x_boxes = (block_m + Config::x_rest - 1) / Config::x_box;
   static constexpr bool rests = !x_by_rows && Config::x_rest < Config::x_box;
   static constexpr bool dynamic = Config::tiles == 1, together = Config::pace == 1;
+  // A tile knows how much of X the next round of tiles is to find in L2.
+  static constexpr bool keeps = Config::keeps;
+  struct Kept : moetune::Tile {
+    int kept;  // columns
+  };
+  using Tile = typename If<by_pointers, Located, typename If<keeps, Kept, moetune::Tile>::type>::type;
   // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
   static constexpr int tile_slots = pingpong ? 4 : by_rows ? 2 : 1;
 
@@ -61,6 +66,7 @@ struct WgmmaShape {
   static_assert(!rests || (cluster == 1 && !by_pointers), "what blocks share, and experts by pointers, have boxes of one size");
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
   static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1), "cp.async serves one block only");
+  static_assert(!keeps || (together && !x_by_rows && !by_pointers), "only rounds of tiles, of boxes of one map, keep X");
   static_assert(!(dynamic && together), "blocks that take tiles as they have time begin them on their own");
   static_assert(!(Config::split > 1 && (cluster > 1 || together)), "pieces of tiles go to blocks one by one");
   static_assert(!(dynamic && cluster > 1), "the blocks of a cluster would take different tiles");

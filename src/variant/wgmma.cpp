@@ -16,7 +16,7 @@ constexpr int kNoCopies = 0, kBoxes = 1, kRows = 2;  // values of tma_store
 constexpr int kBase = 0, kPointers = 1;              // values of addressing
 constexpr int kAlongM = 1, kAlongN = 2;              // values of cluster
 constexpr int kRowElements = 64;                     // a row of shared memory: the 128 bytes of the swizzle
-constexpr int kTileBytes = 20, kLocatedTileBytes = 48;
+constexpr int kTileBytes = 20, kKeptTileBytes = 24, kLocatedTileBytes = 48;
 constexpr int kStagedRows = 16;  // at a time, by stmatrix
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56;
@@ -29,6 +29,9 @@ constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a s
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
+
+// Whether a tile says how much of X is to stay in L2: where blocks go through tiles in rounds.
+bool keeps(const Candidate& c) { return c.pace == 1 && c.tma_x && c.addressing == kBase && c.cluster != kAlongN; }
 
 // Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
 // starts with, 168 for each of three warpgroups or 128 of four. Producers that copy rows hold where they begin.
@@ -79,7 +82,7 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t staged = c.hold > 0 ? c.hold : c.swap ? 2 * (groups(c) == 1 ? 32 : 16) : 4 * 16;
   const int64_t staging = staged * row_bytes * c.consumers;
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
-  const int64_t tile_bytes = c.addressing == kPointers ? kLocatedTileBytes : kTileBytes;
+  const int64_t tile_bytes = c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * tile_bytes, kBarrierBytes) +
                         2 * kBarrierBytes * (c.stages + slots);
@@ -174,6 +177,7 @@ std::string unit(const Candidate& c, const Shape& shape) {
   return print_unit(wgmma_variant(), c, shape, launch,
                     {{"x_box", x.large},
                      {"x_rest", x.rest},
+                     {"keeps", keeps(c)},
                      {"experts", shape.layer.local_experts()},
                      {"producer_registers", registers(c).producer},
                      {"consumer_registers", registers(c).consumer},
@@ -221,7 +225,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;
     if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
       if (mean_rows > 768) {
-        c.block_m = 176, c.pace = 1;
+        c.block_m = 176, c.pace = 1, c.group = 1;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
       } else if (scatters || problem.shape.layer.k < kShallow) {
