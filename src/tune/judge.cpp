@@ -142,8 +142,7 @@ struct Doubt {
   Remedy remedy = Remedy::rounds;
 };
 
-Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then, Finding finding,
-            const Limits& limits) {
+Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then) {
   const double then = std::max(winner_then.waited, bout.control().measurement.waited);
   double now = 0;
   for (const std::vector<Block>& blocks : rounds.blocks) now = std::max(now, summarise(blocks).waited);
@@ -153,11 +152,6 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_th
   if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
   if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
   const double moved = median(rounds.seconds.back()) / bout.control().measurement.seconds;
-  const double own = median(rounds.seconds.front()) / winner_then.seconds;
-  if (finding == Finding::regressed && std::log(own) < limits.threshold / 2)
-    return {fmt::format("it takes {:.2f} times as long as in the table, and {} {:.2f} times: it is that which changed",
-                        own, bout.control().name, moved),
-            Remedy::again};
   if (moved <= kControlMoved && moved >= 1 / kControlMoved) return {};
   return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
                       bout.control().name, moved),
@@ -229,7 +223,7 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.control_now_seconds = median(rounds.seconds.back());
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.finding = judge(change, confirmed, limits);
-  auto [doubts, remedy] = doubt(rounds, bout, entry.measurement, finding.finding, limits);
+  auto [doubts, remedy] = doubt(rounds, bout, entry.measurement);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
   if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
   if (finding.finding == Finding::inconclusive && doubts.empty() &&
