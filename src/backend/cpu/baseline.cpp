@@ -1,5 +1,6 @@
-// Expert after expert in panels of columns, dealt to the threads; each packs its panel of W and takes a few rows of X
-// after another.
+// Expert after expert in blocks of columns, dealt to the threads, most rows first. How it goes about them is what any
+// decent GEMM does, the variant too: few rows read W where it lies, many pack it. A control that is built otherwise
+// follows other moods of the machine than what is compared with it.
 #include "backend/cpu/baseline.h"
 
 #include <algorithm>
@@ -11,6 +12,18 @@ namespace moetune {
 namespace {
 
 constexpr int64_t kPackDepth = 64;  // of W at a time
+constexpr int64_t kTaskColumns = 64;
+static_assert(kTaskColumns % Dots::kMaxTileColumns == 0);
+constexpr int64_t kFewRows = 16;
+
+/// All rows of an expert times some of its columns.
+struct Task {
+  int64_t expert = 0;
+  int64_t first = 0;  // row in expert order
+  int64_t rows = 0;
+  int64_t column = 0;
+  int64_t columns = 0;
+};
 
 // Four by four.
 void transpose(const float* from, int64_t from_pitch, float* to, int64_t to_pitch) {
@@ -31,6 +44,7 @@ struct Loop {
   const Shape& shape;
   const Dots& dots = moetune::dots();
   Dtype dtype = shape.layer.dtype;
+  Dots::Few* few = moetune::few(dots, dtype);
 
   const std::byte* row_of(const void* matrix, int64_t row) const {
     return static_cast<const std::byte*>(matrix) + row * args.k * size_bytes(dtype);
@@ -69,18 +83,54 @@ struct Loop {
     if (dtype == Dtype::fp32) std::copy(sums, sums + columns, static_cast<float*>(args.y) + at);
   }
 
-  // Rows [first, first + rows), in expert order, of the panel's columns.
-  void multiply(int64_t first, int64_t rows, int64_t column, int64_t columns, const float* panel, float* x) const {
-    const float* x_rows[Dots::kTileRows];
-    float sums[Dots::kTileRows * Dots::kMaxTileColumns];
-    for (int64_t r = 0; r < Dots::kTileRows; ++r) {
-      x_rows[r] = x + std::min(r, rows - 1) * args.k;
-      if (r >= rows) continue;
+  // Rows [first, first + rows) of expert order as floats, one behind the other.
+  void unpack(int64_t first, int64_t rows, float* x) const {
+    for (int64_t r = 0; r < rows; ++r) {
       const int64_t source = shape.fusion.permute_x ? args.gather_indices[first + r] / args.top_k : first + r;
       widen(dots, dtype, row_of(args.x, source), args.k, x + r * args.k);
     }
-    dots.tile(x_rows, panel, args.k, sums);
-    for (int64_t r = 0; r < rows; ++r) emit(first + r, column, columns, sums + r * dots.tile_columns);
+  }
+
+  // Few rows: W is read where it lies, a few of its rows at a time.
+  void multiply_few(const Task& task, float* x) const {
+    unpack(task.first, task.rows, x);
+    float sums[kFewRows][kTaskColumns];
+    const int64_t row_bytes = args.k * size_bytes(dtype);
+    for (int64_t n = 0; n < task.columns; n += dots.columns) {
+      const std::byte* w_rows[Dots::kMaxColumns];
+      for (int64_t c = 0; c < dots.columns; ++c)
+        w_rows[c] = row_of(args.w, task.expert * args.n + task.column + std::min(n + c, task.columns - 1));
+      for (int64_t r = 0; r < task.rows; r += Dots::kRows) {
+        const float* x_rows[Dots::kRows];
+        for (int64_t i = 0; i < Dots::kRows; ++i) x_rows[i] = x + std::min(r + i, task.rows - 1) * args.k;
+        float part[Dots::kRows * Dots::kMaxColumns];
+        few(x_rows, w_rows, args.k, dots.columns * row_bytes, part);
+        for (int64_t i = 0; i < std::min<int64_t>(Dots::kRows, task.rows - r); ++i)
+          for (int64_t c = 0; c < std::min<int64_t>(dots.columns, task.columns - n); ++c)
+            sums[r + i][n + c] = part[i * dots.columns + c];
+      }
+    }
+    for (int64_t r = 0; r < task.rows; ++r) emit(task.first + r, task.column, task.columns, sums[r]);
+  }
+
+  // Many rows: panels of W are packed once and multiplied by a few rows of X after another.
+  void multiply_many(const Task& task, float* memory) const {
+    float *x = memory, *panels = memory + Dots::kTileRows * args.k;
+    const int64_t width = dots.tile_columns;
+    for (int64_t n = 0; n < task.columns; n += width)
+      pack(task.expert, task.column + n, std::min(width, task.columns - n), panels + n * args.k);
+    for (int64_t row = 0; row < task.rows; row += Dots::kTileRows) {
+      const int64_t rows = std::min<int64_t>(Dots::kTileRows, task.rows - row);
+      unpack(task.first + row, rows, x);
+      const float* x_rows[Dots::kTileRows];
+      for (int64_t r = 0; r < Dots::kTileRows; ++r) x_rows[r] = x + std::min(r, rows - 1) * args.k;
+      for (int64_t n = 0; n < task.columns; n += width) {
+        float sums[Dots::kTileRows * Dots::kMaxTileColumns];
+        dots.tile(x_rows, panels + n * args.k, args.k, sums);
+        for (int64_t r = 0; r < rows; ++r)
+          emit(task.first + row + r, task.column + n, std::min(width, task.columns - n), sums + r * width);
+      }
+    }
   }
 };
 
@@ -88,22 +138,32 @@ struct Loop {
 
 void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace) {
   const Loop loop{.args = args, .shape = shape};
-  const int64_t width = loop.dots.tile_columns, panels = (args.n + width - 1) / width;
-  const int64_t bytes = (width + Dots::kTileRows) * args.k * static_cast<int64_t>(sizeof(float));
+  const int64_t floats = std::max(kFewRows, Dots::kTileRows + kTaskColumns) * args.k;
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
   workspace.memory.resize(static_cast<size_t>(pool.size()));
   for (Buffer& memory : workspace.memory)
     if (memory.bytes() < bytes) memory = Buffer::in_one_place(bytes);
   workspace.first_row.assign(1, 0);
-  for (int e = 0; e < args.experts; ++e) workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[e]);
-  pool.for_each(args.experts * panels, [&](int thread, int64_t i) {
-    const int64_t expert = i / panels, column = i % panels * width;
-    const int64_t columns = std::min<int64_t>(width, args.n - column), rows = args.m_sizes[expert];
-    if (rows == 0) return;
-    auto* panel = workspace.memory[static_cast<size_t>(thread)].as<float>();
-    loop.pack(expert, column, columns, panel);
-    for (int64_t row = 0; row < rows; row += Dots::kTileRows)
-      loop.multiply(workspace.first_row[static_cast<size_t>(expert)] + row,
-                    std::min<int64_t>(Dots::kTileRows, rows - row), column, columns, panel, panel + width * args.k);
+  workspace.order.clear();
+  for (int e = 0; e < args.experts; ++e) {
+    workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[e]);
+    workspace.order.push_back(e);
+  }
+  std::stable_sort(workspace.order.begin(), workspace.order.end(),
+                   [&](int a, int b) { return args.m_sizes[a] > args.m_sizes[b]; });
+  const int64_t tasks = (args.n + kTaskColumns - 1) / kTaskColumns;  // of an expert
+  pool.for_each(args.experts * tasks, [&](int thread, int64_t i) {
+    const int64_t expert = workspace.order[static_cast<size_t>(i / tasks)], column = i % tasks * kTaskColumns;
+    const Task task = {.expert = expert,
+                       .first = workspace.first_row[static_cast<size_t>(expert)],
+                       .rows = args.m_sizes[expert],
+                       .column = column,
+                       .columns = std::min<int64_t>(kTaskColumns, args.n - column)};
+    auto* memory = workspace.memory[static_cast<size_t>(thread)].as<float>();
+    if (task.rows > kFewRows)
+      loop.multiply_many(task, memory);
+    else if (task.rows > 0)
+      loop.multiply_few(task, memory);
   });
 }
 

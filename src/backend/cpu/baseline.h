@@ -12,8 +12,9 @@ namespace moetune {
 
 /// Memory that launches share.
 struct LoopWorkspace {
-  std::vector<Buffer> memory;      // one a thread: a panel of W, then a few rows of X, as floats
+  std::vector<Buffer> memory;      // one a thread: what it has of X and W as floats
   std::vector<int64_t> first_row;  // [experts + 1] running sum of m_sizes
+  std::vector<int> order;          // experts, most rows first
 };
 
 /// One launch over host memory, on all threads of the pool.

@@ -40,6 +40,10 @@ const Dots& dots() {
   return generic::kDots;
 }
 
+Dots::Few* few(const Dots& dots, Dtype dtype) {
+  return dtype == Dtype::bf16 ? dots.few_bf16 : dtype == Dtype::fp16 ? dots.few_fp16 : dots.few_fp32;
+}
+
 void widen(const Dots& dots, Dtype dtype, const void* source, int64_t count, float* target) {
   if (dtype == Dtype::bf16) dots.widen_bf16(static_cast<const uint16_t*>(source), count, target);
   if (dtype == Dtype::fp16) dots.widen_fp16(static_cast<const uint16_t*>(source), count, target);

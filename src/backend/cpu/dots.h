@@ -1,6 +1,7 @@
-// The innermost loops of the baseline (tiles) and of the reference (dot products). They share nothing with the
-// variant's microkernels, so that neither can hide a fault or a change of those.
+// The innermost loops of the baseline (tiles, and dot products for few rows) and of the reference (dot products of
+// doubles). They share nothing with the variant's microkernels, so that neither can hide a fault or a change of those.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "workload/dtype.h"
@@ -12,7 +13,7 @@ struct Dots {
   static constexpr int kMaxColumns = 4;
   static constexpr int kTileRows = 6;
   static constexpr int kMaxTileColumns = 32;
-  int columns;       // that one call of `of` computes
+  int columns;       // that one call of `of` or of `few` computes
   int tile_columns;  // and of `tile`
 
   /// 16-bit floats to floats, exactly.
@@ -25,12 +26,19 @@ struct Dots {
   /// sums [kRows, columns] of x[row] . w[column] over `depth`.
   void (*of)(const double* const* x, const double* const* w, int64_t depth, double* sums);
 
+  /// The same of rows of W as they lie in memory, summed in floats. `ahead`: bytes from there to what is wanted next.
+  using Few = void(const float* const* x, const std::byte* const* w, int64_t depth, int64_t ahead, float* sums);
+  Few *few_bf16, *few_fp16, *few_fp32;
+
   /// sums [kTileRows, tile_columns] of x[row] times panel [depth, tile_columns].
   void (*tile)(const float* const* x, const float* panel, int64_t depth, float* sums);
 };
 
 /// For the best instruction set that this machine has.
 const Dots& dots();
+
+/// The one of `few` for `dtype`.
+Dots::Few* few(const Dots& dots, Dtype dtype);
 
 /// `count` elements of `dtype` to floats.
 void widen(const Dots& dots, Dtype dtype, const void* source, int64_t count, float* target);
