@@ -45,7 +45,7 @@ double parse_threshold(std::string_view text) {
 // How long machines have been seen to stay slow for reasons of their own: virtual ones, after idling, for seconds.
 constexpr double kCpuPatience = 30, kGpuPatience = 1;
 // A cpu's caches are other ones in each look, and others come and go.
-constexpr double kCpuWait = 20;
+constexpr double kCpuWait = 30;
 constexpr int kCpuRounds = 40, kGpuRounds = 15;
 
 CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
@@ -191,7 +191,8 @@ Action declare_check(OptionSet& set) {
             "Interleaved rounds a cell, by default 40 on a cpu and 15 on a GPU; more where they don't tell");
   set.value("--patience", options->patience, "TIME",
             "How long a slowdown must last to be a regression, by default 30s on a cpu and 1s on a GPU");
-  set.value("--wait", options->wait, "TIME", "How long a cell may wait for busy processors, by default 20s on a cpu");
+  set.value("--wait", options->wait, "TIME",
+            "How long a cell may wait for undisturbed processors, by default 30s on a cpu");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");

@@ -17,9 +17,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kControlMoved = 1.25;
-constexpr double kSure = 1.7;          // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
-constexpr double kSurerWhenNoisy = 6;  // 10 % is lost in an interval that wide anyway
-constexpr int kFewestTableRounds = 5;  // fewer give no interval to speak of
+constexpr double kControlStayed = 1.15;  // where rounds were chosen by it
+constexpr double kSure = 1.7;            // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
+constexpr double kSurerWhenNoisy = 6;    // 10 % is lost in an interval that wide anyway
+constexpr int kFewestTableRounds = 5;    // fewer give no interval to speak of
 
 // The logarithm of the change, with half its 95 % interval.
 struct Change {
@@ -37,7 +38,7 @@ struct Bout {
 struct Limits {
   double threshold = 0;  // in the logarithm
   double patience = 0;   // seconds
-  double wait = 0;       // seconds left
+  Quiet quiet;
   Clock::time_point end = Clock::time_point::max();
   const std::atomic<bool>& stop;
   bool over() const { return stop || Clock::now() >= end; }
@@ -88,9 +89,9 @@ Rounds measure_set(Backend& backend, const Problem& problem, const Bout& bout, c
   for (int look = 0; look < looks; ++look) {
     if (look > 0 || !loaded) backend.load(problem);
     const int share = rounds * (look + 1) / looks - rounds * look / looks;
-    append(set, measure_rounds(backend, bout.contenders, share, request.sample, limits.wait));
+    append(set, measure_rounds(backend, bout.contenders, share, request.sample, limits.quiet));
   }
-  return set;
+  return undisturbed(set, limits.quiet);
 }
 
 // Looks at a suspect again and again, over operands made anew: what the machine does to it passes, what the code does
@@ -142,7 +143,7 @@ struct Doubt {
   Remedy remedy = Remedy::rounds;
 };
 
-Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then) {
+Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_then, const Quiet& quiet) {
   const double then = std::max(winner_then.waited, bout.control().measurement.waited);
   double now = 0;
   for (const std::vector<Block>& blocks : rounds.blocks) now = std::max(now, summarise(blocks).waited);
@@ -152,7 +153,8 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_th
   if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
   if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
   const double moved = median(rounds.seconds.back()) / bout.control().measurement.seconds;
-  if (moved <= kControlMoved && moved >= 1 / kControlMoved) return {};
+  const double most = std::isfinite(quiet.control_seconds) ? kControlStayed : kControlMoved;
+  if (moved <= most && moved >= 1 / most) return {};
   return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
                       bout.control().name, moved),
           Remedy::again};
@@ -223,7 +225,7 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.control_now_seconds = median(rounds.seconds.back());
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.finding = judge(change, confirmed, limits);
-  auto [doubts, remedy] = doubt(rounds, bout, entry.measurement);
+  auto [doubts, remedy] = doubt(rounds, bout, entry.measurement, limits.quiet);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
   if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
   if (finding.finding == Finding::inconclusive && doubts.empty() &&
@@ -252,10 +254,15 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
     return settled(finding, Finding::inconclusive,
                    "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
   // What will be doubted anyhow is not worth the wait.
-  if (std::max(entry.measurement.waited, bout->control().measurement.waited) > kBusy) limits.patience = limits.wait = 0;
+  if (std::max(entry.measurement.waited, bout->control().measurement.waited) > kBusy)
+    limits.patience = limits.quiet.wait = 0;
   try {
     backend.load(problem);
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
+    if (request.wait > 0) {
+      limits.quiet.control = bout->rivals.size();
+      limits.quiet.control_seconds = finding.control_before_seconds;
+    }
     Rounds rounds;
     const bool confirmed = measure(backend, problem, *bout, request, limits, rounds);
     return judge_rounds(finding, rounds, *bout, confirmed, limits, entry);
@@ -296,7 +303,7 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
   for (size_t i = 0; i < entries.size() && !stop; ++i) {
     Limits limits{.threshold = std::log1p(request.threshold),
                   .patience = request.patience,
-                  .wait = request.wait,
+                  .quiet = {.wait = request.wait},
                   .end = end,
                   .stop = stop};
     if (request.time_budget > 0)

@@ -56,8 +56,8 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///                 rounds, over operands made anew, say so too for as long as patience asks, none of them the contrary
 ///   inconclusive  after all rounds noise hides a change of the threshold; or there is nothing to compare with
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
-///                 changed, takes over 1.25 times as long as in the table or as short, or others kept the processors
-///                 busy, then or now (kBusy)
+///                 changed, takes over 1.25 times as long as in the table or as short (1.15 where rounds were waited
+///                 for), or others kept the processors busy, then or now (kBusy)
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw; what
 /// was found before has been told to `listen`.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <thread>
 
 #include "base/error.h"
@@ -44,30 +45,55 @@ bool is_disturbed(const std::vector<Block>& round) {
   return std::any_of(round.begin(), round.end(), [](const Block& block) { return block.waited > kBusy; });
 }
 
+// Rounds [from, from + count): one look.
+bool is_slow(const Rounds& rounds, size_t from, size_t count, const Quiet& quiet) {
+  const auto control = std::span(rounds.seconds[quiet.control]).subspan(from, count);
+  return median(control) > kDisturbed * quiet.control_seconds;
+}
+
+Rounds with_room_for(size_t contenders) {
+  Rounds rounds;
+  rounds.seconds.resize(contenders);
+  rounds.blocks.resize(contenders);
+  return rounds;
+}
+
+void append_round(Rounds& rounds, size_t who, const Block& block) {
+  rounds.blocks[who].push_back(block);
+  rounds.seconds[who].push_back(block.seconds);
+}
+
+// Sleeps before something is measured again that began at `begin`, a little longer from time to time.
+void rest(Quiet& quiet, double& nap, Clock::time_point begin) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
+  nap = std::min(2 * nap, kLongestNap);
+  quiet.wait -= since(begin);
+}
+
 }  // namespace
 
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
-                      const SampleRequest& request, double& wait) {
-  Rounds result;
-  result.seconds.resize(contenders.size());
-  result.blocks.resize(contenders.size());
-  double nap = kFirstNap;
+                      const SampleRequest& request, Quiet& quiet) {
+  Rounds result = with_room_for(contenders.size());
+  double nap = kFirstNap, look_nap = kFirstNap;
+  Clock::time_point begin_look = Clock::now();
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
     const size_t first = static_cast<size_t>(done) % std::max<size_t>(contenders.size(), 1);
     const std::vector<Block> round = measure_round(backend, contenders, first, request);
-    if (wait > 0 && is_disturbed(round)) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, wait)));
-      nap = std::min(2 * nap, kLongestNap);
-      wait -= since(begin);
+    if (quiet.wait > 0 && is_disturbed(round)) {
+      rest(quiet, nap, begin);
+      begin_look += Clock::now() - begin;  // that time is counted
       continue;
     }
-    for (size_t who = 0; who < round.size(); ++who) {
-      result.blocks[who].push_back(round[who]);
-      result.seconds[who].push_back(round[who].seconds);
-    }
-    ++done;
+    for (size_t who = 0; who < round.size(); ++who) append_round(result, who, round[who]);
     nap = kFirstNap;
+    if (++done == rounds && quiet.wait > 0 && is_slow(result, 0, static_cast<size_t>(done), quiet)) {
+      rest(quiet, look_nap, begin_look);
+      result = with_room_for(contenders.size());
+      done = 0;
+      begin_look = Clock::now();
+    }
   }
   result.looks.push_back(static_cast<size_t>(rounds));
   return result;
@@ -75,8 +101,22 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
 
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request) {
-  double wait = 0;
-  return measure_rounds(backend, contenders, rounds, request, wait);
+  Quiet quiet;
+  return measure_rounds(backend, contenders, rounds, request, quiet);
+}
+
+Rounds undisturbed(const Rounds& rounds, const Quiet& quiet) {
+  Rounds kept = with_room_for(rounds.seconds.size());
+  size_t from = 0;
+  for (const size_t count : rounds.looks) {
+    if (!is_slow(rounds, from, count, quiet)) {
+      for (size_t who = 0; who < rounds.blocks.size(); ++who)
+        for (size_t round = from; round < from + count; ++round) append_round(kept, who, rounds.blocks[who][round]);
+      kept.looks.push_back(count);
+    }
+    from += count;
+  }
+  return 4 * kept.looks.size() >= rounds.looks.size() ? kept : rounds;
 }
 
 void append(Rounds& rounds, const Rounds& more) {

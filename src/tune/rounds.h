@@ -1,6 +1,7 @@
 // Interleaved rounds: contenders take turns, so that a drifting clock hits them all alike.
 #pragma once
 #include <atomic>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,13 +24,25 @@ struct ContenderFault : CandidateFault {
   size_t contender;
 };
 
-/// One look: `rounds` rounds of one block each; the order rotates from round to round. Throws ContenderFault. A round
-/// in which others kept the processors busy (kBusy in any of its blocks) is measured again for as long as `wait`
-/// seconds last, which it uses up; after that it counts as it is.
+/// What tells that others disturb what is measured: in a round they keep the processors busy (kBusy in any of its
+/// blocks), or over a look a contender that can't have changed takes kDisturbed times its own time. A virtual machine
+/// sees nothing but the latter of those who share its cores.
+struct Quiet {
+  double wait = 0;     // seconds for measuring again, which uses them up
+  size_t control = 0;  // the contender
+  double control_seconds = std::numeric_limits<double>::infinity();
+};
+constexpr double kDisturbed = 1.1;
+
+/// One look: `rounds` rounds of one block each; the order rotates from round to round. Throws ContenderFault. What is
+/// disturbed is measured again while `quiet` has time left; after that it counts as it is.
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
-                      const SampleRequest& request, double& wait);
+                      const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request);
+
+/// `rounds` without the looks that were disturbed by their control; all where that is over three of four.
+Rounds undisturbed(const Rounds& rounds, const Quiet& quiet);
 
 /// Appends the rounds of `more`, which has the same contenders; to none at all, too.
 void append(Rounds& rounds, const Rounds& more);

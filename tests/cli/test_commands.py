@@ -198,7 +198,7 @@ def test_cells_that_do_not_fit_into_memory_are_told(room):
 # check. On a busy machine it may say that it can't tell (4), and is asked again; what it must never say is the opposite.
 
 BUSY = 5  # percent of the processors' time, as check has it
-STEADY = 1.25  # times as long, the control's own
+STEADY = 1.15  # times as long, the control's own
 
 
 def disturbed(finding):
