@@ -8,9 +8,12 @@ struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-// Counters: tiles taken or begun, blocks done; then, from first_arrival, the pieces done of each part of a tile that is cut
-// along k. Fewer than two tiles a block are cut, and an SM runs eight blocks, or one of three parts a tile.
-constexpr int first_arrival = 2, arrivals_per_sm = 16;
+// Counters: tiles taken or begun, blocks done, two halves of the tiles taken from each end; then, from first_arrival, the
+// pieces done of each part of a tile that is cut along k. Fewer than two tiles a block are cut, and an SM runs eight blocks,
+// or one of three parts a tile.
+constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
+// Rows that are gathered before tiles read them are counted together, so many at a time.
+constexpr int gathered_together = 128;
 
 struct Args {
   const void* x;                // [x_rows, k], expert order; with permute_x [tokens, k]
@@ -26,7 +29,11 @@ struct Args {
   // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of those pieces, as many bytes as the plan says
-  // Of x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them; of x in small
+  // Where the plan gathers rows first: room for them in expert order, [rows, k], and their counts, [rows / gathered_together]
+  // zeros, left as zeros.
+  void* gathered_x = nullptr;
+  unsigned* gathered = nullptr;
+  // Of x or gathered_x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them; of x in small
   // boxes too.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};

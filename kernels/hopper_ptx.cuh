@@ -72,15 +72,21 @@ __device__ __forceinline__ void acquire_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-// A box of `map` whose first element is (row, column) to shared memory; its bytes are counted on `barrier`. With a mask
-// of blocks the box goes to the same place of each and is counted there. A hint that W leave L2 first costs 1 to 4 % where
-// tiles share it (4096 tokens, H200).
+// A box of `map` whose first element is (row, column) to shared memory; its bytes are counted on `barrier`. A hint that W
+// leave L2 first costs 1 to 4 % where tiles share it (4096 tokens, H200).
 __device__ __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%4, %3}], [%2];" ::"r"(destination), "l"(&map),
                "r"(barrier), "r"(row), "r"(column)
                : "memory");
 }
-// The same for what L2 is to treat as `policy` says.
+// With a mask of blocks the box goes to the same place of each and is counted there.
+__device__ __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column, unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks)
+      : "memory");
+}
+// What L2 is to treat as `policy` says.
 __device__ __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column, unsigned long long policy) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%4, %3}], [%2], %5;" ::"r"(destination),
@@ -95,12 +101,6 @@ __device__ __forceinline__ unsigned long long eviction_policy() {
   else
     asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   return policy;
-}
-__device__ __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column, unsigned short blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;" ::"r"(destination),
-      "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks)
-      : "memory");
 }
 
 // `bytes` (a multiple of 16) from shared to global memory; part of this thread's current group of stores.
@@ -120,6 +120,8 @@ __device__ __forceinline__ void stores_wait_read() {
 
 // Orders this thread's ordinary accesses to shared memory before copies and wgmma that follow a barrier.
 __device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// The same for global memory, whoever wrote what this thread has seen.
+__device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Four 8x8 matrices of 16-bit elements to shared memory; lane i gives the address of row i % 8 of matrix i / 8. With
 // `transposed` it is column i % 8 that is stored there.

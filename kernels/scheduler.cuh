@@ -14,6 +14,15 @@ struct Tile {
   int piece;  // of the tiles that are cut along k, all counted through; -1: the tile is whole
 };
 
+template <bool condition, class T, class Otherwise>
+struct Choice {
+  using type = T;
+};
+template <class T, class Otherwise>
+struct Choice<false, T, Otherwise> {
+  using type = Otherwise;
+};
+
 // Position of tile `index` among fast x slow tiles: groups of `group` slow indices are walked together, the slow index
 // fastest inside a group, so that a group's operands stay in L2 (as in Triton's matmul tutorial). group 1 is row by row.
 template <int group>
@@ -30,6 +39,17 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
   }
 }
 
+// In which order a block goes through the experts: in that of their rows in memory;
+struct InOrder {};
+// or by how many rows they have, one block in so many from the fewest up and the others from the most down, until they meet.
+// Experts of few rows wait for W, those of many for the multipliers: both are kept busy then.
+struct FromEnds {
+  const int* expert_of;  // in the block's order, whose rows m_sizes tells
+  const int* row_of;     // where each one's rows begin
+  int tiles;             // of all experts
+  bool from_few;
+};
+
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
 // for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
 // cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
@@ -37,8 +57,8 @@ __device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slo
 // that many pieces, so that blocks finish at about the same time: those that exceed whole rounds of the blocks, and half a
 // round more where blocks take tiles as they have time; all where there are under two rounds, none with fewer steps than
 // pieces.
-template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0, int split = 1>
-struct Scheduler {
+template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0, int split = 1, bool from_ends = false>
+struct Scheduler : Choice<from_ends, FromEnds, InOrder>::type {
   static constexpr int cluster = cluster_m * cluster_n;
   const int* m_sizes;
   int experts;
@@ -68,11 +88,13 @@ struct Scheduler {
       }
     if (at >= end_tile && !find_expert(at)) return false;
     const int m_tiles = tiles_of(expert_m);
-    int m_tile, n_tile;
+    int m_tile, n_tile, inside = at - first_tile;
+    if constexpr (from_ends)
+      if (this->from_few) inside = end_tile - 1 - at;
     if constexpr (Config::raster == 0)
-      grouped_order<Config::group>(at - first_tile, n_tiles, m_tiles, n_tile, m_tile);
+      grouped_order<Config::group>(inside, n_tiles, m_tiles, n_tile, m_tile);
     else
-      grouped_order<Config::group>(at - first_tile, m_tiles, n_tiles, m_tile, n_tile);
+      grouped_order<Config::group>(inside, m_tiles, n_tiles, m_tile, n_tile);
     tile.expert = expert;
     int height = Config::block_m;
     if constexpr (row_step > 0) {
@@ -84,27 +106,31 @@ struct Scheduler {
     tile.row = expert_row + first;
     tile.rows = max(0, min(height, expert_m - first));
     tile.n = (n_tile * cluster_n + (cluster_n > 1 ? rank : 0)) * Config::block_n;
-    index += gridDim.x / cluster;
+    index += round();
     return true;
   }
+
+  // Tiles that all blocks take together, one each.
+  static __device__ __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
 
   // Steps along k of a tile.
   static __device__ __forceinline__ int depth(const Args& args) {
     return static_cast<int>((args.k + Config::block_k - 1) / Config::block_k);
   }
 
+  // For all lanes of a warp.
+  __device__ __forceinline__ int all_tiles() const {
+    int tiles = 0;
+    for (int e = static_cast<int>(threadIdx.x % 32); e < experts; e += 32) tiles += tiles_of(m_sizes[e]);
+    return __reduce_add_sync(~0u, tiles) * n_tiles;
+  }
+
   // Decides which tiles of `depth` steps are cut; a warp calls it before its first tile. Blocks are `dynamic` that take
   // tiles as they have time.
   __device__ __forceinline__ void cut(int depth, bool dynamic) {
-    int tiles = 0;
-    for (int first = 0; first < experts; first += 32) {
-      const int e = first + static_cast<int>(threadIdx.x % 32);
-      tiles += __reduce_add_sync(~0u, e < experts ? tiles_of(m_sizes[e]) : 0);
-    }
-    tiles *= n_tiles;
-    const int round = static_cast<int>(gridDim.x) / cluster;
-    const int more = dynamic ? (round + 1) / 2 : 0;
-    whole = depth < split ? tiles : tiles < 2 * round ? 0 : tiles - tiles % round - more;
+    const int tiles = all_tiles();
+    const int more = dynamic ? (round() + 1) / 2 : 0;
+    whole = depth < split ? tiles : tiles < 2 * round() ? 0 : tiles - tiles % round() - more;
   }
 
  private:
@@ -129,6 +155,10 @@ struct Scheduler {
         expert_row = window_rows + __shfl_sync(~0u, row_sum - m, found);
         end_tile = window_tiles + __shfl_sync(~0u, tile_sum, found);
         first_tile = window_tiles + __shfl_sync(~0u, tile_sum - tiles, found);
+        if constexpr (from_ends) {
+          expert_row = this->row_of[expert];
+          expert = this->expert_of[expert];
+        }
         return true;
       }
       window_tiles += __shfl_sync(~0u, tile_sum, 31);

@@ -3,7 +3,9 @@
 // W may stand on wgmma's M side and the rows of X on its N side ("swapped"): tiles are then as high as their rows.
 #pragma once
 #include "tile.cuh"
+#include "wgmma_gather.cuh"
 #include "wgmma_load.cuh"
+#include "wgmma_order.cuh"
 #include "wgmma_ptx.cuh"
 #include "wgmma_split.cuh"
 #include "wgmma_store.cuh"
@@ -13,14 +15,16 @@ namespace moetune {
 template <class Config>
 struct Wgmma : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
+  using Gather = WgmmaGather<Config>;
   using Load = WgmmaLoad<Config>;
   using Maps = WgmmaMaps<Config>;
+  using Order = WgmmaOrder<Config>;
   using Store = WgmmaStore<Config>;
   using Split = WgmmaSplit<Config>;
   using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::by_rows, Shape::by_boxes, Shape::by_pointers;
   using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_boxes;
-  using Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::keeps, Shape::tile_slots;
+  using Shape::gathers_first, Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::keeps, Shape::tile_slots;
   using Shape::at, Shape::warpgroup_sync;
   using Element = typename Shape::Element;
   using Tile = typename Shape::Tile;
@@ -44,7 +48,7 @@ struct Wgmma : WgmmaShape<Config> {
   // tokens, H200: 2.44 to 2.14 GB, 2450 to 2431 us; where X of an expert is 30 MB it gains nothing, however much is kept).
   static constexpr int kept_bytes = 8 << 20;
   static __device__ __forceinline__ int kept_columns(const Tiles& scheduler) {
-    const int round = static_cast<int>(gridDim.x) / cluster, last = scheduler.end_tile - 1, tile = scheduler.index - round;
+    const int round = Tiles::round(), last = scheduler.end_tile - 1, tile = scheduler.index - round;
     return last / round > tile / round ? kept_bytes / 2 / scheduler.expert_m : 0;
   }
   // The next tile, found by one warp and read by all others.
@@ -52,9 +56,13 @@ struct Wgmma : WgmmaShape<Config> {
     Tiles scheduler = shared.scheduler;
     if constexpr (Config::split > 1)
       if (slot.count == 0) scheduler.cut(Tiles::depth(args), dynamic);
+    if constexpr (Shape::mix > 0)
+      if (slot.count == 0) scheduler.tiles = scheduler.all_tiles();
     if constexpr (dynamic) {
       barrier_wait(at(shared.tile_empty, slot.index()), slot.parity() ^ 1);  // not before the block has time for it
-      if (slot.count > 0) {  // the first is the block's own: no need to ask
+      if constexpr (Shape::mix > 0) {
+        scheduler.index = Order::take(args, scheduler, slot.count == 0);
+      } else if (slot.count > 0) {  // the first is the block's own: no need to ask
         if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(args.counters, 1);
         scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
       }
@@ -62,6 +70,8 @@ struct Wgmma : WgmmaShape<Config> {
     Tile tile;
     if (scheduler.next(tile)) {
       if constexpr (by_pointers) locate(args, scheduler, tile);
+      if constexpr (gathers_first)
+        if (slot.count > 0) Gather::template wait<32>(args, tile);
       if constexpr (keeps) tile.kept = kept_columns(scheduler);
     } else {
       tile.expert = -1, tile.rows = 0;
@@ -77,13 +87,17 @@ struct Wgmma : WgmmaShape<Config> {
     ++slot.count;
     return tile;
   }
-  // The last block leaves the counters as it found them. One lane of the block calls this.
-  static __device__ __forceinline__ void leave(const Args& args) {
-    if (atomicAdd(args.counters + 1, 1) == gridDim.x - 1) args.counters[0] = args.counters[1] = 0;
+  // The last block leaves the counters as it found them. One lane of the block calls this, when it has no more tiles.
+  static __device__ __forceinline__ void leave(const Args& args, const Shared& shared) {
+    if (atomicAdd(args.counters + 1, 1) == gridDim.x - 1) {
+      args.counters[0] = args.counters[1] = 0;
+      if constexpr (Shape::mix > 0) args.counters[taken_from_ends] = args.counters[taken_from_ends + 1] = 0;
+      if constexpr (gathers_first) Gather::forget(args, shared.scheduler.window_rows);  // all, when there are no more tiles
+    }
   }
-  static __device__ __forceinline__ void end_tiles(const Args& args) {
-    if constexpr (dynamic)
-      if (threadIdx.x % 32 == 0) leave(args);
+  static __device__ __forceinline__ void end_tiles(const Args& args, const Shared& shared) {
+    if constexpr (dynamic && !gathers_first)
+      if (threadIdx.x % 32 == 0) leave(args, shared);
   }
 
   // Tiles that need the same rows of W or X find them in L2 while they are about equally far along k. Blocks drift apart
@@ -98,12 +112,12 @@ struct Wgmma : WgmmaShape<Config> {
       }
     }
   }
-  static __device__ __forceinline__ void end_together(const Args& args) {
+  static __device__ __forceinline__ void end_loads(const Args& args, const Shared& shared) {
     if constexpr (together) {
       atomicAdd(args.counters, 1);
       __threadfence();
-      leave(args);
     }
+    if constexpr (together || gathers_first) leave(args, shared);
   }
   static __device__ __forceinline__ Tile of_first_lane(const Tile& tile) {
     int words[sizeof(Tile) / sizeof(int)];
@@ -128,7 +142,8 @@ struct Wgmma : WgmmaShape<Config> {
     return of_first_lane(tile);
   }
 
-  // One warp finds tiles, another loads them; where rows are copied all four load, and the first finds tiles too.
+  // One warp finds tiles, another loads them, the others gather rows where tiles don't; where rows are copied all four load,
+  // and the first finds tiles too.
   static __device__ __forceinline__ void produce(const Args& args, Shared& shared) {
     const int warp = threadIdx.x / 32;
     Slot slot;
@@ -139,8 +154,24 @@ struct Wgmma : WgmmaShape<Config> {
     } else if (warp == 1) {
       while (give_tile(args, shared, slot).expert >= 0) {
       }
-      end_tiles(args);
+      end_tiles(args, shared);
+    } else if constexpr (gathers_first) {
+      Gather::go_on(args, shared, warp - 2);
     }
+  }
+
+  // The first stages of a block's first tile: W is on its way while the tile's rows are gathered. Returns the next step.
+  static __device__ __forceinline__ int load_first(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, typename Load::Boxes boxes, int first,
+                                                   int end, int rank, Place<stages>& stage) {
+    const int count = min(stages, end - first);
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) Load::template copy_boxes<false, true>(args, shared, maps, tile, boxes, i, (first + i) * block_k, rank);
+    Gather::template wait<1>(args, tile);
+    fence_async_global();
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) Load::template copy_boxes<true, false>(args, shared, maps, tile, boxes, i, (first + i) * block_k, rank);
+    stage.advance(count);
+    return first + count;
   }
 
   static __device__ __forceinline__ void load(const Args& args, Shared& shared, Slot& slot) {
@@ -156,15 +187,20 @@ struct Wgmma : WgmmaShape<Config> {
       maps.follow(args, shared, tile);
       if (threadIdx.x == 0) {
         begin_together(args, begun);
+        int k = steps.first;
+        if constexpr (gathers_first) {
+          if (slot.count == 1) k = load_first(args, shared, maps, tile, boxes, steps.first, steps.end, rank, stage);
+          fence_async_global();
+        }
 #pragma unroll 1
-        for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
+        for (; k < steps.end; ++k, stage.advance()) {
           barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
-          Load::copy_boxes(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
+          Load::template copy_boxes<true, true>(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
         }
       }
       __syncwarp();
     }
-    if (threadIdx.x == 0) end_together(args);
+    if (threadIdx.x == 0) end_loads(args, shared);
   }
 
   // So many steps before its end a tile's producer asks for the next, whose rows' numbers come from memory.
@@ -199,15 +235,15 @@ struct Wgmma : WgmmaShape<Config> {
         }
         barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
         if constexpr (by_boxes)
-          if (threadIdx.x == 0) Load::copy_boxes(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
+          if (threadIdx.x == 0) Load::template copy_boxes<true, true>(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
         if constexpr (w_by_rows) Load::copy_w_rows(args, shared, tile, w, stage.index, k * block_k);
         if constexpr (x_by_rows) Load::copy_x_rows(args, shared, tile, rows, stage.index, k * block_k);
         barrier_arrive_after_copies(at(shared.full, stage.index));
       }
       __syncwarp();
     }
-    if (threadIdx.x < 32) end_tiles(args);
-    if (threadIdx.x == 0) end_together(args);
+    if (threadIdx.x < 32) end_tiles(args, shared);
+    if (threadIdx.x == 0) end_loads(args, shared);
   }
 
   // ---- consumers
@@ -343,6 +379,8 @@ struct Wgmma : WgmmaShape<Config> {
     for (int i = threadIdx.x; i < Config::experts; i += 128 * (1 + consumers)) shared.m_sizes[i] = args.m_sizes[i];
     __syncthreads();
     if constexpr (cluster > 1) cluster_sync();
+    Order::sort(shared);
+    Gather::begin(args, shared);
 
     if (threadIdx.x < 128) {
       if constexpr (consumers > 1) registers_down<Config::producer_registers>();

@@ -11,7 +11,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
   using Shape = WgmmaShape<Config>;
   using Shape::block_m, Shape::block_n, Shape::block_k, Shape::cluster, Shape::cluster_m, Shape::cluster_n;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::halves, Shape::row_bytes, Shape::x_boxes, Shape::rests, Shape::at;
-  using Shape::by_pointers, Shape::keeps, Shape::warpgroup_sync;
+  using Shape::by_pointers, Shape::gathers, Shape::keeps, Shape::warpgroup_sync;
   using Tile = typename Shape::Tile;
   using Shared = typename Shape::Shared;
   using Maps = WgmmaMaps<Config>;
@@ -49,15 +49,17 @@ struct WgmmaLoad : WgmmaShape<Config> {
       load_box(to, map, full, row, k);
   }
 
-  // Tensor copies of one stage, `boxes` of X. Of what the blocks of a cluster share each loads a part, for all.
+  // Tensor copies of one stage, `boxes` of X: of X, of W, or of both. W comes first or with X: it makes the stage expect
+  // all. Of what the blocks of a cluster share each loads a part, for all.
+  template <bool x_too, bool w_too>
   static __device__ __forceinline__ void copy_boxes(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, Boxes boxes, int stage, int k,
                                                     int rank) {
     const unsigned full = at(shared.full, stage);
     constexpr unsigned short everyone = (1 << cluster) - 1;
-    barrier_arrive_expect(full, ((w_by_rows ? 0 : block_n) + boxes.large * Config::x_box + boxes.small * Config::x_rest) * block_k * 2);
+    if constexpr (w_too) barrier_arrive_expect(full, ((w_by_rows ? 0 : block_n) + boxes.large * Config::x_box + boxes.small * Config::x_rest) * block_k * 2);
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
-      if constexpr (!w_by_rows) {
+      if constexpr (!w_by_rows && w_too) {
         const unsigned w = shared_address(shared.w[stage]) + half * block_n * row_bytes;
         const int w_row = by_pointers ? tile.n : tile.expert * static_cast<int>(args.n) + tile.n;
         if constexpr (cluster_m > 1)
@@ -65,7 +67,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
         else
           load_box(w, maps.w_map(args), full, w_row, k + half * 64);
       }
-      if constexpr (!x_by_rows) {
+      if constexpr (!x_by_rows && x_too) {
         const unsigned x = shared_address(shared.x[stage]) + half * block_m * row_bytes;
 #pragma unroll
         for (int box = 0; box < x_boxes; ++box) {
@@ -100,7 +102,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
     int asked[share];       // numbers of the next tile's rows in X, this thread's share, on their way
 
     __device__ __forceinline__ void ask(const Args& args, const Tile& tile) {
-      if constexpr (Config::permute_x) {
+      if constexpr (gathers) {
 #pragma unroll
         for (int i = 0; i < share; ++i) {
           const int r = i * 128 + static_cast<int>(threadIdx.x);
@@ -110,7 +112,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
     }
     // Numbers go through shared memory, in two turns: a thread that is ahead by a tile writes beside what others read.
     __device__ __forceinline__ void give(Shared& shared, unsigned turn) {
-      if constexpr (Config::permute_x) {
+      if constexpr (gathers) {
 #pragma unroll
         for (int i = 0; i < share; ++i)
           if (i * 128 + static_cast<int>(threadIdx.x) < block_m) shared.gathered[turn % 2][i * 128 + threadIdx.x] = asked[i];
@@ -123,7 +125,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
         for (int i = 0; i < count; ++i) {
           const int r = static_cast<int>(threadIdx.x) / 8 + i * 16;
           int number = row_of(tile) + (r < tile.rows ? r : 0);
-          if constexpr (Config::permute_x) number = shared.gathered[turn % 2][r];
+          if constexpr (gathers) number = shared.gathered[turn % 2][r];
           chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(args.k / 8) + threadIdx.x % 8;
         }
       }

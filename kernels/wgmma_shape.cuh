@@ -10,13 +10,7 @@ template <class Config>
 struct WgmmaShape {
   struct Nothing {};
   template <bool condition, class T, class Otherwise = Nothing>
-  struct If {
-    using type = T;
-  };
-  template <class T, class Otherwise>
-  struct If<false, T, Otherwise> {
-    using type = Otherwise;
-  };
+  using If = Choice<condition, T, Otherwise>;
 
   // Addressing by pointers: a tile knows its expert's own matrices, and two tensor maps follow the expert.
   static constexpr bool by_pointers = Config::addressing == 1;
@@ -39,6 +33,8 @@ struct WgmmaShape {
   static constexpr int cluster_m = Config::cluster == 1 ? 2 : 1, cluster_n = Config::cluster == 2 ? 2 : 1;
   static constexpr int cluster = cluster_m * cluster_n;
   static constexpr bool weighs = Config::topk_weights, scatters = Config::permute_y;
+  // Rows of X are gathered with each tile that reads them, or once and ahead of the tiles.
+  static constexpr bool gathers_first = Config::gather == 1, gathers = Config::permute_x && !gathers_first;
 
   // wgmma's M side: groups of 64 rows a warpgroup; its N side.
   static constexpr int side = swapped ? block_n : block_m;
@@ -64,6 +60,8 @@ struct WgmmaShape {
   static_assert(block_m % Config::x_rest == 0 && Config::x_box % Config::x_rest == 0 && Config::x_rest % 8 == 0,
                 "boxes of X are whole swizzle groups");
   static_assert(!rests || (cluster == 1 && !by_pointers), "what blocks share, and experts by pointers, have boxes of one size");
+  static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
+  static_assert(!gathers_first || (Config::permute_x && !by_rows && !by_pointers), "rows in order come by one tensor map");
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
   static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1), "cp.async serves one block only");
   static_assert(!keeps || (together && !x_by_rows && !by_pointers), "only rounds of tiles, of boxes of one map, keep X");
@@ -104,20 +102,27 @@ struct WgmmaShape {
     int target[holds ? staged_rows : block_m];
   };
   using Gathered = int[2][block_m];  // numbers of the rows of a tile in X
-  using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split>;
+  // One block in `mix` takes experts of few rows first.
+  static constexpr int mix = Config::mix;
+  static_assert(mix == 0 || (dynamic && Config::split == 1 && !by_pointers && !gathers_first), "tiles are taken whole, from one base, rows gathered or not");
+  struct Order {
+    int expert_of[Config::experts], row_of[Config::experts];
+  };
+  using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split, (mix > 0)>;
 
   struct Shared : If<by_pointers, Maps>::type {
     alignas(1024) Element w[stages][block_n * block_k];  // [halves][block_n][64]
     alignas(1024) Element x[stages][block_m * block_k];
     alignas(1024) Element staging[consumers][staged];
     Tiles scheduler;         // here and not in registers: it is needed once a tile
-    int m_sizes[Config::experts];
+    int m_sizes[Config::experts];  // in the order in which the block goes through them
     Tile tiles[tile_slots];  // expert < 0 ends them
     unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
     typename If<holds, HeldTiles>::type held;
     int last[consumers];  // whether the tile's other pieces were done before this block's
     typename If<weighs || scatters, Fused>::type fused[consumers];
-    typename If<Config::permute_x, Gathered>::type gathered;
+    typename If<gathers, Gathered>::type gathered;
+    typename If<(mix > 0), Order>::type order;
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 

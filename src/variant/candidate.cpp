@@ -75,6 +75,12 @@ const std::vector<Knob>& knobs() {
        {},
        128},
       {"hold", &Candidate::hold, "rows of Y kept until so many can be stored together; 0 = none", {}, 0},
+      {"gather",
+       &Candidate::gather,
+       "rows of X put in order with each tile that reads them, or once, ahead of the tiles",
+       {"tiles", "first"},
+       0},
+      {"mix", &Candidate::mix, "one block in so many takes the experts of fewest rows first; 0 = all in order", {}, 0},
   };
   return list;
 }

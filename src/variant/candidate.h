@@ -35,6 +35,8 @@ struct Candidate {
   int split = 0;
   int l2_promotion = 0;
   int hold = 0;
+  int gather = 0;
+  int mix = 0;
 
   auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
 };

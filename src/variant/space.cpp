@@ -17,7 +17,8 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kMaxCandidates = 5'000'000;
+constexpr int64_t kMaxCandidates = 5'000'000;   // to list; each is looked at
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 
 constexpr std::string_view kFolder = "configs/spaces/";
 
@@ -64,12 +65,12 @@ VariantSpace variant_space(const std::string& name, const JsonAt& json) {
   return space;
 }
 
-int64_t size(const VariantSpace& space) {
+int64_t size(const VariantSpace& space, int64_t most) {
   int64_t product = 1;
   for (const auto& [knob, values] : space.values) {
     product *= static_cast<int64_t>(values.size());
-    if (product > kMaxCandidates)
-      throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, kMaxCandidates),
+    if (product > most)
+      throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, most),
                           "give fewer values, for instance with --set");
   }
   return product;
@@ -226,7 +227,7 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
   Enumeration result;
   std::set<Candidate> known;
   for (const VariantSpace* part : parts_for(space, device)) {
-    const int64_t count = size(*part);
+    const int64_t count = size(*part, kMaxCandidates);
     for (int64_t i = 0; i < count; ++i) {
       Candidate candidate = candidate_at(*part, i);
       resolve_most(candidate, find_variant(part->variant), shape, device);
@@ -239,7 +240,7 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
 Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed) {
   const std::vector<const VariantSpace*> parts = parts_for(space, device);
   int64_t total = 0;
-  for (const VariantSpace* part : parts) total += size(*part);
+  for (const VariantSpace* part : parts) total += size(*part, kMaxSize);
   Enumeration result;
   std::set<Candidate> known;
   Shuffle shuffle(total, seed);
@@ -247,7 +248,7 @@ Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo&
     std::optional<int64_t> index = shuffle.next();
     if (!index) break;
     auto part = parts.begin();
-    for (; *index >= size(**part); ++part) *index -= size(**part);
+    for (; *index >= size(**part, kMaxSize); ++part) *index -= size(**part, kMaxSize);
     Candidate candidate = candidate_at(**part, *index);
     resolve_most(candidate, find_variant(candidate.variant), shape, device);
     add(result, known, std::move(candidate), shape, device);

@@ -29,6 +29,7 @@ struct LaunchPlan {
   int y_box = 0;
   int l2_promotion = 0;  // bytes to which a miss of X or W in L2 is widened: 0, 64, 128 or 256
   int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
+  bool gathers_first = false;  // rows of X are put in order in memory before tiles read them: that takes room
 };
 
 struct Variant {

@@ -15,15 +15,17 @@ constexpr int kCooperative = 0, kPingpong = 1;
 constexpr int kNoCopies = 0, kBoxes = 1, kRows = 2;  // values of tma_store
 constexpr int kBase = 0, kPointers = 1;              // values of addressing
 constexpr int kAlongM = 1, kAlongN = 2;              // values of cluster
+constexpr int kWithTiles = 0, kFirst = 1;            // values of gather
 constexpr int kRowElements = 64;                     // a row of shared memory: the 128 bytes of the swizzle
 constexpr int kTileBytes = 20, kKeptTileBytes = 24, kLocatedTileBytes = 48;
 constexpr int kStagedRows = 16;  // at a time, by stmatrix
 constexpr int kBarrierBytes = 8;
-constexpr int kSchedulerBytes = 56;
+constexpr int kSchedulerBytes = 56, kMixingSchedulerBytes = 80;
 constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
 constexpr int kMaxHold = 1024;
+constexpr int kMaxMix = 16, kMaxMixed = 1024;
 constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
 constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
@@ -41,7 +43,8 @@ struct Registers {
 Registers registers(const Candidate& c) {
   if (c.consumers == 1) return {255, 255};
   if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
-  if (c.addressing == kPointers && c.split > 1 && !by_rows(c)) return {56, 224};  // who finds tiles keeps most then
+  const bool keeps_most = c.mix > 0 || (c.addressing == kPointers && c.split > 1);  // of all who find tiles
+  if (keeps_most && !by_rows(c)) return {56, 224};
   return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
 
@@ -84,17 +87,20 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
   const int64_t tile_bytes = c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
-  const int64_t tiles = aligned(kSchedulerBytes + 4 * shape.layer.local_experts() + slots * tile_bytes, kBarrierBytes) +
+  const int scheduler_bytes = c.mix > 0 ? kMixingSchedulerBytes : kSchedulerBytes;
+  const int64_t tiles = aligned(scheduler_bytes + 4 * shape.layer.local_experts() + slots * tile_bytes, kBarrierBytes) +
                         2 * kBarrierBytes * (c.stages + slots);
   const int64_t held =
       c.hold > 0 ? c.consumers * (c.hold / kStagedRows) * aligned(tile_bytes + 4, c.addressing == kPointers ? 8 : 4)
                  : 1;
   const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
+  const bool gathers = shape.fusion.permute_x && c.gather == kWithTiles;
   const int64_t noted = c.block_m + (c.hold > 0 ? c.hold : c.block_m);
-  const int64_t rows =
-      (fused ? c.consumers * noted * 4 : c.consumers) + (shape.fusion.permute_x ? int64_t{2} * c.block_m * 4 : 1);
+  const int64_t rows = (fused ? c.consumers * noted * 4 : c.consumers) + (gathers ? int64_t{2} * c.block_m * 4 : 1);
   const int64_t maps = c.addressing == kPointers ? kAlign : 0;
-  return maps + aligned(ring + staging + tiles + aligned(held, 4) + kLastBytes * c.consumers + rows, kAlign);
+  const int64_t before = ring + staging + tiles + aligned(held, 4) + kLastBytes * c.consumers + rows;
+  const int64_t order = c.mix > 0 ? aligned(before, 4) + 8 * shape.layer.local_experts() : before + 1;
+  return maps + aligned(order, kAlign);
 }
 
 std::optional<std::string> illegal_tile(const Candidate& c) {
@@ -134,7 +140,16 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
   if (c.stages < 2 || c.stages > kMaxStages) return fmt::format("stages must lie in 2 to {}", kMaxStages);
   if (auto reason = illegal_tile(c)) return reason;
-  if (c.tma_x && shape.fusion.permute_x) return "tensor copies don't gather rows";
+  if (c.mix == 1 || c.mix > kMaxMix) return fmt::format("mix must be 0 or lie in 2 to {}", kMaxMix);
+  if (c.mix > 0 && (c.tiles == 0 || c.split > 1)) return "who mixes experts takes whole tiles as it has time";
+  if (c.mix > 0 && (c.addressing == kPointers || c.gather == kFirst)) return "experts that are mixed have no own maps";
+  if (c.mix > 0 && shape.layer.local_experts() > kMaxMixed)
+    return fmt::format("more than {} experts are too many to sort", kMaxMixed);
+  if (!one_of(c.gather, {kWithTiles, kFirst})) return "gather must be tiles or first";
+  if (c.gather == kFirst && !shape.fusion.permute_x) return "there are no rows to gather";
+  if (c.gather == kFirst && (by_rows(c) || c.addressing == kPointers))
+    return "who gathers first has X and W come by a tensor map each";
+  if (c.gather == kWithTiles && c.tma_x && shape.fusion.permute_x) return "tensor copies don't gather rows";
   if (!one_of(c.tma_store, {kNoCopies, kBoxes, kRows})) return "tma_store must be no, yes or rows";
   if (c.tma_store == kBoxes && shape.fusion.permute_y) return "tensor copies don't scatter rows";
   if (c.tma_store == kBoxes && c.block_n % kRowElements != 0)
@@ -168,7 +183,8 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
           .y_box = c.tma_store == kBoxes ? 8 : 0,
           .l2_promotion = c.l2_promotion,
-          .maps = c.addressing == kPointers ? 2 * (c.stages + 1) : 0};
+          .maps = c.addressing == kPointers ? 2 * (c.stages + 1) : 0,
+          .gathers_first = c.gather == kFirst};
 }
 
 std::string unit(const Candidate& c, const Shape& shape) {
@@ -188,11 +204,16 @@ std::string unit(const Candidate& c, const Shape& shape) {
 // Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
 // of which an expert fills some well; where experts are large power bounds the kernel, and blocks that stay together
 // save it. Rows of X stand on the N side throughout: what the last tile of an expert lacks of its height is not
-// multiplied.
+// multiplied. Where few experts have most rows, blocks go through them from both ends. Rows are gathered once where
+// that is soon done, or where it is little beside what is read for them.
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const std::vector<int>& rows = problem.routing.m_sizes;
   const int64_t most_rows = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
+  const bool gathers_first =
+      problem.shape.fusion.permute_x &&
+      (mean_rows <= 96 ? problem.rows() <= 512 : mean_rows > 384 || problem.shape.layer.n >= 4096);
+  const bool gathers = problem.shape.fusion.permute_x && !gathers_first;
   Candidate c{.variant = "wgmma",
               .block_m = 16,
               .block_n = 128,
@@ -205,14 +226,16 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
               .swap = 1,
               .cluster = 0,
               .in_flight = 1,
-              .tma_x = problem.shape.fusion.permute_x ? 0 : 1,
+              .tma_x = gathers ? 0 : 1,
               .tma_w = 1,
               .tiles = 1,
               .tma_store = kNoCopies,
               .addressing = kBase,
               .split = 1,
               .l2_promotion = kPromotion,
-              .hold = 0};
+              .hold = 0,
+              .gather = gathers_first ? kFirst : kWithTiles,
+              .mix = 0};
   if (mean_rows <= 96) {
     for (const int block_m : {32, 48, 80, 144})
       if (most_rows > c.block_m) c.block_m = block_m;
@@ -222,17 +245,19 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     c.block_m = 144;
     c.tiles = 0;
     c.block_n = 256;
-    const bool gathers = problem.shape.fusion.permute_x, scatters = problem.shape.fusion.permute_y;
+    const bool scatters = problem.shape.fusion.permute_y;
+    const bool skewed = most_rows > 4 * mean_rows && !gathers_first && problem.shape.layer.local_experts() <= kMaxMixed;
     if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
       if (mean_rows > 768) {
         c.block_m = 176, c.pace = 1, c.group = 1;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
-      } else if (scatters || problem.shape.layer.k < kShallow) {
+      } else if (!skewed && (scatters || problem.shape.layer.k < kShallow)) {
         c.block_n = 128;
         c.schedule = kPingpong;  // stores weigh more: one warpgroup's pass while the other multiplies
       }
     }
+    if (skewed && mean_rows <= 768) c.tiles = 1, c.mix = 4, c.pace = 0;
   }
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;
@@ -244,9 +269,9 @@ Variant wgmma_variant() {
   return {.name = "wgmma",
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-          .knobs = {"block_m",    "block_n", "block_k", "stages",    "raster",       "group", "consumers",
-                    "schedule",   "swap",    "cluster", "in_flight", "tma_x",        "tma_w", "tma_store",
-                    "addressing", "tiles",   "pace",    "split",     "l2_promotion", "hold"},
+          .knobs = {"block_m", "block_n", "block_k",      "stages", "raster", "group",     "consumers",  "schedule",
+                    "swap",    "cluster", "in_flight",    "tma_x",  "tma_w",  "tma_store", "addressing", "tiles",
+                    "pace",    "split",   "l2_promotion", "hold",   "gather", "mix"},
           .illegal = illegal,
           .plan = plan,
           .unit = unit,

@@ -43,7 +43,8 @@ class GpuTest : public testing::Test {
     return *one;
   }
   // Small tiles in large blocks: on a routing of many experts some tiles are whole and the last are cut along k.
-  // wgmma's are held too, until a few leave together.
+  // wgmma's are held too, until a few leave together; or blocks meet in the middle of the experts; or rows are gathered
+  // while tiles wait for them.
   static std::vector<Candidate> cut(const std::string& variant, const Problem& problem) {
     std::vector<std::string> texts;
     if (variant == "mma") texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2"};
@@ -54,6 +55,15 @@ class GpuTest : public testing::Test {
                         "schedule=cooperative swap=yes cluster=none in_flight=1 tma_x={} tma_store=no "
                         "tiles=dynamic split=4 hold={}",
                         problem.shape.fusion.permute_x ? "no" : "yes", hold));
+    if (variant == "wgmma")
+      for (const std::string knobs :
+           {"tma_x=yes tiles=dynamic mix=2", "tma_x=no tiles=dynamic mix=3", "tma_x=yes tiles=static gather=first",
+            "tma_x=yes tiles=dynamic gather=first", "tma_x=yes tiles=static pace=common gather=first",
+            "tma_x=yes tiles=static cluster=m gather=first"})
+        texts.push_back(
+            "wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 schedule=cooperative "
+            "swap=yes in_flight=1 tma_store=no " +
+            knobs + (knobs.find("cluster") == std::string::npos ? " cluster=none" : ""));
     std::vector<Candidate> candidates;
     for (const std::string& text : texts) candidates.push_back(parse_candidate(text));
     std::erase_if(candidates, [&](const Candidate& candidate) {

@@ -77,6 +77,35 @@ TEST(WgmmaLegality, TensorCopiesCountRowsOfWIn32Bits) {
   EXPECT_EQ(reason(text, shape), "");
 }
 
+TEST(WgmmaLegality, ExpertsAreMixedWhereBlocksTakeTheirTiles) {
+  const std::string text =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=";
+  Shape shape = shape_of();
+  EXPECT_EQ(reason(text + "dynamic mix=4", shape), "");
+  EXPECT_EQ(reason(text + "dynamic mix=1", shape), "mix must be 0 or lie in 2 to 16");
+  EXPECT_EQ(reason(text + "dynamic mix=17", shape), "mix must be 0 or lie in 2 to 16");
+  EXPECT_EQ(reason(text + "static mix=4", shape), "who mixes experts takes whole tiles as it has time");
+  EXPECT_EQ(reason(text + "dynamic split=4 mix=4", shape), "who mixes experts takes whole tiles as it has time");
+  EXPECT_EQ(reason(text + "dynamic addressing=pointers mix=4", shape), "experts that are mixed have no own maps");
+  shape.layer.experts = 2048;
+  EXPECT_EQ(reason(text + "dynamic mix=4", shape), "more than 1024 experts are too many to sort");
+}
+
+TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
+  const std::string text =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_store=no tiles=static tma_x=";
+  Shape shape = shape_of();
+  shape.fusion.permute_x = true;
+  EXPECT_EQ(reason(text + "no", shape), "");
+  EXPECT_EQ(reason(text + "yes", shape), "tensor copies don't gather rows");
+  EXPECT_EQ(reason(text + "yes gather=first", shape), "");
+  EXPECT_EQ(reason(text + "no gather=first", shape), "who gathers first has X and W come by a tensor map each");
+  EXPECT_EQ(reason(text + "yes gather=first addressing=pointers", shape),
+            "who gathers first has X and W come by a tensor map each");
+}
+
 TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   const Candidate candidate =
       parse_candidate("mma block_m=128 block_n=128 block_k=64 warps=4 stages=3 raster=m group=1 split=8");
@@ -169,6 +198,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static l2_promotion=256",
              "l2_promotion is of tensor copies, here are none"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static gather=first",
+             "there are no rows to gather"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
              ""},

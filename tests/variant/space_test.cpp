@@ -237,8 +237,14 @@ TEST(Draw, TakesNoneTwiceAndOnlyLegalOnes) {
 }
 
 TEST(Draw, ReachesEveryValueOfEveryKnob) {
-  const auto drawn = draw(only("wgmma"), shape(), device_of_arch("sm_90a"), 1000, 4).legal;
+  Shape gathered = shape();
+  gathered.fusion.permute_x = true;
   const SearchSpace wgmma = only("wgmma");
+  std::vector<Candidate> drawn;
+  for (const Shape& one : {shape(), gathered}) {
+    const auto some = draw(wgmma, one, device_of_arch("sm_90a"), 1000, 4).legal;
+    drawn.insert(drawn.end(), some.begin(), some.end());
+  }
   for (const auto& [name, values] : wgmma.variants[0].values) {
     std::set<int> seen;
     for (const Candidate& candidate : drawn) seen.insert(candidate.*find_knob(name).value);
@@ -256,6 +262,14 @@ TEST(Draw, UsesASmallSpaceUpAsTheEnumerationDoes) {
   EXPECT_EQ(std::set<Candidate>(drawn.legal.begin(), drawn.legal.end()),
             std::set<Candidate>(all.legal.begin(), all.legal.end()));
   EXPECT_NE(drawn.legal, all.legal);
+}
+
+TEST(Draw, TakesFromASpaceTooLargeToList) {
+  SearchSpace space = only("wgmma");
+  set_values(space, "l2_promotion=0,64,128,256");
+  set_values(space, "addressing=base,pointers");
+  EXPECT_THROW(enumerate(space, shape(), device_of_arch("sm_90a")), Error);
+  EXPECT_EQ(draw(space, shape(), device_of_arch("sm_90a"), 50, 1).legal.size(), 50u);
 }
 
 TEST(Draw, OfNothingIsNothing) {

@@ -70,7 +70,9 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   int64_t sets = p.rows() == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
   require(cudaMemGetInfo(&available, &total), "cannot read the free memory");
-  const auto needed = [&](int64_t count) { return count * set_bytes + sorted_x + sorted_y + references + kSpareBytes; };
+  const auto needed = [&](int64_t count) {
+    return count * set_bytes + 2 * sorted_x + sorted_y + references + kSpareBytes;
+  };
   if (needed(sets) > static_cast<int64_t>(available) && touched >= cold) sets = 1;
   if (needed(sets) > static_cast<int64_t>(available))
     throw OutOfMemory(
@@ -84,10 +86,12 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
   o.m_sizes = upload(p.routing.m_sizes);
   o.gather_indices = upload(p.routing.gather_indices);
   o.pointers = upload(expert_pointers(o));
-  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(first_arrival + arrivals_per_sm * device.processors)));
+  const int64_t arrivals = first_arrival + int64_t{arrivals_per_sm} * device.processors;
+  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + p.rows() / gathered_together + 1)));
+  o.gathered_offset = arrivals;
   o.weights = DeviceBuffer(aligned(slots(p) * 4));
   service.fill(o.weights.data(), slots(p), Values::random, p.seed, kStreamWeights, stream);
-  if (sorted_x > 0) o.x_sorted = DeviceBuffer(sorted_x);
+  if (sorted_x > 0) o.x_sorted = DeviceBuffer(sorted_x), o.x_gathered = DeviceBuffer(sorted_x);
   if (sorted_y > 0) o.y_sorted = DeviceBuffer(sorted_y);
   for (int set = 0; set < o.sets; ++set) o.fill(service, Values::random, set, stream);
   return o;
@@ -121,6 +125,8 @@ Args Operands::args(int set) const {
           .experts = static_cast<int>(layer.local_experts()),
           .top_k = static_cast<int>(layer.top_k),
           .counters = counters.as<unsigned>(),
+          .gathered_x = x_gathered.data(),
+          .gathered = counters.as<unsigned>() + gathered_offset,
           .x_of = of,
           .w_of = of + layer.local_experts(),
           .y_of = pointers.as<void*>() + arrays + 2 * layer.local_experts()};

@@ -19,6 +19,8 @@ struct Operands {
   DeviceBuffer m_sizes, gather_indices, weights, counters;
   DeviceBuffer pointers;            // [sets][3][experts]: each expert's X, W and Y
   DeviceBuffer x_sorted, y_sorted;  // expert order, for references and baselines of fused problems
+  DeviceBuffer x_gathered;          // the same for kernels that gather first: nothing else reads what they write
+  int64_t gathered_offset = 0;      // where their counts begin in `counters`
 
   Args args(int set) const;
   char* y_of(int set) const;

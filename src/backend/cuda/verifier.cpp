@@ -109,10 +109,14 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
   }
 }
 
-// Y of set 0, with the guards before and after it.
+// Y of set 0, with the guards before and after it; and what kernels put in order on the way there.
 void Verifier::clear_output() const {
   require(cudaMemsetAsync(operands_.y.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.y_stride), stream_),
           "cannot fill the output");
+  const DeviceBuffer& gathered = operands_.x_gathered;
+  if (gathered.size() > 0)
+    require(cudaMemsetAsync(gathered.data(), kFill, static_cast<size_t>(gathered.size()), stream_),
+            "cannot fill the room for gathered rows");
 }
 
 std::string Verifier::run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference,

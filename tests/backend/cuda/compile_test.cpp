@@ -177,12 +177,13 @@ TEST_P(CompileTest, WgmmaAcrossItsWaysToCopy) {
   expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8,
                       "copies");
 }
-TEST_P(CompileTest, WgmmaCorners) { expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {}), {}); }
+TEST_P(CompileTest, WgmmaCorners) { expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {}), {"gather=first"}); }
 TEST_P(CompileTest, WgmmaCornersGathered) {
-  expect_ends_compile(shape_of(Dtype::fp16, 2048, 768, {.permute_x = true}), {"tma_x=yes", "cluster=n"});
+  expect_ends_compile(shape_of(Dtype::fp16, 2048, 768, {.permute_x = true}), {});
 }
 TEST_P(CompileTest, WgmmaCornersScatteredAndWeighted) {
-  expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), {"tma_store=yes"});
+  expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}),
+                      {"tma_store=yes", "gather=first"});
 }
 // The most sums that legality allows, where registers are shortest.
 TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
@@ -249,6 +250,21 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
        {}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no "
        "tma_store=rows addressing=pointers tiles=static",
+       scattered},
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=yes "
+       "tiles=static pace=common gather=first",
+       {.permute_x = true}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic gather=first",
+       {.permute_x = true}},
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=yes "
+       "tiles=dynamic mix=4",
+       {}},
+      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
+       "tiles=dynamic mix=16",
+       {.permute_x = true}},
+      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic mix=2",
        scattered}};
   std::vector<std::string> units;
   for (const auto& [tile, fusion] : cases) {
