@@ -303,11 +303,14 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
   for (size_t i = 0; i < entries.size() && !stop; ++i) {
     Limits limits{.threshold = std::log1p(request.threshold),
                   .patience = request.patience,
-                  .quiet = {.wait = request.wait},
+                  .quiet = {.wait = request.wait, .stop = &stop},
                   .end = end,
                   .stop = stop};
-    if (request.time_budget > 0)
-      limits.end = Clock::now() + (end - Clock::now()) / static_cast<int64_t>(entries.size() - i);
+    if (request.time_budget > 0) {
+      const auto share = (end - Clock::now()) / static_cast<int64_t>(entries.size() - i);
+      limits.end = Clock::now() + share;
+      limits.quiet.wait = std::clamp(std::chrono::duration<double>(share).count(), 0.0, request.wait);
+    }
     findings.push_back(check_cell(*entries[i], backend, request, limits));
     if (listen) listen(findings.back());
   }

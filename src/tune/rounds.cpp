@@ -68,6 +68,7 @@ void rest(Quiet& quiet, double& nap, Clock::time_point begin) {
   std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
   nap = std::min(2 * nap, kLongestNap);
   quiet.wait -= since(begin);
+  if (quiet.stop && *quiet.stop) quiet.wait = 0;
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct Quiet {
   double wait = 0;     // seconds for measuring again, which uses them up
   size_t control = 0;  // the contender
   double control_seconds = std::numeric_limits<double>::infinity();
+  const std::atomic<bool>* stop = nullptr;  // once it is set nothing is waited for
 };
 constexpr double kDisturbed = 1.1;
 

@@ -387,6 +387,16 @@ TEST(Check, WaitsForBusyProcessorsAndNoLonger) {
   EXPECT_EQ(finding.rounds, 30);
 }
 
+TEST(Check, WaitsNoLongerThanItsTimeBudget) {
+  Checking checking({});
+  checking.backend.script.waited = 0.5;
+  checking.request.wait = 60;
+  checking.request.time_budget = 0.2;
+  const auto begin = std::chrono::steady_clock::now();
+  checking.one(tuned());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST(Check, SkippedEntriesArePassedOver) {
   TunedTable table = tuned({}, {fake::small_cell(16), fake::small_cell(64)});
   table.entries[0].skipped = "out of memory";

@@ -163,6 +163,15 @@ TEST(MeasureRounds, ALookWhoseControlIsSlowIsMeasuredAgain) {
   EXPECT_LT(quiet.wait, 1);
 }
 
+TEST(MeasureRounds, NothingIsWaitedForOnceItIsStopped) {
+  Disturbed disturbed(0, 1000000);
+  const std::atomic<bool> stop = true;
+  Quiet quiet{.wait = 60, .stop = &stop};
+  const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop")}, 3, {}, quiet);
+  EXPECT_EQ(disturbed.blocks, 4);
+  EXPECT_EQ(rounds.seconds[0].size(), 3U);
+}
+
 // The second contender is the control, 10 seconds in peace.
 Rounds three_looks(const std::vector<double>& control) {
   Rounds rounds;
