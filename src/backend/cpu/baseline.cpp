@@ -12,12 +12,12 @@ namespace moetune {
 namespace {
 
 constexpr int64_t kPackDepth = 64;  // of W at a time
-constexpr int64_t kTaskColumns = 64;
-static_assert(kTaskColumns % Dots::kMaxTileColumns == 0);
+constexpr int64_t kStripColumns = 64;
+static_assert(kStripColumns % Dots::kMaxTileColumns == 0);
 constexpr int64_t kFewRows = 16;
 
 /// All rows of an expert times some of its columns.
-struct Task {
+struct Strip {
   int64_t expert = 0;
   int64_t first = 0;  // row in expert order
   int64_t rows = 0;
@@ -92,43 +92,43 @@ struct Loop {
   }
 
   // Few rows: W is read where it lies, a few of its rows at a time.
-  void multiply_few(const Task& task, float* x) const {
-    unpack(task.first, task.rows, x);
-    float sums[kFewRows][kTaskColumns];
+  void multiply_few(const Strip& strip, float* x) const {
+    unpack(strip.first, strip.rows, x);
+    float sums[kFewRows][kStripColumns];
     const int64_t row_bytes = args.k * size_bytes(dtype);
-    for (int64_t n = 0; n < task.columns; n += dots.columns) {
+    for (int64_t n = 0; n < strip.columns; n += dots.columns) {
       const std::byte* w_rows[Dots::kMaxColumns];
       for (int64_t c = 0; c < dots.columns; ++c)
-        w_rows[c] = row_of(args.w, task.expert * args.n + task.column + std::min(n + c, task.columns - 1));
-      for (int64_t r = 0; r < task.rows; r += Dots::kRows) {
+        w_rows[c] = row_of(args.w, strip.expert * args.n + strip.column + std::min(n + c, strip.columns - 1));
+      for (int64_t r = 0; r < strip.rows; r += Dots::kRows) {
         const float* x_rows[Dots::kRows];
-        for (int64_t i = 0; i < Dots::kRows; ++i) x_rows[i] = x + std::min(r + i, task.rows - 1) * args.k;
+        for (int64_t i = 0; i < Dots::kRows; ++i) x_rows[i] = x + std::min(r + i, strip.rows - 1) * args.k;
         float part[Dots::kRows * Dots::kMaxColumns];
         few(x_rows, w_rows, args.k, dots.columns * row_bytes, part);
-        for (int64_t i = 0; i < std::min<int64_t>(Dots::kRows, task.rows - r); ++i)
-          for (int64_t c = 0; c < std::min<int64_t>(dots.columns, task.columns - n); ++c)
+        for (int64_t i = 0; i < std::min<int64_t>(Dots::kRows, strip.rows - r); ++i)
+          for (int64_t c = 0; c < std::min<int64_t>(dots.columns, strip.columns - n); ++c)
             sums[r + i][n + c] = part[i * dots.columns + c];
       }
     }
-    for (int64_t r = 0; r < task.rows; ++r) emit(task.first + r, task.column, task.columns, sums[r]);
+    for (int64_t r = 0; r < strip.rows; ++r) emit(strip.first + r, strip.column, strip.columns, sums[r]);
   }
 
   // Many rows: panels of W are packed once and multiplied by a few rows of X after another.
-  void multiply_many(const Task& task, float* memory) const {
+  void multiply_many(const Strip& strip, float* memory) const {
     float *x = memory, *panels = memory + Dots::kTileRows * args.k;
     const int64_t width = dots.tile_columns;
-    for (int64_t n = 0; n < task.columns; n += width)
-      pack(task.expert, task.column + n, std::min(width, task.columns - n), panels + n * args.k);
-    for (int64_t row = 0; row < task.rows; row += Dots::kTileRows) {
-      const int64_t rows = std::min<int64_t>(Dots::kTileRows, task.rows - row);
-      unpack(task.first + row, rows, x);
+    for (int64_t n = 0; n < strip.columns; n += width)
+      pack(strip.expert, strip.column + n, std::min(width, strip.columns - n), panels + n * args.k);
+    for (int64_t row = 0; row < strip.rows; row += Dots::kTileRows) {
+      const int64_t rows = std::min<int64_t>(Dots::kTileRows, strip.rows - row);
+      unpack(strip.first + row, rows, x);
       const float* x_rows[Dots::kTileRows];
       for (int64_t r = 0; r < Dots::kTileRows; ++r) x_rows[r] = x + std::min(r, rows - 1) * args.k;
-      for (int64_t n = 0; n < task.columns; n += width) {
+      for (int64_t n = 0; n < strip.columns; n += width) {
         float sums[Dots::kTileRows * Dots::kMaxTileColumns];
         dots.tile(x_rows, panels + n * args.k, args.k, sums);
         for (int64_t r = 0; r < rows; ++r)
-          emit(task.first + row + r, task.column + n, std::min(width, task.columns - n), sums + r * width);
+          emit(strip.first + row + r, strip.column + n, std::min(width, strip.columns - n), sums + r * width);
       }
     }
   }
@@ -138,7 +138,7 @@ struct Loop {
 
 void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace) {
   const Loop loop{.args = args, .shape = shape};
-  const int64_t floats = std::max(kFewRows, Dots::kTileRows + kTaskColumns) * args.k;
+  const int64_t floats = std::max(kFewRows, Dots::kTileRows + kStripColumns) * args.k;
   const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
   workspace.memory.resize(static_cast<size_t>(pool.size()));
   for (Buffer& memory : workspace.memory)
@@ -151,19 +151,19 @@ void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopW
   }
   std::stable_sort(workspace.order.begin(), workspace.order.end(),
                    [&](int a, int b) { return args.m_sizes[a] > args.m_sizes[b]; });
-  const int64_t tasks = (args.n + kTaskColumns - 1) / kTaskColumns;  // of an expert
-  pool.for_each(args.experts * tasks, [&](int thread, int64_t i) {
-    const int64_t expert = workspace.order[static_cast<size_t>(i / tasks)], column = i % tasks * kTaskColumns;
-    const Task task = {.expert = expert,
-                       .first = workspace.first_row[static_cast<size_t>(expert)],
-                       .rows = args.m_sizes[expert],
-                       .column = column,
-                       .columns = std::min<int64_t>(kTaskColumns, args.n - column)};
+  const int64_t strips = (args.n + kStripColumns - 1) / kStripColumns;  // of an expert
+  pool.for_each(args.experts * strips, [&](int thread, int64_t i) {
+    const int64_t expert = workspace.order[static_cast<size_t>(i / strips)], column = i % strips * kStripColumns;
+    const Strip strip = {.expert = expert,
+                         .first = workspace.first_row[static_cast<size_t>(expert)],
+                         .rows = args.m_sizes[expert],
+                         .column = column,
+                         .columns = std::min<int64_t>(kStripColumns, args.n - column)};
     auto* memory = workspace.memory[static_cast<size_t>(thread)].as<float>();
-    if (task.rows > kFewRows)
-      loop.multiply_many(task, memory);
-    else if (task.rows > 0)
-      loop.multiply_few(task, memory);
+    if (strip.rows > kFewRows)
+      loop.multiply_many(strip, memory);
+    else if (strip.rows > 0)
+      loop.multiply_few(strip, memory);
   });
 }
 
