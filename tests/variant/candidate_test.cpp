@@ -38,7 +38,8 @@ TEST(Candidate, KnobsYoungerThanAFileHaveTheirOldValue) {
   const std::string old =
       "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
       "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
-  EXPECT_EQ(parse_candidate(old), parse_candidate(old + " pace=own split=1 l2_promotion=128 hold=0 gather=tiles mix=0"));
+  EXPECT_EQ(parse_candidate(old),
+            parse_candidate(old + " pace=own split=1 l2_promotion=128 hold=0 gather=tiles mix=0"));
   Json json = to_json(parse_candidate(old + " pace=common"));
   EXPECT_EQ(candidate_from_json(JsonAt(json, "x")).pace, 1);
   json.erase("pace");

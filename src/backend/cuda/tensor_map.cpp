@@ -72,8 +72,7 @@ void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem) {
   const void* x = plan.gathers_first ? args.gathered_x : args.x;
   const int64_t x_rows = plan.gathers_first ? problem.rows() : problem.x_rows();
   if (plan.x_box > 0) args.x_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_box, plan.l2_promotion, "X");
-  if (plan.x_rest > 0)
-    args.x_rest_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_rest, plan.l2_promotion, "X");
+  if (plan.x_rest > 0) args.x_rest_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_rest, plan.l2_promotion, "X");
   if (plan.w_box > 0)
     args.w_map = encode(args.w, w_experts * layer.n, layer.k, layer.dtype, plan.w_box, plan.l2_promotion, "W");
   if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, 0, "Y");
