@@ -265,6 +265,26 @@ TEST(Dots, SumDoubles) {
   }
 }
 
+// One of them in a vector, one in what is left over.
+TEST(Dots, FewRowsTakeEveryFinitePattern) {
+  constexpr int64_t kDepth = 65;
+  std::vector<float> x(kDepth);
+  x.front() = x.back() = 1;
+  std::vector<uint16_t> w(kDepth);
+  const float* x_rows[] = {x.data(), x.data(), x.data(), x.data()};
+  const auto* row = reinterpret_cast<const std::byte*>(w.data());
+  const std::byte* w_rows[] = {row, row, row, row};
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+    for (uint32_t bits = 0; bits < 65536; ++bits) {
+      w.front() = w.back() = static_cast<uint16_t>(bits);
+      const float value = dtype == Dtype::bf16 ? from_bf16(w.front()) : from_fp16(w.front());
+      if (!std::isfinite(value)) continue;
+      float sums[Dots::kRows * Dots::kMaxColumns];
+      few(dots(), dtype)(x_rows, w_rows, kDepth, 0, sums);
+      for (int i = 0; i < Dots::kRows * dots().columns; ++i) ASSERT_EQ(sums[i], value + value) << bits;
+    }
+}
+
 TEST(Dots, MultiplyTiles) {
   const int64_t width = dots().tile_columns;
   ASSERT_LE(width, Dots::kMaxTileColumns);
