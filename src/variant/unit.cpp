@@ -48,12 +48,16 @@ int64_t split_workspace(const Candidate& c) {
   return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * kSumBytes;
 }
 
+int processors_of(const DeviceInfo& device) {
+  const int largest = device.compute_capability == 90 ? 132 : 192;
+  return device.processors > 0 ? device.processors : largest;
+}
+
 std::optional<std::string> illegal_split(const Candidate& c, int blocks_per_sm, const DeviceInfo& device) {
   constexpr int kMaxSplit = 8;
   if (c.split < 1 || c.split > kMaxSplit) return fmt::format("split must lie in 1 to {}", kMaxSplit);
-  const int largest = device.compute_capability == 90 ? 132 : 192;
-  const int processors = device.processors > 0 ? device.processors : largest;
-  if (split_workspace(c) * blocks_per_sm * processors > kMaxWorkspace) return "sums of pieces over the workspace";
+  if (split_workspace(c) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
+    return "sums of pieces over the workspace";
   return std::nullopt;
 }
 

@@ -27,8 +27,10 @@ bool one_of(int value, std::initializer_list<int> values);
 /// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two.
 int64_t split_workspace(const Candidate& candidate);
 
-/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most, or nothing. Where the device
-/// isn't there to tell its processors, as many are assumed as the largest of its kind has.
+/// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.
+int processors_of(const DeviceInfo& device);
+
+/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most, or nothing.
 std::optional<std::string> illegal_split(const Candidate& candidate, int blocks_per_sm, const DeviceInfo& device);
 
 }  // namespace moetune

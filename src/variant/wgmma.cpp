@@ -28,7 +28,6 @@ constexpr int kMaxHold = 1024;
 constexpr int kMaxMix = 16, kMaxMixed = 1024;
 constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
 constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
-constexpr int kProcessors = 132;             // of an H100 or H200, where no device is there to tell
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
@@ -244,7 +243,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     if (c.block_m > 16 && c.block_m <= 80) c.hold = 256;             // larger tiles need the room for their stages
     // A round of tiles and a part of another takes as long as two: rather one of tiles twice as wide.
     const int64_t tiles = problem.active_experts() * ((problem.shape.layer.n + c.block_n - 1) / c.block_n);
-    const int64_t round = device.processors > 0 ? device.processors : kProcessors;
+    const int64_t round = processors_of(device);
     if (most_rows <= 32 && tiles > round && 2 * tiles <= 3 * round) c.block_n = 256, c.tiles = 0, c.hold = 0;
   } else {
     c.block_m = 144;
