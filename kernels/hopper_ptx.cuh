@@ -93,13 +93,9 @@ __device__ __forceinline__ void load_box(unsigned destination, const TensorMap& 
       "l"(&map), "r"(barrier), "r"(row), "r"(column), "l"(policy)
       : "memory");
 }
-template <bool last>
-__device__ __forceinline__ unsigned long long eviction_policy() {
+__device__ __forceinline__ unsigned long long policy_to_keep() {
   unsigned long long policy;
-  if constexpr (last)
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  else
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 

@@ -41,12 +41,13 @@ struct WgmmaLoad : WgmmaShape<Config> {
     return {large, rests ? max(0, tile.rows - large * Config::x_box + Config::x_rest - 1) / Config::x_rest : 0};
   }
 
-  // A box of X, of columns from k.
+  // A box of X, of columns from k. Only what is kept has a policy: SMs of a GPC that ask for the same lines within some 500
+  // cycles have up to four of their requests merged before L2, but none of those with the policy evict_normal (H200; Mixtral
+  // down, 4096 tokens: 8.1 to 6.5 GB from L2, 1.7 to 2.5 % of the time).
   static __device__ __forceinline__ void load_x(unsigned to, const TensorMap& map, unsigned full, const Tile& tile, int row, int k) {
     if constexpr (keeps)
-      load_box(to, map, full, row, k, k < tile.kept ? eviction_policy<true>() : eviction_policy<false>());
-    else
-      load_box(to, map, full, row, k);
+      if (k < tile.kept) return load_box(to, map, full, row, k, policy_to_keep());
+    load_box(to, map, full, row, k);
   }
 
   // Tensor copies of one stage, `boxes` of X: of X, of W, or of both. W comes first or with X: it makes the stage expect

@@ -23,7 +23,8 @@ constexpr int64_t kBatch = 64;     // compiled at once, ahead of their trials
 constexpr int kHurriedRounds = 5;  // of a final after Ctrl-C; fewer give no interval
 constexpr int kEndsOfACulprit = 2;
 constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
-constexpr double kLongestWait = 20;   // seconds of a final for a quiet machine, and no more than its search took
+constexpr double kShortestWait = 5;  // seconds of a final for a quiet machine: as long as its search took, within these
+constexpr double kLongestWait = 20;
 
 // What stays the same from cell to cell.
 struct Run {
@@ -183,7 +184,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                            .looks = run.stop ? 1 : run.request.final_looks,
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),
-                           .wait = run.stop ? 0 : std::min(kLongestWait, searched),
+                           .wait = run.stop ? 0 : std::clamp(searched, kShortestWait, kLongestWait),
                            .stretch = !run.stop && Clock::now() < run.end,
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
                            .fallback = state.fallback};
