@@ -105,13 +105,6 @@ double uncertainty(const Final& final) {
   return log_half_width(paired_ratio(final.rounds, winner, *rival).interval);
 }
 
-// The least that the first baseline took in a look is its time when nobody disturbs it.
-void note_control(const Final& final, const Rounds& look, Quiet& quiet) {
-  if (final.candidates == final.contenders.size()) return;
-  quiet.control = final.candidates;
-  quiet.control_seconds = std::min(quiet.control_seconds, median(look.seconds[quiet.control]));
-}
-
 // Makes the operands anew. False where it's too late for that, or they don't fit a second time.
 bool reload(const FinalRequest& request, Clock::time_point begin) {
   if (std::chrono::duration<double>(Clock::now() - begin).count() > request.reload_seconds) return false;
@@ -129,14 +122,13 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
   const int most = request.stretch ? kStretch * looks : looks;
   const Clock::time_point begin = Clock::now();
   Quiet quiet{.wait = request.wait};
+  if (looks > 1 && final.candidates < final.contenders.size()) quiet.control = final.candidates;  // the first baseline
   for (int look = 0; look < most; ++look) {
     if (look >= looks && look % looks == 0 && uncertainty(final) <= kPrecision) break;
     if (look > 0 && looks > 1 && !reload(request, begin)) break;
-    const Rounds more = measure_rounds(backend, final.contenders, rounds, request.sample, quiet);
-    if (looks > 1) note_control(final, more, quiet);
-    append(final.rounds, more);
+    append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
   }
-  if (looks > 1) final.rounds = undisturbed(final.rounds, quiet);
+  final.rounds = undisturbed(final.rounds, quiet);
 }
 
 // Says so where something else kept this machine busy: `check` judges by the winner's ratio to its first rival.

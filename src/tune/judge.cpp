@@ -153,7 +153,7 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_th
   if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
   if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
   const double moved = median(rounds.seconds.back()) / bout.control().measurement.seconds;
-  const double most = std::isfinite(quiet.control_seconds) ? kControlStayed : kControlMoved;
+  const double most = quiet.control ? kControlStayed : kControlMoved;
   if (moved <= most && moved >= 1 / most) return {};
   return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
                       bout.control().name, moved),

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <span>
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -16,20 +16,32 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kFewLooks = 5;  // medians of fewer give no interval
+constexpr size_t kFewLooks = 5;     // medians of fewer give no interval
+constexpr size_t kEnoughCalm = 10;  // rounds
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// A block of each, beginning with contender `first`.
-std::vector<Block> measure_round(Backend& backend, const std::vector<Contender>& contenders, size_t first,
-                                 const SampleRequest& request) {
+// Who goes first rotates, and how far the next is from it changes, so that nobody always follows the same contender:
+// after one that takes more power a GPU's clock is lower for a while.
+size_t whose_turn(size_t round, size_t turn, size_t count) {
+  size_t step = 1 + round % std::max<size_t>(count - 1, 1);
+  while (std::gcd(step, count) != 1) ++step;
+  return (round + turn * step) % count;
+}
+
+bool is_slow(const Block& block, const Quiet& quiet) { return block.seconds > kDisturbed * quiet.control_seconds; }
+
+// A block of each into `round`. False where that is for nothing: as soon as the control shows it, while there is time
+// to measure again.
+bool measure_round(Backend& backend, const std::vector<Contender>& contenders, size_t number,
+                   const SampleRequest& request, Quiet& quiet, std::vector<Block>& round) {
   SampleRequest one = request;
   one.blocks = 1;
   const size_t count = contenders.size();
-  std::vector<Block> round(count);
+  round.assign(count, {});
   for (size_t turn = 0; turn < count; ++turn) {
-    const size_t who = (first + turn) % count;
+    const size_t who = whose_turn(number, turn, count);
     try {
       const std::vector<Block> blocks = backend.sample(contenders[who], one);
       if (blocks.empty()) throw Error(Exit::bug, "a sample of one block came back empty");
@@ -37,18 +49,15 @@ std::vector<Block> measure_round(Backend& backend, const std::vector<Contender>&
     } catch (const CandidateFault& fault) {
       throw ContenderFault(who, fault);
     }
+    if (who != quiet.control) continue;
+    quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * round[who].seconds);
+    if (quiet.wait > 0 && is_slow(round[who], quiet)) return false;
   }
-  return round;
+  return true;
 }
 
 bool is_disturbed(const std::vector<Block>& round) {
   return std::any_of(round.begin(), round.end(), [](const Block& block) { return block.waited > kBusy; });
-}
-
-// Rounds [from, from + count): one look.
-bool is_slow(const Rounds& rounds, size_t from, size_t count, const Quiet& quiet) {
-  const auto control = std::span(rounds.seconds[quiet.control]).subspan(from, count);
-  return median(control) > kDisturbed * quiet.control_seconds;
 }
 
 Rounds with_room_for(size_t contenders) {
@@ -63,10 +72,8 @@ void append_round(Rounds& rounds, size_t who, const Block& block) {
   rounds.seconds[who].push_back(block.seconds);
 }
 
-// Sleeps before something is measured again that began at `begin`, a little longer from time to time.
-void rest(Quiet& quiet, double& nap, Clock::time_point begin) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
-  nap = std::min(2 * nap, kLongestNap);
+// What began at `begin` was for nothing.
+void use_up(Quiet& quiet, Clock::time_point begin) {
   quiet.wait -= since(begin);
   if (quiet.stop && *quiet.stop) quiet.wait = 0;
 }
@@ -76,25 +83,23 @@ void rest(Quiet& quiet, double& nap, Clock::time_point begin) {
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet) {
   Rounds result = with_room_for(contenders.size());
-  double nap = kFirstNap, look_nap = kFirstNap;
-  Clock::time_point begin_look = Clock::now();
+  double nap = kFirstNap;
+  std::vector<Block> round;
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
-    const size_t first = static_cast<size_t>(done) % std::max<size_t>(contenders.size(), 1);
-    const std::vector<Block> round = measure_round(backend, contenders, first, request);
+    if (!measure_round(backend, contenders, static_cast<size_t>(done), request, quiet, round)) {
+      use_up(quiet, begin);  // who shares our cores leaves them for moments: they are caught by trying
+      continue;
+    }
     if (quiet.wait > 0 && is_disturbed(round)) {
-      rest(quiet, nap, begin);
-      begin_look += Clock::now() - begin;  // that time is counted
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
+      nap = std::min(2 * nap, kLongestNap);
+      use_up(quiet, begin);
       continue;
     }
     for (size_t who = 0; who < round.size(); ++who) append_round(result, who, round[who]);
     nap = kFirstNap;
-    if (++done == rounds && quiet.wait > 0 && is_slow(result, 0, static_cast<size_t>(done), quiet)) {
-      rest(quiet, look_nap, begin_look);
-      result = with_room_for(contenders.size());
-      done = 0;
-      begin_look = Clock::now();
-    }
+    ++done;
   }
   result.looks.push_back(static_cast<size_t>(rounds));
   return result;
@@ -107,17 +112,20 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
 }
 
 Rounds undisturbed(const Rounds& rounds, const Quiet& quiet) {
+  if (!quiet.control) return rounds;
   Rounds kept = with_room_for(rounds.seconds.size());
-  size_t from = 0;
+  size_t round = 0;
   for (const size_t count : rounds.looks) {
-    if (!is_slow(rounds, from, count, quiet)) {
-      for (size_t who = 0; who < rounds.blocks.size(); ++who)
-        for (size_t round = from; round < from + count; ++round) append_round(kept, who, rounds.blocks[who][round]);
-      kept.looks.push_back(count);
+    size_t calm = 0;
+    for (const size_t end = round + count; round < end; ++round) {
+      if (is_slow(rounds.blocks[*quiet.control][round], quiet)) continue;
+      for (size_t who = 0; who < rounds.blocks.size(); ++who) append_round(kept, who, rounds.blocks[who][round]);
+      ++calm;
     }
-    from += count;
+    if (calm > 0) kept.looks.push_back(calm);
   }
-  return 4 * kept.looks.size() >= rounds.looks.size() ? kept : rounds;
+  const size_t left = kept.seconds[0].size();
+  return left >= kEnoughCalm || 4 * left >= rounds.seconds[0].size() ? kept : rounds;
 }
 
 void append(Rounds& rounds, const Rounds& more) {

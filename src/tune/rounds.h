@@ -25,24 +25,26 @@ struct ContenderFault : CandidateFault {
 };
 
 /// What tells that others disturb what is measured: in a round they keep the processors busy (kBusy in any of its
-/// blocks), or over a look a contender that can't have changed takes kDisturbed times its own time. A virtual machine
-/// sees nothing but the latter of those who share its cores.
+/// blocks), or a contender that can't have changed takes kDisturbed times what it takes in peace. A virtual machine
+/// sees nothing but the latter of those who share its cores, and they slow programs down unequally.
 struct Quiet {
-  double wait = 0;     // seconds for measuring again, which uses them up
-  size_t control = 0;  // the contender
-  double control_seconds = std::numeric_limits<double>::infinity();
-  const std::atomic<bool>* stop = nullptr;  // once it is set nothing is waited for
+  double wait = 0;                                                   // seconds for measuring again, which uses them up
+  std::optional<size_t> control = {};                                // the contender
+  double control_seconds = std::numeric_limits<double>::infinity();  // what it takes in peace, as far as is known
+  const std::atomic<bool>* stop = nullptr;                           // once it is set nothing is waited for
 };
-constexpr double kDisturbed = 1.1;
+constexpr double kDisturbed = 1.05;
+constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)
 
-/// One look: `rounds` rounds of one block each; the order rotates from round to round. Throws ContenderFault. What is
-/// disturbed is measured again while `quiet` has time left; after that it counts as it is.
+/// One look: `rounds` rounds of one block each; the order changes from round to round. Throws ContenderFault. What is
+/// disturbed is measured again while `quiet` has time left; after that it counts as it is. Who takes less in a block
+/// than `quiet` knows teaches it.
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request);
 
-/// `rounds` without the looks that were disturbed by their control; all where that is over three of four.
+/// `rounds` without those that were disturbed by their control; all where hardly any would be left.
 Rounds undisturbed(const Rounds& rounds, const Quiet& quiet);
 
 /// Appends the rounds of `more`, which has the same contenders; to none at all, too.
