@@ -33,8 +33,8 @@ struct Args {
   // zeros, left as zeros.
   void* gathered_x = nullptr;
   unsigned* gathered = nullptr;
-  // Of x or gathered_x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them; of x in small
-  // boxes too.
+  // Of x or gathered_x, of w as [experts * n, k] ([n, k] for pointers) and of y, where the candidate's plan asks for them;
+  // of x in small boxes too.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};
   TensorMap w_map = {};

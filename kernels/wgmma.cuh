@@ -189,8 +189,10 @@ struct Wgmma : WgmmaShape<Config> {
         begin_together(args, begun);
         int k = steps.first;
         if constexpr (gathers_first) {
-          if (slot.count == 1) k = load_first(args, shared, maps, tile, boxes, steps.first, steps.end, rank, stage);
-          fence_async_global();
+          if (slot.count == 1)
+            k = load_first(args, shared, maps, tile, boxes, steps.first, steps.end, rank, stage);
+          else
+            fence_async_global();
         }
 #pragma unroll 1
         for (; k < steps.end; ++k, stage.advance()) {

@@ -305,6 +305,7 @@ class Problem:
         self.n, self.k, self.tokens, self.top_k = cell["n"], cell["k"], cell["tokens"], cell["top_k"]
         self.experts, self.rows = len(self.m_sizes), sum(self.m_sizes)
         self.down = cell.get("projection") == "down"
+        self.gathers, self.scatters = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
         self.starts = [0, *itertools.accumulate(self.m_sizes)]
@@ -375,6 +376,22 @@ def torch_grouped_mm(p, options):
         outputs[i] = multiply(p.x[i], p.w[i].transpose(-2, -1), offs=ends)
 
     return [Variant("X permuted before", launch, outputs)]
+
+
+def torch_permuting(p, options):
+    multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
+    ends = p.indices(p.starts[1:])
+    outputs = [None] * p.sets
+
+    def launch(i):
+        if p.gathers:
+            p.torch.index_select(p.x_source[i], 0, p.source_of_row, out=p.x[i])
+        outputs[i] = None
+        y = multiply(p.x[i], p.w[i].transpose(-2, -1), offs=ends)
+        outputs[i] = p.torch.empty_like(y).index_copy_(0, p.slot_index, y) if p.scatters else y
+
+    steps = ["index_select"] * p.gathers + ["torch._grouped_mm"] + ["index_copy_"] * p.scatters
+    return [Variant(", ".join(steps), launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
 
 
 def cublas_loop(p, options):
@@ -482,6 +499,7 @@ def missing(module):
 # name: how it is prepared, and the modules that it needs. The riskiest come last.
 PEERS = {
     "torch-grouped-mm": (torch_grouped_mm, ("torch",)),
+    "torch-permuting": (torch_permuting, ("torch",)),
     "cublas-loop": (cublas_loop, ("torch",)),
     "triton-vllm": (triton_vllm, ("torch", "triton")),
     "deepgemm-contiguous": (deepgemm_contiguous, ("torch", "deep_gemm")),
@@ -603,6 +621,8 @@ def measure_cell(torch, entry, peers, options, keep):
     """Measures every peer on one cell; one that fails is told and left out."""
     problem = Problem(torch, entry, options.device)
     for peer in peers:
+        if peer == "torch-permuting" and not (problem.gathers or problem.scatters):
+            continue  # it would be torch-grouped-mm
         try:
             figures = measure_peer(problem, peer, options)
             keep({"id": entry["id"], "cell": entry["cell"], "peer": peer, **figures})

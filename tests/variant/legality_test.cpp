@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
+#include <tuple>
 
 #include "variant/mma.h"
 #include "variant/simt.h"
@@ -456,6 +457,35 @@ TEST_P(Fallback, IsLegalForEveryModelEverywhere) {
         }
 }
 INSTANTIATE_TEST_SUITE_P(Arch, Fallback, testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"));
+
+TEST(WgmmaFallback, IsLegalWhereRowsAreSkewed) {
+  const DeviceInfo device = device_of_arch("sm_90a");
+  for (const Model& model : model_presets())
+    for (const bool fused : {false, true}) {
+      Cell cell;
+      cell.shape.layer = make_layer(model, Projection::down, Dtype::bf16, 1, 1);
+      if (fused) cell.shape.fusion.permute_y = cell.shape.fusion.topk_weights = true;
+      cell.tokens = 2048;
+      cell.routing = parse_routing("zipf:1.0");
+      const Problem problem = make_problem(cell);
+      const Candidate candidate = wgmma_variant().fallback(problem, device);
+      EXPECT_EQ(wgmma_variant().illegal(candidate, problem.shape, device).value_or(""), "")
+          << id(cell) << ": " << text(candidate);
+    }
+}
+
+TEST(WgmmaFallback, TakesPairsOfLowerTilesWhereTheySaveRounds) {
+  Cell cell;
+  cell.shape.layer = make_layer(find_model("mixtral-8x7b"), Projection::down, Dtype::bf16, 1, 1);
+  cell.tokens = 4096;
+  const auto tile = [&](const char* routing) {
+    cell.routing = parse_routing(routing);
+    const Candidate c = wgmma_variant().fallback(make_problem(cell), device_of_arch("sm_90a"));
+    return std::tuple(c.block_m, c.block_n, c.cluster);
+  };
+  EXPECT_EQ(tile("balanced"), std::tuple(176, 256, 0));  // 768 tiles, 5.8 rounds of 132
+  EXPECT_EQ(tile("zipf:1.0"), std::tuple(128, 256, 1));  // 800 tiles, 6.1 rounds, but 592 pairs, 9.0 rounds of 66
+}
 
 }  // namespace
 }  // namespace moetune
