@@ -250,13 +250,11 @@ struct Wgmma : WgmmaShape<Config> {
 
   // ---- consumers
 
-  static __device__ __forceinline__ int before(int stage) { return stage == 0 ? stages - 1 : stage - 1; }
-
-  static __device__ __forceinline__ void release(Shared& shared, int stage) {
+  static __device__ __forceinline__ void release(unsigned empty) {
     if constexpr (cluster == 1) {
-      if (threadIdx.x % 128 == 0) barrier_arrive(at(shared.empty, stage));
+      if (threadIdx.x % 128 == 0) barrier_arrive(empty);
     } else {
-      if (threadIdx.x % 128 < cluster) barrier_arrive_at(at(shared.empty, stage), threadIdx.x % 128);
+      if (threadIdx.x % 128 < cluster) barrier_arrive_at(empty, threadIdx.x % 128);
     }
   }
 
@@ -266,6 +264,7 @@ struct Wgmma : WgmmaShape<Config> {
     constexpr int behind = columns > 0 ? Config::in_flight : 0;  // stages that are still read when the next is multiplied
     const unsigned a0 = descriptor_low(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes);
     const unsigned b0 = descriptor_low(shared_address(swapped ? shared.x[0] : shared.w[0]));
+    unsigned before = 0;  // empty[] of the stage before
 #pragma unroll 1
     for (int k = 0; k < k_steps; ++k) {
       barrier_wait(at(shared.full, stage.index), stage.parity);
@@ -285,7 +284,12 @@ struct Wgmma : WgmmaShape<Config> {
       } else {
         warpgroup_sync();  // without wgmma nothing keeps the warps together
       }
-      if (k >= behind) release(shared, behind == 0 ? stage.index : before(stage.index));
+      const unsigned empty = at(shared.empty, stage.index);
+      if (behind == 0)
+        release(empty);
+      else if (k > 0)
+        release(before);
+      before = empty;
       stage.advance();
     }
     if constexpr (columns > 0) {
@@ -297,7 +301,7 @@ struct Wgmma : WgmmaShape<Config> {
         for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(sum[g][i])::"memory");
     }
     if constexpr (behind > 0) {
-      release(shared, before(stage.index));
+      release(before);
     }
   }
 
@@ -315,7 +319,9 @@ struct Wgmma : WgmmaShape<Config> {
   }
 
   static __device__ __forceinline__ void consume(const Args& args, Shared& shared) {
-    const int consumer = threadIdx.x / 128 - 1;
+    // From a shuffle, for the compiler keeps what is alike in all lanes once a warp: 80 to 61 instructions between two stages,
+    // and power for 0.2 to 1.9 % of the time (4096 tokens, H200).
+    const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
     const int first_group = pingpong ? 0 : consumer * groups;
     Place<stages> stage;
     typename Store::Hold hold;

@@ -50,10 +50,12 @@ Registers registers(const Candidate& c) {
 
 // Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
 // fusions.
-int max_sums(const Candidate& c) {
+int max_sums(const Candidate& c, const Fusion& fusion) {
   if (c.split > 1) return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers ? 64 : 96;
   if (c.consumers == 3) return 96;
-  return by_rows(c) ? 144 : 176;
+  if (by_rows(c)) return 144;
+  const bool spare = c.swap && c.tma_store == kNoCopies && c.addressing == kBase && c.mix == 0;
+  return spare && !(c.cluster == kAlongM && fusion.permute_y) ? 192 : 176;
 }
 
 int groups(const Candidate& c) {
@@ -165,7 +167,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.hold % kStagedRows != 0 || c.hold > kMaxHold)
     return fmt::format("hold must be a multiple of {} up to {}", kStagedRows, kMaxHold);
   if (c.hold > 0 && c.hold < c.block_m) return "a tile's rows must find room in hold";
-  if (sums(c) > max_sums(c)) return "sums over the registers of a warpgroup";
+  if (sums(c) > max_sums(c, shape.fusion)) return "sums over the registers of a warpgroup";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
   return std::nullopt;
@@ -201,14 +203,20 @@ std::string unit(const Candidate& c, const Shape& shape) {
                     "moetune::Wgmma<Config>::run(args)");
 }
 
-// Rounds of tiles, one a block each: what the last one lacks of tiles is time lost.
-int64_t rounds(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-  const int64_t height = int64_t{c.cluster == kAlongM ? 2 : 1} * c.block_m;
-  int64_t tiles = 0;
-  for (const int rows : problem.routing.m_sizes) tiles += (rows + height - 1) / height;
-  tiles *= (problem.shape.layer.n + c.block_n - 1) / c.block_n;
-  const int64_t at_once = std::max<int64_t>(1, processors_of(device) / (c.cluster == 0 ? 1 : 2));
-  return (tiles + at_once - 1) / at_once;
+// Rounds of tiles, one a block each, that begin together: the rows of the highest tile of each, summed up.
+int64_t rows_in_turn(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
+  const int64_t columns = (problem.shape.layer.n + c.block_n - 1) / c.block_n;
+  int64_t sum = 0, highest = 0, room = 0;
+  for (const int64_t rows : problem.routing.m_sizes) {
+    const int64_t high = (rows + c.block_m - 1) / c.block_m;
+    for (int64_t tiles = high * columns; tiles > 0;) {
+      if (room == 0) sum += highest, highest = 0, room = processors_of(device);
+      highest = std::max(highest, (rows + high - 1) / high);  // an expert's tiles share its rows evenly
+      const int64_t taken = std::min(tiles, room);
+      tiles -= taken, room -= taken;
+    }
+  }
+  return sum + highest;
 }
 
 // Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
@@ -251,10 +259,13 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
       if (most_rows > c.block_m) c.block_m = block_m;
     if (most_rows > c.block_m && most_rows <= 176) c.block_m = 176;  // rather than read W twice
     if (c.block_m > 16 && c.block_m <= 80) c.hold = 256;             // larger tiles need the room for their stages
-    // A round of tiles and a part of another takes as long as two: rather one of tiles twice as wide.
-    const int64_t tiles = problem.active_experts() * ((problem.shape.layer.n + c.block_n - 1) / c.block_n);
-    const int64_t round = processors_of(device);
-    if (most_rows <= 32 && tiles > round && 2 * tiles <= 3 * round) c.block_n = 256, c.tiles = 0, c.hold = 0;
+    if (most_rows <= 32 && !gathers) {
+      c.block_k = 128;
+      // Few tiles: a part of a round takes as long as a whole one, and its blocks may all sit in some of the GPCs, each
+      // of which reads no more than an eighth of what memory gives (Mixtral down, 16 tokens, zipf:1: 192 to 159 us).
+      const int64_t tiles = problem.active_experts() * ((problem.shape.layer.n + c.block_n - 1) / c.block_n);
+      if (tiles <= 2 * processors_of(device)) c.block_n = 64, c.consumers = 1;
+    }
   } else {
     c.block_m = 144;
     c.tiles = 0;
@@ -263,14 +274,10 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     const bool skewed = most_rows > 4 * mean_rows && !gathers_first && problem.shape.layer.local_experts() <= kMaxMixed;
     if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
       if (mean_rows > 768) {
-        c.block_m = 176, c.pace = 1, c.group = 1;
-        // Pairs of lower tiles take a twentieth longer a row, and sometimes fewer rounds (Mixtral down, zipf:1: 1380 to
-        // 1269 us).
-        Candidate pairs = c;
-        pairs.block_m = 128, pairs.cluster = kAlongM;
-        if (1.05 * static_cast<double>(pairs.block_m * rounds(pairs, problem, device)) <
-            static_cast<double>(c.block_m * rounds(c, problem, device)))
-          c = pairs;
+        c.block_m = 192, c.pace = 1, c.group = 1;
+        Candidate lower = c;
+        lower.block_m = 176;
+        if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
       } else if (!skewed && (scatters || problem.shape.layer.k < kShallow)) {

@@ -144,6 +144,12 @@ INSTANTIATE_TEST_SUITE_P(
              "shared memory over 232448 bytes"},
         Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
+             ""},
+        Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=n in_flight=1 tma_x=yes tma_store=rows tiles=static",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=208 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
              "sums over the registers of a warpgroup"},
         Case{"block_m=256 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
@@ -474,17 +480,18 @@ TEST(WgmmaFallback, IsLegalWhereRowsAreSkewed) {
     }
 }
 
-TEST(WgmmaFallback, TakesPairsOfLowerTilesWhereTheySaveRounds) {
+TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
   Cell cell;
   cell.shape.layer = make_layer(find_model("mixtral-8x7b"), Projection::down, Dtype::bf16, 1, 1);
   cell.tokens = 4096;
   const auto tile = [&](const char* routing) {
     cell.routing = parse_routing(routing);
     const Candidate c = wgmma_variant().fallback(make_problem(cell), device_of_arch("sm_90a"));
-    return std::tuple(c.block_m, c.block_n, c.cluster);
+    return c.block_m;
   };
-  EXPECT_EQ(tile("balanced"), std::tuple(176, 256, 0));  // 768 tiles, 5.8 rounds of 132
-  EXPECT_EQ(tile("zipf:1.0"), std::tuple(128, 256, 1));  // 800 tiles, 6.1 rounds, but 592 pairs, 9.0 rounds of 66
+  EXPECT_EQ(tile("balanced"), 192);  // tiles of 171 rows, whichever may be higher
+  EXPECT_EQ(tile("uniform"), 176);   // six rounds of either, one of tiles of 177 rows in place of 192
+  EXPECT_EQ(tile("zipf:1.0"), 192);  // six rounds in place of seven
 }
 
 }  // namespace
