@@ -264,6 +264,7 @@ struct Wgmma : WgmmaShape<Config> {
     constexpr int behind = columns > 0 ? Config::in_flight : 0;  // stages that are still read when the next is multiplied
     const unsigned a0 = descriptor_low(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes);
     const unsigned b0 = descriptor_low(shared_address(swapped ? shared.x[0] : shared.w[0]));
+    if constexpr (pingpong) stage.index = __shfl_sync(~0u, stage.index, 0);  // as above
     unsigned before = 0;  // empty[] of the stage before
 #pragma unroll 1
     for (int k = 0; k < k_steps; ++k) {

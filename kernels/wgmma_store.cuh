@@ -87,13 +87,23 @@ struct WgmmaStore : WgmmaShape<Config> {
       }
       first = boxes * 8;
     }
-    constexpr int pieces = planes * 8;
+    constexpr int pieces = planes * 8, rows_a_turn = threads / pieces;
+    if constexpr (threads % pieces == 0 && !scatters) {
+      const int r = thread / pieces, c = thread % pieces * 8;
+      if (c >= columns || column + c >= args.n) return;
+      Element* to = target_of(args, shared, tile, consumer, 0, row + r) + column + c;
 #pragma unroll
-    for (int i = thread; i < staged_rows * pieces; i += threads) {
-      const int r = i / pieces, c = i % pieces * 8;
-      if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)
-        *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, 0, row + r) + column + c) =
-            *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
+      for (int i = 0; i < staged_rows; i += rows_a_turn, to += rows_a_turn * args.n)
+        if (r + i >= first && row + r + i < tile.rows)
+          *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(staged_at(staging, r + i, c));
+    } else {
+#pragma unroll
+      for (int i = thread; i < staged_rows * pieces; i += threads) {
+        const int r = i / pieces, c = i % pieces * 8;
+        if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)
+          *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, 0, row + r) + column + c) =
+              *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
+      }
     }
   }
   // Before a staging buffer is written again: the copies of it that this thread issued, but for the `newer` last, are over.
