@@ -121,10 +121,11 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
   const int rounds = std::max(request.rounds / looks, looks > 1 ? kFewestRounds : 1);
   const int most = request.stretch ? kStretch * looks : looks;
   const Clock::time_point begin = Clock::now();
-  Quiet quiet{.wait = request.wait};
+  Quiet quiet{.wait = request.wait, .stop = request.stop};
   if (looks > 1 && final.candidates < final.contenders.size()) quiet.control = final.candidates;  // the first baseline
   for (int look = 0; look < most; ++look) {
     if (look >= looks && look % looks == 0 && uncertainty(final) <= kPrecision) break;
+    if (look > 0 && request.stop && *request.stop) break;
     if (look > 0 && looks > 1 && !reload(request, begin)) break;
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
   }

@@ -1,5 +1,6 @@
 // The final of a cell: the best of the screening, the default and the baselines in interleaved rounds.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -17,8 +18,9 @@ struct FinalRequest {
   int looks = 1;    // that these rounds are shared out to, each over operands made anew by `reload`
   std::function<void()> reload = {};
   double reload_seconds = std::numeric_limits<double>::infinity();  // no look begins later than that
-  double wait = 0;      // seconds to wait for others to leave the processors alone
-  bool stretch = true;  // whether more rounds may follow
+  double wait = 0;                          // seconds to wait for others to leave the processors alone
+  bool stretch = true;                      // whether more rounds may follow
+  const std::atomic<bool>* stop = nullptr;  // once it is set no look follows, and nothing is waited for
   SampleRequest sample;
   std::optional<Candidate> fallback;  // the default candidate
 };

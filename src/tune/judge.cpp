@@ -246,9 +246,6 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
                    Remedy::tune);
   finding.control = bout->control().name;
   finding.control_before_seconds = bout->control().measurement.seconds;
-  if (bout->control().measurement.samples < kFewestTableRounds)
-    return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again",
-                   Remedy::tune);
   const Problem problem = make_problem(entry.cell);
   if (problem.routing.m_sizes != entry.m_sizes)
     return settled(finding, Finding::inconclusive,
@@ -259,6 +256,9 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   try {
     backend.load(problem);
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
+    if (bout->control().measurement.samples < kFewestTableRounds)
+      return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again",
+                     Remedy::tune);
     if (request.wait > 0) {
       limits.quiet.control = bout->rivals.size();
       limits.quiet.control_seconds = finding.control_before_seconds;

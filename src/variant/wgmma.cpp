@@ -48,21 +48,24 @@ Registers registers(const Candidate& c) {
   return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
 
-// Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
-// fusions.
-int max_sums(const Candidate& c, const Fusion& fusion) {
-  if (c.split > 1) return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers ? 64 : 96;
-  if (c.consumers == 3) return 96;
-  if (by_rows(c)) return 144;
-  const bool spare = c.swap && c.tma_store == kNoCopies && c.addressing == kBase && c.mix == 0;
-  return spare && !(c.cluster == kAlongM && fusion.permute_y) ? 192 : 176;
-}
-
 int groups(const Candidate& c) {
   return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
 }
 int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
 int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
+
+// Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
+// fusions.
+int max_sums(const Candidate& c, const Fusion& fusion) {
+  if (c.split > 1) {
+    const bool high = c.schedule == kPingpong && !c.swap && groups(c) > 2;
+    return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers || high ? 64 : 96;
+  }
+  if (c.consumers == 3) return 96;
+  if (by_rows(c)) return 144;
+  const bool spare = c.swap && c.tma_store == kNoCopies && c.addressing == kBase && c.mix == 0;
+  return spare && !(c.cluster == kAlongM && fusion.permute_y) ? 192 : 176;
+}
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
 // ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference. But what a box has over the rows of

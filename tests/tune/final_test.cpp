@@ -82,6 +82,18 @@ TEST(Decide, NoLookBeginsLateOrWithoutMemory) {
   }
 }
 
+TEST(Decide, NoLookFollowsAStop) {
+  std::atomic<bool> stop = false;
+  Deciding deciding(times({{12, 100}}));
+  deciding.trials = {screened(cpu(12), 100)};
+  deciding.request.looks = 4;
+  deciding.request.rounds = 20;
+  deciding.request.stop = &stop;
+  deciding.request.reload = [&] { stop = true; };  // in the middle of it
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.measurement.samples, 10);
+}
+
 TEST(Decide, OnlyThreeAndOnlyOverlappingIntervalsTakePart) {
   Deciding deciding(times({{12, 100}, {24, 100}, {36, 100}, {48, 100}, {60, 100}}));
   deciding.trials = {screened(cpu(60), 110), screened(cpu(12), 100), screened(cpu(24), 101), screened(cpu(36), 101.5),

@@ -275,6 +275,14 @@ TEST(Check, AHurriedTableHasNoIntervalToJudgeBy) {
   EXPECT_EQ(finding.remedy, Remedy::tune);
 }
 
+TEST(Check, AHurriedTablesWrongWinnerIsFoundAllTheSame) {
+  TunedTable table = tuned();
+  for (Rival& rival : table.entries[0].rivals) rival.measurement.samples = 3;
+  Script script;
+  script.verify = [](const Contender& who) { return who.baseline.empty() ? fake::wrong() : fake::right(); };
+  EXPECT_EQ(Checking(script).one(table).finding, Finding::wrong_result);
+}
+
 TEST(Check, TheTablesOwnUncertaintyCounts) {
   TunedTable table = tuned();
   Rival& loop = table.entries[0].rivals.back();

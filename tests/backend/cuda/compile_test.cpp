@@ -193,6 +193,12 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=yes "
        "tiles=static",
        {}},
+      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=no "
+       "tiles=static pace=common",
+       {}},
+      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=no "
+       "tiles=static",
+       scattered},
       {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic",
        scattered},
