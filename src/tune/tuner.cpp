@@ -185,7 +185,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),
                            .wait = run.stop ? 0 : std::clamp(searched, kShortestWait, kLongestWait),
-                           .stretch = !run.stop && Clock::now() < run.end,
+                           .stretch = Clock::now() < run.end,
                            .stop = &run.stop,
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
                            .fallback = state.fallback};

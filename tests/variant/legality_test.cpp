@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
-#include <tuple>
 
 #include "variant/mma.h"
 #include "variant/simt.h"
@@ -486,8 +485,7 @@ TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
   cell.tokens = 4096;
   const auto tile = [&](const char* routing) {
     cell.routing = parse_routing(routing);
-    const Candidate c = wgmma_variant().fallback(make_problem(cell), device_of_arch("sm_90a"));
-    return c.block_m;
+    return wgmma_variant().fallback(make_problem(cell), device_of_arch("sm_90a")).block_m;
   };
   EXPECT_EQ(tile("balanced"), 192);  // tiles of 171 rows, whichever may be higher
   EXPECT_EQ(tile("uniform"), 176);   // six rounds of either, one of tiles of 177 rows in place of 192
