@@ -21,29 +21,29 @@ __device__ __forceinline__ long long target_row(const Args& args, int row) {
 
 // The factor of that row, rounded as an operand is; 1 without the fusion.
 template <class Config>
-__device__ __forceinline__ float row_weight(const Args& args, int row) {
-  if constexpr (Config::topk_weights)
-    return to_float(round_to<typename Config::Element>(args.topk_weights[args.gather_indices[row]]));
-  return 1.0f;
+__device__ __forceinline__ typename Config::Element row_weight(const Args& args, int row) {
+  return round_to<typename Config::Element>(Config::topk_weights ? args.topk_weights[args.gather_indices[row]] : 1.0f);
 }
 
 // The accumulator as it is stored: rounded once, and with weights multiplied and rounded again.
 template <class Config>
-__device__ __forceinline__ float finish(float accumulator, float weight) {
-  if constexpr (Config::topk_weights) return to_float(round_to<typename Config::Element>(accumulator)) * weight;
+__device__ __forceinline__ float finish(float accumulator, typename Config::Element weight) {
+  if constexpr (Config::topk_weights) return to_float(round_to<typename Config::Element>(accumulator)) * to_float(weight);
   return accumulator;
 }
 
-// Two neighbours of a row or of a column, each with the weight of its row, in one register.
+// Two neighbours of a row or of a column in one register, times the weights of their rows, as two elements in one.
 template <class Config>
-__device__ __forceinline__ unsigned finish_pair(float low, float high, float low_weight, float high_weight) {
+__device__ __forceinline__ unsigned finish_pair(float low, float high, unsigned weights) {
   using Element = typename Config::Element;
   const unsigned pair = pack<Element>(low, high);
-  if constexpr (Config::topk_weights) {
-    const Element first = {static_cast<unsigned short>(pair)}, second = {static_cast<unsigned short>(pair >> 16)};
-    return pack<Element>(to_float(first) * low_weight, to_float(second) * high_weight);
-  }
+  if constexpr (Config::topk_weights) return multiply_pair<Element>(pair, weights);
   return pair;
+}
+// The weights of two neighbours of one row.
+template <class Element>
+__device__ __forceinline__ unsigned both(Element weight) {
+  return weight.bits | static_cast<unsigned>(weight.bits) << 16;
 }
 
 }  // namespace moetune

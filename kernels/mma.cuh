@@ -236,10 +236,10 @@ struct Mma {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int r = lane / 4 + half * 8;
-        const float weight = row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1));
+        const unsigned weights = both(row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1)));
 #pragma unroll
         for (int j = 0; j < warp_n / 8; ++j) {
-          const unsigned pair = finish_pair<Config>(sum[i][j][half * 2], sum[i][j][half * 2 + 1], weight, weight);
+          const unsigned pair = finish_pair<Config>(sum[i][j][half * 2], sum[i][j][half * 2 + 1], weights);
           *reinterpret_cast<unsigned*>(staging + r * staging_stride + j * 8 + lane % 4 * 2) = pair;
         }
       }

@@ -59,6 +59,23 @@ __device__ __forceinline__ unsigned pack<fp16>(float low, float high) {
   return result;
 }
 
+// Two neighbours times two others, each product rounded once.
+template <class Element>
+__device__ __forceinline__ unsigned multiply_pair(unsigned a, unsigned b);
+
+template <>
+__device__ __forceinline__ unsigned multiply_pair<bf16>(unsigned a, unsigned b) {
+  unsigned result;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(0x80008000u));  // -0 changes no product; mul needs sm_90
+  return result;
+}
+template <>
+__device__ __forceinline__ unsigned multiply_pair<fp16>(unsigned a, unsigned b) {
+  unsigned result;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
 // The twin of operand_value in src/workload/problem.h, which states the formula.
 __device__ __forceinline__ unsigned long long splitmix64(unsigned long long x) {
   x += 0x9e3779b97f4a7c15ull;

@@ -52,7 +52,7 @@ __device__ void simt(const Args& args) {
       for (int i = 0; i < 4; ++i) {
         const int row = m_first + thread_m * 4 + i;
         if (row >= m) continue;
-        const float weight = row_weight<Config>(args, first_row + row);
+        const Element weight = row_weight<Config>(args, first_row + row);
         const long long target = target_row<Config>(args, first_row + row) * n;
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + thread_n + j * columns;

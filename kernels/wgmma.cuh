@@ -5,6 +5,7 @@
 #include "tile.cuh"
 #include "wgmma_gather.cuh"
 #include "wgmma_load.cuh"
+#include "wgmma_notes.cuh"
 #include "wgmma_order.cuh"
 #include "wgmma_ptx.cuh"
 #include "wgmma_split.cuh"
@@ -18,12 +19,13 @@ struct Wgmma : WgmmaShape<Config> {
   using Gather = WgmmaGather<Config>;
   using Load = WgmmaLoad<Config>;
   using Maps = WgmmaMaps<Config>;
+  using Notes = WgmmaNotes<Config>;
   using Order = WgmmaOrder<Config>;
   using Store = WgmmaStore<Config>;
   using Split = WgmmaSplit<Config>;
   using Shape::block_k, Shape::stages, Shape::consumers, Shape::swapped, Shape::pingpong;
   using Shape::x_by_rows, Shape::w_by_rows, Shape::by_rows, Shape::by_boxes, Shape::by_pointers;
-  using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::weighs, Shape::scatters, Shape::copies_boxes;
+  using Shape::cluster, Shape::cluster_m, Shape::cluster_n, Shape::scatters, Shape::copies_boxes, Shape::notes_ahead;
   using Shape::gathers_first, Shape::side, Shape::groups, Shape::width, Shape::row_bytes, Shape::dynamic, Shape::together, Shape::keeps, Shape::tile_slots;
   using Shape::at, Shape::warpgroup_sync;
   using Element = typename Shape::Element;
@@ -142,8 +144,16 @@ struct Wgmma : WgmmaShape<Config> {
     return of_first_lane(tile);
   }
 
-  // One warp finds tiles, another loads them, the others gather rows where tiles don't; where rows are copied all four load,
-  // and the first finds tiles too.
+  static __device__ __forceinline__ void note(const Args& args, Shared& shared, Slot& slot) {
+    while (true) {
+      const Tile tile = take_tile(shared, slot);
+      if (tile.expert < 0) break;
+      Notes::note_ahead(args, shared, tile, slot);
+    }
+  }
+
+  // One warp finds tiles, another loads them; the others gather rows where tiles don't, or one notes where they go. Where rows
+  // are copied all four load, and the first finds tiles too.
   static __device__ __forceinline__ void produce(const Args& args, Shared& shared) {
     const int warp = threadIdx.x / 32;
     Slot slot;
@@ -157,6 +167,8 @@ struct Wgmma : WgmmaShape<Config> {
       end_tiles(args, shared);
     } else if constexpr (gathers_first) {
       Gather::go_on(args, shared, warp - 2);
+    } else if constexpr (notes_ahead) {
+      if (warp == 2) note(args, shared, slot);
     }
   }
 
@@ -264,7 +276,7 @@ struct Wgmma : WgmmaShape<Config> {
     constexpr int behind = columns > 0 ? Config::in_flight : 0;  // stages that are still read when the next is multiplied
     const unsigned a0 = descriptor_low(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes);
     const unsigned b0 = descriptor_low(shared_address(swapped ? shared.x[0] : shared.w[0]));
-    if constexpr (pingpong) stage.index = __shfl_sync(~0u, stage.index, 0);  // as above
+    if constexpr (pingpong) stage.index = __shfl_sync(~0u, stage.index, 0);  // as in consume()
     unsigned before = 0;  // empty[] of the stage before
 #pragma unroll 1
     for (int k = 0; k < k_steps; ++k) {
@@ -320,7 +332,7 @@ struct Wgmma : WgmmaShape<Config> {
   }
 
   static __device__ __forceinline__ void consume(const Args& args, Shared& shared) {
-    // From a shuffle, for the compiler keeps what is alike in all lanes once a warp: 80 to 61 instructions between two stages,
+    // From a shuffle, for the compiler keeps what is alike in all lanes once a warp: 80 to 59 instructions between two stages,
     // and power for 0.2 to 1.9 % of the time (4096 tokens, H200).
     const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
     const int first_group = pingpong ? 0 : consumer * groups;
@@ -339,7 +351,7 @@ struct Wgmma : WgmmaShape<Config> {
         continue;
       }
       Store::make_room(args, shared, tile, consumer, first_group, hold);
-      Store::note_rows(args, shared, tile, consumer, hold);
+      Notes::begin(args, shared, tile, consumer);
       Sums sum;
       if constexpr (pingpong) named_sync(2 + consumer, 256);
       const bool busy = swapped ? tile.rows > 0 : tile.rows > first_group * 64;
@@ -350,15 +362,18 @@ struct Wgmma : WgmmaShape<Config> {
       else
         multiply<width>(shared, stage, k_steps, first_group, sum);
       if constexpr (pingpong) named_arrive(3 - consumer, 256);
-      if constexpr (!swapped && (weighs || scatters)) warpgroup_sync();
+      Notes::wait(shared, slot);
+      const auto rows = Notes::rows_of(shared, consumer, slot);
       if constexpr (Config::split > 1)
         if (tile.piece >= 0) {
           if (busy && Split::leave_sums(args, shared, tile, consumer, sum))
-            Store::store(args, shared, tile, consumer, first_group, hold, typename Split::Total{Split::pieces_of(args, tile, consumer)});
+            Store::store(args, shared, tile, consumer, first_group, rows, hold, typename Split::Total{Split::pieces_of(args, tile, consumer)});
+          Notes::release(shared, slot);
           continue;
         }
-      Store::store(args, shared, tile, consumer, first_group, hold,
+      Store::store(args, shared, tile, consumer, first_group, rows, hold,
                    [&](int g, int v) { return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]); });
+      Notes::release(shared, slot);
     }
     Store::store_held(args, shared, consumer, first_group, hold);
     Store::template wait_for_copies<swapped ? 128 : 32, 0>();
@@ -379,8 +394,9 @@ struct Wgmma : WgmmaShape<Config> {
       }
       for (int i = 0; i < tile_slots; ++i) {
         barrier_init(at(shared.tile_full, i), 1);
-        barrier_init(at(shared.tile_empty, i), 4 * consumers + (by_rows ? 3 : 1));  // warps that read a tile
+        barrier_init(at(shared.tile_empty, i), 4 * consumers + (by_rows ? 3 : notes_ahead ? 2 : 1));  // warps that read a tile
       }
+      Notes::init(shared);
       fence_barrier_init();
       shared.scheduler = Tiles(args);
       shared.scheduler.m_sizes = shared.m_sizes;  // a scan reads no memory

@@ -9,8 +9,6 @@ namespace moetune {
 template <class Config>
 struct WgmmaShape {
   struct Nothing {};
-  template <bool condition, class T, class Otherwise = Nothing>
-  using If = Choice<condition, T, Otherwise>;
 
   // Addressing by pointers: a tile knows its expert's own matrices, and two tensor maps follow the expert.
   static constexpr bool by_pointers = Config::addressing == 1;
@@ -51,7 +49,7 @@ struct WgmmaShape {
   struct Kept : moetune::Tile {
     int kept;  // columns
   };
-  using Tile = typename If<by_pointers, Located, typename If<keeps, Kept, moetune::Tile>::type>::type;
+  using Tile = typename Choice<by_pointers, Located, typename Choice<keeps, Kept, moetune::Tile>::type>::type;
   // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
   static constexpr int tile_slots = pingpong ? 4 : by_rows ? 2 : 1;
 
@@ -62,6 +60,7 @@ struct WgmmaShape {
   static_assert(!rests || (cluster == 1 && !by_pointers), "what blocks share, and experts by pointers, have boxes of one size");
   static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
   static_assert(!gathers_first || (Config::permute_x && !by_rows && !by_pointers), "rows in order come by one tensor map");
+  static_assert(!weighs || scatters, "rows are multiplied while they are scattered");
   static_assert(!pingpong || consumers == 2, "two warpgroups play ping-pong");
   static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1), "cp.async serves one block only");
   static_assert(!keeps || (together && !x_by_rows && !by_pointers), "only rounds of tiles, of boxes of one map, keep X");
@@ -96,10 +95,17 @@ struct WgmmaShape {
     Tile tile;
     int first;
   };
-  using HeldTiles = Held[consumers][holds ? staged_rows / 16 : 1];
-  struct Fused {  // of the rows of a warpgroup's tile, or of all that it holds
-    float weight[block_m];
-    int target[holds ? staged_rows : block_m];
+  struct HeldTiles {  // of a warpgroup, and where the staged rows go
+    Held tiles[holds ? staged_rows / 16 : 1];
+    int target[scatters ? staged_rows : 1];
+  };
+  // Where the rows of a tile are stored, and with what weight: noted while the tile is multiplied, or before by its consumers.
+  static constexpr bool notes_ahead = scatters && !by_rows;
+  static constexpr int note_turns = notes_ahead ? 2 : consumers;
+  struct Notes {
+    unsigned long long full, empty;
+    int target[block_m];
+    Element weight[block_m];
   };
   using Gathered = int[2][block_m];  // numbers of the rows of a tile in X
   // One block in `mix` takes experts of few rows first.
@@ -110,7 +116,7 @@ struct WgmmaShape {
   };
   using Tiles = Scheduler<Config, cluster_m, cluster_n, swapped ? 8 : 0, Config::split, (mix > 0)>;
 
-  struct Shared : If<by_pointers, Maps>::type {
+  struct Shared : Choice<by_pointers, Maps, Nothing>::type {
     alignas(1024) Element w[stages][block_n * block_k];  // [halves][block_n][64]
     alignas(1024) Element x[stages][block_m * block_k];
     alignas(1024) Element staging[consumers][staged];
@@ -118,11 +124,11 @@ struct WgmmaShape {
     int m_sizes[Config::experts];  // in the order in which the block goes through them
     Tile tiles[tile_slots];  // expert < 0 ends them
     unsigned long long full[stages], empty[stages], tile_full[tile_slots], tile_empty[tile_slots];
-    typename If<holds, HeldTiles>::type held;
+    typename Choice<scatters, Notes[note_turns], Nothing>::type noted;
+    typename Choice<holds, HeldTiles[consumers], Nothing>::type held;
     int last[consumers];  // whether the tile's other pieces were done before this block's
-    typename If<weighs || scatters, Fused>::type fused[consumers];
-    typename If<gathers, Gathered>::type gathered;
-    typename If<(mix > 0), Order>::type order;
+    typename Choice<gathers, Gathered, Nothing>::type gathered;
+    typename Choice<(mix > 0), Order, Nothing>::type order;
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 

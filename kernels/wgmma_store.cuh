@@ -1,7 +1,6 @@
 // The wgmma variant's epilogue: sums of a warpgroup to rows of Y, by way of shared memory.
 #pragma once
-#include "epilogue.cuh"
-#include "wgmma_shape.cuh"
+#include "wgmma_notes.cuh"
 
 namespace moetune {
 
@@ -12,38 +11,26 @@ struct WgmmaStore : WgmmaShape<Config> {
   using Shape::copies_boxes, Shape::copies_rows, Shape::pitch, Shape::buffer;
   using Shape::staged_rows, Shape::planes, Shape::plane, Shape::warpgroup_sync;
   using Shape::by_pointers, Shape::holds;
+  using Rows = typename WgmmaNotes<Config>::Rows;
   using Tile = typename Shape::Tile;
   using Element = typename Shape::Element;
   using Shared = typename Shape::Shared;
   using Sums = typename Shape::Sums;
 
-  // What a warpgroup holds: tiles, and their rows in steps of 16. Rows of a tile are noted from `rows` on.
+  // What a warpgroup holds: tiles, and their rows in steps of 16.
   struct Hold {
     int tiles = 0, rows = 0;
   };
   static __device__ __forceinline__ int steps_of_16(int rows) { return (rows + 15) / 16 * 16; }
 
-  static __device__ __forceinline__ void note_rows(const Args& args, Shared& shared, const Tile& tile, int consumer, const Hold& hold) {
-    if constexpr (weighs || scatters) {
-      warpgroup_sync();  // the tile before is stored
-      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) {
-        shared.fused[consumer].weight[r] = row_weight<Config>(args, tile.row + r);
-        shared.fused[consumer].target[hold.rows + r] = static_cast<int>(target_row<Config>(args, tile.row + r));
-      }
-    }
-  }
-  static __device__ __forceinline__ float weight_of(const Shared& shared, int consumer, int row) {
-    if constexpr (weighs) return shared.fused[consumer].weight[row];
-    return 1.0f;
-  }
-  // `noted`: where the tile's rows are noted.
-  static __device__ __forceinline__ Element* target_of(const Args& args, const Shared& shared, const Tile& tile, int consumer, int noted, int row) {
+  // `targets` of the tile's rows, where they scatter.
+  static __device__ __forceinline__ Element* target_of(const Args& args, const Tile& tile, const int* targets, int row) {
     if constexpr (by_pointers && !scatters) return static_cast<Element*>(tile.y) + (tile.first + row) * args.n;
-    long long target = tile.row + row;
-    if constexpr (scatters) target = shared.fused[consumer].target[noted + row];
+    const long long target = scatters ? targets[row] : tile.row + row;
     return static_cast<Element*>(args.y) + target * args.n;
   }
 
+  static __device__ __forceinline__ void copy_16(Element* to, const Element* from) { *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from); }
   // Where 8 columns of a staged row lie.
   static __device__ __forceinline__ const Element* staged_at(const Element* staging, int row, int column) {
     if constexpr (copies_rows) return staging + row * pitch + column;
@@ -63,15 +50,15 @@ struct WgmmaStore : WgmmaShape<Config> {
   // that is chosen, boxes of 8 whole rows leave by tensor copies, or all rows by copies of their bytes, each issued by a
   // thread; others by 16 bytes a thread and turn.
   template <int threads>
-  static __device__ __forceinline__ void store_rows(const Args& args, const Shared& shared, const Tile& tile, int consumer, const Element* staging, int row,
-                                                    long long column, int columns) {
+  static __device__ __forceinline__ void store_rows(const Args& args, const Tile& tile, const int* targets, const Element* staging, int row, long long column,
+                                                    int columns) {
     const int thread = threadIdx.x % threads;
     if constexpr (copies_rows) {
       if (issues<threads>()) {
         const int r = thread / 32 * rows_a_warp<threads> + thread % 32;
         const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
         if (row + r < tile.rows && bytes > 0)
-          store_bytes(target_of(args, shared, tile, consumer, 0, row + r) + column, shared_address(staged_at(staging, r, 0)), bytes);
+          store_bytes(target_of(args, tile, targets, row + r) + column, shared_address(staged_at(staging, r, 0)), bytes);
         stores_commit();
       }
       return;
@@ -88,21 +75,22 @@ struct WgmmaStore : WgmmaShape<Config> {
       first = boxes * 8;
     }
     constexpr int pieces = planes * 8, rows_a_turn = threads / pieces;
-    if constexpr (threads % pieces == 0 && !scatters) {
+    const auto leaves = [&](int r) { return r >= first && row + r < tile.rows; };
+    if constexpr (threads % pieces == 0) {
       const int r = thread / pieces, c = thread % pieces * 8;
       if (c >= columns || column + c >= args.n) return;
-      Element* to = target_of(args, shared, tile, consumer, 0, row + r) + column + c;
+      Element* to = target_of(args, tile, targets, row + r) + column + c;
 #pragma unroll
-      for (int i = 0; i < staged_rows; i += rows_a_turn, to += rows_a_turn * args.n)
-        if (r + i >= first && row + r + i < tile.rows)
-          *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(staged_at(staging, r + i, c));
+      for (int i = 0; i < staged_rows; i += rows_a_turn) {
+        if (scatters && i > 0) to = target_of(args, tile, targets, row + r + i) + column + c;
+        if (leaves(r + i)) copy_16(to, staged_at(staging, r + i, c));
+        if (!scatters) to += rows_a_turn * args.n;
+      }
     } else {
 #pragma unroll
       for (int i = thread; i < staged_rows * pieces; i += threads) {
         const int r = i / pieces, c = i % pieces * 8;
-        if (r >= first && row + r < tile.rows && c < columns && column + c < args.n)
-          *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, 0, row + r) + column + c) =
-              *reinterpret_cast<const uint4*>(staged_at(staging, r, c));
+        if (leaves(r) && c < columns && column + c < args.n) copy_16(target_of(args, tile, targets, row + r) + column + c, staged_at(staging, r, c));
       }
     }
   }
@@ -119,13 +107,12 @@ struct WgmmaStore : WgmmaShape<Config> {
       constexpr int pieces = planes * 8;
       warpgroup_sync();  // it is staged
       for (int i = 0; i < hold.tiles; ++i) {
-        const auto& [tile, first] = shared.held[consumer][i];
+        const auto& [tile, first] = shared.held[consumer].tiles[i];
         const long long column = tile.n + first_group * 64;
         for (int j = threadIdx.x % 128; j < tile.rows * pieces; j += 128) {
           const int r = j / pieces, c = j % pieces * 8;
           if (column + c < args.n)
-            *reinterpret_cast<uint4*>(target_of(args, shared, tile, consumer, first, r) + column + c) =
-                *reinterpret_cast<const uint4*>(staged_at(shared.staging[consumer], first + r, c));
+            copy_16(target_of(args, tile, shared.held[consumer].target + first, r) + column + c, staged_at(shared.staging[consumer], first + r, c));
         }
       }
       warpgroup_sync();  // its room may be written
@@ -141,18 +128,16 @@ struct WgmmaStore : WgmmaShape<Config> {
   // 16 rows from `row` of the tile to row `to` of the staging and on. Swapped: sum[g][4 j ...] holds columns
   // 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
   template <class Sum>
-  static __device__ __forceinline__ void stage_swapped(const Shared& shared, int consumer, Element* staging, int to, int row, const Sum& sum) {
+  static __device__ __forceinline__ void stage_swapped(const Rows& rows, Element* staging, int to, int row, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    float weight[2][2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) weight[i][j] = weight_of(shared, consumer, row + i * 8 + lane % 4 * 2 + j);
+    unsigned weights[2] = {};
+    if constexpr (weighs)
+      for (int i = 0; i < 2; ++i) weights[i] = *reinterpret_cast<const unsigned*>(rows.weight + row + i * 8 + lane % 4 * 2);
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
       const float4 d[2] = {sum(g, row / 8), sum(g, row / 8 + 1)};
       const auto two = [&](int i, int half) {
-        return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weight[i][0], weight[i][1]) : finish_pair<Config>(d[i].z, d[i].w, weight[i][0], weight[i][1]);
+        return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[i]) : finish_pair<Config>(d[i].z, d[i].w, weights[i]);
       };
       const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
       stmatrix_x4<true>(shared_address(staged_at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
@@ -160,21 +145,24 @@ struct WgmmaStore : WgmmaShape<Config> {
   }
 
   template <class Sum>
-  static __device__ __forceinline__ void hold_swapped(Shared& shared, const Tile& tile, int consumer, Hold& hold, const Sum& sum) {
+  static __device__ __forceinline__ void hold_swapped(Shared& shared, const Tile& tile, int consumer, const Rows& rows, Hold& hold, const Sum& sum) {
     if (tile.rows == 0) return;
-    if constexpr (weighs) warpgroup_sync();  // weights are noted
+    auto& held = shared.held[consumer];
 #pragma unroll
     for (int row = 0; row < block_m; row += 16) {
       if (row >= tile.rows) break;
-      stage_swapped(shared, consumer, shared.staging[consumer], hold.rows + row, row, sum);
+      stage_swapped(rows, shared.staging[consumer], hold.rows + row, row, sum);
     }
-    if (threadIdx.x % 128 == 0) shared.held[consumer][hold.tiles] = {tile, hold.rows};
+    if constexpr (scatters)
+      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) held.target[hold.rows + r] = rows.target[r];
+    if (threadIdx.x % 128 == 0) held.tiles[hold.tiles] = {tile, hold.rows};
     ++hold.tiles;
     hold.rows += steps_of_16(tile.rows);
   }
 
   template <class Sum>
-  static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
+  static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
+                                                       const Sum& sum) {
     if constexpr (!copies_out) warpgroup_sync();  // the tile before has left the buffers
 #pragma unroll
     for (int first = 0; first < block_m; first += staged_rows) {
@@ -190,23 +178,26 @@ struct WgmmaStore : WgmmaShape<Config> {
         warpgroup_sync();
       }
 #pragma unroll
-      for (int r = 0; r < staged_rows && first + r < block_m; r += 16) stage_swapped(shared, consumer, staging, r, first + r, sum);
+      for (int r = 0; r < staged_rows && first + r < block_m; r += 16) stage_swapped(rows, staging, r, first + r, sum);
       if constexpr (copies_out) fence_async_shared();
       warpgroup_sync();
-      store_rows<128>(args, shared, tile, consumer, staging, first, tile.n + first_group * 64, planes * 64);
+      store_rows<128>(args, tile, rows.target, staging, first, tile.n + first_group * 64, planes * 64);
     }
   }
 
   // Plain: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
   template <class Sum>
-  static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Sum& sum) {
+  static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
+                                                     const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     Element* staging = shared.staging[consumer] + warp * buffer;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
       const int first = (first_group + g) * 64 + warp * 16;
       if (first >= tile.rows) break;
-      const float weight[2] = {weight_of(shared, consumer, first + lane / 4), weight_of(shared, consumer, first + lane / 4 + 8)};
+      unsigned weights[2] = {};
+      if constexpr (weighs)
+        for (int i = 0; i < 2; ++i) weights[i] = both(rows.weight[first + lane / 4 + i * 8]);
 #pragma unroll
       for (int from = 0; from < block_n; from += 64) {
         wait_for_copies<32, 0>();
@@ -215,27 +206,28 @@ struct WgmmaStore : WgmmaShape<Config> {
         for (int c = 0; c < 64 && from + c < block_n; c += 16) {
           const float4 d[2] = {sum(g, (from + c) / 8), sum(g, (from + c) / 8 + 1)};
           const auto two = [&](int i, int half) {
-            return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weight[0], weight[0]) : finish_pair<Config>(d[i].z, d[i].w, weight[1], weight[1]);
+            return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[0]) : finish_pair<Config>(d[i].z, d[i].w, weights[1]);
           };
           const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
           stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
         }
         if constexpr (copies_out) fence_async_shared();
         __syncwarp();
-        store_rows<32>(args, shared, tile, consumer, staging, first, tile.n + from, min(64, block_n - from));
+        store_rows<32>(args, tile, rows.target, staging, first, tile.n + from, min(64, block_n - from));
       }
     }
   }
 
   // `sum(g, v)` gives four sums of the thread: of group g, from column 8 v of wgmma's N side.
   template <class Sum>
-  static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, Hold& hold, const Sum& sum) {
+  static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
+                                               Hold& hold, const Sum& sum) {
     if constexpr (holds)
-      hold_swapped(shared, tile, consumer, hold, sum);
+      hold_swapped(shared, tile, consumer, rows, hold, sum);
     else if constexpr (Shape::swapped)
-      store_swapped(args, shared, tile, consumer, first_group, sum);
+      store_swapped(args, shared, tile, consumer, first_group, rows, sum);
     else
-      store_plain(args, shared, tile, consumer, first_group, sum);
+      store_plain(args, shared, tile, consumer, first_group, rows, sum);
   }
 };
 

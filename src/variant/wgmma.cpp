@@ -21,7 +21,6 @@ constexpr int kTileBytes = 20, kKeptTileBytes = 24, kLocatedTileBytes = 48;
 constexpr int kStagedRows = 16;  // at a time, by stmatrix
 constexpr int kBarrierBytes = 8;
 constexpr int kSchedulerBytes = 56, kMixingSchedulerBytes = 80;
-constexpr int kLastBytes = 4;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
 constexpr int kMaxHold = 1024;
@@ -82,30 +81,39 @@ Boxes x_boxes(const Candidate& c) {
   return {8, 8};
 }
 
+// The twin of Shared in kernels/wgmma_shape.cuh, member by member.
 int64_t shared_bytes(const Candidate& c, const Shape& shape) {
-  const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
+  int64_t end = 0;
+  const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
+  const auto add = [&](int64_t bytes, int64_t align) { end = aligned(end, align) + bytes; };
+  const auto add_if = [&](bool there, int64_t bytes, int64_t align) {  // what is left out takes a byte
+    if (there) add(bytes, align);
+    if (!there) add(1, 1);
+  };
+  if (c.addressing == kPointers) add(kAlign, kAlign);
+  add(int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes, kAlign);
   // Rows of results on their way out: of a warpgroup, held or in two buffers, or of each of its warps. Copies of rows
   // want no swizzle, but 16 bytes between rows.
   const int64_t row_bytes = (c.swap ? groups(c) : 1) * kRowElements * kElementBytes + (c.tma_store == kRows ? 16 : 0);
   const int64_t staged = c.hold > 0 ? c.hold : c.swap ? 2 * (groups(c) == 1 ? 32 : 16) : 4 * 16;
-  const int64_t staging = staged * row_bytes * c.consumers;
+  add(staged * row_bytes * c.consumers, kAlign);
+  const int experts = static_cast<int>(shape.layer.local_experts());
+  add(c.mix > 0 ? kMixingSchedulerBytes : kSchedulerBytes, 8);
+  add(4 * experts, 4);
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
   const int64_t tile_bytes = c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes;
-  const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
-  const int scheduler_bytes = c.mix > 0 ? kMixingSchedulerBytes : kSchedulerBytes;
-  const int64_t tiles = aligned(scheduler_bytes + 4 * shape.layer.local_experts() + slots * tile_bytes, kBarrierBytes) +
-                        2 * kBarrierBytes * (c.stages + slots);
-  const int64_t held =
-      c.hold > 0 ? c.consumers * (c.hold / kStagedRows) * aligned(tile_bytes + 4, c.addressing == kPointers ? 8 : 4)
-                 : 1;
-  const bool fused = shape.fusion.topk_weights || shape.fusion.permute_y;
-  const bool gathers = shape.fusion.permute_x && c.gather == kWithTiles;
-  const int64_t noted = c.block_m + (c.hold > 0 ? c.hold : c.block_m);
-  const int64_t rows = (fused ? c.consumers * noted * 4 : c.consumers) + (gathers ? int64_t{2} * c.block_m * 4 : 1);
-  const int64_t maps = c.addressing == kPointers ? kAlign : 0;
-  const int64_t before = ring + staging + tiles + aligned(held, 4) + kLastBytes * c.consumers + rows;
-  const int64_t order = c.mix > 0 ? aligned(before, 4) + 8 * shape.layer.local_experts() : before + 1;
-  return maps + aligned(order, kAlign);
+  const int64_t tile_align = c.addressing == kPointers ? 8 : 4;
+  add(slots * tile_bytes, tile_align);
+  add(2 * kBarrierBytes * (c.stages + slots), kBarrierBytes);
+  add_if(shape.fusion.permute_y, (by_rows(c) ? c.consumers : 2) * (2 * kBarrierBytes + c.block_m * (4 + kElementBytes)),
+         kBarrierBytes);
+  const int64_t held_tiles = c.hold / kStagedRows * aligned(tile_bytes + 4, tile_align);
+  const int64_t held_targets = shape.fusion.permute_y ? 4 * c.hold : 4;
+  add_if(c.hold > 0, c.consumers * aligned(held_tiles + held_targets, tile_align), tile_align);
+  add(4 * c.consumers, 4);
+  add_if(shape.fusion.permute_x && c.gather == kWithTiles, int64_t{2} * c.block_m * 4, 4);
+  add_if(c.mix > 0, int64_t{8} * experts, 4);
+  return aligned(end, kAlign);
 }
 
 std::optional<std::string> illegal_tile(const Candidate& c) {
@@ -273,11 +281,12 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     c.block_m = 144;
     c.tiles = 0;
     c.block_n = 256;
+    c.group = 1;
     const bool scatters = problem.shape.fusion.permute_y;
     const bool skewed = most_rows > 4 * mean_rows && !gathers_first && problem.shape.layer.local_experts() <= kMaxMixed;
     if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
       if (mean_rows > 768) {
-        c.block_m = 192, c.pace = 1, c.group = 1;
+        c.block_m = 192, c.pace = 1;
         Candidate lower = c;
         lower.block_m = 176;
         if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;

@@ -22,25 +22,24 @@ inline const Plant kPlants[] = {
     // The last bit of an element of each tile's first row.
     {"one ulp", "mma", "mma.cuh", "Element* target = y +",
      "if (row == 0 && column == 8) staging[r * staging_stride + c].bits ^= 1;\n          Element* target = y +"},
-    {"one ulp", "wgmma", "wgmma_store.cuh", "if (r + i >= first && row + r + i < tile.rows)",
+    {"one ulp", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))",
      "if ((row + r + i == 0 && column + c == 8 ? const_cast<Element*>(staged_at(staging, r + i, c))->bits ^= 1 : 0),\n"
-     "            r + i >= first && row + r + i < tile.rows)"},
+     "            leaves(r + i))"},
     // The same of the first row of Y, in some launches only: what a race would do.
     {"unsteady", "mma", "mma.cuh", "Element* target = y +",
      "if (tile.row + row == 0 && column == 8 && clock64() / 16 % 2 == 0) staging[r * staging_stride + c].bits ^= 1;\n"
      "          Element* target = y +"},
-    {"unsteady", "wgmma", "wgmma_store.cuh", "if (r + i >= first && row + r + i < tile.rows)",
+    {"unsteady", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))",
      "if ((tile.row + row + r + i == 0 && column + c == 8 && clock64() / 16 % 2 == 0\n"
      "                 ? const_cast<Element*>(staged_at(staging, r + i, c))->bits ^= 1 : 0),\n"
-     "            r + i >= first && row + r + i < tile.rows)"},
+     "            leaves(r + i))"},
     // Of the ring's stages each must be taken: wgmma passes over a part of every one instead of over the last.
     {"skipped step", "mma", "mma.cuh", "k < args.k; k += block_k", "k < args.k - block_k; k += block_k"},
     {"skipped step", "wgmma", "wgmma.cuh", "step < block_k / 16; ++step", "step < block_k / 16 - 1; ++step"},
     {"unwritten row", "mma", "mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column"},
-    {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r + i < tile.rows", "row + r + i < tile.rows - 1"},
+    {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r < tile.rows; }", "row + r < tile.rows - 1; }"},
     {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {"},
-    {"rows too many", "wgmma", "wgmma_store.cuh", "if (r + i >= first && row + r + i < tile.rows)",
-     "if (r + i >= first)"},
+    {"rows too many", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))", "if (r + i >= first)"},
 };
 
 inline const Plant& find_plant(const std::string& fault, const std::string& variant) {
