@@ -20,6 +20,15 @@ __device__ __forceinline__ void cp_async(unsigned destination, const void* sourc
                  "l"(source), "r"(static_cast<unsigned>(valid)), "n"(bytes) : "memory");
 }
 
+// The same of 16 bytes, and only if place < end: no branch, for the assembler has three loads that do nothing go before the
+// first copy after one (CUDA 13.0, sm_90a).
+__device__ __forceinline__ void cp_async_below(int place, int end, unsigned destination, const void* source, bool valid) {
+  asm volatile(
+      "{ .reg .pred ignore, below; setp.eq.u32 ignore, %2, 0; setp.lt.s32 below, %3, %4;\n"
+      "@below cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }" ::"r"(destination),
+      "l"(source), "r"(static_cast<unsigned>(valid)), "r"(place), "r"(end) : "memory");
+}
+
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most `pending` of this thread's newest groups are still under way.

@@ -252,7 +252,7 @@ struct Wgmma : WgmmaShape<Config> {
           if (threadIdx.x == 0) Load::template copy_boxes<true, true>(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
         if constexpr (w_by_rows) Load::copy_w_rows(args, shared, tile, w, stage.index, k * block_k);
         if constexpr (x_by_rows) Load::copy_x_rows(args, shared, tile, rows, stage.index, k * block_k);
-        barrier_arrive_after_copies(at(shared.full, stage.index));
+        barrier_arrive_after_copies(__shfl_sync(~0u, at(shared.full, stage.index), 0));  // or the assembler loops over the lanes' addresses
       }
       __syncwarp();
     }

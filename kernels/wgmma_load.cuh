@@ -137,14 +137,14 @@ struct WgmmaLoad : WgmmaShape<Config> {
     const unsigned x = shared_address(shared.x[stage]) + first * row_bytes + (chunk ^ first % 8) * 16;
     const char* from = x_of(args, tile) + k * 2;
     asm volatile("" : "+l"(from));  // one sum, of which a copy's address is one multiply-add away
+    int count = tile.rows;
+    asm volatile("" : "+r"(count));  // compared at each copy: predicates are too few to last
 #pragma unroll
-    for (int i = 0; i < Rows::count; ++i) {
-      if (i * 16 >= tile.rows) break;
+    for (int i = 0; i < Rows::count; ++i)
 #pragma unroll
       for (int half = 0; half < halves; ++half)
-        cp_async<16>(x + (half * block_m + i * 16) * row_bytes, from + rows.chunk[i] * 16ll + half * 128,
-                     k + half * 64 + chunk * 8 < static_cast<int>(args.k));
-    }
+        cp_async_below(i * 16, count, x + (half * block_m + i * 16) * row_bytes, from + rows.chunk[i] * 16ll + half * 128,
+                       k + half * 64 + chunk * 8 < static_cast<int>(args.k));
   }
 
   // Rows of W follow each other: the address of this thread's first stands for all.
@@ -161,8 +161,7 @@ struct WgmmaLoad : WgmmaShape<Config> {
     for (int i = 0; i < block_n; i += 16) {
 #pragma unroll
       for (int half = 0; half < halves; ++half)
-        if (i < rows)
-          cp_async<16>(w + (half * block_n + i) * row_bytes, from + half * 128, k + half * 64 + chunk * 8 < args.k);
+        cp_async_below(i, rows, w + (half * block_n + i) * row_bytes, from + half * 128, k + half * 64 + chunk * 8 < args.k);
       from += args.k * 32;
       asm volatile("" : "+l"(from));  // one address after the other, as above
     }
