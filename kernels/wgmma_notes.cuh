@@ -17,11 +17,12 @@ struct WgmmaNotes : WgmmaShape<Config> {
   using Slot = typename Shape::Slot;
   using Tile = typename Shape::Tile;
 
+  // Every thread arrives for what it wrote or read itself: racecheck doesn't follow one that arrives for others after a sync.
   static __device__ __forceinline__ void init(Shared& shared) {
     if constexpr (notes_ahead)
       for (int i = 0; i < note_turns; ++i) {
         barrier_init(at(&shared.noted[i].full, 0), 32);
-        barrier_init(at(&shared.noted[i].empty, 0), pingpong ? 1 : consumers);
+        barrier_init(at(&shared.noted[i].empty, 0), 128 * (pingpong ? 1 : consumers));
       }
   }
 
@@ -66,7 +67,7 @@ struct WgmmaNotes : WgmmaShape<Config> {
     Notes& notes = shared.noted[turn_of(slot)];
     barrier_wait(at(&notes.empty, 0), parity_of(slot) ^ 1);
     if (tile.rows > 0) note<32>(args, notes, tile);
-    barrier_arrive(at(&notes.full, 0));  // each lane, for its own
+    barrier_arrive(at(&notes.full, 0));
   }
 
   // Consumers: before they multiply a tile,
@@ -85,10 +86,7 @@ struct WgmmaNotes : WgmmaShape<Config> {
   }
   // and when it is stored, or isn't theirs to store.
   static __device__ __forceinline__ void release(const Shared& shared, const Slot& slot) {
-    if constexpr (notes_ahead) {
-      warpgroup_sync();
-      if (threadIdx.x % 128 == 0) barrier_arrive(at(&shared.noted[turn_of(slot)].empty, 0));
-    }
+    if constexpr (notes_ahead) barrier_arrive(at(&shared.noted[turn_of(slot)].empty, 0));
   }
 };
 

@@ -82,7 +82,7 @@ struct WgmmaStore : WgmmaShape<Config> {
       Element* to = target_of(args, tile, targets, row + r) + column + c;
 #pragma unroll
       for (int i = 0; i < staged_rows; i += rows_a_turn) {
-        if (scatters && i > 0) to = target_of(args, tile, targets, row + r + i) + column + c;
+        if (scatters && i > 0 && leaves(r + i)) to = target_of(args, tile, targets, row + r + i) + column + c;
         if (leaves(r + i)) copy_16(to, staged_at(staging, r + i, c));
         if (!scatters) to += rows_a_turn * args.n;
       }
