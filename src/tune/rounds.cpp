@@ -51,7 +51,7 @@ bool measure_round(Backend& backend, const std::vector<Contender>& contenders, s
     }
     if (who != quiet.control) continue;
     quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * round[who].seconds);
-    if (quiet.wait > 0 && is_slow(round[who], quiet)) return false;
+    if (quiet.waits() && is_slow(round[who], quiet)) return false;
   }
   return true;
 }
@@ -72,12 +72,6 @@ void append_round(Rounds& rounds, size_t who, const Block& block) {
   rounds.seconds[who].push_back(block.seconds);
 }
 
-// What began at `begin` was for nothing.
-void use_up(Quiet& quiet, Clock::time_point begin) {
-  quiet.wait -= since(begin);
-  if (quiet.stop && *quiet.stop) quiet.wait = 0;
-}
-
 }  // namespace
 
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
@@ -88,13 +82,13 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
     if (!measure_round(backend, contenders, static_cast<size_t>(done), request, quiet, round)) {
-      use_up(quiet, begin);  // who shares our cores leaves them for moments: they are caught by trying
+      quiet.wait -= since(begin);  // who shares our cores leaves them for moments: they are caught by trying
       continue;
     }
-    if (quiet.wait > 0 && is_disturbed(round)) {
+    if (quiet.waits() && is_disturbed(round)) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
       nap = std::min(2 * nap, kLongestNap);
-      use_up(quiet, begin);
+      quiet.wait -= since(begin);
       continue;
     }
     for (size_t who = 0; who < round.size(); ++who) append_round(result, who, round[who]);

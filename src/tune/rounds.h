@@ -32,6 +32,8 @@ struct Quiet {
   std::optional<size_t> control = {};                                // the contender
   double control_seconds = std::numeric_limits<double>::infinity();  // what it takes in peace, as far as is known
   const std::atomic<bool>* stop = nullptr;                           // once it is set nothing is waited for
+
+  bool waits() const { return wait > 0 && !(stop && *stop); }
 };
 constexpr double kDisturbed = 1.05;
 constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)

@@ -184,7 +184,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                            .looks = run.stop ? 1 : run.request.final_looks,
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),
-                           .wait = run.stop ? 0 : std::clamp(searched, kShortestWait, kLongestWait),
+                           .wait = std::clamp(searched, kShortestWait, kLongestWait),
                            .stretch = Clock::now() < run.end,
                            .stop = &run.stop,
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},

@@ -439,57 +439,61 @@ TEST(Alignment, IsTheLargestPowerOfTwo) {
 }
 
 class Fallback : public testing::TestWithParam<std::string> {};
+Cell cell_of(const Model& model, Projection projection, int64_t tokens, const std::string& routing,
+             bool fused = false) {
+  Cell cell;
+  cell.shape.layer = make_layer(model, projection, Dtype::bf16, 1, 1);
+  if (fused && projection == Projection::up) cell.shape.fusion.permute_x = true;
+  if (fused && projection == Projection::down) cell.shape.fusion.permute_y = cell.shape.fusion.topk_weights = true;
+  cell.tokens = tokens;
+  cell.routing = parse_routing(routing);
+  return cell;
+}
+
+void expect_legal_defaults(const Cell& cell, const DeviceInfo& device) {
+  const Problem problem = make_problem(cell);
+  for (const Variant& variant : {mma_variant(), simt_variant(), wgmma_variant()}) {
+    if (variant.name == "wgmma" && device.compute_capability != 90) continue;
+    const Candidate candidate = variant.fallback(problem, device);
+    EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
+        << id(cell) << ": " << text(candidate);
+  }
+}
+
 TEST_P(Fallback, IsLegalForEveryModelEverywhere) {
+  const DeviceInfo device = device_of_arch(GetParam());
   for (const Model& model : model_presets())
     for (const Projection projection : {Projection::up, Projection::down})
       for (const int64_t tokens : {1, 16, 256, 1024, 4096, 16384})
-        for (const bool fused : {false, true}) {
-          Cell cell;
-          cell.shape.layer = make_layer(model, projection, Dtype::bf16, 1, 1);
-          if (fused && projection == Projection::up) cell.shape.fusion.permute_x = true;
-          if (fused && projection == Projection::down)
-            cell.shape.fusion.permute_y = cell.shape.fusion.topk_weights = true;
-          cell.tokens = tokens;
-          cell.routing = parse_routing("balanced");
-          const Problem problem = make_problem(cell);
-          const DeviceInfo device = device_of_arch(GetParam());
-          for (const Variant& variant : {mma_variant(), simt_variant(), wgmma_variant()}) {
-            if (variant.name == "wgmma" && device.compute_capability != 90) continue;
-            const Candidate candidate = variant.fallback(problem, device);
-            EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
-                << id(cell) << ": " << text(candidate) << " on " << GetParam();
-          }
-        }
+        for (const bool fused : {false, true})
+          expect_legal_defaults(cell_of(model, projection, tokens, "balanced", fused), device);
 }
 INSTANTIATE_TEST_SUITE_P(Arch, Fallback, testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"));
 
-TEST(WgmmaFallback, IsLegalWhereRowsAreSkewed) {
-  const DeviceInfo device = device_of_arch("sm_90a");
+TEST(Fallback, IsLegalWhereRowsAreSkewed) {
   for (const Model& model : model_presets())
-    for (const bool fused : {false, true}) {
-      Cell cell;
-      cell.shape.layer = make_layer(model, Projection::down, Dtype::bf16, 1, 1);
-      if (fused) cell.shape.fusion.permute_y = cell.shape.fusion.topk_weights = true;
-      cell.tokens = 2048;
-      cell.routing = parse_routing("zipf:1.0");
-      const Problem problem = make_problem(cell);
-      const Candidate candidate = wgmma_variant().fallback(problem, device);
-      EXPECT_EQ(wgmma_variant().illegal(candidate, problem.shape, device).value_or(""), "")
-          << id(cell) << ": " << text(candidate);
-    }
+    for (const bool fused : {false, true})
+      expect_legal_defaults(cell_of(model, Projection::down, 2048, "zipf:1.0", fused), device_of_arch("sm_90a"));
+}
+
+Candidate wgmma_default(const char* model, Projection projection, int64_t tokens, const char* routing) {
+  const Problem problem = make_problem(cell_of(find_model(model), projection, tokens, routing));
+  return wgmma_variant().fallback(problem, device_of_arch("sm_90a"));
 }
 
 TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
-  Cell cell;
-  cell.shape.layer = make_layer(find_model("mixtral-8x7b"), Projection::down, Dtype::bf16, 1, 1);
-  cell.tokens = 4096;
-  const auto tile = [&](const char* routing) {
-    cell.routing = parse_routing(routing);
-    return wgmma_variant().fallback(make_problem(cell), device_of_arch("sm_90a")).block_m;
+  const auto tile = [](const char* routing) {
+    return wgmma_default("mixtral-8x7b", Projection::down, 4096, routing).block_m;
   };
   EXPECT_EQ(tile("balanced"), 192);  // tiles of 171 rows, whichever may be higher
   EXPECT_EQ(tile("uniform"), 176);   // six rounds of either, one of tiles of 177 rows in place of 192
   EXPECT_EQ(tile("zipf:1.0"), 192);  // six rounds in place of seven
+}
+
+TEST(WgmmaFallback, MixesExpertsWhereRowsAreSkewedAndBlocksHaveEnoughToDo) {
+  EXPECT_EQ(wgmma_default("qwen3-30b-a3b", Projection::up, 4096, "uniform").mix, 0);
+  EXPECT_EQ(wgmma_default("qwen3-30b-a3b", Projection::up, 2048, "zipf:1.0").mix, 0);  // 300 stages a block
+  EXPECT_EQ(wgmma_default("qwen3-30b-a3b", Projection::up, 8192, "zipf:1.0").mix, 4);  // 800
 }
 
 }  // namespace
