@@ -17,7 +17,7 @@ constexpr size_t kFinalists = 3;
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival; `check` lives off it
 constexpr double kUseless = 0.05;    // of that ratio: what `check` looks for hides in it
 constexpr int kStretch = 3;
-constexpr int kFewestRounds = 3;  // of a look
+constexpr int kFewestOfALook = 3;
 constexpr int kStrikes = 2;
 
 using Clock = std::chrono::steady_clock;
@@ -118,7 +118,7 @@ bool reload(const FinalRequest& request, Clock::time_point begin) {
 
 void play(Final& final, Backend& backend, const FinalRequest& request) {
   const int looks = request.reload ? std::max(request.looks, 1) : 1;
-  const int rounds = std::max(request.rounds / looks, looks > 1 ? kFewestRounds : 1);
+  const int rounds = std::max(request.rounds / looks, looks > 1 ? kFewestOfALook : 1);
   const int most = request.stretch ? kStretch * looks : looks;
   const Clock::time_point begin = Clock::now();
   Quiet quiet{.wait = request.wait, .stop = request.stop};
@@ -129,6 +129,10 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
     if (look > 0 && looks > 1 && !reload(request, begin)) break;
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
   }
+  // Where looks took so long that hardly one came about, the last goes on: a table without intervals is of no use.
+  const int missing = std::min(request.rounds, kFewest) - static_cast<int>(final.rounds.seconds[0].size());
+  if (missing > 0 && !(request.stop && *request.stop))
+    append(final.rounds, measure_rounds(backend, final.contenders, missing, request.sample, quiet));
   final.rounds = undisturbed(final.rounds, quiet);
 }
 

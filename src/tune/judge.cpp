@@ -20,7 +20,6 @@ constexpr double kControlMoved = 1.25;
 constexpr double kControlStayed = 1.15;  // where rounds were chosen by it
 constexpr double kSure = 1.7;            // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;    // 10 % is lost in an interval that wide anyway
-constexpr int kFewestTableRounds = 5;    // fewer give no interval to speak of
 
 // The logarithm of the change, with half its 95 % interval.
 struct Change {
@@ -256,7 +255,7 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   try {
     backend.load(problem);
     if (const auto early = try_out(finding, backend, problem, *bout, request.sample)) return *early;
-    if (bout->control().measurement.samples < kFewestTableRounds)
+    if (bout->control().measurement.samples < kFewest)
       return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again",
                      Remedy::tune);
     if (request.wait > 0) {

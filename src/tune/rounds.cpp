@@ -16,7 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kFewLooks = 5;     // medians of fewer give no interval
 constexpr size_t kEnoughCalm = 10;  // rounds
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
@@ -119,7 +118,8 @@ Rounds undisturbed(const Rounds& rounds, const Quiet& quiet) {
     if (calm > 0) kept.looks.push_back(calm);
   }
   const size_t left = kept.seconds[0].size();
-  return left >= kEnoughCalm || 4 * left >= rounds.seconds[0].size() ? kept : rounds;
+  const bool enough = left >= kEnoughCalm || (left >= kFewest && 4 * left >= rounds.seconds[0].size());
+  return enough ? kept : rounds;
 }
 
 void append(Rounds& rounds, const Rounds& more) {
@@ -143,7 +143,7 @@ Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, d
 
 Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
   const std::vector<double>&above = rounds.seconds[a], &below = rounds.seconds[b];
-  if (rounds.looks.size() < kFewLooks) return paired_ratio(above, below);
+  if (rounds.looks.size() < kFewest) return paired_ratio(above, below);
   std::vector<double> medians;
   for (size_t look = 0, at = 0; look < rounds.looks.size(); at += rounds.looks[look++]) {
     std::vector<double> ratios;

@@ -35,6 +35,7 @@ struct Quiet {
 
   bool waits() const { return wait > 0 && !(stop && *stop); }
 };
+constexpr int kFewest = 5;  // rounds, or looks: fewer give no interval to speak of
 constexpr double kDisturbed = 1.05;
 constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)
 

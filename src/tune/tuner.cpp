@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "tune/final.h"
+#include "tune/rounds.h"
 #include "tune/strategy.h"
 #include "tune/trial.h"
 
@@ -19,8 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kBatch = 64;     // compiled at once, ahead of their trials
-constexpr int kHurriedRounds = 5;  // of a final after Ctrl-C; fewer give no interval
+constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
 constexpr int kEndsOfACulprit = 2;
 constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
 constexpr double kShortestWait = 5;  // seconds of a final for a quiet machine: as long as its search took, within these
@@ -178,9 +178,9 @@ std::string no_winner(const CellRun& state) {
 }
 
 void finish(Run& run, const CellRun& state, Entry& entry) {
-  const int rounds = run.stop ? std::min(run.request.final_rounds, kHurriedRounds) : run.request.final_rounds;
+  const int hurried = std::min(run.request.final_rounds, kFewest);
   const double searched = std::chrono::duration<double>(Clock::now() - state.begin).count();
-  const FinalRequest final{.rounds = rounds,
+  const FinalRequest final{.rounds = run.stop ? hurried : run.request.final_rounds,
                            .looks = run.stop ? 1 : run.request.final_looks,
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),

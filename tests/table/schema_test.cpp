@@ -166,11 +166,10 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
   baseline["contender"] = {{"baseline", "cublas-loop"}};
   add("bench", {{"points", {point, baseline}}}, "/points/1/contender/baseline", true);
   add("verify", {{"points", {point}}}, "/points/0/verdict", true);
-  const Json finding = {{"cell", cell},           {"finding", "equivalent"},
-                        {"reason", "inside 5 %"}, {"control", "default"},
-                        {"change", 0.01},         {"change_low", -0.01},
-                        {"change_high", 0.02},    {"now", to_json(sample::measurement(3))},
-                        {"before_us", 3},         {"rounds", 15}};
+  const Json finding = {
+      {"cell", cell},   {"finding", "equivalent"}, {"reason", "inside 5 %"}, {"control", "default"},
+      {"change", 0.01}, {"change_low", -0.01},     {"change_high", 0.02},    {"now", to_json(sample::measurement(3))},
+      {"before_us", 3}, {"control_now_us", 4},     {"control_before_us", 4}, {"rounds", 15}};
   add("check", {{"baseline", "t.json"}, {"threshold", 0.05}, {"findings", {finding}}}, "/findings/0/change_high", true);
   add("lookup",
       {{"table", "t.json"},

@@ -82,6 +82,17 @@ TEST(Decide, NoLookBeginsLateOrWithoutMemory) {
   }
 }
 
+TEST(Decide, TheOnlyLookGoesOnUntilThereIsAnInterval) {
+  Deciding deciding(times({{12, 100}}));
+  deciding.trials = {screened(cpu(12), 100)};
+  deciding.request.looks = 8;
+  deciding.request.rounds = 24;
+  deciding.request.reload = [] {};
+  deciding.request.reload_seconds = 0;
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.measurement.samples, 5);
+}
+
 TEST(Decide, NoLookFollowsAStop) {
   std::atomic<bool> stop = false;
   Deciding deciding(times({{12, 100}}));

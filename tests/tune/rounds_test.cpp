@@ -247,16 +247,18 @@ Rounds three_looks(const std::vector<double>& control) {
 }
 
 TEST(Undisturbed, LeavesOutRoundsWhoseControlIsSlow) {
-  const Rounds kept =
-      undisturbed(three_looks({10, 10.6, 12, 13, 10.4}), {.wait = 0, .control = 1, .control_seconds = 10});
-  EXPECT_EQ(kept.seconds, (std::vector<std::vector<double>>{{1, 5}, {10, 10.4}}));
-  EXPECT_EQ(kept.blocks[0].size(), 2U);
-  EXPECT_EQ(kept.looks, (std::vector<size_t>{1, 1}));
+  Rounds rounds = three_looks({10, 10.6, 12, 13, 10.4, 10.1, 9.9, 10.2});
+  rounds.looks = {2, 2, 4};
+  const Rounds kept = undisturbed(rounds, {.wait = 0, .control = 1, .control_seconds = 10});
+  EXPECT_EQ(kept.seconds, (std::vector<std::vector<double>>{{1, 5, 6, 7, 8}, {10, 10.4, 10.1, 9.9, 10.2}}));
+  EXPECT_EQ(kept.blocks[0].size(), 5U);
+  EXPECT_EQ(kept.looks, (std::vector<size_t>{1, 4}));
 }
 
 TEST(Undisturbed, KeepsAllWhereHardlyAnyWouldBeLeft) {
   const Quiet quiet{.wait = 0, .control = 1, .control_seconds = 10};
-  for (const std::vector<double>& control : {std::vector<double>{12, 12, 12, 12, 12}, {12, 12, 10, 12, 12}}) {
+  for (const std::vector<double>& control :
+       {std::vector<double>{12, 12, 12, 12, 12}, {12, 12, 10, 12, 12}, {10, 10, 10, 12, 10}}) {
     const Rounds rounds = three_looks(control);
     EXPECT_EQ(undisturbed(rounds, quiet).seconds, rounds.seconds);
   }
