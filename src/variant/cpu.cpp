@@ -35,15 +35,9 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
 // Large blocks keep the multipliers busy and packed W in use, whatever the routing; an expert with fewer rows than
 // block_m costs no more for it. Narrow problems need smaller blocks to give all threads work.
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
-  const Layer& layer = problem.shape.layer;
   Candidate c{.variant = "cpu", .block_m = 128, .block_n = 256, .block_k = 256, .threads = device.processors};
-  const auto tasks = [&] {
-    int64_t m_blocks = 0;
-    for (const int32_t rows : problem.routing.m_sizes) m_blocks += (rows + c.block_m - 1) / c.block_m;
-    return m_blocks * ((layer.n + c.block_n - 1) / c.block_n);
-  };
-  while (c.block_n > 64 && tasks() < int64_t{4} * c.threads) c.block_n /= 2;
-  while (c.block_m > 32 && tasks() < int64_t{4} * c.threads) c.block_m /= 2;
+  while (c.block_n > 64 && tiles_of(c, problem) < int64_t{4} * c.threads) c.block_n /= 2;
+  while (c.block_m > 32 && tiles_of(c, problem) < int64_t{4} * c.threads) c.block_m /= 2;
   return c;
 }
 

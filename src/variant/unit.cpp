@@ -48,6 +48,12 @@ int64_t split_workspace(const Candidate& c) {
   return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * kSumBytes;
 }
 
+int64_t tiles_of(const Candidate& c, const Problem& problem) {
+  int64_t high = 0;
+  for (const int64_t rows : problem.routing.m_sizes) high += (rows + c.block_m - 1) / c.block_m;
+  return high * ((problem.shape.layer.n + c.block_n - 1) / c.block_n);
+}
+
 int processors_of(const DeviceInfo& device) {
   const int largest = device.compute_capability == 90 ? 132 : 192;
   return device.processors > 0 ? device.processors : largest;

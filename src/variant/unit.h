@@ -1,4 +1,4 @@
-// What the kernel variants have in common: printing units, and rules of legality that aren't one variant's.
+// What the variants have in common: printing units, counting tiles, and rules of legality that aren't one variant's.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -23,6 +23,9 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
 
 /// Whether a knob has one of the values that a rule allows.
 bool one_of(int value, std::initializer_list<int> values);
+
+/// Tiles of block_m x block_n of all experts.
+int64_t tiles_of(const Candidate& candidate, const Problem& problem);
 
 /// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two.
 int64_t split_workspace(const Candidate& candidate);

@@ -88,8 +88,7 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const auto add = [&](int64_t bytes, int64_t align) { end = aligned(end, align) + bytes; };
   const auto add_if = [&](bool there, int64_t bytes, int64_t align) {  // what is left out takes a byte
-    if (there) add(bytes, align);
-    if (!there) add(1, 1);
+    add(there ? bytes : 1, there ? align : 1);
   };
   if (c.addressing == kPointers) add(kAlign, kAlign);
   add(int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes, kAlign);
@@ -217,11 +216,8 @@ std::string unit(const Candidate& c, const Shape& shape) {
 
 // Stages that a block multiplies, on average.
 int64_t steps_a_block(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-  const Layer& layer = problem.shape.layer;
-  int64_t high = 0;
-  for (const int64_t rows : problem.routing.m_sizes) high += (rows + c.block_m - 1) / c.block_m;
-  const int64_t columns = (layer.n + c.block_n - 1) / c.block_n, depth = (layer.k + c.block_k - 1) / c.block_k;
-  return high * columns * depth / processors_of(device);
+  const int64_t depth = (problem.shape.layer.k + c.block_k - 1) / c.block_k;
+  return tiles_of(c, problem) * depth / processors_of(device);
 }
 
 // Rounds of tiles, one a block each, that begin together: the rows of the highest tile of each, summed up.
@@ -285,8 +281,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
       c.block_k = 128;
       // Few tiles: a part of a round takes as long as a whole one, and its blocks may all sit in some of the GPCs, each
       // of which reads no more than an eighth of what memory gives (Mixtral down, 16 tokens, zipf:1: 192 to 159 us).
-      const int64_t tiles = problem.active_experts() * ((problem.shape.layer.n + c.block_n - 1) / c.block_n);
-      if (tiles <= 2 * processors_of(device)) c.block_n = 64, c.consumers = 1;
+      if (tiles_of(c, problem) <= 2 * processors_of(device)) c.block_n = 64, c.consumers = 1;
     }
   } else {
     c.block_m = 144;

@@ -438,7 +438,6 @@ TEST(Alignment, IsTheLargestPowerOfTwo) {
   EXPECT_EQ(alignment(102, 16), 2);
 }
 
-class Fallback : public testing::TestWithParam<std::string> {};
 Cell cell_of(const Model& model, Projection projection, int64_t tokens, const std::string& routing,
              bool fused = false) {
   Cell cell;
@@ -460,6 +459,7 @@ void expect_legal_defaults(const Cell& cell, const DeviceInfo& device) {
   }
 }
 
+class Fallback : public testing::TestWithParam<std::string> {};
 TEST_P(Fallback, IsLegalForEveryModelEverywhere) {
   const DeviceInfo device = device_of_arch(GetParam());
   for (const Model& model : model_presets())
