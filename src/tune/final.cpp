@@ -117,21 +117,24 @@ bool reload(const FinalRequest& request, Clock::time_point begin) {
 }
 
 void play(Final& final, Backend& backend, const FinalRequest& request) {
-  const int looks = request.reload ? std::max(request.looks, 1) : 1;
-  const int rounds = std::max(request.rounds / looks, looks > 1 ? kFewestOfALook : 1);
+  const auto stopped = [&] { return request.stop && *request.stop; };
+  const bool hurried = stopped();
+  const int fewest = std::min(request.rounds, kFewest);
+  const int looks = request.reload && !hurried ? std::max(request.looks, 1) : 1;
+  const int rounds = hurried ? fewest : std::max(request.rounds / looks, looks > 1 ? kFewestOfALook : 1);
   const int most = request.stretch ? kStretch * looks : looks;
   const Clock::time_point begin = Clock::now();
   Quiet quiet{.wait = request.wait, .stop = request.stop};
   if (looks > 1 && final.candidates < final.contenders.size()) quiet.control = final.candidates;  // the first baseline
   for (int look = 0; look < most; ++look) {
     if (look >= looks && look % looks == 0 && uncertainty(final) <= kPrecision) break;
-    if (look > 0 && request.stop && *request.stop) break;
+    if (look > 0 && stopped()) break;
     if (look > 0 && looks > 1 && !reload(request, begin)) break;
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
   }
   // Where looks took so long that hardly one came about, the last goes on: a table without intervals is of no use.
-  const int missing = std::min(request.rounds, kFewest) - static_cast<int>(final.rounds.seconds[0].size());
-  if (missing > 0 && !(request.stop && *request.stop))
+  const int missing = fewest - static_cast<int>(final.rounds.seconds[0].size());
+  if (missing > 0 && !stopped())
     append(final.rounds, measure_rounds(backend, final.contenders, missing, request.sample, quiet));
   final.rounds = undisturbed(final.rounds, quiet);
 }

@@ -20,7 +20,7 @@ struct FinalRequest {
   double reload_seconds = std::numeric_limits<double>::infinity();  // no look begins later than that
   double wait = 0;                          // seconds to wait for others to leave the processors alone
   bool stretch = true;                      // whether more rounds may follow
-  const std::atomic<bool>* stop = nullptr;  // once it is set no look follows, and nothing is waited for
+  const std::atomic<bool>* stop = nullptr;  // once it is set one look is enough, and nothing is waited for
   SampleRequest sample;
   std::optional<Candidate> fallback;  // the default candidate
 };

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "tune/final.h"
-#include "tune/rounds.h"
 #include "tune/strategy.h"
 #include "tune/trial.h"
 
@@ -178,10 +177,9 @@ std::string no_winner(const CellRun& state) {
 }
 
 void finish(Run& run, const CellRun& state, Entry& entry) {
-  const int hurried = std::min(run.request.final_rounds, kFewest);
   const double searched = std::chrono::duration<double>(Clock::now() - state.begin).count();
-  const FinalRequest final{.rounds = run.stop ? hurried : run.request.final_rounds,
-                           .looks = run.stop ? 1 : run.request.final_looks,
+  const FinalRequest final{.rounds = run.request.final_rounds,
+                           .looks = run.request.final_looks,
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),
                            .wait = std::clamp(searched, kShortestWait, kLongestWait),

@@ -105,6 +105,18 @@ TEST(Decide, NoLookFollowsAStop) {
   EXPECT_EQ(deciding.entry.measurement.samples, 10);
 }
 
+TEST(Decide, AStopBeforehandLeavesFewRoundsOfOneLook) {
+  const std::atomic<bool> stop = true;
+  Deciding deciding(times({{12, 100}}));
+  deciding.trials = {screened(cpu(12), 100)};
+  deciding.request.looks = 4;
+  deciding.request.rounds = 40;
+  deciding.request.stop = &stop;
+  deciding.request.reload = [] { ADD_FAILURE() << "no look follows"; };
+  ASSERT_TRUE(deciding.run());
+  EXPECT_EQ(deciding.entry.measurement.samples, 5);
+}
+
 TEST(Decide, OnlyThreeAndOnlyOverlappingIntervalsTakePart) {
   Deciding deciding(times({{12, 100}, {24, 100}, {36, 100}, {48, 100}, {60, 100}}));
   deciding.trials = {screened(cpu(60), 110), screened(cpu(12), 100), screened(cpu(24), 101), screened(cpu(36), 101.5),
