@@ -34,6 +34,12 @@ __device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) 
 // Makes initialised barriers visible to the cluster and to copies.
 __device__ __forceinline__ void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
+// True for one lane of a whole warp, always the same one: the compiler knows that what follows is one lane's.
+__device__ __forceinline__ bool elect_one() {
+  unsigned chosen;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(chosen));
+  return chosen;
+}
 __device__ __forceinline__ int cluster_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

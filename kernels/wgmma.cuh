@@ -172,18 +172,15 @@ struct Wgmma : WgmmaShape<Config> {
     }
   }
 
-  // The first stages of a block's first tile: W is on its way while the tile's rows are gathered. Returns the next step.
-  static __device__ __forceinline__ int load_first(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, typename Load::Boxes boxes, int first,
-                                                   int end, int rank, Place<stages>& stage) {
-    const int count = min(stages, end - first);
+  // The first `count` stages of a block's first tile: W is on its way while the tile's rows are gathered.
+  static __device__ __forceinline__ void load_first(const Args& args, Shared& shared, const Maps& maps, const Tile& tile, typename Load::Boxes boxes,
+                                                    int first, int count, int rank) {
 #pragma unroll 1
     for (int i = 0; i < count; ++i) Load::template copy_boxes<false, true>(args, shared, maps, tile, boxes, i, (first + i) * block_k, rank);
     Gather::template wait<1>(args, tile);
     fence_async_global();
 #pragma unroll 1
     for (int i = 0; i < count; ++i) Load::template copy_boxes<true, false>(args, shared, maps, tile, boxes, i, (first + i) * block_k, rank);
-    stage.advance(count);
-    return first + count;
   }
 
   static __device__ __forceinline__ void load(const Args& args, Shared& shared, Slot& slot) {
@@ -197,20 +194,23 @@ struct Wgmma : WgmmaShape<Config> {
       const auto steps = Split::steps_of(tile, Tiles::depth(args));
       const typename Load::Boxes boxes = Load::boxes_of(tile);
       maps.follow(args, shared, tile);
-      if (threadIdx.x == 0) {
-        begin_together(args, begun);
-        int k = steps.first;
-        if constexpr (gathers_first) {
-          if (slot.count == 1)
-            k = load_first(args, shared, maps, tile, boxes, steps.first, steps.end, rank, stage);
+      if (elect_one()) begin_together(args, begun);
+      int k = steps.first;
+      if constexpr (gathers_first) {
+        const int count = slot.count == 1 ? min(stages, steps.end - k) : 0;
+        if (elect_one()) {
+          if (count > 0)
+            load_first(args, shared, maps, tile, boxes, k, count, rank);
           else
             fence_async_global();
         }
+        k += count;
+        stage.advance(count);
+      }
 #pragma unroll 1
-        for (; k < steps.end; ++k, stage.advance()) {
-          barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
-          Load::template copy_boxes<true, true>(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
-        }
+      for (; k < steps.end; ++k, stage.advance()) {
+        barrier_wait(at(shared.empty, stage.index), stage.parity ^ 1);
+        if (elect_one()) Load::template copy_boxes<true, true>(args, shared, maps, tile, boxes, stage.index, k * block_k, rank);
       }
       __syncwarp();
     }
@@ -270,21 +270,30 @@ struct Wgmma : WgmmaShape<Config> {
     }
   }
 
+  // Where the first stage's operands begin, as descriptors have it. A shuffle, here and elsewhere, tells the compiler what is
+  // alike in all lanes; it keeps that once a warp then, and 55 to 60 instructions lie between two stages in place of 80 to 92
+  // (power for 0.2 to 1.9 % of the time, 4096 tokens, H200).
+  struct Operands {
+    unsigned a, b;
+  };
+  static __device__ __forceinline__ Operands first_operands(const Shared& shared, int first_group) {
+    return {__shfl_sync(~0u, descriptor_low(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes), 0),
+            __shfl_sync(~0u, descriptor_low(shared_address(swapped ? shared.x[0] : shared.w[0])), 0)};
+  }
+
   // The tile's product: k_steps stages. `columns` of the N side are multiplied; 0 lets the stages pass.
   template <int columns>
-  static __device__ __forceinline__ void multiply(Shared& shared, Place<stages>& stage, int k_steps, int first_group, Sums& sum) {
+  static __device__ __forceinline__ void multiply(Shared& shared, Place<stages>& stage, int k_steps, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Config::in_flight : 0;  // stages that are still read when the next is multiplied
-    const unsigned a0 = descriptor_low(shared_address(swapped ? shared.w[0] : shared.x[0]) + first_group * 64 * row_bytes);
-    const unsigned b0 = descriptor_low(shared_address(swapped ? shared.x[0] : shared.w[0]));
-    if constexpr (pingpong) stage.index = __shfl_sync(~0u, stage.index, 0);  // as in consume()
+    if constexpr (pingpong) stage.index = __shfl_sync(~0u, stage.index, 0);
     unsigned before = 0;  // empty[] of the stage before
 #pragma unroll 1
     for (int k = 0; k < k_steps; ++k) {
       barrier_wait(at(shared.full, stage.index), stage.parity);
       if constexpr (columns > 0) {
         if constexpr (by_rows) fence_async_shared();
-        const unsigned a = a0 + stage.index * (side * block_k * 2 / 16);
-        const unsigned b = b0 + stage.index * (width * block_k * 2 / 16);
+        const unsigned a = first.a + stage.index * (side * block_k * 2 / 16);
+        const unsigned b = first.b + stage.index * (width * block_k * 2 / 16);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < block_k / 16; ++step)
@@ -320,20 +329,18 @@ struct Wgmma : WgmmaShape<Config> {
 
   // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.
   template <int columns>
-  static __device__ __forceinline__ void multiply_rows(Shared& shared, Place<stages>& stage, int k_steps, int first_group, int rows, Sums& sum) {
+  static __device__ __forceinline__ void multiply_rows(Shared& shared, Place<stages>& stage, int k_steps, const Operands& first, int rows, Sums& sum) {
     if constexpr (columns < width) {
       if (rows > columns)
-        multiply_rows<columns + 8>(shared, stage, k_steps, first_group, rows, sum);
+        multiply_rows<columns + 8>(shared, stage, k_steps, first, rows, sum);
       else
-        multiply<columns>(shared, stage, k_steps, first_group, sum);
+        multiply<columns>(shared, stage, k_steps, first, sum);
     } else {
-      multiply<width>(shared, stage, k_steps, first_group, sum);
+      multiply<width>(shared, stage, k_steps, first, sum);
     }
   }
 
   static __device__ __forceinline__ void consume(const Args& args, Shared& shared) {
-    // From a shuffle, for the compiler keeps what is alike in all lanes once a warp: 80 to 59 instructions between two stages,
-    // and power for 0.2 to 1.9 % of the time (4096 tokens, H200).
     const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
     const int first_group = pingpong ? 0 : consumer * groups;
     Place<stages> stage;
@@ -351,16 +358,17 @@ struct Wgmma : WgmmaShape<Config> {
         continue;
       }
       Store::make_room(args, shared, tile, consumer, first_group, hold);
-      Notes::begin(args, shared, tile, consumer);
+      Notes::begin(args, shared, tile, consumer, slot);
       Sums sum;
       if constexpr (pingpong) named_sync(2 + consumer, 256);
+      const Operands first = first_operands(shared, first_group);  // anew for each tile, or it isn't taken for alike
       const bool busy = swapped ? tile.rows > 0 : tile.rows > first_group * 64;
       if (!busy)
-        multiply<0>(shared, stage, k_steps, first_group, sum);
+        multiply<0>(shared, stage, k_steps, first, sum);
       else if constexpr (swapped)
-        multiply_rows<8>(shared, stage, k_steps, first_group, tile.rows, sum);
+        multiply_rows<8>(shared, stage, k_steps, first, tile.rows, sum);
       else
-        multiply<width>(shared, stage, k_steps, first_group, sum);
+        multiply<width>(shared, stage, k_steps, first, sum);
       if constexpr (pingpong) named_arrive(3 - consumer, 256);
       Notes::wait(shared, slot);
       const auto rows = Notes::rows_of(shared, consumer, slot);
@@ -368,12 +376,10 @@ struct Wgmma : WgmmaShape<Config> {
         if (tile.piece >= 0) {
           if (busy && Split::leave_sums(args, shared, tile, consumer, sum))
             Store::store(args, shared, tile, consumer, first_group, rows, hold, typename Split::Total{Split::pieces_of(args, tile, consumer)});
-          Notes::release(shared, slot);
           continue;
         }
       Store::store(args, shared, tile, consumer, first_group, rows, hold,
                    [&](int g, int v) { return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]); });
-      Notes::release(shared, slot);
     }
     Store::store_held(args, shared, consumer, first_group, hold);
     Store::template wait_for_copies<swapped ? 128 : 32, 0>();

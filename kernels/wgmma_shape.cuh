@@ -103,7 +103,7 @@ struct WgmmaShape {
   static constexpr bool notes_ahead = scatters && !by_rows;
   static constexpr int note_turns = notes_ahead ? 2 : consumers;
   struct Notes {
-    unsigned long long full, empty;
+    unsigned long long full;
     int target[block_m];
     Element weight[block_m];
   };

@@ -79,11 +79,13 @@ struct WgmmaStore : WgmmaShape<Config> {
     if constexpr (threads % pieces == 0) {
       const int r = thread / pieces, c = thread % pieces * 8;
       if (c >= columns || column + c >= args.n) return;
-      Element* to = target_of(args, tile, targets, row + r) + column + c;
+      Element* to = scatters ? nullptr : target_of(args, tile, targets, row + r) + column + c;
 #pragma unroll
       for (int i = 0; i < staged_rows; i += rows_a_turn) {
-        if (scatters && i > 0 && leaves(r + i)) to = target_of(args, tile, targets, row + r + i) + column + c;
-        if (leaves(r + i)) copy_16(to, staged_at(staging, r + i, c));
+        if (leaves(r + i)) {
+          if (scatters) to = target_of(args, tile, targets, row + r + i) + column + c;
+          copy_16(to, staged_at(staging, r + i, c));
+        }
         if (!scatters) to += rows_a_turn * args.n;
       }
     } else {
