@@ -14,6 +14,14 @@ struct Tile {
   int piece;  // of the tiles that are cut along k, all counted through; -1: the tile is whole
 };
 
+// A tile of which several blocks may multiply a part each.
+struct SharedOut : Tile {
+  // `piece` is -2 - a number for a tile's beginning, of whose missing parts that is the first; twice its number for a part,
+  // one more where the next part belongs to it too.
+  int first_step, end_step;  // along k
+  int begins;                // whether all blocks begin one now
+};
+
 template <bool condition, class T, class Otherwise>
 struct Choice {
   using type = T;
@@ -49,6 +57,11 @@ struct FromEnds {
   int tiles;             // of all experts
   bool from_few;
 };
+// How all blocks share the last tiles, fewer than they are: one begins each, the others make its missing parts.
+struct LastRound {
+  int tiles;
+  int steps, own, parts;  // of a tile, how far it is begun, and parts that are left of it
+};
 
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
 // for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
@@ -56,7 +69,9 @@ struct FromEnds {
 // expert are shared out evenly over its tiles, in steps of that many. With split > 1 the last tiles are cut along k into
 // that many pieces, so that blocks finish at about the same time: those that exceed whole rounds of the blocks, and half a
 // round more where blocks take tiles as they have time; all where there are under two rounds, none with fewer steps than
-// pieces.
+// pieces. With split 0 the last, incomplete round is shared out: each of its tiles is begun by a block, and blocks that
+// would be idle take what is missing at the same place of all of them, so that tiles that need the same rows still pass
+// the same part of k at the same time.
 template <class Config, int cluster_m = 1, int cluster_n = 1, int row_step = 0, int split = 1, bool from_ends = false>
 struct Scheduler : Choice<from_ends, FromEnds, InOrder>::type {
   static constexpr int cluster = cluster_m * cluster_n;
@@ -78,9 +93,11 @@ struct Scheduler : Choice<from_ends, FromEnds, InOrder>::type {
 
   // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,
   // upwards. All lanes of a warp must call it together.
-  __device__ __forceinline__ bool next(Tile& tile) {
+  template <class Tile>
+  __device__ __forceinline__ bool next(Tile& tile, const LastRound* last_round = nullptr) {
     int at = index;  // as a tile
     tile.piece = -1;
+    if constexpr (split == 0) at = tile_of(index, *last_round);
     if constexpr (split > 1)
       if (index >= whole) {
         tile.piece = index - whole;
@@ -106,7 +123,10 @@ struct Scheduler : Choice<from_ends, FromEnds, InOrder>::type {
     tile.row = expert_row + first;
     tile.rows = max(0, min(height, expert_m - first));
     tile.n = (n_tile * cluster_n + (cluster_n > 1 ? rank : 0)) * Config::block_n;
-    index += round();
+    if constexpr (split == 0)
+      share(tile, *last_round);
+    else
+      index += round();
     return true;
   }
 
@@ -126,14 +146,60 @@ struct Scheduler : Choice<from_ends, FromEnds, InOrder>::type {
   }
 
   // Decides which tiles of `depth` steps are cut; a warp calls it before its first tile. Blocks are `dynamic` that take
-  // tiles as they have time.
-  __device__ __forceinline__ void cut(int depth, bool dynamic) {
+  // tiles as they have time. With split 0, how the last are shared out.
+  __device__ __forceinline__ void cut(int depth, bool dynamic, LastRound* last_round = nullptr) {
     const int tiles = all_tiles();
-    const int more = dynamic ? (round() + 1) / 2 : 0;
-    whole = depth < split ? tiles : tiles < 2 * round() ? 0 : tiles - tiles % round() - more;
+    if constexpr (split == 0) {
+      const LastRound last = share_out(tiles, depth);
+      whole = tiles - last.tiles;
+      if (threadIdx.x % 32 == 0) *last_round = last;
+      __syncwarp();
+    } else {
+      const int more = dynamic ? (round() + 1) / 2 : 0;
+      whole = depth < split ? tiles : tiles < 2 * round() ? 0 : tiles - tiles % round() - more;
+    }
   }
 
  private:
+  // Parts of fewer steps along k aren't worth their sums' way through memory, which takes as long as some steps, nor are more
+  // for a tile than two.
+  static constexpr int least = 512 / Config::block_k, toll = 192 / Config::block_k, most_parts = 2;
+
+  // Blocks that begin no tile of the last round take `turns` parts each, or several of them the parts of one tile: all are
+  // done at about the same time.
+  __device__ __forceinline__ LastRound share_out(int tiles, int depth) const {
+    const int tail = tiles % round(), others = round() - tail;
+    const LastRound none = {0, depth, depth, 0};
+    if (tail == 0) return none;
+    const int parts = min(most_parts, max(1, others / tail)), turns = (tail + others - 1) / others;
+    const int part = (depth - (turns - 1) * toll) / (turns + parts);
+    return part < least ? none : LastRound{tail, depth, depth - parts * part, parts};
+  }
+  // The tile at `index`: a whole one, the beginning of one, or a part of one.
+  __device__ __forceinline__ int tile_of(int index, const LastRound& last) const {
+    const int part = index - whole - last.tiles;
+    if (index < whole || part < 0) return index;
+    return part < last.parts * last.tiles ? whole + part % last.tiles : 0x7fffffff;
+  }
+  // What of it the block multiplies; goes on to the next.
+  template <class Tile>
+  __device__ __forceinline__ void share(Tile& tile, const LastRound& last) {
+    tile.first_step = 0, tile.end_step = last.steps, tile.begins = index - whole < round();
+    const int part = index - whole - last.tiles;
+    if (index < whole) {
+      index += round();
+    } else if (part < 0) {
+      tile.end_step = last.own, tile.piece = -2 - (index - whole) * last.parts;
+      index = 0x7fffffff;
+    } else {
+      const int number = part / last.tiles, rest = last.steps - last.own;
+      tile.first_step = last.own + number * rest / last.parts;
+      tile.end_step = last.own + (number + 1) * rest / last.parts;
+      tile.piece = 2 * (part % last.tiles * last.parts + number) + (number == 0 && last.parts > 1);
+      index += round() - last.tiles;
+    }
+  }
+
   static __device__ __forceinline__ int tiles_of(int m) { return (m + Config::block_m * cluster_m - 1) / (Config::block_m * cluster_m); }
 
   __device__ __forceinline__ bool find_expert(int at) {

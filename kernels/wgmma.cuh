@@ -56,8 +56,13 @@ struct Wgmma : WgmmaShape<Config> {
   // The next tile, found by one warp and read by all others.
   static __device__ __forceinline__ Tile give_tile(const Args& args, Shared& shared, Slot& slot) {
     Tiles scheduler = shared.scheduler;
-    if constexpr (Config::split > 1)
+    const LastRound* last_round = nullptr;
+    if constexpr (Split::shares) {
+      if (slot.count == 0) scheduler.cut(Tiles::depth(args), dynamic, &shared.last_round);
+      last_round = &shared.last_round;
+    } else if constexpr (Config::split > 1) {
       if (slot.count == 0) scheduler.cut(Tiles::depth(args), dynamic);
+    }
     if constexpr (Shape::mix > 0)
       if (slot.count == 0) scheduler.tiles = scheduler.all_tiles();
     if constexpr (dynamic) {
@@ -70,11 +75,11 @@ struct Wgmma : WgmmaShape<Config> {
       }
     }
     Tile tile;
-    if (scheduler.next(tile)) {
+    if (scheduler.next(tile, last_round)) {
       if constexpr (by_pointers) locate(args, scheduler, tile);
       if constexpr (gathers_first)
         if (slot.count > 0) Gather::template wait<32>(args, tile);
-      if constexpr (keeps) tile.kept = kept_columns(scheduler);
+      if constexpr (keeps) tile.kept = tile.piece == -1 ? kept_columns(scheduler) : 0;
     } else {
       tile.expert = -1, tile.rows = 0;
     }
@@ -106,8 +111,10 @@ struct Wgmma : WgmmaShape<Config> {
   // from tile to tile and then fetch rows from memory twice, which costs power, and with it clock. So all begin a tile
   // together (Mixtral down, 4096 tokens, H200: 1.46 in place of 2.22 GB, 1215 to 1175 us; meetings inside a tile gain no
   // bytes and starve the ring). Tiles go by numbers here: blocks have as many or one less.
-  static __device__ __forceinline__ void begin_together(const Args& args, unsigned& begun) {
+  static __device__ __forceinline__ void begin_together(const Args& args, const Tile& tile, unsigned& begun) {
     if constexpr (together) {
+      if constexpr (Split::shares)
+        if (!tile.begins) return;
       atomicAdd(args.counters, 1);
       const unsigned all = ++begun * gridDim.x;
       while (load_relaxed(args.counters) < all) {
@@ -194,7 +201,7 @@ struct Wgmma : WgmmaShape<Config> {
       const auto steps = Split::steps_of(tile, Tiles::depth(args));
       const typename Load::Boxes boxes = Load::boxes_of(tile);
       maps.follow(args, shared, tile);
-      if (elect_one()) begin_together(args, begun);
+      if (elect_one()) begin_together(args, tile, begun);
       int k = steps.first;
       if constexpr (gathers_first) {
         const int count = slot.count == 1 ? min(stages, steps.end - k) : 0;
@@ -239,7 +246,7 @@ struct Wgmma : WgmmaShape<Config> {
       rows.take(args, shared, tile, turn);
       const char* w = nullptr;
       if constexpr (w_by_rows) w = Load::find_w(args, tile);
-      if (threadIdx.x == 0) begin_together(args, begun);
+      if (threadIdx.x == 0) begin_together(args, tile, begun);
 #pragma unroll 1
       for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
         if (k == max(steps.first, steps.end - ahead)) {
@@ -372,14 +379,19 @@ struct Wgmma : WgmmaShape<Config> {
       if constexpr (pingpong) named_arrive(3 - consumer, 256);
       Notes::wait(shared, slot);
       const auto rows = Notes::rows_of(shared, consumer, slot);
-      if constexpr (Config::split > 1)
+      const auto store = [&](const auto& sums) { Store::store(args, shared, tile, consumer, first_group, rows, hold, sums); };
+      if constexpr (Split::shares) {
         if (tile.piece >= 0) {
-          if (busy && Split::leave_sums(args, shared, tile, consumer, sum))
-            Store::store(args, shared, tile, consumer, first_group, rows, hold, typename Split::Total{Split::pieces_of(args, tile, consumer)});
+          if (busy) Split::leave_part(args, tile, consumer, sum);
           continue;
         }
-      Store::store(args, shared, tile, consumer, first_group, rows, hold,
-                   [&](int g, int v) { return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]); });
+        if (tile.piece < -1 && busy) Split::wait_for_parts(args, tile, consumer);
+        store(typename Split::OwnAndParts{{sum}, args, tile, consumer});
+      } else if (Config::split == 1 || tile.piece < 0) {
+        store(typename Split::Own{sum});
+      } else if constexpr (Config::split > 1) {
+        if (busy && Split::leave_sums(args, shared, tile, consumer, sum)) store(typename Split::Total{Split::pieces_of(args, tile, consumer)});
+      }
     }
     Store::store_held(args, shared, consumer, first_group, hold);
     Store::template wait_for_copies<swapped ? 128 : 32, 0>();

@@ -12,7 +12,9 @@ struct WgmmaShape {
 
   // Addressing by pointers: a tile knows its expert's own matrices, and two tensor maps follow the expert.
   static constexpr bool by_pointers = Config::addressing == 1;
-  struct Located : moetune::Tile {
+  static constexpr bool shares = Config::split == 0;
+  using AnyTile = typename Choice<shares, SharedOut, moetune::Tile>::type;
+  struct Located : AnyTile {
     int first;  // row of the expert
     const void *x, *w;
     void* y;
@@ -46,10 +48,10 @@ struct WgmmaShape {
   static constexpr bool dynamic = Config::tiles == 1, together = Config::pace == 1;
   // A tile knows how much of X the next round of tiles is to find in L2.
   static constexpr bool keeps = Config::keeps;
-  struct Kept : moetune::Tile {
+  struct Kept : AnyTile {
     int kept;  // columns
   };
-  using Tile = typename Choice<by_pointers, Located, typename Choice<keeps, Kept, moetune::Tile>::type>::type;
+  using Tile = typename Choice<by_pointers, Located, typename Choice<keeps, Kept, AnyTile>::type>::type;
   // Tiles on their way. Few, so that a block takes no tile long before it has time for it; even, for ping-pong's turns.
   static constexpr int tile_slots = pingpong ? 4 : by_rows ? 2 : 1;
 
@@ -66,6 +68,7 @@ struct WgmmaShape {
   static_assert(!keeps || (together && !x_by_rows && !by_pointers), "only rounds of tiles, of boxes of one map, keep X");
   static_assert(!(dynamic && together), "blocks that take tiles as they have time begin them on their own");
   static_assert(!(Config::split > 1 && (cluster > 1 || together)), "pieces of tiles go to blocks one by one");
+  static_assert(!(shares && (cluster > 1 || dynamic)), "blocks share the last tiles by their numbers, one by one");
   static_assert(!(dynamic && cluster > 1), "the blocks of a cluster would take different tiles");
 
   using Sums = float[groups][width / 2];
@@ -129,6 +132,7 @@ struct WgmmaShape {
     int last[consumers];  // whether the tile's other pieces were done before this block's
     typename Choice<gathers, Gathered, Nothing>::type gathered;
     typename Choice<(mix > 0), Order, Nothing>::type order;
+    typename Choice<shares, LastRound, Nothing>::type last_round;
   };
   static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 

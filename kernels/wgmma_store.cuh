@@ -135,15 +135,17 @@ struct WgmmaStore : WgmmaShape<Config> {
     unsigned weights[2] = {};
     if constexpr (weighs)
       for (int i = 0; i < 2; ++i) weights[i] = *reinterpret_cast<const unsigned*>(rows.weight + row + i * 8 + lane % 4 * 2);
+    sum.with([&](const auto& four) {
 #pragma unroll
-    for (int g = 0; g < groups; ++g) {
-      const float4 d[2] = {sum(g, row / 8), sum(g, row / 8 + 1)};
-      const auto two = [&](int i, int half) {
-        return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[i]) : finish_pair<Config>(d[i].z, d[i].w, weights[i]);
-      };
-      const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
-      stmatrix_x4<true>(shared_address(staged_at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
-    }
+      for (int g = 0; g < groups; ++g) {
+        const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
+        const auto two = [&](int i, int half) {
+          return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[i]) : finish_pair<Config>(d[i].z, d[i].w, weights[i]);
+        };
+        const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
+        stmatrix_x4<true>(shared_address(staged_at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+      }
+    });
   }
 
   template <class Sum>
@@ -206,12 +208,14 @@ struct WgmmaStore : WgmmaShape<Config> {
         __syncwarp();
 #pragma unroll
         for (int c = 0; c < 64 && from + c < block_n; c += 16) {
-          const float4 d[2] = {sum(g, (from + c) / 8), sum(g, (from + c) / 8 + 1)};
-          const auto two = [&](int i, int half) {
-            return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[0]) : finish_pair<Config>(d[i].z, d[i].w, weights[1]);
-          };
-          const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
-          stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+          sum.with([&](const auto& four) {
+            const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
+            const auto two = [&](int i, int half) {
+              return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[0]) : finish_pair<Config>(d[i].z, d[i].w, weights[1]);
+            };
+            const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
+            stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+          });
         }
         if constexpr (copies_out) fence_async_shared();
         __syncwarp();
@@ -220,7 +224,7 @@ struct WgmmaStore : WgmmaShape<Config> {
     }
   }
 
-  // `sum(g, v)` gives four sums of the thread: of group g, from column 8 v of wgmma's N side.
+  // `sum` is one of WgmmaSplit's.
   template <class Sum>
   static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
                                                Hold& hold, const Sum& sum) {

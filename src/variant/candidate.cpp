@@ -68,7 +68,7 @@ const std::vector<Knob>& knobs() {
        0},
       {"tiles", &Candidate::tiles, "blocks take tiles by their number, or as they have time", {"static", "dynamic"}},
       {"pace", &Candidate::pace, "blocks begin each tile on their own, or all together", {"own", "common"}, 0},
-      {"split", &Candidate::split, "pieces along k that each of the last tiles is cut into; 1 = whole", {}, 1},
+      {"split", &Candidate::split, "pieces along k that each of the last tiles is cut into; 1 = whole, 0 = as all blocks can share them", {}, 1},
       {"l2_promotion",
        &Candidate::l2_promotion,
        "bytes that a tensor copy's miss brings into L2; 0 = as asked",

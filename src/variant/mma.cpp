@@ -60,7 +60,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
     return "accumulators and fragments over 255 registers a thread";
   if (shared_bytes(c, *grid) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
-  return illegal_split(c, blocks_per_sm(c, *grid), device);
+  return illegal_split(c, 1, blocks_per_sm(c, *grid), device);
 }
 
 LaunchPlan plan(const Candidate& c, const Shape&) {
@@ -101,7 +101,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
   if (mean_rows > 384) c.split = 4;
-  if (illegal_split(c, 1, device)) c.split = 1;
+  if (illegal_split(c, 1, 1, device)) c.split = 1;
   // Where shared memory is short, fewer stages first, then shorter ones.
   while (c.block_k >= 32 && illegal(c, problem.shape, device))
     if (c.stages > 2)

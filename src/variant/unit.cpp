@@ -45,7 +45,8 @@ bool one_of(int value, std::initializer_list<int> values) {
 
 int64_t split_workspace(const Candidate& c) {
   constexpr int64_t kSumBytes = 4;
-  return c.split == 1 ? 0 : int64_t{2} * c.split * c.block_m * c.block_n * kSumBytes;
+  const int64_t pieces = c.split == 1 ? 0 : c.split == 0 ? 1 : int64_t{2} * c.split;
+  return pieces * c.block_m * c.block_n * kSumBytes;
 }
 
 int64_t tiles_of(const Candidate& c, const Problem& problem) {
@@ -59,9 +60,9 @@ int processors_of(const DeviceInfo& device) {
   return device.processors > 0 ? device.processors : largest;
 }
 
-std::optional<std::string> illegal_split(const Candidate& c, int blocks_per_sm, const DeviceInfo& device) {
+std::optional<std::string> illegal_split(const Candidate& c, int fewest, int blocks_per_sm, const DeviceInfo& device) {
   constexpr int kMaxSplit = 8;
-  if (c.split < 1 || c.split > kMaxSplit) return fmt::format("split must lie in 1 to {}", kMaxSplit);
+  if (c.split < fewest || c.split > kMaxSplit) return fmt::format("split must lie in {} to {}", fewest, kMaxSplit);
   if (split_workspace(c) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
     return "sums of pieces over the workspace";
   return std::nullopt;

@@ -17,10 +17,11 @@ constexpr int kBase = 0, kPointers = 1;              // values of addressing
 constexpr int kAlongM = 1, kAlongN = 2;              // values of cluster
 constexpr int kWithTiles = 0, kFirst = 1;            // values of gather
 constexpr int kRowElements = 64;                     // a row of shared memory: the 128 bytes of the swizzle
-constexpr int kTileBytes = 20, kKeptTileBytes = 24, kLocatedTileBytes = 48;
+constexpr int kTileBytes = 20, kKeptTileBytes = 24, kLocatedTileBytes = 48, kSharedOutBytes = 12;
+constexpr int kTileAlign = 4, kLocatedTileAlign = 8;
 constexpr int kStagedRows = 16;  // at a time, by stmatrix
 constexpr int kBarrierBytes = 8;
-constexpr int kSchedulerBytes = 56, kMixingSchedulerBytes = 80;
+constexpr int kSchedulerBytes = 56, kMixingSchedulerBytes = 80, kLastRoundBytes = 16;
 constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
 constexpr int kMaxHold = 1024;
@@ -28,6 +29,7 @@ constexpr int kMaxMix = 16, kMaxMixed = 1024;
 constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
 constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
 constexpr int kManySteps = 500;              // a block, see fallback
+constexpr double kWorthSharing = 0.015;      // of all time; whole tiles take longer to store where others are shared
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
 
 bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
@@ -43,7 +45,7 @@ struct Registers {
 Registers registers(const Candidate& c) {
   if (c.consumers == 1) return {255, 255};
   if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
-  const bool keeps_most = c.mix > 0 || (c.addressing == kPointers && c.split > 1);  // of all who find tiles
+  const bool keeps_most = c.mix > 0 || (c.addressing == kPointers && c.split != 1);  // of all who find tiles
   if (keeps_most && !by_rows(c)) return {56, 224};
   return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
@@ -59,10 +61,11 @@ int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
 int max_sums(const Candidate& c, const Fusion& fusion) {
   if (c.split > 1) {
     const bool high = c.schedule == kPingpong && !c.swap && groups(c) > 2;
-    return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers || high ? 64 : 96;
+    return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers || c.consumers == 3 || high ? 64 : 96;
   }
   if (c.consumers == 3) return 96;
   if (by_rows(c)) return 144;
+  if (c.split == 0 && c.schedule == kPingpong) return 144;
   const bool spare = c.swap && c.tma_store == kNoCopies && c.addressing == kBase && c.mix == 0;
   return spare && !(c.cluster == kAlongM && fusion.permute_y) ? 192 : 176;
 }
@@ -101,8 +104,11 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   add(c.mix > 0 ? kMixingSchedulerBytes : kSchedulerBytes, 8);
   add(4 * experts, 4);
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
-  const int64_t tile_bytes = c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes;
-  const int64_t tile_align = c.addressing == kPointers ? 8 : 4;
+  const int64_t tile_align = c.addressing == kPointers ? kLocatedTileAlign : kTileAlign;
+  const int64_t tile_bytes =
+      aligned((c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes) +
+                  (c.split == 0 ? kSharedOutBytes : 0),
+              tile_align);
   add(slots * tile_bytes, tile_align);
   add(2 * kBarrierBytes * (c.stages + slots), kBarrierBytes);
   add_if(shape.fusion.permute_y, (by_rows(c) ? c.consumers : 2) * (kBarrierBytes + c.block_m * (4 + kElementBytes)),
@@ -113,6 +119,7 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   add(4 * c.consumers, 4);
   add_if(shape.fusion.permute_x && c.gather == kWithTiles, int64_t{2} * c.block_m * 4, 4);
   add_if(c.mix > 0, int64_t{8} * experts, 4);
+  add_if(c.split == 0, kLastRoundBytes, 4);
   return aligned(end, kAlign);
 }
 
@@ -145,7 +152,9 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (!one_of(c.pace, {0, 1})) return "pace must be own or common";
   if (c.tiles == 1 && c.pace == 1) return "blocks that take tiles as they have time begin them on their own";
   if (c.split > 1 && (c.cluster != 0 || c.pace == 1)) return "pieces of tiles go to blocks one by one";
-  if (auto reason = illegal_split(c, 1, device)) return reason;
+  if (c.split == 0 && (c.cluster != 0 || c.tiles == 1))
+    return "blocks share the last tiles by their numbers, one by one";
+  if (auto reason = illegal_split(c, 0, 1, device)) return reason;
   if (!one_of(c.l2_promotion, {0, 64, kPromotion, 256})) return "l2_promotion must be 0, 64, 128 or 256";
   if (!c.tma_x && !c.tma_w && c.l2_promotion != kPromotion) return "l2_promotion is of tensor copies, here are none";
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
@@ -236,9 +245,21 @@ int64_t rows_in_turn(const Candidate& c, const Problem& problem, const DeviceInf
   return sum + highest;
 }
 
+// The part of all time that is saved where blocks share the last tiles: the twin of share_out in kernels/scheduler.cuh.
+double saved_by_sharing(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
+  const int64_t tiles = tiles_of(c, problem), blocks = processors_of(device);
+  const int64_t depth = (problem.shape.layer.k + c.block_k - 1) / c.block_k;
+  const int64_t tail = tiles % blocks, others = blocks - tail;
+  if (tail == 0) return 0;
+  const int64_t parts = std::clamp<int64_t>(others / tail, 1, 2), turns = (tail + others - 1) / others;
+  const int64_t part = (depth - (turns - 1) * (192 / c.block_k)) / (turns + parts);
+  if (part < 512 / c.block_k) return 0;
+  return static_cast<double>(parts * part) / static_cast<double>((tiles / blocks + 1) * depth);
+}
+
 // Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
 // of which an expert fills some well; where experts are large power bounds the kernel, and blocks that stay together
-// save it. Rows of X stand on the N side throughout: what the last tile of an expert lacks of its height is not
+// save it, and share the last tiles where an incomplete round weighs. Rows of X stand on the N side throughout: what the last tile of an expert lacks of its height is not
 // multiplied. Where few experts have most rows, blocks go through them from both ends, if there is enough to do
 // (gpt-oss up, recorded rows, H200: 3 to 5 %; under 500 steps 1 to 6 % slower: Qwen3 zipf:1, 2048 tokens). Rows are
 // gathered once where that is soon done, or where it is little beside what is read for them.
@@ -296,6 +317,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
         Candidate lower = c;
         lower.block_m = 176;
         if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;
+        if (saved_by_sharing(c, problem, device) >= kWorthSharing) c.split = 0;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
       } else if (!skewed && (scatters || problem.shape.layer.k < kShallow)) {

@@ -44,7 +44,7 @@ class GpuTest : public testing::Test {
   }
   // Small tiles in large blocks: on a routing of many experts some tiles are whole and the last are cut along k.
   // wgmma's are held too, until a few leave together; or blocks meet in the middle of the experts; or rows are gathered
-  // while tiles wait for them.
+  // while tiles wait for them; or all blocks share the last tiles.
   static std::vector<Candidate> cut(const std::string& variant, const Problem& problem) {
     std::vector<std::string> texts;
     if (variant == "mma") texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2"};
@@ -59,7 +59,9 @@ class GpuTest : public testing::Test {
       for (const std::string knobs :
            {"tma_x=yes tiles=dynamic mix=2", "tma_x=no tiles=dynamic mix=3", "tma_x=yes tiles=static gather=first",
             "tma_x=yes tiles=dynamic gather=first", "tma_x=yes tiles=static pace=common gather=first",
-            "tma_x=yes tiles=static cluster=m gather=first"})
+            "tma_x=yes tiles=static cluster=m gather=first", "tma_x=yes tiles=static split=0",
+            "tma_x=no tiles=static pace=common split=0", "tma_x=yes tiles=static pace=common split=0 gather=first",
+            "tma_x=yes tiles=static addressing=pointers split=0"})
         texts.push_back(
             "wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 schedule=cooperative "
             "swap=yes in_flight=1 tma_store=no " +
@@ -125,6 +127,9 @@ const Case kCases[] = {
     {"four", 5, 2, 132, 100, 65, "uniform"},
     {"one_by_one", 2, 1, 1, 1, 3, "uniform"},
     {"gpt_oss_like", 32, 4, 5760, 2880, 64, "zipf:1"},
+    // Along k there is enough for blocks to share the last tiles: each with two others, or some of them in turns.
+    {"few_tiles", 4, 2, 640, 2048, 32, "balanced"},
+    {"deep", 4, 2, 1280, 4096, 96, "balanced"},
 };
 
 TEST_P(HardRouting, Mma) {

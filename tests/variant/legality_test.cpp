@@ -111,10 +111,10 @@ TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
       parse_candidate("mma block_m=128 block_n=128 block_k=64 warps=4 stages=3 raster=m group=1 split=8");
   EXPECT_EQ(split_workspace(candidate), 1 << 20);
   DeviceInfo device = device_of_arch("sm_80");
-  EXPECT_EQ(illegal_split(candidate, 1, device), std::nullopt);
-  EXPECT_EQ(illegal_split(candidate, 2, device).value_or(""), "sums of pieces over the workspace");
+  EXPECT_EQ(illegal_split(candidate, 1, 1, device), std::nullopt);
+  EXPECT_EQ(illegal_split(candidate, 1, 2, device).value_or(""), "sums of pieces over the workspace");
   device.processors = 128;
-  EXPECT_EQ(illegal_split(candidate, 2, device), std::nullopt);
+  EXPECT_EQ(illegal_split(candidate, 1, 2, device), std::nullopt);
 }
 
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
@@ -176,7 +176,22 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=9",
-             "split must lie in 1 to 8"},
+             "split must lie in 0 to 8"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=0",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=0",
+             "blocks share the last tiles by their numbers, one by one"},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=m in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
+             "blocks share the last tiles by their numbers, one by one"},
+        Case{"block_m=160 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
+             ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=2",
              "pieces of tiles go to blocks one by one"},
@@ -488,6 +503,16 @@ TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
   EXPECT_EQ(tile("balanced"), 192);  // tiles of 171 rows, whichever may be higher
   EXPECT_EQ(tile("uniform"), 176);   // six rounds of either, one of tiles of 177 rows in place of 192
   EXPECT_EQ(tile("zipf:1.0"), 192);  // six rounds in place of seven
+}
+
+TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
+  const auto split = [](const char* model, Projection projection, const char* routing) {
+    return wgmma_default(model, projection, 4096, routing).split;
+  };
+  EXPECT_EQ(split("mixtral-8x7b", Projection::down, "zipf:1.0"), 0);  // 5.7 rounds of 224 steps
+  EXPECT_EQ(split("mixtral-8x7b", Projection::down, "uniform"), 1);   // 5.94: idle blocks are too few
+  EXPECT_EQ(split("mixtral-8x7b", Projection::up, "uniform"), 1);     // a part of the last of 41 rounds
+  EXPECT_EQ(split("qwen3-30b-a3b", Projection::up, "uniform"), 1);    // an idle block would have parts of 4 steps
 }
 
 TEST(WgmmaFallback, MixesExpertsWhereRowsAreSkewedAndBlocksHaveEnoughToDo) {

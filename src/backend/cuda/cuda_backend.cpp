@@ -215,7 +215,8 @@ class CudaBackend : public Backend {
     const int64_t m_tiles =
         p.rows() / c.block_m + plan.cluster * std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
     const int64_t n_tiles = (p.shape.layer.n + c.block_n - 1) / c.block_n;
-    return m_tiles * (n_tiles + plan.cluster - 1) * std::max(1, c.split);
+    const int pieces = c.split == 0 ? 3 : c.split;  // at most; shared out, a tile has a beginning and two parts
+    return m_tiles * (n_tiles + plan.cluster - 1) * pieces;
   }
 
   DeviceInfo device_;

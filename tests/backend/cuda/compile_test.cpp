@@ -38,15 +38,16 @@ std::vector<Candidate> corners(const std::string& variant, const Shape& shape, c
   return result;
 }
 
-// The ends of what the full space has for each of wgmma's knobs, all of its words, and the ways to copy, of which the
-// full space keeps one. 192 is no end, but all that three warpgroups can share.
+// The ends of what the full space has for each of wgmma's knobs, all of its words and of its splits, of which the ends have
+// each their own rules, and the ways to copy, of which the full space keeps one. 192 is no end, but all that three
+// warpgroups can share.
 SearchSpace wgmma_ends() {
   SearchSpace space = load_space("full");
   keep_variants(space, {"wgmma"});
   for (const std::string values : {"tma_w=no,yes", "addressing=base,pointers", "tma_store=no,yes,rows"})
     set_values(space, values);
   for (auto& [name, values] : space.variants[0].values) {
-    if (!find_knob(name).labels.empty() || name == "consumers") continue;
+    if (!find_knob(name).labels.empty() || name == "consumers" || name == "split") continue;
     const bool tile = name == "block_m" || name == "block_n";
     if (values.size() == 1) continue;
     values = tile ? std::vector<int>{values.front(), 192, values.back()} : std::vector{values.front(), values.back()};
@@ -271,7 +272,25 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
        {.permute_x = true}},
       {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic mix=2",
-       scattered}};
+       scattered},
+      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=static pace=common split=0",
+       scattered},
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=rows "
+       "addressing=pointers tiles=static pace=common split=0",
+       scattered},
+      {"block_m=128 block_n=144 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=rows "
+       "addressing=pointers tiles=static split=0",
+       scattered},
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=rows "
+       "addressing=pointers tiles=static split=0",
+       {.permute_x = true}},
+      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=static pace=common gather=first split=0",
+       {.permute_x = true}},
+      {"block_m=192 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=static split=0",
+       {}}};
   std::vector<std::string> units;
   for (const auto& [tile, fusion] : cases) {
     const Shape shape = shape_of(Dtype::bf16, 2048, 768, fusion);
