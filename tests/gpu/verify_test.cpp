@@ -128,7 +128,7 @@ const Case kCases[] = {
     {"one_by_one", 2, 1, 1, 1, 3, "uniform"},
     {"gpt_oss_like", 32, 4, 5760, 2880, 64, "zipf:1"},
     // Along k there is enough for blocks to share the last tiles: each with two others, or some of them in turns.
-    {"few_tiles", 4, 2, 640, 2048, 32, "balanced"},
+    {"few_tiles", 4, 2, 192, 1536, 32, "balanced"},
     {"deep", 4, 2, 1280, 4096, 96, "balanced"},
 };
 
