@@ -68,6 +68,7 @@ LaunchPlan plan(const Candidate& c, const Shape&) {
   return {.threads = 32 * c.warps,
           .shared_bytes = shared_bytes(c, grid),
           .min_blocks_per_sm = blocks_per_sm(c, grid),
+          .pieces = c.split,
           .workspace = split_workspace(c)};
 }
 

@@ -27,15 +27,15 @@ bool one_of(int value, std::initializer_list<int> values);
 /// Tiles of block_m x block_n of all experts.
 int64_t tiles_of(const Candidate& candidate, const Problem& problem);
 
-/// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two such
-/// tiles, or leaves no more than one part of a tile that blocks share (split 0).
+/// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two
+/// such tiles, or leaves no more than one part of a tile that blocks share (split 0).
 int64_t split_workspace(const Candidate& candidate);
 
 /// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.
 int processors_of(const DeviceInfo& device);
 
-/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most and `fewest` is the least split
-/// that the variant knows, or nothing.
+/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most and `fewest` is the least
+/// split that the variant knows, or nothing.
 std::optional<std::string> illegal_split(const Candidate& candidate, int fewest, int blocks_per_sm,
                                          const DeviceInfo& device);
 

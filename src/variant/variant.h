@@ -21,6 +21,7 @@ struct LaunchPlan {
   int64_t shared_bytes = 0;   // dynamic shared memory a block
   int min_blocks_per_sm = 1;  // as the unit's launch bounds promise; with a workspace, no more run
   int cluster = 1;            // blocks that run together and share copies
+  int pieces = 1;             // along k, at most, that a tile is cut into: so many blocks have work of it
   int64_t workspace = 0;      // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
   int x_box = 0;

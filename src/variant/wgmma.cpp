@@ -29,6 +29,7 @@ constexpr int kMaxMix = 16, kMaxMixed = 1024;
 constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
 constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
 constexpr int kManySteps = 500;              // a block, see fallback
+constexpr int kMostParts = 2;                // of a tile that blocks share, beside its beginning
 constexpr double kWorthSharing = 0.015;      // of all time; whole tiles take longer to store where others are shared
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
 
@@ -105,10 +106,8 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   add(4 * experts, 4);
   const int slots = c.schedule == kPingpong ? 4 : by_rows(c) ? 2 : 1;
   const int64_t tile_align = c.addressing == kPointers ? kLocatedTileAlign : kTileAlign;
-  const int64_t tile_bytes =
-      aligned((c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes) +
-                  (c.split == 0 ? kSharedOutBytes : 0),
-              tile_align);
+  const int kind_bytes = c.addressing == kPointers ? kLocatedTileBytes : keeps(c) ? kKeptTileBytes : kTileBytes;
+  const int64_t tile_bytes = aligned(kind_bytes + (c.split == 0 ? kSharedOutBytes : 0), tile_align);
   add(slots * tile_bytes, tile_align);
   add(2 * kBarrierBytes * (c.stages + slots), kBarrierBytes);
   add_if(shape.fusion.permute_y, (by_rows(c) ? c.consumers : 2) * (kBarrierBytes + c.block_m * (4 + kElementBytes)),
@@ -199,6 +198,7 @@ LaunchPlan plan(const Candidate& c, const Shape& shape) {
           .shared_bytes = shared_bytes(c, shape),
           .min_blocks_per_sm = 1,
           .cluster = c.cluster == 0 ? 1 : 2,
+          .pieces = c.split == 0 ? 1 + kMostParts : c.split,
           .workspace = split_workspace(c),
           .x_box = c.tma_x ? x.large : 0,
           .x_rest = c.tma_x && x.rest < x.large ? x.rest : 0,
@@ -223,10 +223,14 @@ std::string unit(const Candidate& c, const Shape& shape) {
                     "moetune::Wgmma<Config>::run(args)");
 }
 
+// Stages of a tile.
+int64_t depth_of(const Candidate& c, const Problem& problem) {
+  return (problem.shape.layer.k + c.block_k - 1) / c.block_k;
+}
+
 // Stages that a block multiplies, on average.
 int64_t steps_a_block(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-  const int64_t depth = (problem.shape.layer.k + c.block_k - 1) / c.block_k;
-  return tiles_of(c, problem) * depth / processors_of(device);
+  return tiles_of(c, problem) * depth_of(c, problem) / processors_of(device);
 }
 
 // Rounds of tiles, one a block each, that begin together: the rows of the highest tile of each, summed up.
@@ -247,22 +251,23 @@ int64_t rows_in_turn(const Candidate& c, const Problem& problem, const DeviceInf
 
 // The part of all time that is saved where blocks share the last tiles: the twin of share_out in kernels/scheduler.cuh.
 double saved_by_sharing(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-  const int64_t tiles = tiles_of(c, problem), blocks = processors_of(device);
-  const int64_t depth = (problem.shape.layer.k + c.block_k - 1) / c.block_k;
+  const int64_t tiles = tiles_of(c, problem), blocks = processors_of(device), depth = depth_of(c, problem);
+  const int64_t least = 512 / c.block_k, toll = 192 / c.block_k;
   const int64_t tail = tiles % blocks, others = blocks - tail;
   if (tail == 0) return 0;
-  const int64_t parts = std::clamp<int64_t>(others / tail, 1, 2), turns = (tail + others - 1) / others;
-  const int64_t part = (depth - (turns - 1) * (192 / c.block_k)) / (turns + parts);
-  if (part < 512 / c.block_k) return 0;
+  const int64_t parts = std::clamp<int64_t>(others / tail, 1, kMostParts), turns = (tail + others - 1) / others;
+  const int64_t part = (depth - (turns - 1) * toll) / (turns + parts);
+  if (part < least) return 0;
   return static_cast<double>(parts * part) / static_cast<double>((tiles / blocks + 1) * depth);
 }
 
 // Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
 // of which an expert fills some well; where experts are large power bounds the kernel, and blocks that stay together
-// save it, and share the last tiles where an incomplete round weighs. Rows of X stand on the N side throughout: what the last tile of an expert lacks of its height is not
-// multiplied. Where few experts have most rows, blocks go through them from both ends, if there is enough to do
-// (gpt-oss up, recorded rows, H200: 3 to 5 %; under 500 steps 1 to 6 % slower: Qwen3 zipf:1, 2048 tokens). Rows are
-// gathered once where that is soon done, or where it is little beside what is read for them.
+// save it, and share the last tiles where an incomplete round weighs. Rows of X stand on the N side throughout: what
+// the last tile of an expert lacks of its height is not multiplied. Where few experts have most rows, blocks go through
+// them from both ends, if there is enough to do (gpt-oss up, recorded rows, H200: 3 to 5 %; under 500 steps 1 to 6 %
+// slower: Qwen3 zipf:1, 2048 tokens). Rows are gathered once where that is soon done, or where it is little beside what
+// is read for them.
 Candidate fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const std::vector<int>& rows = problem.routing.m_sizes;

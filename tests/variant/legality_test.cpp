@@ -117,6 +117,21 @@ TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   EXPECT_EQ(illegal_split(candidate, 1, 2, device), std::nullopt);
 }
 
+TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
+  const auto pieces = [](const std::string& candidate) {
+    const Candidate c = parse_candidate(candidate);
+    return find_variant(c.variant).plan(c, shape_of()).pieces;
+  };
+  const std::string wgmma =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=";
+  EXPECT_EQ(pieces(wgmma + "1"), 1);
+  EXPECT_EQ(pieces(wgmma + "4"), 4);
+  EXPECT_EQ(pieces(wgmma + "0"), 3);  // a beginning and two parts
+  EXPECT_EQ(pieces("mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=8"), 8);
+  EXPECT_EQ(simt_variant().plan(Candidate{.variant = "simt", .block_m = 16, .block_n = 16}, shape_of()).pieces, 1);
+}
+
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
   const std::string candidate = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=4 raster=m group=1";
   EXPECT_EQ(reason(candidate), "");

@@ -215,8 +215,7 @@ class CudaBackend : public Backend {
     const int64_t m_tiles =
         p.rows() / c.block_m + plan.cluster * std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
     const int64_t n_tiles = (p.shape.layer.n + c.block_n - 1) / c.block_n;
-    const int pieces = c.split == 0 ? 3 : c.split;  // at most; shared out, a tile has a beginning and two parts
-    return m_tiles * (n_tiles + plan.cluster - 1) * pieces;
+    return m_tiles * (n_tiles + plan.cluster - 1) * plan.pieces;
   }
 
   DeviceInfo device_;

@@ -38,9 +38,8 @@ std::vector<Candidate> corners(const std::string& variant, const Shape& shape, c
   return result;
 }
 
-// The ends of what the full space has for each of wgmma's knobs, all of its words and of its splits, of which the ends have
-// each their own rules, and the ways to copy, of which the full space keeps one. 192 is no end, but all that three
-// warpgroups can share.
+// The ends of what the full space has for each of wgmma's knobs, all of its words and splits (0, 1 and more are three
+// kinds), and the ways to copy, of which the full space keeps one. 192 is no end, but all that three warpgroups share.
 SearchSpace wgmma_ends() {
   SearchSpace space = load_space("full");
   keep_variants(space, {"wgmma"});
