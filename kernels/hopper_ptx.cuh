@@ -40,6 +40,7 @@ __device__ __forceinline__ bool elect_one() {
   asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(chosen));
   return chosen;
 }
+
 __device__ __forceinline__ int cluster_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

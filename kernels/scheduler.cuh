@@ -175,22 +175,25 @@ struct Scheduler : Choice<from_ends, FromEnds, InOrder>::type {
     const int part = (depth - (turns - 1) * toll) / (turns + parts);
     return part < least ? none : LastRound{tail, depth, depth - parts * part, parts};
   }
+  static constexpr int beyond_all = 0x7fffffff;
+  // Which part of a tile stands at `index`; below zero for whole tiles and beginnings.
+  __device__ __forceinline__ int part_at(int index, const LastRound& last) const { return index - whole - last.tiles; }
   // The tile at `index`: a whole one, the beginning of one, or a part of one.
   __device__ __forceinline__ int tile_of(int index, const LastRound& last) const {
-    const int part = index - whole - last.tiles;
-    if (index < whole || part < 0) return index;
-    return part < last.parts * last.tiles ? whole + part % last.tiles : 0x7fffffff;
+    const int part = part_at(index, last);
+    if (part < 0) return index;
+    return part < last.parts * last.tiles ? whole + part % last.tiles : beyond_all;
   }
   // What of it the block multiplies; goes on to the next.
   template <class Tile>
   __device__ __forceinline__ void share(Tile& tile, const LastRound& last) {
     tile.first_step = 0, tile.end_step = last.steps, tile.begins = index - whole < round();
-    const int part = index - whole - last.tiles;
+    const int part = part_at(index, last);
     if (index < whole) {
       index += round();
     } else if (part < 0) {
       tile.end_step = last.own, tile.piece = -2 - (index - whole) * last.parts;
-      index = 0x7fffffff;
+      index = beyond_all;
     } else {
       const int number = part / last.tiles, rest = last.steps - last.own;
       tile.first_step = last.own + number * rest / last.parts;

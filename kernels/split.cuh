@@ -1,5 +1,5 @@
-// Tiles that are cut along k: each piece leaves its sums in memory, and whoever comes last adds them up, in order of k,
-// so that a result doesn't depend on who was last. Which tiles are cut stands in scheduler.cuh.
+// Tiles that are cut along k: each piece leaves its sums in memory, and whoever comes last, or began the tile, adds them up
+// in order of k, so that a result doesn't depend on who was last. Which tiles are cut stands in scheduler.cuh.
 #pragma once
 #include "ptx.cuh"
 #include "scheduler.cuh"

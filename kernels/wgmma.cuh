@@ -56,20 +56,21 @@ struct Wgmma : WgmmaShape<Config> {
   // The next tile, found by one warp and read by all others.
   static __device__ __forceinline__ Tile give_tile(const Args& args, Shared& shared, Slot& slot) {
     Tiles scheduler = shared.scheduler;
+    const bool first = slot.count == 0;
     const LastRound* last_round = nullptr;
     if constexpr (Split::shares) {
-      if (slot.count == 0) scheduler.cut(Tiles::depth(args), dynamic, &shared.last_round);
+      if (first) scheduler.cut(Tiles::depth(args), dynamic, &shared.last_round);
       last_round = &shared.last_round;
     } else if constexpr (Config::split > 1) {
-      if (slot.count == 0) scheduler.cut(Tiles::depth(args), dynamic);
+      if (first) scheduler.cut(Tiles::depth(args), dynamic);
     }
     if constexpr (Shape::mix > 0)
-      if (slot.count == 0) scheduler.tiles = scheduler.all_tiles();
+      if (first) scheduler.tiles = scheduler.all_tiles();
     if constexpr (dynamic) {
       barrier_wait(at(shared.tile_empty, slot.index()), slot.parity() ^ 1);  // not before the block has time for it
       if constexpr (Shape::mix > 0) {
-        scheduler.index = Order::take(args, scheduler, slot.count == 0);
-      } else if (slot.count > 0) {  // the first is the block's own: no need to ask
+        scheduler.index = Order::take(args, scheduler, first);
+      } else if (!first) {  // that is the block's own: no need to ask
         if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(args.counters, 1);
         scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
       }
@@ -78,7 +79,7 @@ struct Wgmma : WgmmaShape<Config> {
     if (scheduler.next(tile, last_round)) {
       if constexpr (by_pointers) locate(args, scheduler, tile);
       if constexpr (gathers_first)
-        if (slot.count > 0) Gather::template wait<32>(args, tile);
+        if (!first) Gather::template wait<32>(args, tile);
       if constexpr (keeps) tile.kept = tile.piece == -1 ? kept_columns(scheduler) : 0;
     } else {
       tile.expert = -1, tile.rows = 0;
@@ -292,7 +293,7 @@ struct Wgmma : WgmmaShape<Config> {
   template <int columns>
   static __device__ __forceinline__ void multiply(Shared& shared, Place<stages>& stage, int k_steps, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Config::in_flight : 0;  // stages that are still read when the next is multiplied
-    if constexpr (pingpong) stage.index = __shfl_sync(~0u, stage.index, 0);
+    if constexpr (pingpong || scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
     unsigned before = 0;  // empty[] of the stage before
 #pragma unroll 1
     for (int k = 0; k < k_steps; ++k) {
@@ -380,15 +381,12 @@ struct Wgmma : WgmmaShape<Config> {
       Notes::wait(shared, slot);
       const auto rows = Notes::rows_of(shared, consumer, slot);
       const auto store = [&](const auto& sums) { Store::store(args, shared, tile, consumer, first_group, rows, hold, sums); };
-      if constexpr (Split::shares) {
-        if (tile.piece >= 0) {
-          if (busy) Split::leave_part(args, tile, consumer, sum);
-          continue;
-        }
+      if constexpr (Split::shares)
         if (tile.piece < -1 && busy) Split::wait_for_parts(args, tile, consumer);
-        store(typename Split::OwnAndParts{{sum}, args, tile, consumer});
-      } else if (Config::split == 1 || tile.piece < 0) {
-        store(typename Split::Own{sum});
+      if (Config::split == 1 || tile.piece < 0) {
+        store(typename Split::Own{sum, args, tile, consumer});
+      } else if constexpr (Split::shares) {
+        if (busy) Split::leave_part(args, tile, consumer, sum);
       } else if constexpr (Config::split > 1) {
         if (busy && Split::leave_sums(args, shared, tile, consumer, sum)) store(typename Split::Total{Split::pieces_of(args, tile, consumer)});
       }

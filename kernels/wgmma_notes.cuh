@@ -19,12 +19,12 @@ struct WgmmaNotes : WgmmaShape<Config> {
 
   static __device__ __forceinline__ void init(Shared& shared) {
     if constexpr (notes_ahead)
-      for (int i = 0; i < note_turns; ++i) barrier_init(at(&shared.noted[i].full, 0), 32);
+      for (int i = 0; i < note_turns; ++i) {
+        barrier_init(at(&shared.noted[i].full, 0), 32);
+        barrier_init(at(&shared.noted[i].empty, 0), 128 * (pingpong ? 1 : consumers));
+      }
   }
 
-  // Named barriers, one a turn: consumers arrive when a tile is stored, and the warp waits before it notes another there. (An
-  // arrival of each thread at a barrier in memory is 2.5 % of Qwen3 down; of one for all, after a sync, racecheck knows nothing.)
-  static constexpr int released = 4, releasing = 128 * (pingpong ? 1 : consumers) + 32;
   // Of the tile that `slot` gave last: in turns, or, noted by the consumers, one for each.
   static __device__ __forceinline__ int turn_of(const Slot& slot) { return static_cast<int>(slot.count - 1) % note_turns; }
   static __device__ __forceinline__ unsigned parity_of(const Slot& slot) { return (slot.count - 1) / note_turns % 2; }
@@ -64,7 +64,7 @@ struct WgmmaNotes : WgmmaShape<Config> {
   // A warp notes the tile that `slot` gave last.
   static __device__ __forceinline__ void note_ahead(const Args& args, Shared& shared, const Tile& tile, const Slot& slot) {
     Notes& notes = shared.noted[turn_of(slot)];
-    if (slot.count > note_turns) named_sync(released + turn_of(slot), releasing);
+    barrier_wait(at(&notes.empty, 0), parity_of(slot) ^ 1);
     if (tile.rows > 0) note<32>(args, notes, tile);
     barrier_arrive(at(&notes.full, 0));  // each lane, for its own
   }
@@ -74,7 +74,7 @@ struct WgmmaNotes : WgmmaShape<Config> {
   static __device__ __forceinline__ void begin(const Args& args, Shared& shared, const Tile& tile, int consumer, const Slot& slot) {
     if constexpr (notes_ahead) {
       constexpr int tiles = pingpong ? 2 : 1;  // since then
-      if (slot.count > tiles) named_arrive(released + (slot.count - 1 - tiles) % note_turns, releasing);
+      if (slot.count > tiles) barrier_arrive(at(&shared.noted[(slot.count - 1 - tiles) % note_turns].empty, 0));
       if constexpr (!pingpong) warpgroup_sync();  // or the compiler doesn't take the warps for together any more
     } else if constexpr (scatters) {
       warpgroup_sync();

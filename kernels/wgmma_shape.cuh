@@ -106,7 +106,7 @@ struct WgmmaShape {
   static constexpr bool notes_ahead = scatters && !by_rows;
   static constexpr int note_turns = notes_ahead ? 2 : consumers;
   struct Notes {
-    unsigned long long full;
+    unsigned long long full, empty;
     int target[block_m];
     Element weight[block_m];
   };

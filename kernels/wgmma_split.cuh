@@ -8,13 +8,12 @@ namespace moetune {
 template <class Config>
 struct WgmmaSplit : WgmmaShape<Config>, Split<Config::split> {
   using Shape = WgmmaShape<Config>;
-  using Shape::consumers, Shape::groups, Shape::width, Shape::pingpong, Shape::swapped, Shape::warpgroup_sync;
+  using Shape::consumers, Shape::groups, Shape::width, Shape::pingpong, Shape::swapped, Shape::shares, Shape::warpgroup_sync;
   using Shared = typename Shape::Shared;
   using Tile = typename Shape::Tile;
   using Sums = typename Shape::Sums;
 
   static constexpr int split = Config::split;
-  static constexpr bool shares = split == 0;
   static constexpr int parts = pingpong ? 1 : consumers;  // of a tile, one a warpgroup
   static constexpr int vectors = width / 8;               // of four sums a thread: swapped, those of 8 rows
 
@@ -83,14 +82,22 @@ struct WgmmaSplit : WgmmaShape<Config>, Split<Config::split> {
   // What a tile's sums are when it is stored, four a thread: of group g, from row or column 8 v of wgmma's N side. with()
   // calls `use` with that, a few at a time: in registers, sums of several pieces would be tied to wgmma's, and the assembler
   // would serialise it.
-  struct Own {
+  struct Own {  // with what others left of a tile that is shared out
     const Sums& sum;
+    const Args& args;
+    const Tile& tile;
+    int consumer;
     __device__ __forceinline__ float4 operator()(int g, int v) const {
       return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]);
     }
     template <class Use>
     __device__ __forceinline__ void with(const Use& use) const {
-      use(*this);
+      if (!shares || tile.piece == -1) {
+        use(*this);
+      } else {
+        const float4* left = pieces_of(args, tile, consumer);
+        use([&](int g, int v) { return sum_of((*this)(g, v), __ldcg(left + (g * vectors + v) * 128)); });
+      }
     }
   };
   struct Total {  // of all pieces
@@ -104,21 +111,6 @@ struct WgmmaSplit : WgmmaShape<Config>, Split<Config::split> {
     template <class Use>
     __device__ __forceinline__ void with(const Use& use) const {
       use(*this);
-    }
-  };
-  struct OwnAndParts {  // with what others left of it, unless the tile is whole
-    Own own;
-    const Args& args;
-    const Tile& tile;
-    int consumer;
-    template <class Use>
-    __device__ __forceinline__ void with(const Use& use) const {
-      if (tile.piece == -1) {
-        use(own);
-      } else {
-        const float4* left = pieces_of(args, tile, consumer);
-        use([&](int g, int v) { return sum_of(own(g, v), __ldcg(left + (g * vectors + v) * 128)); });
-      }
     }
   };
 };

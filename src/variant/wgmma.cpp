@@ -110,7 +110,7 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   const int64_t tile_bytes = aligned(kind_bytes + (c.split == 0 ? kSharedOutBytes : 0), tile_align);
   add(slots * tile_bytes, tile_align);
   add(2 * kBarrierBytes * (c.stages + slots), kBarrierBytes);
-  add_if(shape.fusion.permute_y, (by_rows(c) ? c.consumers : 2) * (kBarrierBytes + c.block_m * (4 + kElementBytes)),
+  add_if(shape.fusion.permute_y, (by_rows(c) ? c.consumers : 2) * (2 * kBarrierBytes + c.block_m * (4 + kElementBytes)),
          kBarrierBytes);
   const int64_t held_tiles = c.hold / kStagedRows * aligned(tile_bytes + 4, tile_align);
   const int64_t held_targets = shape.fusion.permute_y ? 4 * c.hold : 4;
