@@ -68,7 +68,8 @@ int max_sums(const Candidate& c, const Fusion& fusion) {
   if (by_rows(c)) return 144;
   if (c.split == 0 && c.schedule == kPingpong) return 144;
   const bool spare = c.swap && c.tma_store == kNoCopies && c.addressing == kBase && c.mix == 0;
-  return spare && !(c.cluster == kAlongM && fusion.permute_y) ? 192 : 176;
+  const bool scarce = fusion.permute_y && (c.cluster == kAlongM || c.split == 0);
+  return spare && !scarce ? 192 : 176;
 }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
@@ -322,7 +323,10 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
         Candidate lower = c;
         lower.block_m = 176;
         if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;
-        if (saved_by_sharing(c, problem, device) >= kWorthSharing) c.split = 0;
+        Candidate sharing = c;
+        sharing.split = 0;
+        const bool fits = sums(sharing) <= max_sums(sharing, problem.shape.fusion);
+        if (fits && saved_by_sharing(c, problem, device) >= kWorthSharing) c = sharing;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
       } else if (!skewed && (scatters || problem.shape.layer.k < kShallow)) {

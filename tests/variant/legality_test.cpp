@@ -1,4 +1,5 @@
 // What is legal for the GPU variants, why not, and that defaults always are.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -115,6 +116,20 @@ TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   EXPECT_EQ(illegal_split(candidate, 1, 2, device).value_or(""), "sums of pieces over the workspace");
   device.processors = 128;
   EXPECT_EQ(illegal_split(candidate, 1, 2, device), std::nullopt);
+}
+
+TEST(WgmmaSums, TilesThatBlocksShareHaveFewerWhereRowsScatter) {
+  const auto tile = [](int block_m) {
+    return fmt::format(
+        "wgmma block_m={} block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+        "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
+        block_m);
+  };
+  Shape shape = shape_of();
+  EXPECT_EQ(reason(tile(192), shape), "");
+  shape.fusion.permute_y = true;
+  EXPECT_EQ(reason(tile(192), shape), "sums over the registers of a warpgroup");
+  EXPECT_EQ(reason(tile(176), shape), "");
 }
 
 TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
@@ -528,6 +543,12 @@ TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
   EXPECT_EQ(split("mixtral-8x7b", Projection::down, "uniform"), 1);   // 5.94: idle blocks are too few
   EXPECT_EQ(split("mixtral-8x7b", Projection::up, "uniform"), 1);     // a part of the last of 41 rounds
   EXPECT_EQ(split("qwen3-30b-a3b", Projection::up, "uniform"), 1);    // an idle block would have parts of 4 steps
+  // Where rows scatter there are no registers for it beside so many sums.
+  const Cell scattered = cell_of(find_model("mixtral-8x7b"), Projection::down, 4096, "zipf:1.0", /*fused=*/true);
+  const Candidate whole = wgmma_variant().fallback(make_problem(scattered), device_of_arch("sm_90a"));
+  EXPECT_EQ(whole.split, 1);
+  EXPECT_EQ(whole.block_m, 192);
+  EXPECT_EQ(whole.stages, 3);
 }
 
 TEST(WgmmaFallback, MixesExpertsWhereRowsAreSkewedAndBlocksHaveEnoughToDo) {

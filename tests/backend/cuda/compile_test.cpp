@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -10,6 +11,8 @@
 #include "base/error.h"
 #include "gpu/plants.h"
 #include "variant/space.h"
+#include "workload/model.h"
+#include "workload/problem.h"
 
 namespace moetune {
 namespace {
@@ -272,7 +275,7 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic mix=2",
        scattered},
-      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=static pace=common split=0",
        scattered},
       {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=rows "
@@ -301,6 +304,35 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
   for (size_t i = 0; i < units.size(); ++i)
     EXPECT_EQ(compiled[i].result.status, Status::ok) << cases[i].first << ": " << compiled[i].result.reason;
 }
+// What runs untuned where tiles are largest, with all that is fused: a default that spills would leave a cell with
+// nothing.
+TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const std::pair<Projection, Fusion> kinds[] = {
+      {Projection::up, {}},
+      {Projection::up, {.permute_x = true}},
+      {Projection::down, {}},
+      {Projection::down, {.permute_y = true}},
+      {Projection::down, {.permute_x = false, .permute_y = true, .topk_weights = true}}};
+  std::map<std::string, std::string> names;  // of units
+  for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"})
+    for (const auto& [projection, fusion] : kinds)
+      for (const char* routing : {"uniform", "zipf:1.0"}) {
+        Cell cell;
+        cell.shape = {.layer = make_layer(find_model(model), projection, Dtype::bf16, 1, 1), .fusion = fusion};
+        cell.tokens = 4096;
+        cell.routing = parse_routing(routing);
+        const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch(GetParam()));
+        names.emplace(find_variant("wgmma").unit(candidate, cell.shape), id(cell) + ": " + text(candidate));
+      }
+  std::vector<std::string> units;
+  for (const auto& [unit, name] : names) units.push_back(unit);
+  EXPECT_GT(units.size(), 15u);
+  const std::vector<CompiledUnit> compiled = compile_units(units, options());
+  for (size_t i = 0; i < units.size(); ++i)
+    EXPECT_EQ(compiled[i].result.status, Status::ok) << names.at(units[i]) << ": " << compiled[i].result.reason;
+}
+
 TEST_P(CompileTest, SimtCorners) {
   expect_all_compile("simt", shape_of(Dtype::fp32, 96, 100, {}), 5);
   expect_all_compile("simt", shape_of(Dtype::bf16, 96, 100, {.permute_x = true}), 5);
