@@ -69,7 +69,8 @@ int max_sums(const Candidate& c, const Fusion& fusion) {
   if (c.split == 0 && c.schedule == kPingpong) return 144;
   const bool spare = c.swap && c.tma_store == kNoCopies && c.addressing == kBase && c.mix == 0;
   const bool scarce = fusion.permute_y && (c.cluster == kAlongM || c.split == 0);
-  return spare && !scarce ? 192 : 176;
+  const bool four_groups = c.schedule == kPingpong && groups(c) > 3;
+  return spare && !scarce && !four_groups ? 192 : 176;
 }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took

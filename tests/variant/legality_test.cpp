@@ -219,6 +219,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=160 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
              "sums over the registers of a warpgroup"},
+        Case{"block_m=96 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=128 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
+             ""},
         Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
              ""},

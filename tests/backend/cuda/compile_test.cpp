@@ -205,6 +205,11 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic",
        scattered},
+      {"block_m=128 block_n=192 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic",
+       {}},
+      {"block_m=80 block_n=256 consumers=2 schedule=pingpong swap=yes cluster=m tma_x=yes tma_store=no tiles=static",
+       scattered},
       {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tma_store=no tiles=static",
        {.permute_x = true}},
       {"block_m=128 block_n=144 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tma_store=no tiles=static",
