@@ -61,6 +61,8 @@ int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
 // fusions.
 int max_sums(const Candidate& c, const Fusion& fusion) {
   if (c.split > 1) {
+    if (c.split > 4) return c.tma_store == kRows ? 24 : 40;  // all pieces of a sum are on their way at once
+    if (c.consumers == 3 && !c.swap) return c.tma_store == kRows ? 32 : 48;
     const bool high = c.schedule == kPingpong && !c.swap && groups(c) > 2;
     return by_rows(c) || c.tma_store == kRows || c.addressing == kPointers || c.consumers == 3 || high ? 64 : 96;
   }

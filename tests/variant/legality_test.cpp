@@ -234,6 +234,24 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=144 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=2",
              "sums over the registers of a warpgroup"},
+        Case{"block_m=192 block_n=112 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=192 block_n=96 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
+             ""},
+        Case{"block_m=192 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=dynamic split=4",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=64 block_n=96 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=5",
+             "sums over the registers of a warpgroup"},
+        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=5",
+             ""},
+        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
+             "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=dynamic split=8",
+             "sums over the registers of a warpgroup"},
         Case{"block_m=256 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=8",
              "sums of pieces over the workspace"},

@@ -232,6 +232,15 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=128 block_n=96 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic split=4",
        {}},
+      {"block_m=192 block_n=64 consumers=3 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=rows "
+       "tiles=dynamic split=4",
+       scattered},
+      {"block_m=64 block_n=80 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
+       "tiles=dynamic split=8",
+       scattered},
+      {"block_m=128 block_n=48 consumers=2 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=rows "
+       "tiles=dynamic split=8",
+       scattered},
       {"block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
        "tiles=static split=2",
        {.permute_x = true}},
