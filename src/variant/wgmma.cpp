@@ -74,6 +74,7 @@ int max_sums(const Candidate& c, const Fusion& fusion) {
   const bool four_groups = c.schedule == kPingpong && groups(c) > 3;
   return spare && !scarce && !four_groups ? 192 : 176;
 }
+bool fits_registers(const Candidate& c, const Fusion& fusion) { return sums(c) <= max_sums(c, fusion); }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
 // ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference. But what a box has over the rows of
@@ -190,7 +191,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.hold % kStagedRows != 0 || c.hold > kMaxHold)
     return fmt::format("hold must be a multiple of {} up to {}", kStagedRows, kMaxHold);
   if (c.hold > 0 && c.hold < c.block_m) return "a tile's rows must find room in hold";
-  if (sums(c) > max_sums(c, shape.fusion)) return "sums over the registers of a warpgroup";
+  if (!fits_registers(c, shape.fusion)) return "sums over the registers of a warpgroup";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
   return std::nullopt;
@@ -328,8 +329,8 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
         if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;
         Candidate sharing = c;
         sharing.split = 0;
-        const bool fits = sums(sharing) <= max_sums(sharing, problem.shape.fusion);
-        if (fits && saved_by_sharing(c, problem, device) >= kWorthSharing) c = sharing;
+        if (fits_registers(sharing, problem.shape.fusion) && saved_by_sharing(c, problem, device) >= kWorthSharing)
+          c = sharing;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = 1;
       } else if (!skewed && (scatters || problem.shape.layer.k < kShallow)) {
