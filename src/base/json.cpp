@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/file.h"
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace moetune {
 namespace {
 

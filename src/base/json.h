@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+// Compiled once, in json.cpp.
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace moetune {
 
 /// Keys keep their order, so that files diff well.
