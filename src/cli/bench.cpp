@@ -92,6 +92,7 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
 
 std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request) {
   const Problem problem = make_problem(work.cell);
+  complete_entrants(work, problem, backend.device());
   add_entrant(work, "default",
               {.baseline = "", .candidate = default_candidate(load_space(kSpace), problem, backend.device())});
   for (const std::string& baseline : backend.baselines())

@@ -49,7 +49,9 @@ struct Kernel {
 
 // Named candidates, a space's legal ones, or every CUDA variant's default.
 std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& cell, const DeviceInfo& device) {
+  const Problem problem = make_problem(cell);
   std::vector<Candidate> candidates = parse_candidates(options.candidates);
+  for (Candidate& candidate : candidates) candidate = complete(candidate, problem, device);
   for (const Candidate& candidate : candidates)
     if (const auto reason = cannot_run(candidate, cell.shape, device))
       throw request_error(
@@ -58,7 +60,6 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& 
     for (const Candidate& candidate : enumerate(make_space(options.search, "quick"), cell.shape, device).legal)
       candidates.push_back(candidate);
   if (!candidates.empty() || options.names_space()) return candidates;
-  const Problem problem = make_problem(cell);
   for (const Variant& variant : variants())
     if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
       candidates.push_back(variant.fallback(problem, device));
@@ -213,7 +214,8 @@ Action declare_compile(OptionSet& set) {
   declare(set, options->cells);
   declare(set, options->search, "");
   set.group("Candidates");
-  set.list("--candidate", options->candidates, "TEXT", "Such as \"mma block_m=128 ...\" [each variant's default]");
+  set.list("--candidate", options->candidates, "TEXT",
+           "Such as \"mma block_m=128\"; the default's value for other knobs");
   set.group("Options");
   set.list("--arch", options->archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
   set.flag("--show-unit", options->show_unit, "Print the C++ text of each kernel and stop");

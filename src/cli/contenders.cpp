@@ -12,7 +12,8 @@ namespace moetune {
 
 void declare(OptionSet& set, ContenderOptions& options) {
   set.group("Candidates");
-  set.list("--candidate", options.candidates, "TEXT", "Such as \"mma block_m=128 block_n=128 ...\"");
+  set.list("--candidate", options.candidates, "TEXT",
+           "Such as \"mma block_m=128 stages=4\"; the default's value for other knobs");
   set.value("--table", options.table, "FILE", "The winners of a tuned table; its cells where no layer is named");
   set.group("Options");
 }
@@ -24,6 +25,13 @@ void add_entrant(CellWork& work, const std::string& role, const Contender& conte
       return;
     }
   work.entrants.push_back({role, contender});
+}
+
+void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
+  for (Entrant& entrant : work.entrants) {
+    Contender& contender = entrant.contender;
+    if (contender.baseline.empty()) contender.candidate = complete(contender.candidate, problem, device);
+  }
 }
 
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,

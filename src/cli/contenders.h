@@ -32,6 +32,9 @@ struct CellWork {
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
                                 std::vector<std::string>& told);
 
+/// Gives candidates that name only some knobs the values of their variant's default for the problem.
+void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
+
 /// Adds a role to the entrant, or the entrant.
 void add_entrant(CellWork& work, const std::string& role, const Contender& contender);
 

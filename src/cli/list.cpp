@@ -35,25 +35,38 @@ std::vector<std::string> embedded_names(std::string_view folder) {
 }
 
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
+std::vector<std::string> names_of(const std::vector<Knob>& knobs) {
+  std::vector<std::string> names;
+  for (const Knob& knob : knobs) names.push_back(knob.name);
+  return names;
+}
+
 Json list_variants() {
   Json items = Json::array();
   for (const Variant& variant : variants())
     items.push_back({{"name", variant.name},
                      {"device", variant.device == DeviceKind::cuda ? "cuda" : "cpu"},
-                     {"knobs", variant.knobs},
+                     {"knobs", names_of(variant.knobs)},
                      {"summary", variant.summary}});
   return items;
 }
 
+// A knob that several variants have with the same words and help is told once.
 Json list_knobs() {
   Json items = Json::array();
-  for (const Knob& knob : knobs()) {
-    Json users = Json::array();
-    for (const Variant& variant : variants())
-      if (std::find(variant.knobs.begin(), variant.knobs.end(), knob.name) != variant.knobs.end())
-        users.push_back(variant.name);
-    items.push_back({{"name", knob.name}, {"variants", users}, {"words", knob.labels}, {"help", knob.help}});
-  }
+  for (const Variant& variant : variants())
+    for (const Knob& knob : variant.knobs) {
+      const auto same = std::find_if(items.begin(), items.end(), [&](const Json& item) {
+        return item["name"] == knob.name && item["words"] == knob.words && item["help"] == knob.help;
+      });
+      if (same != items.end())
+        (*same)["variants"].push_back(variant.name);
+      else
+        items.push_back({{"name", knob.name},
+                         {"variants", Json::array({variant.name})},
+                         {"words", knob.words},
+                         {"help", knob.help}});
+    }
   return items;
 }
 

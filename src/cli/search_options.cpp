@@ -31,7 +31,7 @@ SearchSpace make_space(const SearchOptions& options, const std::string& default_
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts) {
   std::vector<Candidate> candidates;
   for (const std::string& text : texts) {
-    const Candidate candidate = parse_candidate(text);
+    const Candidate candidate = parse_partial_candidate(text);
     if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) candidates.push_back(candidate);
   }
   return candidates;

@@ -18,7 +18,7 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
 /// The space with --variant and --set applied; `default_space` where none was named.
 SearchSpace make_space(const SearchOptions& options, const std::string& default_space);
 
-/// --candidate texts; duplicates dropped.
+/// --candidate texts, knobs that they don't name unset; duplicates dropped.
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts);
 
 }  // namespace moetune

@@ -193,6 +193,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
     while (!verdicts.whole() && !stop) {
       CellWork& one = work[verdicts.cells];
       const Problem problem = make_problem(one.cell);
+      complete_entrants(one, problem, backend->device());
       add_candidates(one, options, problem, backend->device(), offer, verdicts);
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),

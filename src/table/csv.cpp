@@ -3,6 +3,7 @@
 
 #include "base/grid.h"
 #include "table/text_export.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -49,10 +50,12 @@ void add_figures(Fields& fields, const RoutingFigures& figures) {
 // A knob that the variant doesn't have stays empty: 0 would be a value.
 void add_candidate(Fields& fields, const Candidate& candidate, bool won) {
   fields.emplace_back("variant", won ? candidate.variant : "");
-  const Json json = won ? to_json(candidate) : Json::object();
-  for (const Knob& knob : knobs()) {
-    const std::string column(knob.name);
-    fields.emplace_back(column, json.contains(column) ? knob_text(knob, candidate.*knob.value) : "");
+  const Variant* variant = won ? &find_variant(candidate.variant) : nullptr;
+  for (const std::string& name : knob_names()) {
+    std::string value;
+    for (size_t i = 0; variant && i < variant->knobs.size(); ++i)
+      if (variant->knobs[i].name == name) value = knob_text(variant->knobs[i], candidate.values[i]);
+    fields.emplace_back(name, value);
   }
 }
 

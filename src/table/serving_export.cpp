@@ -64,15 +64,14 @@ struct Writer {
     const Entry& entry = *found->second;
     std::vector<Candidate> choices = {entry.candidate};
     choices.insert(choices.end(), entry.ties.begin(), entry.ties.end());
-    Candidate changed = entry.candidate;
-    changed.block_m = static_cast<int>(block_m);
-    choices.push_back(changed);
+    const auto has_block_m = [&](const Candidate& candidate) { return find_value(candidate, "block_m") == block_m; };
+    choices.push_back(with_value(entry.candidate, "block_m", static_cast<int>(block_m)));
     std::string reason, first_reason;
     for (size_t i = 0; i < choices.size(); ++i) {
-      if (choices[i].block_m != block_m) continue;
+      if (!has_block_m(choices[i])) continue;
       if (const auto row = fitting(choices[i], entry, reason)) {
         tally.tuned.push_back(tokens);
-        tally.block_m_changed += i + 1 == choices.size() && entry.candidate.block_m != block_m;
+        tally.block_m_changed += i + 1 == choices.size() && !has_block_m(entry.candidate);
         return *row;
       }
       if (first_reason.empty()) first_reason = reason;

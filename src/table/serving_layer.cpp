@@ -120,20 +120,23 @@ std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_ro
     reason = std::move(why);
     return std::nullopt;
   };
-  if (candidate.warps == 0 || candidate.stages == 0 || candidate.block_k == 0)
+  const Json knobs = to_json(candidate);
+  if (!knobs.contains("warps") || !knobs.contains("stages") || !knobs.contains("raster"))
     return no(fmt::format("{} winners have no counterpart in a Triton kernel", candidate.variant));
+  const auto value = [&](const char* knob) { return knobs[knob].get<int>(); };
   // Triton's walk: a group of m tiles together, m fastest inside it; a group of 1 is plain order with n fastest.
   constexpr int64_t kWidestGroup = 64;  // that their tuners try
-  const bool one_tile = max_rows <= candidate.block_m;
-  const bool m_fastest = knob_text(find_knob("raster"), candidate.raster) == "m";
-  if (m_fastest && candidate.group > 1 && !one_tile) return no("it walks n tiles in groups, their kernel m tiles only");
-  const int64_t group_m = one_tile ? 1 : m_fastest ? kWidestGroup : std::max(1, candidate.group);
-  return ServingRow{.block_m = candidate.block_m,
-                    .block_n = candidate.block_n,
-                    .block_k = candidate.block_k,
+  const bool one_tile = max_rows <= value("block_m");
+  const bool m_fastest = knobs["raster"] == "m";
+  const int group = value("group");
+  if (m_fastest && group > 1 && !one_tile) return no("it walks n tiles in groups, their kernel m tiles only");
+  const int64_t group_m = one_tile ? 1 : m_fastest ? kWidestGroup : std::max(1, group);
+  return ServingRow{.block_m = value("block_m"),
+                    .block_n = value("block_n"),
+                    .block_k = value("block_k"),
                     .group_m = group_m,
-                    .warps = candidate.warps,
-                    .stages = candidate.stages,
+                    .warps = value("warps"),
+                    .stages = value("stages"),
                     .use_tma = {}};
 }
 

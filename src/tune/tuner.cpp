@@ -197,7 +197,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
     entry.skipped = no_winner(state);
     return;
   }
-  entry.occupancy = tile_occupancy(state.problem.routing, std::max(entry.candidate.block_m, 1));
+  entry.occupancy = tile_occupancy(state.problem.routing, find_value(entry.candidate, "block_m").value_or(1));
 }
 
 bool load(Run& run, const CellRun& state, Entry& entry) {

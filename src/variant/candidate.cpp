@@ -1,4 +1,4 @@
-// The list of knobs, and all that loops over it. To add a knob: one line in the struct, one line here.
+// Candidates as text and JSON: loops over the list of knobs that the variant owns.
 #include "variant/candidate.h"
 
 #include <fmt/format.h>
@@ -14,150 +14,127 @@ namespace {
 
 constexpr int kMaxKnobValue = 1 << 20;
 
-std::vector<std::string> names(const std::vector<Knob>& list) {
-  std::vector<std::string> result;
-  for (const Knob& knob : list) result.emplace_back(knob.name);
-  return result;
+Candidate unset_candidate(const Variant& variant) {
+  return {.variant = variant.name, .values = std::vector<int>(variant.knobs.size(), kUnset)};
 }
 
-// A knob of this very variant, so that a candidate never carries a value that nothing reads.
-const Knob& knob_of(const Variant& variant, std::string_view name) {
-  const Knob& knob = find_knob(name);
-  if (std::find(variant.knobs.begin(), variant.knobs.end(), name) == variant.knobs.end())
-    throw request_error(fmt::format("variant '{}' has no knob '{}'", variant.name, name),
-                        fmt::format("its knobs: {}", fmt::join(variant.knobs, ", ")));
-  return knob;
-}
-
-void complete(Candidate& candidate, const Variant& variant, const std::vector<std::string_view>& set) {
-  for (const Knob& knob : knobs_of(variant)) {
-    if (std::find(set.begin(), set.end(), knob.name) != set.end()) continue;
-    if (knob.absent == kNeeded)
-      throw request_error(fmt::format("candidate of '{}' lacks a value for '{}'", candidate.variant, knob.name));
-    candidate.*knob.value = knob.absent;
+void set_absent_values(Candidate& candidate, const Variant& variant) {
+  for (size_t i = 0; i < variant.knobs.size(); ++i) {
+    if (candidate.values[i] != kUnset) continue;
+    if (variant.knobs[i].absent == kNeeded)
+      throw request_error(
+          fmt::format("a candidate of '{}' needs a value for '{}'", candidate.variant, variant.knobs[i].name));
+    candidate.values[i] = variant.knobs[i].absent;
   }
+}
+
+// Notes a value of a retired knob; the value that stayed needs no note.
+void set_retired(Candidate& candidate, const RetiredKnob& knob, const std::string& value) {
+  if (value != knob.value) candidate.retired = fmt::format("{}={}", knob.name, value);
+}
+
+const RetiredKnob* find_retired(const Variant& variant, std::string_view name) {
+  for (const RetiredKnob& knob : variant.retired)
+    if (knob.name == name) return &knob;
+  return nullptr;
+}
+
+void set_from_text(Candidate& candidate, const Variant& variant, std::string_view assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos)
+    throw request_error(fmt::format("'{}' in a candidate must be knob=value", assignment));
+  const std::string_view name = assignment.substr(0, equals), value = assignment.substr(equals + 1);
+  if (const RetiredKnob* retired = find_retired(variant, name))
+    return set_retired(candidate, *retired, std::string(value));
+  const size_t place = knob_place(variant, name);
+  candidate.values[place] = parse_knob(variant.knobs[place], value);
 }
 
 }  // namespace
 
-const std::vector<Knob>& knobs() {
-  static const std::vector<Knob> list = {
-      {"block_m", &Candidate::block_m, "rows of X in a block's tile"},
-      {"block_n", &Candidate::block_n, "columns of Y in a block's tile"},
-      {"block_k", &Candidate::block_k, "depth of one step along k"},
-      {"warps", &Candidate::warps, "warps in a block"},
-      {"stages", &Candidate::stages, "tiles in flight between memory and the multiplier"},
-      {"raster", &Candidate::raster, "which tile index moves fastest", {"n", "m"}},
-      {"group", &Candidate::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order"},
-      {"threads", &Candidate::threads, "threads of the cpu backend"},
-      {"consumers", &Candidate::consumers, "warpgroups that multiply, beside the one that loads"},
-      {"schedule", &Candidate::schedule, "consumers share a tile, or take turns", {"cooperative", "pingpong"}},
-      {"swap", &Candidate::swap, "rows of X on the N side of the multiplier, in steps of 8", {"no", "yes"}},
-      {"cluster", &Candidate::cluster, "two blocks share W (neighbours along m) or X (along n)", {"none", "m", "n"}},
-      {"in_flight", &Candidate::in_flight, "stages of wgmma under way when the next is issued"},
-      {"tma_x", &Candidate::tma_x, "X by tensor copies, or by cp.async", {"no", "yes"}},
-      {"tma_w", &Candidate::tma_w, "W by tensor copies, or by cp.async", {"no", "yes"}, 1},
-      {"tma_store",
-       &Candidate::tma_store,
-       "Y by tensor copies, by copies of rows, or by 16-byte stores",
-       {"no", "yes", "rows"}},
-      {"addressing",
-       &Candidate::addressing,
-       "experts by offsets from one base, or by arrays of pointers",
-       {"base", "pointers"},
-       0},
-      {"tiles", &Candidate::tiles, "blocks take tiles by their number, or as they have time", {"static", "dynamic"}},
-      {"pace", &Candidate::pace, "blocks begin each tile on their own, or all together", {"own", "common"}, 0},
-      {"split",
-       &Candidate::split,
-       "pieces along k that each of the last tiles is cut into; 1 = whole, 0 = as all blocks can share them",
-       {},
-       1},
-      {"l2_promotion",
-       &Candidate::l2_promotion,
-       "bytes that a tensor copy's miss brings into L2; 0 = as asked",
-       {},
-       128},
-      {"hold", &Candidate::hold, "rows of Y kept until so many can be stored together; 0 = none", {}, 0},
-      {"gather",
-       &Candidate::gather,
-       "rows of X put in order with each tile that reads them, or once, ahead of the tiles",
-       {"tiles", "first"},
-       0},
-      {"mix", &Candidate::mix, "one block in so many takes the experts of fewest rows first; 0 = all in order", {}, 0},
-  };
-  return list;
-}
-
-const Knob& find_knob(std::string_view name) {
-  for (const Knob& knob : knobs())
-    if (knob.name == name) return knob;
-  throw unknown_word("knob", name, names(knobs()));
-}
-
 std::string knob_text(const Knob& knob, int value) {
-  if (value >= 0 && value < static_cast<int>(knob.labels.size()))
-    return std::string(knob.labels[static_cast<size_t>(value)]);
+  if (value >= 0 && value < static_cast<int>(knob.words.size())) return knob.words[static_cast<size_t>(value)];
   return std::to_string(value);
 }
 
 int parse_knob(const Knob& knob, std::string_view text) {
-  if (knob.labels.empty()) return static_cast<int>(parse_integer(text, knob.name, 0, kMaxKnobValue));
-  const auto found = std::find(knob.labels.begin(), knob.labels.end(), text);
-  if (found != knob.labels.end()) return static_cast<int>(found - knob.labels.begin());
-  throw unknown_word(fmt::format("value for {}", knob.name), text, {knob.labels.begin(), knob.labels.end()});
+  if (knob.words.empty()) return static_cast<int>(parse_integer(text, knob.name, 0, kMaxKnobValue));
+  const auto found = std::find(knob.words.begin(), knob.words.end(), text);
+  if (found != knob.words.end()) return static_cast<int>(found - knob.words.begin());
+  throw unknown_word(fmt::format("value for {}", knob.name), text, knob.words);
+}
+
+int knob_from_json(const Knob& knob, const JsonAt& json) {
+  return knob.words.empty() ? static_cast<int>(json.integer(0, kMaxKnobValue)) : parse_knob(knob, json.string());
+}
+
+std::optional<int> find_value(const Candidate& candidate, std::string_view knob) {
+  if (candidate.variant.empty()) return std::nullopt;
+  const Variant& variant = find_variant(candidate.variant);
+  for (size_t i = 0; i < variant.knobs.size(); ++i)
+    if (variant.knobs[i].name == knob) return candidate.values[i];
+  return std::nullopt;
+}
+
+Candidate with_value(Candidate candidate, std::string_view knob, int value) {
+  candidate.values[knob_place(find_variant(candidate.variant), knob)] = value;
+  return candidate;
 }
 
 std::string text(const Candidate& candidate) {
+  const Variant& variant = find_variant(candidate.variant);
   std::string result = candidate.variant;
-  for (const Knob& knob : knobs_of(find_variant(candidate.variant)))
-    result += fmt::format(" {}={}", knob.name, knob_text(knob, candidate.*knob.value));
-  return result;
+  for (size_t i = 0; i < variant.knobs.size(); ++i)
+    result += fmt::format(" {}={}", variant.knobs[i].name, knob_text(variant.knobs[i], candidate.values[i]));
+  return candidate.retired.empty() ? result : fmt::format("{} {}", result, candidate.retired);
 }
 
-Candidate parse_candidate(std::string_view text) {
+Candidate parse_partial_candidate(std::string_view text) {
   std::string spaced(text);
   std::replace(spaced.begin(), spaced.end(), ',', ' ');
   std::vector<std::string> words = split(spaced, ' ');
   std::erase(words, "");
   if (words.empty()) throw request_error("the candidate is empty", "write it as 'mma block_m=128 block_n=128 ...'");
   const Variant& variant = find_variant(words[0]);
-  Candidate candidate{.variant = words[0]};
-  std::vector<std::string_view> set;
-  for (size_t i = 1; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    if (equals == std::string::npos) throw request_error(fmt::format("'{}' in a candidate is no knob=value", words[i]));
-    const Knob& knob = knob_of(variant, std::string_view(words[i]).substr(0, equals));
-    candidate.*knob.value = parse_knob(knob, std::string_view(words[i]).substr(equals + 1));
-    set.push_back(knob.name);
-  }
-  complete(candidate, variant, set);
+  Candidate candidate = unset_candidate(variant);
+  for (size_t i = 1; i < words.size(); ++i) set_from_text(candidate, variant, words[i]);
+  return candidate;
+}
+
+Candidate parse_candidate(std::string_view text) {
+  Candidate candidate = parse_partial_candidate(text);
+  set_absent_values(candidate, find_variant(candidate.variant));
   return candidate;
 }
 
 Json to_json(const Candidate& candidate) {
+  const Variant& variant = find_variant(candidate.variant);
   Json json = {{"variant", candidate.variant}};
-  for (const Knob& knob : knobs_of(find_variant(candidate.variant))) {
-    const int value = candidate.*knob.value;
-    if (knob.labels.empty())
-      json[std::string(knob.name)] = value;
+  for (size_t i = 0; i < variant.knobs.size(); ++i) {
+    const Knob& knob = variant.knobs[i];
+    if (knob.words.empty())
+      json[knob.name] = candidate.values[i];
     else
-      json[std::string(knob.name)] = knob_text(knob, value);
+      json[knob.name] = knob_text(knob, candidate.values[i]);
   }
+  if (const size_t equals = candidate.retired.find('='); equals != std::string::npos)
+    json[candidate.retired.substr(0, equals)] = candidate.retired.substr(equals + 1);
   return json;
 }
 
 Candidate candidate_from_json(const JsonAt& json) {
-  Candidate candidate{.variant = json["variant"].string()};
-  for (const Knob& knob : knobs_of(find_variant(candidate.variant))) {
-    if (knob.absent != kNeeded && !json.has(knob.name)) {
-      candidate.*knob.value = knob.absent;
-      continue;
-    }
-    const JsonAt value = json[knob.name];
-    candidate.*knob.value =
-        knob.labels.empty() ? static_cast<int>(value.integer(0, kMaxKnobValue)) : parse_knob(knob, value.string());
+  const Variant& variant = find_variant(json["variant"].string());
+  Candidate candidate = unset_candidate(variant);
+  for (size_t i = 0; i < variant.knobs.size(); ++i) {
+    const Knob& knob = variant.knobs[i];
+    if (knob.absent == kNeeded || json.has(knob.name)) candidate.values[i] = knob_from_json(knob, json[knob.name]);
   }
+  set_absent_values(candidate, variant);
+  for (const RetiredKnob& retired : variant.retired)
+    if (json.has(retired.name)) {
+      const Json& value = json[retired.name].value();
+      set_retired(candidate, retired, value.is_string() ? value.get<std::string>() : value.dump());
+    }
   return candidate;
 }
 

@@ -1,7 +1,8 @@
-// A candidate: a variant and a value for each of its knobs. Every knob is named once, in candidate.cpp's list.
+// A candidate: a variant's name and a value for each of that variant's knobs. Which knobs there are stands with each
+// variant; here is how candidates become text and JSON, and back.
 #pragma once
 #include <compare>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,60 +11,52 @@
 
 namespace moetune {
 
-/// Values of all knobs of all variants; a variant reads those that it lists, the others stay 0.
+/// For Knob::absent: a candidate without this knob is incomplete.
+constexpr int kNeeded = -1;
+/// The value of a knob that a partial candidate doesn't name.
+constexpr int kUnset = -2;
+
+/// One tunable number of a variant.
+struct Knob {
+  std::string name;
+  std::string help;
+  std::vector<std::string> words = {};  // for the values 0, 1, ...; empty where values are plain numbers
+  int absent = kNeeded;  // its value in texts and files that don't name it: those from before the knob was there
+  bool in_unit = true;   // whether device code sees it; candidates that differ in other knobs alone share a cubin
+};
+
+/// A knob that a variant had once. Files from before may name it.
+struct RetiredKnob {
+  std::string name;
+  std::string value;  // as text: what the variant does today
+};
+
 struct Candidate {
   std::string variant;
-  int block_m = 0;
-  int block_n = 0;
-  int block_k = 0;
-  int warps = 0;
-  int stages = 0;
-  int raster = 0;
-  int group = 0;
-  int threads = 0;
-  int consumers = 0;
-  int schedule = 0;
-  int swap = 0;
-  int cluster = 0;
-  int in_flight = 0;
-  int tma_x = 0;
-  int tma_w = 0;
-  int tiles = 0;
-  int tma_store = 0;
-  int addressing = 0;
-  int pace = 0;
-  int split = 0;
-  int l2_promotion = 0;
-  int hold = 0;
-  int gather = 0;
-  int mix = 0;
+  std::vector<int> values;   // of the variant's knobs, in the order of its list
+  std::string retired = {};  // "knob=value" of a retired knob whose value no kernel has any more: it can't run
 
   auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
 };
 
-/// A knob without which a candidate is incomplete.
-constexpr int kNeeded = -1;
-
-struct Knob {
-  std::string_view name;
-  int Candidate::*value;
-  std::string_view help;
-  std::vector<std::string_view> labels = {};  // words for the values 0, 1, ...; empty for plain numbers
-  int absent = kNeeded;  // its value in texts and files that don't name it: those from before the knob was there
-};
-
-/// The list that text, JSON, CSV, space files, kernel units and the search all loop over, in their order.
-const std::vector<Knob>& knobs();
-
-/// Exit::request with the nearest name for an unknown one.
-const Knob& find_knob(std::string_view name);
-
-/// A knob's value as text ("128", "m") and back; errors tell the words.
+/// A knob's value as text ("128", "m") and back. Errors (Exit::request) tell the words, or the range of numbers.
 std::string knob_text(const Knob& knob, int value);
 int parse_knob(const Knob& knob, std::string_view text);
+int knob_from_json(const Knob& knob, const JsonAt& json);
 
-/// "mma block_m=128 block_n=256 ...": the knobs of its variant in list order; and back, from spaces or commas.
+/// The value of a knob by its name; nothing where the candidate's variant has no such knob, or where there
+/// is no candidate (its variant is empty).
+std::optional<int> find_value(const Candidate& candidate, std::string_view knob);
+
+/// The same candidate with another value of one of its knobs. Exit::request where it has none of that name.
+Candidate with_value(Candidate candidate, std::string_view knob, int value);
+
+/// "mma block_m=128 block_n=256 ...": the knobs of its variant in the order of its list.
 std::string text(const Candidate& candidate);
+
+/// From "variant knob=value knob=value", separated by spaces or commas. A partial candidate has kUnset where the text
+/// names nothing. parse_candidate wants every knob that has no value for files from before. Errors: Exit::request.
+Candidate parse_partial_candidate(std::string_view text);
 Candidate parse_candidate(std::string_view text);
 
 Json to_json(const Candidate& candidate);

@@ -26,18 +26,41 @@ const Variant& find_variant(std::string_view name) {
   throw unknown_word("variant", name, names);
 }
 
+size_t knob_place(const Variant& variant, std::string_view name) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < variant.knobs.size(); ++i) {
+    if (variant.knobs[i].name == name) return i;
+    names.push_back(variant.knobs[i].name);
+  }
+  const std::vector<std::string> all = knob_names();
+  if (std::find(all.begin(), all.end(), name) == all.end()) throw unknown_word("knob", name, names);
+  throw request_error(fmt::format("variant '{}' has no knob '{}'", variant.name, name),
+                      fmt::format("its knobs: {}", fmt::join(names, ", ")));
+}
+
+std::vector<std::string> knob_names() {
+  std::vector<std::string> names;
+  for (const Variant& variant : variants())
+    for (const Knob& knob : variant.knobs)
+      if (std::find(names.begin(), names.end(), knob.name) == names.end()) names.push_back(knob.name);
+  return names;
+}
+
+Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device) {
+  if (std::find(partial.values.begin(), partial.values.end(), kUnset) == partial.values.end()) return partial;
+  const Candidate otherwise = find_variant(partial.variant).fallback(problem, device);
+  for (size_t i = 0; i < partial.values.size(); ++i)
+    if (partial.values[i] == kUnset) partial.values[i] = otherwise.values[i];
+  return partial;
+}
+
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   const Variant& variant = find_variant(candidate.variant);
   if (variant.device != device.kind)
     return fmt::format("{} runs on {} only", variant.name, variant.device == DeviceKind::cuda ? "GPUs" : "cpus");
+  if (!candidate.retired.empty())
+    return fmt::format("no kernel has {} any more; tune this cell again", candidate.retired);
   return variant.illegal(candidate, shape, device);
-}
-
-std::vector<Knob> knobs_of(const Variant& variant) {
-  std::vector<Knob> result;
-  for (const Knob& knob : knobs())
-    if (std::find(variant.knobs.begin(), variant.knobs.end(), knob.name) != variant.knobs.end()) result.push_back(knob);
-  return result;
 }
 
 }  // namespace moetune

@@ -5,10 +5,20 @@
 
 #include <algorithm>
 
+#include "variant/knob_list.h"
 #include "variant/unit.h"
 
 namespace moetune {
 namespace {
+
+const KnobList<CpuKnobs>& list() {
+  static const KnobList<CpuKnobs> knobs = KnobList<CpuKnobs>("cpu")
+                                              .add_host("block_m", &CpuKnobs::block_m, "rows of X in a block's tile")
+                                              .add_host("block_n", &CpuKnobs::block_n, "columns of Y in a block's tile")
+                                              .add_host("block_k", &CpuKnobs::block_k, "depth of one step along k")
+                                              .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend");
+  return knobs;
+}
 
 constexpr int kMaxBlock = 4096;
 
@@ -19,7 +29,7 @@ std::optional<std::string> illegal_block(std::string_view knob, int value, int s
   return fmt::format("{} must be a multiple of {} in {} to {}", knob, step, step, kMaxBlock);
 }
 
-std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const DeviceInfo& device) {
   if (device.kind != DeviceKind::cpu) return "the cpu variant runs on a cpu only";
   if (auto reason = unsupported("cpu", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32})) return reason;
   if (auto reason = illegal_block("block_m", c.block_m, kCpuTileRows)) return reason;
@@ -34,16 +44,16 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
 
 // Large blocks keep the multipliers busy and packed W in use, whatever the routing; an expert with fewer rows than
 // block_m costs no more for it. Narrow problems need smaller blocks to give all threads work.
-Candidate fallback(const Problem& problem, const DeviceInfo& device) {
-  Candidate c{.variant = "cpu", .block_m = 128, .block_n = 256, .block_k = 256, .threads = device.processors};
-  while (c.block_n > 64 && tiles_of(c, problem) < int64_t{4} * c.threads) c.block_n /= 2;
-  while (c.block_m > 32 && tiles_of(c, problem) < int64_t{4} * c.threads) c.block_m /= 2;
+CpuKnobs fallback(const Problem& problem, const DeviceInfo& device) {
+  CpuKnobs c{.block_m = 128, .block_n = 256, .block_k = 256, .threads = device.processors};
+  while (c.block_n > 64 && tiles_of(c.block_m, c.block_n, problem) < int64_t{4} * c.threads) c.block_n /= 2;
+  while (c.block_m > 32 && tiles_of(c.block_m, c.block_n, problem) < int64_t{4} * c.threads) c.block_m /= 2;
   return c;
 }
 
 }  // namespace
 
-CpuScratch cpu_scratch(const Candidate& c, int64_t k) {
+CpuScratch cpu_scratch(const CpuKnobs& c, int64_t k) {
   CpuScratch scratch;
   const int64_t whole_w = c.block_n * round_up(k, kCpuDepthStep);
   const int64_t depth = std::min<int64_t>(c.block_k, round_up(k, kCpuDepthStep));
@@ -55,15 +65,17 @@ CpuScratch cpu_scratch(const Candidate& c, int64_t k) {
   return scratch;
 }
 
+CpuKnobs cpu_knobs(const Candidate& candidate) { return list().values(candidate); }
+
 Variant cpu_variant() {
   return {.name = "cpu",
           .device = DeviceKind::cpu,
           .summary = "blocked, packed, threaded and vectorised on the host; fp32 sums",
-          .knobs = {"block_m", "block_n", "block_k", "threads"},
-          .illegal = illegal,
-          .plan = nullptr,
-          .unit = nullptr,
-          .fallback = fallback};
+          .knobs = list().knobs(),
+          .illegal = [](const Candidate& c, const Shape& shape,
+                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
+          .fallback = [](const Problem& problem,
+                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
 }
 
 }  // namespace moetune

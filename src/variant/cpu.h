@@ -7,6 +7,11 @@
 
 namespace moetune {
 
+struct CpuKnobs {
+  int block_m = 0, block_n = 0, block_k = 0, threads = 0;
+};
+CpuKnobs cpu_knobs(const Candidate& candidate);
+
 /// Register tiles of every instruction set divide this one: blocks are made of whole tiles.
 constexpr int kCpuTileRows = 8;
 constexpr int kCpuTileColumns = 32;
@@ -34,7 +39,7 @@ struct CpuScratch {
   bool keeps_w = false;  // packed W is kept over all of k
   int64_t bytes() const { return (w + x + sums) * 4; }
 };
-CpuScratch cpu_scratch(const Candidate& candidate, int64_t k);
+CpuScratch cpu_scratch(const CpuKnobs& knobs, int64_t k);
 
 Variant cpu_variant();
 

@@ -6,10 +6,29 @@
 #include <algorithm>
 
 #include "kernels/args.h"
+#include "variant/knob_list.h"
 #include "variant/unit.h"
 
 namespace moetune {
 namespace {
+
+struct Knobs {
+  int block_m = 0, block_n = 0, block_k = 0, warps = 0, stages = 0, raster = 0, group = 0, split = 0;
+};
+
+const KnobList<Knobs>& list() {
+  static const KnobList<Knobs> knobs =
+      KnobList<Knobs>("mma")
+          .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
+          .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
+          .add("block_k", &Knobs::block_k, "depth of one step along k")
+          .add("warps", &Knobs::warps, "warps in a block")
+          .add("stages", &Knobs::stages, "tiles in flight between memory and the multiplier")
+          .add("raster", &Knobs::raster, "which tile index moves fastest", "", {"n", "m"})
+          .add("group", &Knobs::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
+          .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = whole", 1);
+  return knobs;
+}
 
 constexpr int64_t kElementBytes = 2;
 constexpr int kRegistersPerSm = 65536;
@@ -24,27 +43,27 @@ constexpr int64_t kReservedShared = 1024;     // a block, by the driver
 // 76; large ones make do with fewer.
 constexpr int kStateRegisters = 76;
 
-int64_t shared_bytes(const Candidate& c, const WarpGrid& grid) {
+int64_t shared_bytes(const Knobs& c, const WarpGrid& grid) {
   const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
   const int64_t staging = int64_t{c.warps} * 16 * (c.block_n / grid.warps_n + 8) * kElementBytes;
   return (ring + staging + kTileState + kAlign - 1) / kAlign * kAlign;
 }
 
 // Registers a thread needs at the least.
-int registers(const Candidate& c, const WarpGrid& grid) {
+int registers(const Knobs& c, const WarpGrid& grid) {
   const int warp_m = c.block_m / grid.warps_m, warp_n = c.block_n / grid.warps_n;
   const int accumulators = warp_m * warp_n / 32;
   const int fragments = 2 * (warp_m / 16 * 4 + warp_n / 16 * 4);
   return accumulators + fragments;
 }
 
-int blocks_per_sm(const Candidate& c, const WarpGrid& grid) {
+int blocks_per_sm(const Knobs& c, const WarpGrid& grid) {
   const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, grid) + kStateRegisters);
   const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c, grid) + kReservedShared));
   return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
 }
 
-std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
   if (device.compute_capability < 80) return "mma needs sm_80 or newer";
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
@@ -60,22 +79,24 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
     return "accumulators and fragments over 255 registers a thread";
   if (shared_bytes(c, *grid) > device.shared_memory_per_block)
     return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
-  return illegal_split(c, 1, blocks_per_sm(c, *grid), device);
+  return illegal_split(c.split, c.block_m, c.block_n, 1, blocks_per_sm(c, *grid), device);
 }
 
-LaunchPlan plan(const Candidate& c, const Shape&) {
+LaunchPlan plan(const Knobs& c, const Shape&) {
   const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
   return {.threads = 32 * c.warps,
           .shared_bytes = shared_bytes(c, grid),
           .min_blocks_per_sm = blocks_per_sm(c, grid),
+          .tile_rows = c.block_m,
+          .tile_columns = c.block_n,
           .pieces = c.split,
-          .workspace = split_workspace(c)};
+          .workspace = split_workspace(c.split, c.block_m, c.block_n)};
 }
 
-std::string unit(const Candidate& c, const Shape& shape) {
+std::string unit(const Knobs& c, const Shape& shape) {
   const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
   const LaunchPlan launch = plan(c, shape);
-  return print_unit(mma_variant(), c, shape, launch,
+  return print_unit(mma_variant(), list().candidate(c), shape, launch,
                     {{"warps_m", grid.warps_m},
                      {"warps_n", grid.warps_n},
                      {"load_bytes", alignment(shape.layer.k * kElementBytes, 16)},
@@ -87,22 +108,14 @@ std::string unit(const Candidate& c, const Shape& shape) {
 }
 
 // Few rows an expert: wide tiles read W in long pieces and k goes by in large steps. Many: the largest tile.
-Candidate fallback(const Problem& problem, const DeviceInfo& device) {
+Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
-  Candidate c{.variant = "mma",
-              .block_m = 16,
-              .block_n = 256,
-              .block_k = 128,
-              .warps = 8,
-              .stages = 3,
-              .raster = 1,
-              .group = 1,
-              .split = 1};
+  Knobs c{.block_m = 16, .block_n = 256, .block_k = 128, .warps = 8, .stages = 3, .raster = 1, .group = 1, .split = 1};
   if (mean_rows > 8) c.block_m = 32;
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
   if (mean_rows > 384) c.split = 4;
-  if (illegal_split(c, 1, 1, device)) c.split = 1;
+  if (illegal_split(c.split, c.block_m, c.block_n, 1, 1, device)) c.split = 1;
   // Where shared memory is short, fewer stages first, then shorter ones.
   while (c.block_k >= 32 && illegal(c, problem.shape, device))
     if (c.stages > 2)
@@ -130,11 +143,13 @@ Variant mma_variant() {
   return {.name = "mma",
           .device = DeviceKind::cuda,
           .summary = "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
-          .knobs = {"block_m", "block_n", "block_k", "warps", "stages", "raster", "group", "split"},
-          .illegal = illegal,
-          .plan = plan,
-          .unit = unit,
-          .fallback = fallback};
+          .knobs = list().knobs(),
+          .illegal = [](const Candidate& c, const Shape& shape,
+                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
+          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
+          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
+          .fallback = [](const Problem& problem,
+                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
 }
 
 }  // namespace moetune

@@ -3,16 +3,29 @@
 
 #include <fmt/format.h>
 
+#include "variant/knob_list.h"
 #include "variant/unit.h"
 
 namespace moetune {
 namespace {
 
+struct Knobs {
+  int block_m = 0, block_n = 0, block_k = 0;
+};
+
+const KnobList<Knobs>& list() {
+  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt")
+                                           .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
+                                           .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
+                                           .add("block_k", &Knobs::block_k, "depth of one step along k");
+  return knobs;
+}
+
 constexpr int64_t kStaticShared = 48 * 1024;  // what a block has without opting in, on every GPU
 
-int threads_of(const Candidate& c) { return c.block_m / 4 * (c.block_n / 4); }
+int threads_of(const Knobs& c) { return c.block_m / 4 * (c.block_n / 4); }
 
-std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported("simt", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32})) return reason;
   if (device.compute_capability < 75) return "simt needs sm_75 or newer, the oldest that NVRTC compiles for";
   if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
@@ -24,17 +37,17 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   return std::nullopt;
 }
 
-LaunchPlan plan(const Candidate& c, const Shape&) {
-  return {.threads = threads_of(c), .shared_bytes = 0, .min_blocks_per_sm = 1};
+LaunchPlan plan(const Knobs& c, const Shape&) {
+  return {.threads = threads_of(c), .tile_rows = c.block_m, .tile_columns = c.block_n};
 }
 
-std::string unit(const Candidate& c, const Shape& shape) {
-  return print_unit(simt_variant(), c, shape, plan(c, shape), {}, "moetune::simt<Config>(args)");
+std::string unit(const Knobs& c, const Shape& shape) {
+  return print_unit(simt_variant(), list().candidate(c), shape, plan(c, shape), {}, "moetune::simt<Config>(args)");
 }
 
-Candidate fallback(const Problem& problem, const DeviceInfo&) {
+Knobs fallback(const Problem& problem, const DeviceInfo&) {
   const bool few_rows = problem.rows() <= 32 * problem.active_experts();
-  return {.variant = "simt", .block_m = few_rows ? 16 : 64, .block_n = 64, .block_k = 16};
+  return {.block_m = few_rows ? 16 : 64, .block_n = 64, .block_k = 16};
 }
 
 }  // namespace
@@ -43,11 +56,13 @@ Variant simt_variant() {
   return {.name = "simt",
           .device = DeviceKind::cuda,
           .summary = "CUDA cores, every access checked: short and obviously right, any GPU",
-          .knobs = {"block_m", "block_n", "block_k"},
-          .illegal = illegal,
-          .plan = plan,
-          .unit = unit,
-          .fallback = fallback};
+          .knobs = list().knobs(),
+          .illegal = [](const Candidate& c, const Shape& shape,
+                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
+          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
+          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
+          .fallback = [](const Problem& problem,
+                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
 }
 
 }  // namespace moetune

@@ -36,32 +36,44 @@ constexpr int kLargestMost = 16;
 int knob_value(const Knob& knob, const JsonAt& json) {
   try {
     if (json.value() == kMostWord) return kMost;
-    return json.value().is_string() ? parse_knob(knob, json.string()) : static_cast<int>(json.integer(0, 1 << 20));
+    return json.value().is_string() ? parse_knob(knob, json.string()) : knob_from_json(knob, json);
   } catch (const Error& error) {
     json.fail(error.what(), error.hint());
   }
+}
+
+// A space from before may name a retired knob, if what it lists holds the value that stayed.
+void require_knob(const Variant& variant, const std::string& name, const JsonAt& json) {
+  for (const RetiredKnob& retired : variant.retired) {
+    if (retired.name != name) continue;
+    const JsonAt list = json[name];
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
+    list.fail(fmt::format("kernels have {}={} alone", name, retired.value), "leave the knob out");
+  }
+  try {
+    knob_place(variant, name);
+  } catch (const Error& error) {
+    json.fail(error.what(), error.hint());
+  }
+}
+
+// The values of one knob, or the one that it has where the space doesn't name it.
+std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
+  if (knob.absent != kNeeded && !json.has(knob.name)) return {knob.absent};
+  const JsonAt list = json[knob.name];
+  std::vector<int> values;
+  for (size_t i = 0; i < list.size(); ++i) values.push_back(knob_value(knob, list[i]));
+  if (values.empty()) list.fail("has no values");
+  return values;
 }
 
 VariantSpace variant_space(const std::string& name, const JsonAt& json) {
   const Variant& variant = find_variant(name);
   VariantSpace space{.variant = name, .values = {}};
   if (!json.value().is_object()) json.fail("expected an object of knobs");
-  for (const auto& item : json.value().items()) {
-    const Knob& knob = find_knob(item.key());
-    if (std::find(variant.knobs.begin(), variant.knobs.end(), knob.name) == variant.knobs.end())
-      json.fail(fmt::format("variant '{}' has no knob '{}'", name, knob.name));
-  }
-  for (const Knob& knob : knobs_of(variant)) {
-    if (knob.absent != kNeeded && !json.has(knob.name)) {
-      space.values.emplace_back(std::string(knob.name), std::vector<int>{knob.absent});
-      continue;
-    }
-    const JsonAt list = json[knob.name];
-    std::vector<int> values;
-    for (size_t i = 0; i < list.size(); ++i) values.push_back(knob_value(knob, list[i]));
-    if (values.empty()) list.fail("has no values");
-    space.values.emplace_back(std::string(knob.name), std::move(values));
-  }
+  for (const auto& item : json.value().items()) require_knob(variant, item.key(), json);
+  for (const Knob& knob : variant.knobs) space.values.emplace_back(knob.name, knob_values(knob, json));
   return space;
 }
 
@@ -77,36 +89,36 @@ int64_t size(const VariantSpace& space, int64_t most) {
 }
 
 Candidate candidate_at(const VariantSpace& space, int64_t index) {
-  Candidate candidate{.variant = space.variant};
+  Candidate candidate{.variant = space.variant, .values = std::vector<int>(space.values.size())};
   for (size_t i = space.values.size(); i-- > 0;) {
-    const auto& [knob, values] = space.values[i];
+    const std::vector<int>& values = space.values[i].second;
     const auto count = static_cast<int64_t>(values.size());
-    candidate.*find_knob(knob).value = values[static_cast<size_t>(index % count)];
+    candidate.values[i] = values[static_cast<size_t>(index % count)];
     index /= count;
   }
   return candidate;
 }
 
-// Tries the values of the last knob downwards and, with each, those of the knobs before it. Leaves the candidate
-// illegal where nothing is legal.
-bool resolve_most(Candidate& candidate, std::vector<Knob> most, const Variant& variant, const Shape& shape,
+// Tries the values of the last of these knobs downwards and, with each, those of the knobs before it. Leaves the
+// candidate illegal where nothing is legal.
+bool resolve_most(Candidate& candidate, std::vector<size_t> most, const Variant& variant, const Shape& shape,
                   const DeviceInfo& device) {
   if (most.empty()) return !variant.illegal(candidate, shape, device);
-  const Knob knob = most.back();
+  const size_t place = most.back();
   most.pop_back();
-  const int lowest = knob.labels.empty() ? 1 : 0;
-  for (int value = knob.labels.empty() ? kLargestMost : static_cast<int>(knob.labels.size()) - 1; value >= lowest;
-       --value) {
-    candidate.*knob.value = value;
+  const std::vector<std::string>& words = variant.knobs[place].words;
+  const int highest = words.empty() ? kLargestMost : static_cast<int>(words.size()) - 1;
+  for (int value = highest; value >= (words.empty() ? 1 : 0); --value) {
+    candidate.values[place] = value;
     if (resolve_most(candidate, most, variant, shape, device)) return true;
   }
   return false;
 }
 
 void resolve_most(Candidate& candidate, const Variant& variant, const Shape& shape, const DeviceInfo& device) {
-  std::vector<Knob> most;
-  for (const Knob& knob : knobs_of(variant))
-    if (candidate.*knob.value == kMost) most.push_back(knob);
+  std::vector<size_t> most;
+  for (size_t i = 0; i < candidate.values.size(); ++i)
+    if (candidate.values[i] == kMost) most.push_back(i);
   if (!most.empty()) resolve_most(candidate, std::move(most), variant, shape, device);
 }
 
@@ -155,6 +167,28 @@ class Shuffle {
   std::unordered_map<int64_t, int64_t> swapped_;
 };
 
+std::vector<int> values_from_text(const Knob& knob, std::string_view list) {
+  if (list == kMostWord) return {kMost};
+  std::vector<int> values;
+  if (knob.words.empty()) {
+    for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));
+  } else {
+    for (const std::string& word : split(list, ',')) values.push_back(parse_knob(knob, word));
+    if (values.empty()) throw request_error(fmt::format("{}: the list is empty", knob.name));
+  }
+  return values;
+}
+
+Error knob_missing(const SearchSpace& space, const std::string& name) {
+  std::vector<std::string> owners;
+  for (const Variant& variant : variants())
+    for (const Knob& knob : variant.knobs)
+      if (knob.name == name) owners.push_back(variant.name);
+  if (owners.empty()) return unknown_word("knob", name, knob_names());
+  return request_error(fmt::format("no variant of the space '{}' has the knob '{}'", space.name, name),
+                       fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
+}
+
 }  // namespace
 
 SearchSpace load_space(const std::string& name_or_file) {
@@ -189,23 +223,16 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names) {
 void set_values(SearchSpace& space, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos)
-    throw request_error(fmt::format("'{}' is no knob=value,value", assignment), "for instance block_m=64,128");
-  const Knob& knob = find_knob(std::string_view(assignment).substr(0, equals));
+    throw request_error(fmt::format("'{}' must be knob=value,value", assignment), "for instance block_m=64,128");
+  const std::string name = assignment.substr(0, equals);
   const std::string_view list = std::string_view(assignment).substr(equals + 1);
-  std::vector<int> values;
-  if (list == kMostWord) {
-    values = {kMost};
-  } else if (knob.labels.empty()) {
-    for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));
-  } else {
-    for (const std::string& word : split(list, ',')) values.push_back(parse_knob(knob, word));
-    if (values.empty()) throw request_error(fmt::format("{}: the list is empty", knob.name));
-  }
   bool found = false;
-  for (VariantSpace& variant : space.variants)
-    for (auto& [name, old] : variant.values)
-      if (name == knob.name) old = values, found = true;
-  if (!found) throw request_error(fmt::format("no variant of the space '{}' has the knob '{}'", space.name, knob.name));
+  for (VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    for (size_t i = 0; i < variant.knobs.size(); ++i)
+      if (variant.knobs[i].name == name) part.values[i].second = values_from_text(variant.knobs[i], list), found = true;
+  }
+  if (!found) throw knob_missing(space, name);
 }
 
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {

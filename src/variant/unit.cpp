@@ -14,7 +14,8 @@ std::string print_unit(const Variant& variant, const Candidate& candidate, const
   const auto constant = [&](std::string_view what, int64_t value) {
     unit += fmt::format("  static constexpr int {} = {};\n", what, value);
   };
-  for (const Knob& knob : knobs_of(variant)) constant(knob.name, candidate.*knob.value);
+  for (size_t i = 0; i < variant.knobs.size(); ++i)
+    if (variant.knobs[i].in_unit) constant(variant.knobs[i].name, candidate.values[i]);
   const auto flag = [&](std::string_view what, bool value) {
     unit += fmt::format("  static constexpr bool {} = {};\n", what, value);
   };
@@ -43,16 +44,16 @@ bool one_of(int value, std::initializer_list<int> values) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-int64_t split_workspace(const Candidate& c) {
+int64_t split_workspace(int split, int block_m, int block_n) {
   constexpr int64_t kSumBytes = 4;
-  const int64_t pieces = c.split == 1 ? 0 : c.split == 0 ? 1 : int64_t{2} * c.split;
-  return pieces * c.block_m * c.block_n * kSumBytes;
+  const int64_t pieces = split == 1 ? 0 : split == 0 ? 1 : int64_t{2} * split;
+  return pieces * block_m * block_n * kSumBytes;
 }
 
-int64_t tiles_of(const Candidate& c, const Problem& problem) {
+int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
   int64_t high = 0;
-  for (const int64_t rows : problem.routing.m_sizes) high += (rows + c.block_m - 1) / c.block_m;
-  return high * ((problem.shape.layer.n + c.block_n - 1) / c.block_n);
+  for (const int64_t rows : problem.routing.m_sizes) high += (rows + block_m - 1) / block_m;
+  return high * ((problem.shape.layer.n + block_n - 1) / block_n);
 }
 
 int processors_of(const DeviceInfo& device) {
@@ -60,10 +61,11 @@ int processors_of(const DeviceInfo& device) {
   return device.processors > 0 ? device.processors : largest;
 }
 
-std::optional<std::string> illegal_split(const Candidate& c, int fewest, int blocks_per_sm, const DeviceInfo& device) {
+std::optional<std::string> illegal_split(int split, int block_m, int block_n, int fewest, int blocks_per_sm,
+                                         const DeviceInfo& device) {
   constexpr int kMaxSplit = 8;
-  if (c.split < fewest || c.split > kMaxSplit) return fmt::format("split must lie in {} to {}", fewest, kMaxSplit);
-  if (split_workspace(c) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
+  if (split < fewest || split > kMaxSplit) return fmt::format("split must lie in {} to {}", fewest, kMaxSplit);
+  if (split_workspace(split, block_m, block_n) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
     return "sums of pieces over the workspace";
   return std::nullopt;
 }

@@ -25,18 +25,18 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
 bool one_of(int value, std::initializer_list<int> values);
 
 /// Tiles of block_m x block_n of all experts.
-int64_t tiles_of(const Candidate& candidate, const Problem& problem);
+int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);
 
 /// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two
 /// such tiles, or leaves no more than one part of a tile that blocks share (split 0).
-int64_t split_workspace(const Candidate& candidate);
+int64_t split_workspace(int split, int block_m, int block_n);
 
 /// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.
 int processors_of(const DeviceInfo& device);
 
 /// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most and `fewest` is the least
 /// split that the variant knows, or nothing.
-std::optional<std::string> illegal_split(const Candidate& candidate, int fewest, int blocks_per_sm,
+std::optional<std::string> illegal_split(int split, int block_m, int block_n, int fewest, int blocks_per_sm,
                                          const DeviceInfo& device);
 
 }  // namespace moetune

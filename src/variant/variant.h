@@ -1,6 +1,8 @@
-// A variant is a kernel family. Its twin of device code is kernels/<name>.cuh; the catalog lists them all.
+// A variant is a kernel family: an object that knows its knobs, what is legal, and how a candidate is launched. The
+// twin of device code is kernels/<name>.cuh; the catalog lists the variants that are built in.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,36 +19,38 @@ constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 
 /// How a unit is launched. The grid never depends on m_sizes, which live on the device.
 struct LaunchPlan {
-  int threads = 0;            // a block
-  int64_t shared_bytes = 0;   // dynamic shared memory a block
-  int min_blocks_per_sm = 1;  // as the unit's launch bounds promise; with a workspace, no more run
-  int cluster = 1;            // blocks that run together and share copies
-  int pieces = 1;             // along k, at most, that a tile is cut into: so many blocks have work of it
-  int64_t workspace = 0;      // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
+  int threads = 0;                      // a block
+  int64_t shared_bytes = 0;             // dynamic shared memory a block
+  int min_blocks_per_sm = 1;            // as the unit's launch bounds promise; with a workspace, no more run
+  int cluster = 1;                      // blocks that run together and share copies
+  int tile_rows = 1, tile_columns = 1;  // of the result: a block's tile
+  int pieces = 1;                       // along k, at most, that a tile is cut into: so many blocks have work of it
+  int64_t workspace = 0;  // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
   int x_box = 0;
   int x_rest = 0;  // of small boxes of X, for what large ones leave; 0 without
   int w_box = 0;
   int y_box = 0;
-  int l2_promotion = 0;  // bytes to which a miss of X or W in L2 is widened: 0, 64, 128 or 256
   int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
   bool gathers_first = false;  // rows of X are put in order in memory before tiles read them: that takes room
 };
 
+/// The functions hold what they need of the variant's context: one that is made from files at run time looks the same.
 struct Variant {
-  std::string_view name;
+  std::string name;
   DeviceKind device = DeviceKind::cuda;
-  std::string_view summary;
-  std::vector<std::string_view> knobs;  // names, in the order of knobs()
+  std::string summary;
+  std::vector<Knob> knobs;
+  std::vector<RetiredKnob> retired = {};
 
-  /// Why this candidate cannot run, exact, or nothing where it can.
-  std::optional<std::string> (*illegal)(const Candidate&, const Shape&, const DeviceInfo&) = nullptr;
+  /// Why this candidate can't run, exact, or nothing where it can. The candidate is complete and of this variant.
+  std::function<std::optional<std::string>(const Candidate&, const Shape&, const DeviceInfo&)> illegal;
   /// For legal candidates. cpu variants have no plan and no unit.
-  LaunchPlan (*plan)(const Candidate&, const Shape&) = nullptr;
+  std::function<LaunchPlan(const Candidate&, const Shape&)> plan = nullptr;
   /// The C++ text of the kernel unit: a Config struct and an extern "C" entry called moetune_kernel.
-  std::string (*unit)(const Candidate&, const Shape&) = nullptr;
+  std::function<std::string(const Candidate&, const Shape&)> unit = nullptr;
   /// The candidate that is good without tuning; legal wherever the variant takes the shape and the device at all.
-  Candidate (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
+  std::function<Candidate(const Problem&, const DeviceInfo&)> fallback;
 };
 
 /// The catalog, in the order of `moetune list variants`.
@@ -55,10 +59,17 @@ const std::vector<Variant>& variants();
 /// Exit::request with the nearest name.
 const Variant& find_variant(std::string_view name);
 
+/// Where a knob stands in the variant's list. Exit::request with the nearest name, or with the variant's knobs where
+/// only others have it.
+size_t knob_place(const Variant& variant, std::string_view name);
+
+/// Names of all knobs of all variants, each once, in the order of the catalog.
+std::vector<std::string> knob_names();
+
+/// `partial` with what it leaves unset taken from its variant's default for this problem.
+Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device);
+
 /// Why a candidate can't run on this device, or nothing.
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
-
-/// The knobs of one variant.
-std::vector<Knob> knobs_of(const Variant& variant);
 
 }  // namespace moetune

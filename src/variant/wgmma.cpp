@@ -5,10 +5,51 @@
 
 #include <algorithm>
 
+#include "variant/knob_list.h"
 #include "variant/unit.h"
 
 namespace moetune {
 namespace {
+
+struct Knobs {
+  int block_m = 0, block_n = 0, block_k = 0, stages = 0, raster = 0, group = 0, consumers = 0, schedule = 0, swap = 0;
+  int cluster = 0, in_flight = 0, tma_x = 0, tma_w = 0, tiles = 0, tma_store = 0, addressing = 0, pace = 0, split = 0;
+  int hold = 0, gather = 0, mix = 0;
+};
+
+const KnobList<Knobs>& list() {
+  static const KnobList<Knobs> knobs =
+      KnobList<Knobs>("wgmma")
+          .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
+          .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
+          .add("block_k", &Knobs::block_k, "depth of one step along k")
+          .add("stages", &Knobs::stages, "tiles in flight between memory and the multiplier")
+          .add("raster", &Knobs::raster, "which tile index moves fastest", "", {"n", "m"})
+          .add("group", &Knobs::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
+          .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
+          .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "", {"cooperative", "pingpong"})
+          .add("swap", &Knobs::swap, "rows of X on the N side of the multiplier, in steps of 8", "", {"no", "yes"})
+          .add("cluster", &Knobs::cluster, "two blocks share W (neighbours along m) or X (along n)", "",
+               {"none", "m", "n"})
+          .add("in_flight", &Knobs::in_flight, "stages of wgmma under way when the next is issued")
+          .add("tma_x", &Knobs::tma_x, "X by tensor copies, or by cp.async", "", {"no", "yes"})
+          .add("tma_w", &Knobs::tma_w, "W by tensor copies, or by cp.async", "", {"no", "yes"}, 1)
+          .add("tma_store", &Knobs::tma_store, "Y by tensor copies, by copies of rows, or by 16-byte stores", "",
+               {"no", "yes", "rows"})
+          .add("addressing", &Knobs::addressing, "experts by offsets from one base, or by arrays of pointers", "",
+               {"base", "pointers"}, 0)
+          .add("tiles", &Knobs::tiles, "blocks take tiles by their number, or as they have time", "",
+               {"static", "dynamic"})
+          .add("pace", &Knobs::pace, "blocks begin each tile on their own, or all together", "", {"own", "common"}, 0)
+          .add("split", &Knobs::split,
+               "pieces along k that each of the last tiles is cut into; 1 = whole, 0 = as all blocks can share them", 1)
+          .add("hold", &Knobs::hold, "rows of Y kept until so many can be stored together; 0 = none", 0)
+          .add("gather", &Knobs::gather,
+               "rows of X put in order with each tile that reads them, or once, ahead of the tiles", "",
+               {"tiles", "first"}, 0)
+          .add("mix", &Knobs::mix, "one block in so many takes the experts of fewest rows first; 0 = all in order", 0);
+  return knobs;
+}
 
 constexpr int64_t kElementBytes = 2;
 constexpr int kCooperative = 0, kPingpong = 1;
@@ -26,24 +67,23 @@ constexpr int64_t kAlign = 1024;  // of the whole: tiles of the swizzle
 constexpr int kMaxStages = 16;
 constexpr int kMaxHold = 1024;
 constexpr int kMaxMix = 16, kMaxMixed = 1024;
-constexpr int kPromotion = 128;              // bytes, what maps had before it was a knob
 constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
 constexpr int kManySteps = 500;              // a block, see fallback
 constexpr int kMostParts = 2;                // of a tile that blocks share, beside its beginning
 constexpr double kWorthSharing = 0.015;      // of all time; whole tiles take longer to store where others are shared
 constexpr int kShallow = 1024;               // k, where storing a tile takes a good part of the time it is multiplied
 
-bool by_rows(const Candidate& c) { return !c.tma_x || !c.tma_w; }
+bool by_rows(const Knobs& c) { return !c.tma_x || !c.tma_w; }
 
 // Whether a tile says how much of X is to stay in L2: where blocks go through tiles in rounds.
-bool keeps(const Candidate& c) { return c.pace == 1 && c.tma_x && c.addressing == kBase && c.cluster != kAlongN; }
+bool keeps(const Knobs& c) { return c.pace == 1 && c.tma_x && c.addressing == kBase && c.cluster != kAlongN; }
 
 // Registers a thread of the producer and of each consumer (setmaxnreg, multiples of 8): together no more than the block
 // starts with, 168 for each of three warpgroups or 128 of four. Producers that copy rows hold where they begin.
 struct Registers {
   int producer = 0, consumer = 0;
 };
-Registers registers(const Candidate& c) {
+Registers registers(const Knobs& c) {
   if (c.consumers == 1) return {255, 255};
   if (c.consumers == 3) return by_rows(c) ? Registers{80, 144} : Registers{56, 152};
   const bool keeps_most = c.mix > 0 || (c.addressing == kPointers && c.split != 1);  // of all who find tiles
@@ -51,15 +91,15 @@ Registers registers(const Candidate& c) {
   return by_rows(c) ? Registers{88, 208} : Registers{40, 232};
 }
 
-int groups(const Candidate& c) {
+int groups(const Knobs& c) {
   return (c.swap ? c.block_n : c.block_m) / 64 / (c.schedule == kPingpong ? 1 : c.consumers);
 }
-int width(const Candidate& c) { return c.swap ? c.block_m : c.block_n; }
-int sums(const Candidate& c) { return groups(c) * width(c) / 2; }
+int width(const Knobs& c) { return c.swap ? c.block_m : c.block_n; }
+int sums(const Knobs& c) { return groups(c) * width(c) / 2; }
 
 // Sums a thread beside which nothing spills and no wgmma is serialised: from compiled kernels of all shapes and
 // fusions.
-int max_sums(const Candidate& c, const Fusion& fusion) {
+int max_sums(const Knobs& c, const Fusion& fusion) {
   if (c.split > 1) {
     if (c.split > 4) return c.tma_store == kRows ? 24 : 40;  // all pieces of a sum are on their way at once
     if (c.consumers == 3 && !c.swap) return c.tma_store == kRows ? 32 : 48;
@@ -74,7 +114,7 @@ int max_sums(const Candidate& c, const Fusion& fusion) {
   const bool four_groups = c.schedule == kPingpong && groups(c) > 3;
   return spare && !scarce && !four_groups ? 192 : 176;
 }
-bool fits_registers(const Candidate& c, const Fusion& fusion) { return sums(c) <= max_sums(c, fusion); }
+bool fits_registers(const Knobs& c, const Fusion& fusion) { return sums(c) <= max_sums(c, fusion); }
 
 // Rows of X in one copy, whole groups of eight, the swizzle's. A copy costs its issue: boxes of 32 rows and fewer took
 // ping-pong tiles on an H200 from 332 to 426 us, from 64 on it makes no difference. But what a box has over the rows of
@@ -83,7 +123,7 @@ bool fits_registers(const Candidate& c, const Fusion& fusion) { return sums(c) <
 struct Boxes {
   int large = 0, rest = 0;
 };
-Boxes x_boxes(const Candidate& c) {
+Boxes x_boxes(const Knobs& c) {
   const bool one_size = c.cluster != 0 || c.addressing == kPointers || c.schedule == kPingpong;
   if (!one_size && c.block_n <= 128 && c.block_m > 96) return {64, 16};
   for (int rows = std::min(128, c.cluster == kAlongN ? c.block_m / 2 : c.block_m); rows > 8; rows -= 8)
@@ -92,7 +132,7 @@ Boxes x_boxes(const Candidate& c) {
 }
 
 // The twin of Shared in kernels/wgmma_shape.cuh, member by member.
-int64_t shared_bytes(const Candidate& c, const Shape& shape) {
+int64_t shared_bytes(const Knobs& c, const Shape& shape) {
   int64_t end = 0;
   const auto aligned = [](int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; };
   const auto add = [&](int64_t bytes, int64_t align) { end = aligned(end, align) + bytes; };
@@ -127,7 +167,7 @@ int64_t shared_bytes(const Candidate& c, const Shape& shape) {
   return aligned(end, kAlign);
 }
 
-std::optional<std::string> illegal_tile(const Candidate& c) {
+std::optional<std::string> illegal_tile(const Knobs& c) {
   const int sharing = c.schedule == kPingpong ? 1 : c.consumers;
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 16 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 16 to 256";
@@ -137,7 +177,7 @@ std::optional<std::string> illegal_tile(const Candidate& c) {
   return std::nullopt;
 }
 
-std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
   if (device.compute_capability != 90) return "wgmma needs sm_90a";
   if (shape.layer.k % 8 != 0 || shape.layer.n % 8 != 0) return "wgmma needs n and k in multiples of 8";
@@ -158,9 +198,7 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   if (c.split > 1 && (c.cluster != 0 || c.pace == 1)) return "pieces of tiles go to blocks one by one";
   if (c.split == 0 && (c.cluster != 0 || c.tiles == 1))
     return "blocks share the last tiles by their numbers, one by one";
-  if (auto reason = illegal_split(c, 0, 1, device)) return reason;
-  if (!one_of(c.l2_promotion, {0, 64, kPromotion, 256})) return "l2_promotion must be 0, 64, 128 or 256";
-  if (!c.tma_x && !c.tma_w && c.l2_promotion != kPromotion) return "l2_promotion is of tensor copies, here are none";
+  if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
   if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (!one_of(c.block_k, {64, 128})) return "block_k must be 64 or 128";
@@ -197,27 +235,28 @@ std::optional<std::string> illegal(const Candidate& c, const Shape& shape, const
   return std::nullopt;
 }
 
-LaunchPlan plan(const Candidate& c, const Shape& shape) {
+LaunchPlan plan(const Knobs& c, const Shape& shape) {
   const Boxes x = x_boxes(c);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = shared_bytes(c, shape),
           .min_blocks_per_sm = 1,
           .cluster = c.cluster == 0 ? 1 : 2,
+          .tile_rows = c.block_m,
+          .tile_columns = c.block_n,
           .pieces = c.split == 0 ? 1 + kMostParts : c.split,
-          .workspace = split_workspace(c),
+          .workspace = split_workspace(c.split, c.block_m, c.block_n),
           .x_box = c.tma_x ? x.large : 0,
           .x_rest = c.tma_x && x.rest < x.large ? x.rest : 0,
           .w_box = c.tma_w ? (c.cluster == kAlongM ? c.block_n / 2 : c.block_n) : 0,
           .y_box = c.tma_store == kBoxes ? 8 : 0,
-          .l2_promotion = c.l2_promotion,
           .maps = c.addressing == kPointers ? 2 * (c.stages + 1) : 0,
           .gathers_first = c.gather == kFirst};
 }
 
-std::string unit(const Candidate& c, const Shape& shape) {
+std::string unit(const Knobs& c, const Shape& shape) {
   const LaunchPlan launch = plan(c, shape);
   const Boxes x = x_boxes(c);
-  return print_unit(wgmma_variant(), c, shape, launch,
+  return print_unit(wgmma_variant(), list().candidate(c), shape, launch,
                     {{"x_box", x.large},
                      {"x_rest", x.rest},
                      {"keeps", keeps(c)},
@@ -229,17 +268,15 @@ std::string unit(const Candidate& c, const Shape& shape) {
 }
 
 // Stages of a tile.
-int64_t depth_of(const Candidate& c, const Problem& problem) {
-  return (problem.shape.layer.k + c.block_k - 1) / c.block_k;
-}
+int64_t depth_of(const Knobs& c, const Problem& problem) { return (problem.shape.layer.k + c.block_k - 1) / c.block_k; }
 
 // Stages that a block multiplies, on average.
-int64_t steps_a_block(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-  return tiles_of(c, problem) * depth_of(c, problem) / processors_of(device);
+int64_t steps_a_block(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  return tiles_of(c.block_m, c.block_n, problem) * depth_of(c, problem) / processors_of(device);
 }
 
 // Rounds of tiles, one a block each, that begin together: the rows of the highest tile of each, summed up.
-int64_t rows_in_turn(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
+int64_t rows_in_turn(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
   const int64_t columns = (problem.shape.layer.n + c.block_n - 1) / c.block_n;
   int64_t sum = 0, highest = 0, room = 0;
   for (const int64_t rows : problem.routing.m_sizes) {
@@ -255,8 +292,9 @@ int64_t rows_in_turn(const Candidate& c, const Problem& problem, const DeviceInf
 }
 
 // The part of all time that is saved where blocks share the last tiles: the twin of share_out in kernels/scheduler.cuh.
-double saved_by_sharing(const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-  const int64_t tiles = tiles_of(c, problem), blocks = processors_of(device), depth = depth_of(c, problem);
+double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  const int64_t tiles = tiles_of(c.block_m, c.block_n, problem), blocks = processors_of(device),
+                depth = depth_of(c, problem);
   const int64_t least = 512 / c.block_k, toll = 192 / c.block_k;
   const int64_t tail = tiles % blocks, others = blocks - tail;
   if (tail == 0) return 0;
@@ -273,7 +311,7 @@ double saved_by_sharing(const Candidate& c, const Problem& problem, const Device
 // them from both ends, if there is enough to do (gpt-oss up, recorded rows, H200: 3 to 5 %; under 500 steps 1 to 6 %
 // slower: Qwen3 zipf:1, 2048 tokens). Rows are gathered once where that is soon done, or where it is little beside what
 // is read for them.
-Candidate fallback(const Problem& problem, const DeviceInfo& device) {
+Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const std::vector<int>& rows = problem.routing.m_sizes;
   const int64_t most_rows = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
@@ -281,28 +319,26 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
       problem.shape.fusion.permute_x &&
       (mean_rows <= 96 ? problem.rows() <= 512 : mean_rows > 384 || problem.shape.layer.n >= 4096);
   const bool gathers = problem.shape.fusion.permute_x && !gathers_first;
-  Candidate c{.variant = "wgmma",
-              .block_m = 16,
-              .block_n = 128,
-              .block_k = kRowElements,
-              .stages = kMaxStages,
-              .raster = 1,
-              .group = 2,
-              .consumers = 2,
-              .schedule = kCooperative,
-              .swap = 1,
-              .cluster = 0,
-              .in_flight = 1,
-              .tma_x = gathers ? 0 : 1,
-              .tma_w = 1,
-              .tiles = 1,
-              .tma_store = kNoCopies,
-              .addressing = kBase,
-              .split = 1,
-              .l2_promotion = kPromotion,
-              .hold = 0,
-              .gather = gathers_first ? kFirst : kWithTiles,
-              .mix = 0};
+  Knobs c{.block_m = 16,
+          .block_n = 128,
+          .block_k = kRowElements,
+          .stages = kMaxStages,
+          .raster = 1,
+          .group = 2,
+          .consumers = 2,
+          .schedule = kCooperative,
+          .swap = 1,
+          .cluster = 0,
+          .in_flight = 1,
+          .tma_x = gathers ? 0 : 1,
+          .tma_w = 1,
+          .tiles = 1,
+          .tma_store = kNoCopies,
+          .addressing = kBase,
+          .split = 1,
+          .hold = 0,
+          .gather = gathers_first ? kFirst : kWithTiles,
+          .mix = 0};
   if (mean_rows <= 96) {
     for (const int block_m : {32, 48, 80, 144})
       if (most_rows > c.block_m) c.block_m = block_m;
@@ -312,7 +348,7 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
       c.block_k = 128;
       // Few tiles: a part of a round takes as long as a whole one, and its blocks may all sit in some of the GPCs, each
       // of which reads no more than an eighth of what memory gives (Mixtral down, 16 tokens, zipf:1: 192 to 159 us).
-      if (tiles_of(c, problem) <= 2 * processors_of(device)) c.block_n = 64, c.consumers = 1;
+      if (tiles_of(c.block_m, c.block_n, problem) <= 2 * processors_of(device)) c.block_n = 64, c.consumers = 1;
     }
   } else {
     c.block_m = 144;
@@ -324,10 +360,10 @@ Candidate fallback(const Problem& problem, const DeviceInfo& device) {
     if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
       if (mean_rows > 768) {
         c.block_m = 192, c.pace = 1;
-        Candidate lower = c;
+        Knobs lower = c;
         lower.block_m = 176;
         if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;
-        Candidate sharing = c;
+        Knobs sharing = c;
         sharing.split = 0;
         if (fits_registers(sharing, problem.shape.fusion) && saved_by_sharing(c, problem, device) >= kWorthSharing)
           c = sharing;
@@ -351,13 +387,14 @@ Variant wgmma_variant() {
   return {.name = "wgmma",
           .device = DeviceKind::cuda,
           .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-          .knobs = {"block_m", "block_n", "block_k",      "stages", "raster", "group",     "consumers",  "schedule",
-                    "swap",    "cluster", "in_flight",    "tma_x",  "tma_w",  "tma_store", "addressing", "tiles",
-                    "pace",    "split",   "l2_promotion", "hold",   "gather", "mix"},
-          .illegal = illegal,
-          .plan = plan,
-          .unit = unit,
-          .fallback = fallback};
+          .knobs = list().knobs(),
+          .retired = {{"l2_promotion", "128"}},
+          .illegal = [](const Candidate& c, const Shape& shape,
+                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
+          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
+          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
+          .fallback = [](const Problem& problem,
+                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
 }
 
 }  // namespace moetune

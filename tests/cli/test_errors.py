@@ -40,7 +40,7 @@ def tune(room, *arguments):
     (LAYER + ["--time-budget", "soon"], "'soon' is not a duration"),
     (LAYER + ["--time-budget", "0s"], "not a duration"),
     (LAYER + ["--max-candidates", "0"], "--max-candidates"),
-    (LAYER + ["--set", "block_m"], "is no knob=value,value"),
+    (LAYER + ["--set", "block_m"], "must be knob=value,value"),
     (LAYER + ["--set", "block_m="], "empty"),
     (LAYER + ["--kernels", "nowhere"], "--kernels: nowhere is no folder"),
     (LAYER + ["--seed", "1.5"], "--seed"),

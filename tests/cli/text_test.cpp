@@ -112,7 +112,7 @@ Entry won(double ratio) {
   entry.cell.shape.layer = {
       .model = "custom", .projection = Projection::up, .experts = 4, .top_k = 2, .n = 64, .k = 32};
   entry.cell.tokens = 8;
-  entry.candidate.variant = "simt";
+  entry.candidate = parse_candidate("simt block_m=16 block_n=64 block_k=16");
   entry.measurement.seconds = 1e-6;
   entry.measurement.interval = {0.99e-6, 1.01e-6};
   entry.flops = 1e6, entry.bytes = 1e6;
@@ -150,9 +150,10 @@ TEST(Winners, RowsAreAsLongAsTheirColumns) {
 }
 
 TEST(Winners, LineOfACell) {
-  EXPECT_EQ(cell_line(won(0.5), 1, 6), "[2/6] " + id(won(0.5).cell) +
-                                           ": simt block_m=0 block_n=0 block_k=0, 1.00 µs ± 1.0 %, 2.00x the default, "
-                                           "9 of 10 measured, 2 failed");
+  EXPECT_EQ(cell_line(won(0.5), 1, 6),
+            "[2/6] " + id(won(0.5).cell) +
+                ": simt block_m=16 block_n=64 block_k=16, 1.00 µs ± 1.0 %, 2.00x the default, "
+                "9 of 10 measured, 2 failed");
 }
 
 TEST(Console, ColorWords) {

@@ -105,7 +105,9 @@ TEST(Vllm, NothingThatFitsIsAnError) {
 }
 
 TEST(Vllm, TheErrorTellsForEveryLayerWhyItsWinnersGaveWay) {
-  const Candidate wgmma{.variant = "wgmma", .block_m = 64, .block_n = 128, .block_k = 64, .stages = 4};
+  const Candidate wgmma = parse_candidate(
+      "wgmma block_m=64 block_n=128 block_k=64 stages=4 raster=n group=1 consumers=2 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static");
   const Layer other = sample::layer("other", Projection::up, 8, 2, 1024, 512);
   const auto fault = error_of([&] {
     export_to("vllm", sample::table({entry(cell(qwen_up(), 16), wgmma, 1), entry(cell(qwen_up(), 64), wgmma, 1),
@@ -132,30 +134,26 @@ TEST(Vllm, ACpuTableIsNoneOfItsBusiness) {
 }
 
 TEST(Vllm, SimtWinnersHaveOtherKnobs) {
-  const Candidate simt{.variant = "simt", .block_m = 64, .block_n = 64, .block_k = 16};
+  const Candidate simt{.variant = "simt", .values = {64, 64, 16}};
   const Export result =
       export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_up(), 64), simt, 1)}));
   EXPECT_TRUE(noted(result, "simt winners have no counterpart in a Triton kernel"));
 }
 
 TEST(Vllm, GroupsOfMTilesCarryOver) {
-  Candidate grouped = mma(32);
-  grouped.group = 8;
+  const Candidate grouped = with_value(mma(32), "group", 8);
   const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 4096), grouped, 1)}));
   EXPECT_EQ(row_of(result.files[0], 4096).group_m, 8);
 }
 
 TEST(Vllm, MFastestIsOneWideGroup) {
-  Candidate m_fastest = mma(32);
-  m_fastest.raster = 1;
+  const Candidate m_fastest = with_value(mma(32), "raster", 1);
   const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 4096), m_fastest, 1)}));
   EXPECT_EQ(row_of(result.files[0], 4096).group_m, 64);
 }
 
 TEST(Vllm, GroupsOfNTilesDontExistThere) {
-  Candidate n_groups = mma(32);
-  n_groups.raster = 1;
-  n_groups.group = 8;
+  const Candidate n_groups = with_value(with_value(mma(32), "raster", 1), "group", 8);
   const Export result = export_to(
       "vllm", sample::table({entry(cell(qwen_up(), 4096), n_groups, 1), entry(cell(qwen_up(), 16), mma(16), 1)}));
   EXPECT_EQ(row_of(result.files[0], 4096), default_row(Server::vllm, 4096, 128));
@@ -163,9 +161,7 @@ TEST(Vllm, GroupsOfNTilesDontExistThere) {
 }
 
 TEST(Vllm, WithOneMTileAnExpertEveryWalkIsTheSame) {
-  Candidate n_groups = mma(16);
-  n_groups.raster = 1;
-  n_groups.group = 8;
+  const Candidate n_groups = with_value(with_value(mma(16), "raster", 1), "group", 8);
   const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 8), n_groups, 1)}));
   EXPECT_EQ(row_of(result.files[0], 8).block_m, 16);
   EXPECT_EQ(row_of(result.files[0], 8).group_m, 1);

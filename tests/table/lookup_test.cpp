@@ -124,7 +124,9 @@ TEST(Lookup, ADeviceThatCannotRunTheWinnersGetsNoAnswer) {
 }
 
 TEST(Lookup, AnOlderGpuGetsNoKernelThatItCannotRun) {
-  const Candidate wgmma{.variant = "wgmma", .block_m = 64, .block_n = 128, .block_k = 64, .stages = 4};
+  const Candidate wgmma = parse_candidate(
+      "wgmma block_m=64 block_n=128 block_k=64 stages=4 raster=n group=1 consumers=2 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static");
   const TunedTable table =
       sample::table({entry(cell(qwen_up(), 16), wgmma, 1), entry(cell(qwen_up(), 64), mma(64), 1)});
   DeviceInfo a100 = h200();

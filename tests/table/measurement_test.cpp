@@ -167,7 +167,7 @@ TEST(TrialJson, AWrongResultKeepsItsVerdict) {
 }
 
 TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
-  Trial trial = sample::trial({.variant = "cpu", .block_m = 32, .block_n = 64, .block_k = 64, .threads = 2}, 50);
+  Trial trial = sample::trial({.variant = "cpu", .values = {32, 64, 64, 2}}, 50);
   trial.compile = {};
   EXPECT_FALSE(to_json(trial).contains("compile"));
 }

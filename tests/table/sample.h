@@ -71,16 +71,7 @@ inline Cell cell(const Layer& of, int64_t tokens, const std::string& routing = "
 }
 
 inline Candidate mma(int block_m, int block_n = 128, int block_k = 64, int warps = 4, int stages = 3) {
-  return {.variant = "mma",
-          .block_m = block_m,
-          .block_n = block_n,
-          .block_k = block_k,
-          .warps = warps,
-          .stages = stages,
-          .raster = 0,
-          .group = 1,
-          .threads = 0,
-          .split = 1};
+  return {.variant = "mma", .values = {block_m, block_n, block_k, warps, stages, 0, 1, 1}};
 }
 
 inline Measurement measurement(double us, int samples = 11) {
@@ -112,7 +103,7 @@ inline Entry entry(const Cell& of, const Candidate& winner, double us) {
   result.flops = problem.flops();
   result.bytes = problem.bytes();
   result.candidate = winner;
-  result.occupancy = tile_occupancy(problem.routing, winner.block_m);
+  result.occupancy = tile_occupancy(problem.routing, find_value(winner, "block_m").value());
   result.measurement = measurement(us);
   result.verdict = right();
   result.rivals = {rival("default", 1.25 * us, 0.8, mma(64)), rival("cublas-loop", 2 * us, 0.5)};

@@ -76,7 +76,7 @@ TEST_F(Schema, TablesAreValid) {
 TEST_F(Schema, ATableOfACpuIsValid) {
   TunedTable table = sample::small_table();
   table.device = {.kind = DeviceKind::cpu, .name = "AMD EPYC", .id = "cpu", .processors = 2};
-  table.entries[0].candidate = {.variant = "cpu", .block_m = 32, .block_n = 64, .block_k = 64, .threads = 2};
+  table.entries[0].candidate = {.variant = "cpu", .values = {32, 64, 64, 2}};
   const Outcome result = validate("table", pretty_json(to_json(table)));
   EXPECT_EQ(result.exit, 0) << result.output;
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "table/sample.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -44,7 +45,7 @@ TEST(Csv, EveryRowHasEveryColumnOnce) {
   for (const auto& row : rows) EXPECT_EQ(row.size(), rows[0].size());
   std::map<std::string, int> columns;
   for (const std::string& column : rows[0]) EXPECT_EQ(++columns[column], 1) << column;
-  for (const Knob& knob : knobs()) EXPECT_EQ(columns[std::string(knob.name)], 1) << knob.name;
+  for (const std::string& name : knob_names()) EXPECT_EQ(columns[name], 1) << name;
 }
 
 TEST(Csv, ColumnsAreTheSameForAnyTable) {
@@ -99,7 +100,7 @@ TEST(Csv, MoreBaselinesShareAColumn) {
 
 TEST(Csv, CpuWinnersFillTheirOwnKnobs) {
   TunedTable table = sample::small_table();
-  table.entries[0].candidate = {.variant = "cpu", .block_m = 32, .block_n = 64, .block_k = 64, .threads = 2};
+  table.entries[0].candidate = {.variant = "cpu", .values = {32, 64, 64, 2}};
   auto fields = record(table, 0);
   EXPECT_EQ(fields["threads"], "2");
   EXPECT_EQ(fields["warps"], "");

@@ -29,8 +29,10 @@ struct Noise {
 /// Smooth in the logarithm of each knob; the best of small_space() is block_m=48 block_n=64 block_k=128 threads=2.
 inline double formula(const Candidate& c) {
   const auto off = [](int value, int best) { return std::abs(std::log2(static_cast<double>(value) / best)); };
-  return 100e-6 * (1 + 0.2 * off(c.block_m, 48) + 0.1 * off(c.block_n, 64) + 0.05 * off(c.block_k, 128)) *
-         (c.threads == 1 ? 1.8 : 1.0);
+  return 100e-6 *
+         (1 + 0.2 * off(find_value(c, "block_m").value(), 48) + 0.1 * off(find_value(c, "block_n").value(), 64) +
+          0.05 * off(find_value(c, "block_k").value(), 128)) *
+         (find_value(c, "threads").value() == 1 ? 1.8 : 1.0);
 }
 
 struct Script {
@@ -163,12 +165,7 @@ inline SearchSpace small_space() {
 }
 
 inline Candidate cpu(int block_m, int block_n = 64, int block_k = 128, int threads = 2) {
-  Candidate candidate{.variant = "cpu"};
-  candidate.block_m = block_m;
-  candidate.block_n = block_n;
-  candidate.block_k = block_k;
-  candidate.threads = threads;
-  return candidate;
+  return {.variant = "cpu", .values = {block_m, block_n, block_k, threads}};
 }
 
 inline Candidate best_of_small_space() { return cpu(48, 64, 128, 2); }

@@ -42,7 +42,7 @@ struct Deciding {
 // True times by block_m, in microseconds.
 Script times(std::map<int, double> us) {
   Script script;
-  script.seconds = [us = std::move(us)](const Candidate& c) { return us.at(c.block_m) * 1e-6; };
+  script.seconds = [us = std::move(us)](const Candidate& c) { return us.at(find_value(c, "block_m").value()) * 1e-6; };
   return script;
 }
 
@@ -160,10 +160,10 @@ TEST(Decide, TheWinnerIsNeverOneThatTheDefaultBeatsByThePairedRatio) {
   Script script;
   std::map<int, int> turns;
   script.seconds = [&](const Candidate& c) {
-    const int round = turns[c.block_m]++;
+    const int round = turns[find_value(c, "block_m").value()]++;
     // Round by round: fallback 10, 1, 1, ...; challenger 9, 2, 2 ...: a common disturbance in the minority of rounds.
     const std::vector<double> fallback = {1, 1, 5, 6, 7}, challenger = {2, 2, 4.9, 6.1, 7.1};
-    return (c.block_m == 96 ? fallback : challenger)[static_cast<size_t>(round) % 5] * 1e-6;
+    return (find_value(c, "block_m") == 96 ? fallback : challenger)[static_cast<size_t>(round) % 5] * 1e-6;
   };
   Deciding deciding(script);
   deciding.request.rounds = 5;
@@ -244,7 +244,8 @@ TEST(Decide, ABaselineWithAWrongResultIsNoRival) {
 TEST(Decide, AFinalistThatFailsTwiceMakesRoomForTheNext) {
   Script script = times({{12, 100}, {24, 200}});
   script.before = [](const std::string&, const Contender& who) {
-    if (who.candidate.block_m == 12) throw CandidateFault(Status::timeout, "sample took longer than 20 s");
+    if (find_value(who.candidate, "block_m") == 12)
+      throw CandidateFault(Status::timeout, "sample took longer than 20 s");
   };
   Deciding deciding(script);
   deciding.trials = {screened(cpu(12), 100), screened(cpu(24), 200)};

@@ -117,7 +117,7 @@ TEST(Resume, CompileErrorsAreKnownToo) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "run.jsonl";
   const auto spills = [](const Candidate& c) {
-    if (c.block_m != 16) return CompileResult{};
+    if (find_value(c, "block_m") != 16) return CompileResult{};
     return CompileResult{.status = Status::spills, .reason = "24 bytes"};
   };
   Tuning first({.compile = spills});

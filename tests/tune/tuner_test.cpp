@@ -62,9 +62,9 @@ TEST(Tune, TheDefaultIsTriedFirstEvenOutsideTheSpace) {
 TEST(Tune, TheDefaultInsideTheSpaceIsTriedOnce) {
   Tuning tuning;
   const Candidate fallback = tuning.fallback();
-  tuning.request.space.variants[0].values = {{"block_m", {24, fallback.block_m}},
-                                             {"block_n", {fallback.block_n}},
-                                             {"block_k", {fallback.block_k}},
+  tuning.request.space.variants[0].values = {{"block_m", {24, find_value(fallback, "block_m").value()}},
+                                             {"block_n", {find_value(fallback, "block_n").value()}},
+                                             {"block_k", {find_value(fallback, "block_k").value()}},
                                              {"threads", {2}}};
   const Entry entry = tuning.run_one();
   EXPECT_EQ(tuning.planned, 2);
@@ -119,7 +119,7 @@ TEST(Tune, ARightButSlowerResultBeatsAFasterWrongOne) {
 TEST(Tune, CompileErrorsAreTrialsThatNeverStarted) {
   Tuning tuning;
   tuning.backend.script.compile = [](const Candidate& c) {
-    if (c.block_n != 128) return CompileResult{};
+    if (find_value(c, "block_n") != 128) return CompileResult{};
     return CompileResult{.status = Status::compile_error, .reason = "too wide"};
   };
   const Entry entry = tuning.run_one();
@@ -135,7 +135,7 @@ TEST(Tune, CompileErrorsAreTrialsThatNeverStarted) {
 TEST(Tune, ACrashingCandidateCostsItselfAlone) {
   Tuning tuning;
   tuning.backend.script.before = [](const std::string&, const Contender& who) {
-    if (who.candidate.block_m == 24) throw CandidateFault(Status::crashed, "signal 11");
+    if (find_value(who.candidate, "block_m") == 24) throw CandidateFault(Status::crashed, "signal 11");
   };
   const Entry entry = tuning.run_one();
   EXPECT_EQ(entry.candidate, fake::best_of_small_space());

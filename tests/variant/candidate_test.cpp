@@ -5,6 +5,7 @@
 
 #include "error_of.h"
 #include "variant/candidate.h"
+#include "variant/knob_list.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -15,9 +16,9 @@ constexpr const char* kText = "mma block_m=128 block_n=256 block_k=64 warps=8 st
 TEST(Candidate, TextRoundTrips) {
   const Candidate candidate = parse_candidate(kText);
   EXPECT_EQ(candidate.variant, "mma");
-  EXPECT_EQ(candidate.block_n, 256);
-  EXPECT_EQ(candidate.raster, 1);
-  EXPECT_EQ(candidate.threads, 0);
+  EXPECT_EQ(find_value(candidate, "block_n"), 256);
+  EXPECT_EQ(find_value(candidate, "raster"), 1);
+  EXPECT_EQ(find_value(candidate, "threads"), std::nullopt);
   EXPECT_EQ(text(candidate), kText);
 }
 
@@ -38,10 +39,9 @@ TEST(Candidate, KnobsYoungerThanAFileHaveTheirOldValue) {
   const std::string old =
       "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
       "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
-  EXPECT_EQ(parse_candidate(old),
-            parse_candidate(old + " pace=own split=1 l2_promotion=128 hold=0 gather=tiles mix=0"));
+  EXPECT_EQ(parse_candidate(old), parse_candidate(old + " pace=own split=1 hold=0 gather=tiles mix=0"));
   Json json = to_json(parse_candidate(old + " pace=common"));
-  EXPECT_EQ(candidate_from_json(JsonAt(json, "x")).pace, 1);
+  EXPECT_EQ(find_value(candidate_from_json(JsonAt(json, "x")), "pace"), 1);
   json.erase("pace");
   EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), parse_candidate(old));
 }
@@ -66,7 +66,7 @@ TEST(Candidate, AKnobOfAnotherVariantIsRefused) {
 
 TEST(Candidate, EveryKnobMustBeSet) {
   EXPECT_EQ(error_of([] { parse_candidate("simt block_m=16 block_n=16"); }).what,
-            "candidate of 'simt' lacks a value for 'block_k'");
+            "a candidate of 'simt' needs a value for 'block_k'");
 }
 
 TEST(Candidate, AValueMustBeANumberOrItsWord) {
@@ -87,22 +87,84 @@ TEST(Candidate, JsonErrorsNameThePlace) {
             "table.json: entries[3].candidate.block_n: expected an integer, found a string");
 }
 
-TEST(Knobs, NamesAreUniqueAndEveryVariantListsKnownOnesInOrder) {
-  std::set<std::string_view> names;
-  for (const Knob& knob : knobs()) EXPECT_TRUE(names.insert(knob.name).second) << knob.name;
+constexpr const char* kOfWgmma =
+    "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+    "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
+
+TEST(Candidate, AValueThatAFileHasOfARetiredKnobStays) {
+  Json json = to_json(parse_candidate(kOfWgmma));
+  json["l2_promotion"] = 128;  // what kernels do today
+  EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), parse_candidate(kOfWgmma));
+  json["l2_promotion"] = 256;
+  const Candidate candidate = candidate_from_json(JsonAt(json, "x"));
+  EXPECT_NE(candidate, parse_candidate(kOfWgmma));
+  EXPECT_TRUE(text(candidate).ends_with(" l2_promotion=256"));
+  EXPECT_EQ(parse_candidate(text(candidate)), candidate);
+  EXPECT_EQ(candidate_from_json(JsonAt(to_json(candidate), "x")), candidate);
+  EXPECT_EQ(cannot_run(candidate, {}, device_of_arch("sm_90a")),
+            "no kernel has l2_promotion=256 any more; tune this cell again");
+}
+
+TEST(Candidate, APartialOneTakesTheRestFromTheDefault) {
+  Cell cell;
+  cell.shape.layer = {.model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048};
+  cell.tokens = 256;
+  const Problem problem = make_problem(cell);
+  const DeviceInfo device = device_of_arch("sm_80");
+  const Candidate whole = find_variant("mma").fallback(problem, device);
+  const Candidate partial = parse_partial_candidate("mma warps=4 group=2");
+  EXPECT_EQ(find_value(partial, "block_m"), kUnset);
+  EXPECT_EQ(complete(partial, problem, device), with_value(with_value(whole, "warps", 4), "group", 2));
+  EXPECT_EQ(complete(parse_partial_candidate("mma"), problem, device), whole);
+  EXPECT_EQ(complete(parse_candidate(kText), problem, device), parse_candidate(kText));
+  EXPECT_EQ(error_of([] { parse_candidate("mma warps=4"); }).what, "a candidate of 'mma' needs a value for 'block_m'");
+}
+
+TEST(Knobs, EachVariantNamesEachOfItsKnobsOnce) {
+  const std::vector<std::string> all = knob_names();
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size());
   for (const Variant& variant : variants()) {
-    std::vector<std::string_view> in_order;
-    for (const Knob& knob : knobs_of(variant)) in_order.push_back(knob.name);
-    EXPECT_EQ(in_order, variant.knobs) << variant.name;
+    std::set<std::string> names;
+    for (const Knob& knob : variant.knobs) {
+      EXPECT_TRUE(names.insert(knob.name).second) << variant.name << " " << knob.name;
+      EXPECT_NE(std::find(all.begin(), all.end(), knob.name), all.end()) << knob.name;
+      EXPECT_FALSE(knob.help.empty()) << knob.name;
+    }
   }
 }
 
-TEST(Knobs, NoTwoShareAMember) {
-  Candidate candidate;
-  for (const Knob& knob : knobs()) {
-    EXPECT_EQ(candidate.*knob.value, 0) << knob.name;
-    candidate.*knob.value = 1;
-  }
+enum class Side { left, right };
+struct Some {
+  int count = 0;
+  bool fast = false;
+  Side side = Side::left;
+  int hidden = 0;
+};
+
+TEST(KnobList, ConvertsCandidatesToAStructAndBack) {
+  const KnobList<Some> list = KnobList<Some>("some")
+                                  .add("count", &Some::count, "how many")
+                                  .add("fast", &Some::fast, "or slow")
+                                  .add("side", &Some::side, "of two", "Side", {"left", "right"}, 1);
+  const Some values = list.values({.variant = "some", .values = {7, 1, 1}});
+  EXPECT_EQ(values.count, 7);
+  EXPECT_TRUE(values.fast);
+  EXPECT_EQ(values.side, Side::right);
+  EXPECT_EQ(list.candidate(values), (Candidate{.variant = "some", .values = {7, 1, 1}}));
+  EXPECT_EQ(list.initialiser(values), "{.count = 7, .fast = true, .side = moetune::Side::right}");
+  const std::vector<Knob> knobs = list.knobs();
+  ASSERT_EQ(knobs.size(), 3u);
+  EXPECT_EQ(knobs[1].words, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(knobs[0].absent, kNeeded);
+  EXPECT_EQ(knobs[2].absent, 1);
+}
+
+TEST(KnobList, WhatDeviceCodeDoesNotSeeIsNotInItsText) {
+  const KnobList<Some> list = KnobList<Some>("some")
+                                  .add("count", &Some::count, "how many")
+                                  .add_host("hidden", &Some::hidden, "of the launch alone");
+  EXPECT_FALSE(list.knobs()[1].in_unit);
+  EXPECT_EQ(list.initialiser({.count = 2, .hidden = 3}), "{.count = 2}");
 }
 
 }  // namespace

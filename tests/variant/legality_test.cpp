@@ -108,14 +108,12 @@ TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
 }
 
 TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
-  const Candidate candidate =
-      parse_candidate("mma block_m=128 block_n=128 block_k=64 warps=4 stages=3 raster=m group=1 split=8");
-  EXPECT_EQ(split_workspace(candidate), 1 << 20);
+  EXPECT_EQ(split_workspace(8, 128, 128), 1 << 20);
   DeviceInfo device = device_of_arch("sm_80");
-  EXPECT_EQ(illegal_split(candidate, 1, 1, device), std::nullopt);
-  EXPECT_EQ(illegal_split(candidate, 1, 2, device).value_or(""), "sums of pieces over the workspace");
+  EXPECT_EQ(illegal_split(8, 128, 128, 1, 1, device), std::nullopt);
+  EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device).value_or(""), "sums of pieces over the workspace");
   device.processors = 128;
-  EXPECT_EQ(illegal_split(candidate, 1, 2, device), std::nullopt);
+  EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device), std::nullopt);
 }
 
 TEST(WgmmaSums, TilesThatBlocksShareHaveFewerWhereRowsScatter) {
@@ -144,7 +142,7 @@ TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
   EXPECT_EQ(pieces(wgmma + "4"), 4);
   EXPECT_EQ(pieces(wgmma + "0"), 3);  // a beginning and two parts
   EXPECT_EQ(pieces("mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=8"), 8);
-  EXPECT_EQ(simt_variant().plan(Candidate{.variant = "simt", .block_m = 16, .block_n = 16}, shape_of()).pieces, 1);
+  EXPECT_EQ(simt_variant().plan({.variant = "simt", .values = {16, 16, 16}}, shape_of()).pieces, 1);
 }
 
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
@@ -264,15 +262,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=m in_flight=1 tma_x=yes tma_w=no tma_store=no tiles=static",
              "W is shared in a cluster by tensor copies only"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=no tma_store=no tiles=static l2_promotion=256",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static l2_promotion=512",
-             "l2_promotion must be 0, 64, 128 or 256"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static l2_promotion=256",
-             "l2_promotion is of tensor copies, here are none"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static gather=first",
              "there are no rows to gather"},
@@ -552,7 +541,7 @@ Candidate wgmma_default(const char* model, Projection projection, int64_t tokens
 
 TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
   const auto tile = [](const char* routing) {
-    return wgmma_default("mixtral-8x7b", Projection::down, 4096, routing).block_m;
+    return find_value(wgmma_default("mixtral-8x7b", Projection::down, 4096, routing), "block_m");
   };
   EXPECT_EQ(tile("balanced"), 192);  // tiles of 171 rows, whichever may be higher
   EXPECT_EQ(tile("uniform"), 176);   // six rounds of either, one of tiles of 177 rows in place of 192
@@ -561,7 +550,7 @@ TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
 
 TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
   const auto split = [](const char* model, Projection projection, const char* routing) {
-    return wgmma_default(model, projection, 4096, routing).split;
+    return find_value(wgmma_default(model, projection, 4096, routing), "split");
   };
   EXPECT_EQ(split("mixtral-8x7b", Projection::down, "zipf:1.0"), 0);  // 5.7 rounds of 224 steps
   EXPECT_EQ(split("mixtral-8x7b", Projection::down, "uniform"), 1);   // 5.94: idle blocks are too few
@@ -570,15 +559,16 @@ TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
   // Where rows scatter there are no registers for it beside so many sums.
   const Cell scattered = cell_of(find_model("mixtral-8x7b"), Projection::down, 4096, "zipf:1.0", /*fused=*/true);
   const Candidate whole = wgmma_variant().fallback(make_problem(scattered), device_of_arch("sm_90a"));
-  EXPECT_EQ(whole.split, 1);
-  EXPECT_EQ(whole.block_m, 192);
-  EXPECT_EQ(whole.stages, 3);
+  EXPECT_EQ(find_value(whole, "split"), 1);
+  EXPECT_EQ(find_value(whole, "block_m"), 192);
+  EXPECT_EQ(find_value(whole, "stages"), 3);
 }
 
 TEST(WgmmaFallback, MixesExpertsWhereRowsAreSkewedAndBlocksHaveEnoughToDo) {
-  EXPECT_EQ(wgmma_default("qwen3-30b-a3b", Projection::up, 4096, "uniform").mix, 0);
-  EXPECT_EQ(wgmma_default("qwen3-30b-a3b", Projection::up, 2048, "zipf:1.0").mix, 0);  // 300 stages a block
-  EXPECT_EQ(wgmma_default("qwen3-30b-a3b", Projection::up, 8192, "zipf:1.0").mix, 4);  // 800
+  EXPECT_EQ(find_value(wgmma_default("qwen3-30b-a3b", Projection::up, 4096, "uniform"), "mix"), 0);
+  EXPECT_EQ(find_value(wgmma_default("qwen3-30b-a3b", Projection::up, 2048, "zipf:1.0"), "mix"),
+            0);  // 300 stages a block
+  EXPECT_EQ(find_value(wgmma_default("qwen3-30b-a3b", Projection::up, 8192, "zipf:1.0"), "mix"), 4);  // 800
 }
 
 }  // namespace

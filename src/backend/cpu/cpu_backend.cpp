@@ -178,7 +178,7 @@ class CpuBackend : public Backend {
     const Shape& shape = loaded_->problem.shape;
     const Args args = make_args(loaded_->problem, set, loaded_->topk_weights);
     if (contender.baseline.empty())
-      grouped_gemm(args, shape, contender.candidate, kernel_, pool_, workspace_);
+      grouped_gemm(args, shape, cpu_knobs(contender.candidate), kernel_, pool_, workspace_);
     else
       loop_baseline(args, shape, pool_, baseline_workspace_);
   }
@@ -203,7 +203,7 @@ class CpuBackend : public Backend {
   Block time_block(const Contender& contender, int launches, bool hot) {
     const double waited = seconds_without_processor();
     const double seconds = time_launches(contender, launches, hot);
-    const int threads = contender.baseline.empty() ? contender.candidate.threads : pool_.size();
+    const int threads = contender.baseline.empty() ? cpu_knobs(contender.candidate).threads : pool_.size();
     const double share = (seconds_without_processor() - waited) / (seconds * launches * threads);
     return {
         .seconds = seconds, .launches = launches, .waited = std::max(std::clamp(share, 0.0, 1.0), company_.share())};

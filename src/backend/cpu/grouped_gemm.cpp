@@ -36,7 +36,7 @@ struct Launch {
   const Args& args;
   const Fusion& fusion;
   Dtype dtype;
-  const Candidate& candidate;
+  const CpuKnobs& knobs;
   const Microkernel& kernel;
   const Workspace& workspace;
   CpuScratch scratch;
@@ -62,7 +62,7 @@ int64_t row_blocks(int64_t rows, int block_m) { return is_direct(rows) ? (rows >
 
 /// Running sums of rows, and of tasks with the experts of most rows first: what comes last is small then, so that the
 /// threads end together whoever took what.
-void lay_out(const Args& args, const Candidate& c, Workspace& workspace) {
+void lay_out(const Args& args, const CpuKnobs& c, Workspace& workspace) {
   workspace.first_row.assign(1, 0);
   workspace.order.clear();
   for (int expert = 0; expert < args.experts; ++expert) {
@@ -81,7 +81,7 @@ void lay_out(const Args& args, const Candidate& c, Workspace& workspace) {
 Task task_at(const Launch& launch, int64_t index) {
   const auto& first_task = launch.workspace.first_task;
   const auto& first_row = launch.workspace.first_row;
-  const Candidate& c = launch.candidate;
+  const CpuKnobs& c = launch.knobs;
   const int64_t place = std::upper_bound(first_task.begin(), first_task.end(), index) - first_task.begin() - 1;
   const int64_t expert = launch.workspace.order[place];
   const int64_t rows = first_row[expert + 1] - first_row[expert];
@@ -121,7 +121,7 @@ void direct_sums(const Launch& launch, const Task& task, Seat& seat) {
     unpack_x(launch, task, from, depth, stride, seat.x);
     launch.kernel.direct(launch.dtype, static_cast<int>(task.rows), task.columns, depth, seat.x, stride,
                          launch.w_row(task.expert, task.column) + from * launch.element, launch.args.k, seat.sums,
-                         launch.candidate.block_n, from > 0);
+                         launch.knobs.block_n, from > 0);
   }
 }
 
@@ -135,7 +135,7 @@ void pack_w(const Launch& launch, const Task& task, int64_t from, int64_t depth,
 
 void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t depth, const float* panels, bool add) {
   const int tile_rows = launch.kernel.tile_rows, tile_columns = launch.kernel.tile_columns;
-  const int64_t x_stride = depth + kCpuRowPadding, sums_stride = launch.candidate.block_n;
+  const int64_t x_stride = depth + kCpuRowPadding, sums_stride = launch.knobs.block_n;
   for (int64_t column = 0; column < task.columns; column += tile_columns)
     for (int64_t row = 0; row < task.rows; row += tile_rows)
       launch.kernel.tile(static_cast<int>(std::min<int64_t>(tile_rows, task.rows - row)), depth,
@@ -145,9 +145,9 @@ void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t 
 
 void packed_sums(const Launch& launch, const Task& task, Seat& seat) {
   const bool packed = seat.packed_expert == task.expert && seat.packed_column == task.column;
-  for (int64_t from = 0; from < launch.args.k; from += launch.candidate.block_k) {
-    const int64_t depth = std::min<int64_t>(launch.candidate.block_k, launch.args.k - from);
-    float* panels = task.keeps_w ? seat.w + from * launch.candidate.block_n : seat.w;
+  for (int64_t from = 0; from < launch.args.k; from += launch.knobs.block_k) {
+    const int64_t depth = std::min<int64_t>(launch.knobs.block_k, launch.args.k - from);
+    float* panels = task.keeps_w ? seat.w + from * launch.knobs.block_n : seat.w;
     if (!packed) pack_w(launch, task, from, depth, panels);
     unpack_x(launch, task, from, depth, depth + kCpuRowPadding, seat.x);
     multiply(launch, task, seat, depth, panels, from > 0);
@@ -162,7 +162,7 @@ void store(const Launch& launch, const Task& task, const Seat& seat) {
     float weight = 0;
     if (launch.fusion.topk_weights)
       weight = round_to(launch.dtype, launch.args.topk_weights[launch.args.gather_indices[task.row + r]]);
-    launch.kernel.store(launch.dtype, seat.sums + r * launch.candidate.block_n, task.columns,
+    launch.kernel.store(launch.dtype, seat.sums + r * launch.knobs.block_n, task.columns,
                         launch.fusion.topk_weights ? &weight : nullptr, launch.y_at(task.row + r, task.column));
   }
 }
@@ -181,23 +181,23 @@ void grow(Workspace& workspace, int threads, int64_t bytes) {
 
 }  // namespace
 
-void grouped_gemm(const Args& args, const Shape& shape, const Candidate& candidate, const Microkernel& kernel,
+void grouped_gemm(const Args& args, const Shape& shape, const CpuKnobs& knobs, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace) {
   const Launch launch{.args = args,
                       .fusion = shape.fusion,
                       .dtype = shape.layer.dtype,
-                      .candidate = candidate,
+                      .knobs = knobs,
                       .kernel = kernel,
                       .workspace = workspace,
-                      .scratch = cpu_scratch(candidate, args.k),
+                      .scratch = cpu_scratch(knobs, args.k),
                       .element = size_bytes(shape.layer.dtype)};
-  grow(workspace, candidate.threads, launch.scratch.bytes());
-  lay_out(args, candidate, workspace);
+  grow(workspace, knobs.threads, launch.scratch.bytes());
+  lay_out(args, knobs, workspace);
   const int64_t tasks = workspace.first_task.back();
   struct alignas(64) {
     std::atomic<int64_t> next{0};
   } counter;  // on a cache line of its own
-  pool.run(candidate.threads, [&](int thread) {
+  pool.run(knobs.threads, [&](int thread) {
     Seat seat = take_seat(launch, thread);
     for (int64_t i = counter.next.fetch_add(1, std::memory_order_relaxed); i < tasks;
          i = counter.next.fetch_add(1, std::memory_order_relaxed)) {

@@ -7,7 +7,7 @@
 #include "backend/cpu/microkernel.h"
 #include "backend/cpu/thread_pool.h"
 #include "kernels/args.h"
-#include "variant/candidate.h"
+#include "variant/cpu.h"
 #include "workload/shape.h"
 
 namespace moetune {
@@ -23,7 +23,7 @@ struct Workspace {
 /// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m), m fastest, experts of
 /// most rows first, dealt to threads by a counter; each element is summed by one task in an order that only the
 /// candidate's blocks decide, so the result does not depend on the number of threads.
-void grouped_gemm(const Args& args, const Shape& shape, const Candidate& candidate, const Microkernel& kernel,
+void grouped_gemm(const Args& args, const Shape& shape, const CpuKnobs& knobs, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace);
 
 }  // namespace moetune

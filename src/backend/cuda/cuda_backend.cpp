@@ -164,7 +164,7 @@ class CudaBackend : public Backend {
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
-    const int64_t tiles = tiles_at_most(contender.candidate, kernel.plan);
+    const int64_t tiles = tiles_at_most(kernel.plan);
     // At once as large as it may become: captured launches keep its address.
     if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     return [&loaded, kernel, tiles, this](int set) {
@@ -210,11 +210,11 @@ class CudaBackend : public Backend {
 
   // A bound that needs no row counts: every expert may end in a partial tile, or, where the blocks of a cluster walk
   // together, in tiles of which all but one are empty.
-  int64_t tiles_at_most(const Candidate& c, const LaunchPlan& plan) const {
+  int64_t tiles_at_most(const LaunchPlan& plan) const {
     const Problem& p = loaded_->operands.problem;
     const int64_t m_tiles =
-        p.rows() / c.block_m + plan.cluster * std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
-    const int64_t n_tiles = (p.shape.layer.n + c.block_n - 1) / c.block_n;
+        p.rows() / plan.tile_rows + plan.cluster * std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
+    const int64_t n_tiles = (p.shape.layer.n + plan.tile_columns - 1) / plan.tile_columns;
     return m_tiles * (n_tiles + plan.cluster - 1) * plan.pieces;
   }
 

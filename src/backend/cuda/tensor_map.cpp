@@ -29,23 +29,9 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-CUtensorMapL2promotion promotion_of(int bytes) {
-  switch (bytes) {
-    case 64:
-      return CU_TENSOR_MAP_L2_PROMOTION_L2_64B;
-    case 128:
-      return CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
-    case 256:
-      return CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
-    default:
-      return CU_TENSOR_MAP_L2_PROMOTION_NONE;
-  }
-}
-
 // A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
 // nothing there are none.
-TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, int l2_promotion,
-                 const char* what) {
+TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, const char* what) {
   static const auto encoder = find_encoder();
   const std::array<cuuint64_t, 2> size = {static_cast<cuuint64_t>(columns),
                                           static_cast<cuuint64_t>(std::max<int64_t>(1, rows))};
@@ -55,7 +41,7 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
   const CUresult result = encoder(
       &map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
       const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, promotion_of(l2_promotion), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error, fmt::format("no tensor map of {} [{}, {}] in boxes of {} rows: error {}",
                                                            what, rows, columns, box_rows, static_cast<int>(result)));
@@ -71,11 +57,10 @@ void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem) {
   const int64_t w_experts = plan.maps > 0 ? 1 : layer.local_experts();
   const void* x = plan.gathers_first ? args.gathered_x : args.x;
   const int64_t x_rows = plan.gathers_first ? problem.rows() : problem.x_rows();
-  if (plan.x_box > 0) args.x_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_box, plan.l2_promotion, "X");
-  if (plan.x_rest > 0) args.x_rest_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_rest, plan.l2_promotion, "X");
-  if (plan.w_box > 0)
-    args.w_map = encode(args.w, w_experts * layer.n, layer.k, layer.dtype, plan.w_box, plan.l2_promotion, "W");
-  if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, 0, "Y");
+  if (plan.x_box > 0) args.x_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_box, "X");
+  if (plan.x_rest > 0) args.x_rest_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_rest, "X");
+  if (plan.w_box > 0) args.w_map = encode(args.w, w_experts * layer.n, layer.k, layer.dtype, plan.w_box, "W");
+  if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, "Y");
 }
 
 }  // namespace moetune

@@ -62,7 +62,7 @@ TEST(CpuLegality, PackingBuffersAreBounded) {
   EXPECT_EQ(reason(candidate(4096, 4096, 512, 1), deep), "packed blocks over 64 MiB a thread");
   EXPECT_EQ(reason(candidate(128, 256, 512, 1), deep), "");
   const Candidate large = candidate(1024, 2048, 4096, 1);
-  EXPECT_LE(cpu_scratch(large, 64).bytes(), kCpuScratchLimit) << "no deeper than k";
+  EXPECT_LE(cpu_scratch(cpu_knobs(large), 64).bytes(), kCpuScratchLimit) << "no deeper than k";
   EXPECT_EQ(reason(large), "");
 }
 TEST(CpuLegality, OnlyForward) {
@@ -75,23 +75,24 @@ TEST(CpuLegality, OnlyOnACpu) {
   EXPECT_EQ(cpu_variant().illegal(candidate(8, 32, 16, 1), shape_of(), gpu), "the cpu variant runs on a cpu only");
 }
 TEST(CpuLegality, ListsItsKnobs) {
-  EXPECT_EQ(cpu_variant().knobs, (std::vector<std::string_view>{"block_m", "block_n", "block_k", "threads"}));
+  EXPECT_EQ(text(candidate(8, 32, 16, 1)), "cpu block_m=8 block_n=32 block_k=16 threads=1");
+  for (const Knob& knob : cpu_variant().knobs) EXPECT_FALSE(knob.in_unit) << knob.name;
   EXPECT_EQ(cpu_variant().device, DeviceKind::cpu);
   EXPECT_EQ(find_variant("cpu").name, "cpu");
 }
 
 TEST(CpuScratch, HoldsWhatALaunchNeeds) {
-  const CpuScratch shallow = cpu_scratch(candidate(16, 64, 32, 1), 100);
+  const CpuScratch shallow = cpu_scratch(cpu_knobs(candidate(16, 64, 32, 1)), 100);
   EXPECT_TRUE(shallow.keeps_w);
   EXPECT_EQ(shallow.w, 64 * 112);  // all of k, in whole vectors
   EXPECT_EQ(shallow.sums, 16 * 64);
   EXPECT_GE(shallow.x, kCpuDirectRows * (100 + kCpuRowPadding));
-  const CpuScratch deep = cpu_scratch(candidate(16, 64, 32, 1), 1 << 24);
+  const CpuScratch deep = cpu_scratch(cpu_knobs(candidate(16, 64, 32, 1)), 1 << 24);
   EXPECT_FALSE(deep.keeps_w);
   EXPECT_EQ(deep.w, 64 * 32);
 }
 TEST(CpuScratch, HasRoomForTheDirectPathInSmallBlocks) {
-  const CpuScratch scratch = cpu_scratch(candidate(8, 32, 16, 1), 5000);
+  const CpuScratch scratch = cpu_scratch(cpu_knobs(candidate(8, 32, 16, 1)), 5000);
   EXPECT_GE(scratch.sums, kCpuDirectRows * 32);
   EXPECT_GE(scratch.x, kCpuDirectRows * (kCpuDirectDepth + kCpuRowPadding));
 }
@@ -104,7 +105,7 @@ TEST(CpuFallback, IsLegalEverywhere) {
           const Problem p = naive::problem_of(routing, tokens, 32, 1, {.n = n, .k = 33});
           const Candidate c = cpu_variant().fallback(p, naive::device(processors));
           EXPECT_EQ(reason(c, p.shape, processors), "") << text(c);
-          EXPECT_EQ(c.threads, processors);
+          EXPECT_EQ(cpu_knobs(c).threads, processors);
         }
 }
 TEST(CpuFallback, TakesLargeBlocksWhereThereAreEnough) {
@@ -115,12 +116,14 @@ TEST(CpuFallback, TakesLargeBlocksWhereThereAreEnough) {
 }
 TEST(CpuFallback, CutsRowsWhereColumnsAreTooFew) {
   const Problem p = naive::problem_of_rows({1024}, {.n = 64, .k = 512}, 1);
-  EXPECT_EQ(cpu_variant().fallback(p, naive::device(1)).block_m, 128);
-  EXPECT_EQ(cpu_variant().fallback(p, naive::device(8)).block_m, 32);
+  EXPECT_EQ(cpu_knobs(cpu_variant().fallback(p, naive::device(1))).block_m, 128);
+  EXPECT_EQ(cpu_knobs(cpu_variant().fallback(p, naive::device(8))).block_m, 32);
 }
 TEST(CpuFallback, CutsNarrowProblemsForAllThreads) {
   const Problem p = naive::problem_of_rows({100}, {.n = 512, .k = 512}, 1);
-  const auto block_n = [&](int processors) { return cpu_variant().fallback(p, naive::device(processors)).block_n; };
+  const auto block_n = [&](int processors) {
+    return cpu_knobs(cpu_variant().fallback(p, naive::device(processors))).block_n;
+  };
   EXPECT_GT(block_n(1), block_n(16));
 }
 

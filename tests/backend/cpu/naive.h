@@ -139,7 +139,7 @@ inline Matrix multiply(const Problem& p, const Operands& o) {
 }
 
 inline Candidate candidate(int block_m, int block_n, int block_k, int threads) {
-  return {.variant = "cpu", .block_m = block_m, .block_n = block_n, .block_k = block_k, .threads = threads};
+  return {.variant = "cpu", .values = {block_m, block_n, block_k, threads}};
 }
 
 /// The first element that differs in its bits, in words; "" where all are the same.

@@ -48,7 +48,8 @@ SearchSpace wgmma_ends() {
   for (const std::string values : {"tma_w=no,yes", "addressing=base,pointers", "tma_store=no,yes,rows"})
     set_values(space, values);
   for (auto& [name, values] : space.variants[0].values) {
-    if (!find_knob(name).labels.empty() || name == "consumers" || name == "split") continue;
+    const Variant& wgmma = find_variant("wgmma");
+    if (!wgmma.knobs[knob_place(wgmma, name)].words.empty() || name == "consumers" || name == "split") continue;
     const bool tile = name == "block_m" || name == "block_n";
     if (values.size() == 1) continue;
     values = tile ? std::vector<int>{values.front(), 192, values.back()} : std::vector{values.front(), values.back()};
@@ -60,14 +61,13 @@ SearchSpace wgmma_ends() {
 using Pair = std::tuple<std::string_view, int, std::string_view, int>;
 
 std::vector<Pair> pairs_of(const Candidate& candidate) {
-  const std::vector<Knob> knobs = knobs_of(find_variant(candidate.variant));
-  const auto end = [&](const Knob& knob) {
-    return knob.name == "stages" && candidate.stages > 2 ? kMost : candidate.*knob.value;
+  const std::vector<Knob>& knobs = find_variant(candidate.variant).knobs;
+  const auto end = [&](size_t i) {
+    return knobs[i].name == "stages" && candidate.values[i] > 2 ? kMost : candidate.values[i];
   };
   std::vector<Pair> pairs;
   for (size_t i = 0; i < knobs.size(); ++i)
-    for (size_t j = i + 1; j < knobs.size(); ++j)
-      pairs.emplace_back(knobs[i].name, end(knobs[i]), knobs[j].name, end(knobs[j]));
+    for (size_t j = i + 1; j < knobs.size(); ++j) pairs.emplace_back(knobs[i].name, end(i), knobs[j].name, end(j));
   return pairs;
 }
 
@@ -125,11 +125,12 @@ class CompileTest : public testing::TestWithParam<std::string> {
         few_with_all_pairs(draw(space, shape, device_of_arch(GetParam()), kDrawn, /*seed=*/1).legal);
     for (const auto& [name, values] : space.variants[0].values)
       for (const int value : values) {
-        const Knob& knob = find_knob(name);
+        const Variant& wgmma = find_variant("wgmma");
+        const size_t place = knob_place(wgmma, name);
         const bool found = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& candidate) {
-          return value == kMost ? candidate.*knob.value > 2 : candidate.*knob.value == value;
+          return value == kMost ? candidate.values[place] > 2 : candidate.values[place] == value;
         });
-        const std::string word = name + "=" + (value == kMost ? "most" : knob_text(knob, value));
+        const std::string word = name + "=" + (value == kMost ? "most" : knob_text(wgmma.knobs[place], value));
         EXPECT_EQ(found, !never.contains(word)) << word;
       }
     expect_compile("wgmma", shape, chosen);

@@ -1,0 +1,93 @@
+// The knobs of a variant whose values are the members of a struct: each is named once, beside its member, and a
+// candidate is converted to the struct and back.
+#pragma once
+#include <fmt/format.h>
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "variant/candidate.h"
+
+namespace moetune {
+
+/// `Values` is a struct of ints, bools and enums whose values count from 0.
+template <class Values>
+class KnobList {
+ public:
+  explicit KnobList(std::string variant) : variant_(std::move(variant)) {}
+
+  /// A number.
+  KnobList& add(const char* name, int Values::*member, const char* help, int absent = kNeeded) {
+    return add_any({.name = name, .help = help, .absent = absent}, member, {});
+  }
+  /// A number that device code doesn't see.
+  KnobList& add_host(const char* name, int Values::*member, const char* help, int absent = kNeeded) {
+    return add_any({.name = name, .help = help, .absent = absent, .in_unit = false}, member, {});
+  }
+  /// "no" or "yes".
+  KnobList& add(const char* name, bool Values::*member, const char* help, int absent = kNeeded) {
+    return add_any({.name = name, .help = help, .words = {"no", "yes"}, .absent = absent}, member, {});
+  }
+  /// The words of an enum, in the order of its values. `type` and the words are also how the enum and its values are
+  /// spelled in the header that device code reads, such as "Raster" with "n" and "m".
+  template <class Enum>
+  KnobList& add(const char* name, Enum Values::*member, const char* help, const char* type,
+                std::initializer_list<const char*> words, int absent = kNeeded) {
+    return add_any({.name = name, .help = help, .words = {words.begin(), words.end()}, .absent = absent}, member, type);
+  }
+
+  std::vector<Knob> knobs() const {
+    std::vector<Knob> result;
+    for (const Field& field : fields_) result.push_back(field.knob);
+    return result;
+  }
+  Values values(const Candidate& candidate) const {
+    Values result;
+    for (size_t i = 0; i < fields_.size(); ++i) fields_[i].set(result, candidate.values[i]);
+    return result;
+  }
+  Candidate candidate(const Values& values) const {
+    Candidate result{.variant = variant_, .values = {}};
+    for (const Field& field : fields_) result.values.push_back(field.get(values));
+    return result;
+  }
+  /// As a C++ initialiser, for the knobs that device code sees: "{.block_m = 128, .raster = moetune::Raster::m}".
+  std::string initialiser(const Values& values) const {
+    std::string result;
+    for (const Field& field : fields_) {
+      if (!field.knob.in_unit) continue;
+      const int value = field.get(values);
+      const std::string text = !field.type.empty()
+                                   ? fmt::format("moetune::{}::{}", field.type, knob_text(field.knob, value))
+                               : field.knob.words.empty() ? std::to_string(value)
+                               : value != 0               ? "true"
+                                                          : "false";
+      result += fmt::format("{}.{} = {}", result.empty() ? "" : ", ", field.knob.name, text);
+    }
+    return "{" + result + "}";
+  }
+
+ private:
+  struct Field {
+    Knob knob;
+    std::string type;  // of an enum, as device code spells it
+    std::function<int(const Values&)> get;
+    std::function<void(Values&, int)> set;
+  };
+  template <class Member>
+  KnobList& add_any(Knob knob, Member Values::*member, std::string type) {
+    fields_.push_back({.knob = std::move(knob),
+                       .type = std::move(type),
+                       .get = [member](const Values& values) { return static_cast<int>(values.*member); },
+                       .set = [member](Values& values, int value) { values.*member = static_cast<Member>(value); }});
+    return *this;
+  }
+
+  std::string variant_;
+  std::vector<Field> fields_;
+};
+
+}  // namespace moetune
