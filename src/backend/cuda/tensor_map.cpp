@@ -45,7 +45,7 @@ CUtensorMapL2promotion promotion_of(int bytes) {
 // A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
 // nothing there are none.
 TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, int l2_promotion,
-                 const char* what) {
+                 std::string_view what) {
   static const auto encoder = find_encoder();
   const std::array<cuuint64_t, 2> size = {static_cast<cuuint64_t>(columns),
                                           static_cast<cuuint64_t>(std::max<int64_t>(1, rows))};
@@ -66,16 +66,18 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
 
 }  // namespace
 
-void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem) {
-  const Layer& layer = problem.shape.layer;
-  const int64_t w_experts = plan.maps > 0 ? 1 : layer.local_experts();
-  const void* x = plan.gathers_first ? args.gathered_x : args.x;
-  const int64_t x_rows = plan.gathers_first ? problem.rows() : problem.x_rows();
-  if (plan.x_box > 0) args.x_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_box, plan.l2_promotion, "X");
-  if (plan.x_rest > 0) args.x_rest_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_rest, plan.l2_promotion, "X");
-  if (plan.w_box > 0)
-    args.w_map = encode(args.w, w_experts * layer.n, layer.k, layer.dtype, plan.w_box, plan.l2_promotion, "W");
-  if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, 0, "Y");
+void encode_maps(Args& args, const LaunchPlan& plan, const Product& product) {
+  const auto of = [](const Operand& operand, const void* base, int64_t rows, int box, int l2_promotion) {
+    return encode(base, rows, operand.columns, operand.dtype, box, l2_promotion, name(operand.matrix));
+  };
+  const Operand &a = product.a, &b = product.b, &d = product.d;
+  const void* a_base = plan.gathers_first ? args.gathered_x : args.x;
+  const int64_t a_rows = plan.gathers_first ? owned_rows(product, a) : a.rows;
+  const int64_t b_rows = plan.maps > 0 ? extent(product, 0, b.row_axis) : b.rows;
+  if (plan.x_box > 0) args.x_map = of(a, a_base, a_rows, plan.x_box, plan.l2_promotion);
+  if (plan.x_rest > 0) args.x_rest_map = of(a, a_base, a_rows, plan.x_rest, plan.l2_promotion);
+  if (plan.w_box > 0) args.w_map = of(b, args.w, b_rows, plan.w_box, plan.l2_promotion);
+  if (plan.y_box > 0) args.y_map = of(d, args.y, d.rows, plan.y_box, 0);
 }
 
 }  // namespace moetune
