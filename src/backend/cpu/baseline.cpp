@@ -63,10 +63,15 @@ struct Loop {
   // it is compared with slows down beside it.
   void pack(int64_t expert, int64_t k, int64_t column, int64_t columns, float* panel) const {
     float piece[Dots::kMaxTileColumns][kPackDepth];
+    const auto row_of = [&](int64_t c) { return column + std::min(c, columns - 1); };
+    const std::byte* rows[Dots::kMaxTileColumns];
+    for (int64_t c = 0; c < dots.tile_columns; ++c) rows[c] = b.at(expert, row_of(c), 0);
     for (int64_t from = 0; from < k; from += kPackDepth) {
       const int64_t depth = std::min<int64_t>(kPackDepth, k - from);
-      for (int64_t c = 0; c < dots.tile_columns; ++c)
-        unpack(b, expert, column + std::min(c, columns - 1), from, depth, piece[c]);
+      for (int64_t c = 0; c < dots.tile_columns; ++c) {
+        widen(dots, b.operand.dtype, rows[c] + from * size_bytes(b.operand.dtype), depth, piece[c]);
+        b.scale(expert, row_of(c), from, depth, piece[c]);
+      }
       float* to = panel + from * dots.tile_columns;
       int64_t i = 0;
       for (; i + 4 <= depth; i += 4)
