@@ -17,6 +17,7 @@
 #include "cli/wording.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -97,11 +98,12 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
               {.baseline = "", .candidate = default_candidate(load_space(kSpace), problem, backend.device())});
   for (const std::string& baseline : backend.baselines())
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+  const Product product = product_of(problem);
   std::vector<Point> points;
   for (const Entrant& entrant : work.entrants) {
     points.push_back({.cell = work.cell, .entrant = entrant});
-    points.back().flops = problem.flops();
-    points.back().bytes = problem.bytes();
+    points.back().flops = flops(product);
+    points.back().bytes = bytes(product);
   }
   try {
     backend.load(problem);

@@ -55,9 +55,12 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
         add_entrant(one, "winner", {.baseline = "", .candidate = answer.entry->candidate});
     }
   }
-  for (CellWork& one : work)
+  for (CellWork& one : work) {
+    if (one.cell.shape.op != Op::fwd)
+      throw request_error(fmt::format("{}: no variant has {}", id(one.cell), name(one.cell.shape.op)), "use --op fwd");
     for (const Candidate& candidate : candidates)
       add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
+  }
   return work;
 }
 

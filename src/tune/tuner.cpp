@@ -13,6 +13,7 @@
 #include "tune/final.h"
 #include "tune/strategy.h"
 #include "tune/trial.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -81,8 +82,9 @@ Entry new_entry(const CellRun& state) {
   entry.cell = *state.cell;
   entry.m_sizes = state.problem.routing.m_sizes;
   entry.figures = figures(state.problem.routing);
-  entry.flops = state.problem.flops();
-  entry.bytes = state.problem.bytes();
+  const Product product = product_of(state.problem);
+  entry.flops = flops(product);
+  entry.bytes = bytes(product);
   entry.legal = static_cast<int64_t>(state.enumeration.legal.size());
   return entry;
 }

@@ -177,6 +177,13 @@ def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     assert room.files() == before
 
 
+@pytest.mark.parametrize("command", ["bench", "verify"])
+@pytest.mark.parametrize("op", ["dx", "dw"])
+def test_gradients_are_refused_before_anything_runs(room, command, op):
+    text = room.error(2, command, *TINY, "--op", op)
+    assert f": no variant has {op}\n" in text and "use --op fwd" in text
+
+
 def test_values_of_which_none_is_legal_are_not_replaced_by_the_default(room):
     text = room.error(2, "tune", *TINY, "--set", "block_m=7")
     assert "no candidate of the space 'quick' is legal: " in text and "block_m" in text, text

@@ -7,6 +7,7 @@
 
 #include "error_of.h"
 #include "tune/tuning.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -32,8 +33,8 @@ TEST(Tune, AnEntryTellsTheCellInFull) {
   const Problem problem = make_problem(fake::small_cell());
   EXPECT_EQ(entry.cell, fake::small_cell());
   EXPECT_EQ(entry.m_sizes, problem.routing.m_sizes);
-  EXPECT_EQ(entry.flops, problem.flops());
-  EXPECT_EQ(entry.bytes, problem.bytes());
+  EXPECT_EQ(entry.flops, flops(product_of(problem)));
+  EXPECT_EQ(entry.bytes, bytes(product_of(problem)));
   EXPECT_EQ(entry.figures.rows, 32);
   EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(problem.routing, 48));
 }
