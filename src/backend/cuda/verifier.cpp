@@ -161,11 +161,11 @@ std::string Verifier::run_and_compare(const RunOnce& run, const float* rms, cons
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the comparison failed");
   if (changed[0] > 0) return fmt::format("{} bytes outside the output were written", changed[0]);
-  const auto foreign = static_cast<unsigned long long>((p.d.rows - rows) * n);
-  if (changed[1] < foreign)
-    return fmt::format("{} elements of rows that {} were written", foreign - changed[1],
+  const int64_t foreign = (p.d.rows - rows) * n, unwritten = static_cast<int64_t>(changed[1]);
+  if (unwritten < foreign)
+    return fmt::format("{} elements of rows that {} were written", foreign - unwritten,
                        p.d.order == RowOrder::in_place ? "are padding" : "belong to other ranks");
-  if (changed[1] > foreign) return fmt::format("{} elements were not written", changed[1] - foreign);
+  if (unwritten > foreign) return fmt::format("{} elements were not written", unwritten - foreign);
   return {};
 }
 
