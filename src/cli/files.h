@@ -29,7 +29,8 @@ struct Files {
   std::vector<OutputFile> outputs;
 };
 
-/// Files that these options read, which no output may replace: a suite, models' config.json files, recordings; a space. Built-in ones are none.
+/// Files that these options read, which no output may replace: a suite, models' config.json files, recordings; a space.
+/// Built-in ones are none.
 void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell>& cells);
 void add_inputs(Files& files, const SearchOptions& options);
 
