@@ -298,7 +298,7 @@ Action declare_bench(OptionSet& set) {
   set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
   set.value("--peers", options->peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
-  set.value("-o,--output", options->output, "FILE", "Write the points as JSON");
+  set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {

@@ -208,7 +208,7 @@ Action declare_check(OptionSet& set) {
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors, by default 30s on a cpu");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
-  set.value("-o,--output", options->output, "FILE", "Write the findings as JSON");
+  set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");
   set.value("--markdown", options->markdown, "FILE", "Write them as Markdown");
   declare_format(set, options->format, kFormats);

@@ -41,7 +41,7 @@ struct TuneOptions {
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget;
   std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false;
+  bool resume = false, dry_run = false, quiet = false, verbose = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -113,8 +113,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
-    print(table_text(routing_grid(table), format, invocation.terminal) + "\n" +
-          table_text(winners_grid(table), format, invocation.terminal));
+    print(results_text(table, format, invocation.terminal, options.verbose));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
@@ -202,15 +201,17 @@ Action declare_tune(OptionSet& set) {
   declare(set, options->search, kSpace);
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
-  set.value("--max-candidates", options->max_candidates, "N", "At most so many trials a cell");
+  set.value("--max-candidates", options->max_candidates, "N",
+            "At most so many trials a cell; --strategy random draws them, however large the space");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; a cell that is begun is ended");
   set.group("Files");
-  set.value("-o,--output", options->output, "FILE", "The table");
+  set.value("-o,--output", options->output, "FILE", "The table; one that is there already is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
   set.flag("--dry-run", options->dry_run, "Tell cells, candidates, what is pruned and why, and stop");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options->quiet, "No progress and no notes");
   return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
 }
@@ -222,7 +223,9 @@ Command tune_command() {
           .summary = "Find the fastest correct candidate for each cell",
           .examples =
               "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
-              "  moetune tune --model mixtral-8x7b --projection up,down --space full --time-budget 30m --resume\n"
+              "  moetune tune --model mixtral-8x7b --projection up,down --space full --strategy random "
+              "--max-candidates 2000 "
+              "--time-budget 30m --resume\n"
               "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
           .declare = declare_tune};
 }

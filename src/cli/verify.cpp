@@ -222,7 +222,7 @@ Action declare_verify(OptionSet& set) {
             "At most so many of the space a cell, drawn at random by the cell's seed");
   set.value("--repeat-for", options->repeat_for, "TIME",
             "Launch what is right again and again, so long in all; every result must have the bits of the first");
-  set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON");
+  set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
