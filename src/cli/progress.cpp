@@ -89,12 +89,12 @@ void Progress::draw(bool now) {
   drawn_ = time;
   state_.elapsed = std::chrono::duration<double>(time - begin_).count();
   // One column stays free: a full line would wrap on some terminals.
-  tell("\r\033[K" + progress_line(state_, terminal_.columns - 1));
+  tell_moving(progress_line(state_, terminal_.columns - 1));
   visible_ = true;
 }
 
 void Progress::clear() {
-  if (visible_) tell("\r\033[K");
+  if (visible_) tell_moving("");
   visible_ = false;
 }
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "table/placed.h"
+#include "base/placed.h"
 #include "table/table.h"
 
 namespace moetune {

@@ -66,9 +66,12 @@ struct Shape {
 /// The most experts that a layer or a recording may have.
 inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 
+/// The largest n, k, tp, and hidden or intermediate width of a model.
+inline constexpr int64_t kMaxSide = int64_t{1} << 24;
+
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), experts over
-/// kMaxExperts, n or k over 2^24, E*n*k over 2^46, a model name that is empty or holds '/'.
+/// kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, holds '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

@@ -21,6 +21,29 @@ SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:15"}  # of the planted binary: time to
 CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
 
 
+def made_entry(projection, tokens, experts=4, top_k=2, n=64, k=64):
+    """An entry of a table whose rows are balanced."""
+    each = tokens * top_k // experts
+    assert each * experts == tokens * top_k
+    return {"id": f"custom/{projection}/fwd/bf16/t{tokens}/balanced/e{experts}/top{top_k}/n{n}/k{k}",
+            "cell": {"model": "custom", "projection": projection, "op": "fwd", "experts": experts, "top_k": top_k, "n": n,
+                     "k": k, "dtype": "bf16", "tp": 1, "ep": 1, "permute_x": False, "permute_y": False,
+                     "topk_weights": False, "tokens": tokens, "routing": "balanced", "seed": 0},
+            "m_sizes": [each] * experts,
+            "figures": {"rows": each * experts, "active_experts": experts, "max_rows": each, "max_over_mean": 1.0,
+                        "cv": 0.0, "effective_experts": float(experts)},
+            "flops": 2 * each * experts * n * k,
+            "bytes": 2 * (experts * n * k + each * experts * (n + k)) + 4 * experts,
+            "candidate": {"variant": "cpu", "block_m": 24, "block_n": 64, "block_k": 128, "threads": 1},
+            "measurement": {"median_us": 10.0, "low_us": 9.9, "high_us": 10.1, "samples": 11, "launches": 1000,
+                            "clock_mhz": 0.0, "waited": 0.0},
+            "occupancy": round(each / (-(-each // 24) * 24), 5),
+            "derived": {},
+            "verdict": {"ok": True, "reason": "", "elements": 2048, "mismatches": 0, "normalised_error": 0.001,
+                        "max_ulps": 0.5},
+            "rivals": [], "ties": [], "candidates": {"legal": 36, "measured": 36, "failed": 0}, "complete": True}
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "timing: judges times, so that nothing else may run beside it")
 
@@ -82,6 +105,15 @@ class Room:
         """A small tuned table, made once a test."""
         self.ok("tune", *TINY, *FEW, "-q", *more)
         return self.path / "moetune-table.json"
+
+    def made_table(self, name="table.json", tokens=(8, 16), projections=("up",)):
+        """A table of this machine's cpu with made-up times: balanced rows of LAYER, one cell a number of tokens. Tuning
+        takes seconds, this none."""
+        device, = json.loads(self.ok("doctor", *CPU, "--quick", "--format", "json").stdout)["devices"]
+        entries = [made_entry(projection, count) for projection in projections for count in tokens]
+        return self.write(name, {"schema": "moetune.table/1", "tool": {"argv": ["moetune", "tune"]},
+                                 "device": device["device"], "environment": device["environment"], "regime": "burst",
+                                 "entries": entries})
 
     def files(self):
         return sorted(p.name for p in self.path.iterdir() if p.name not in ("locks", "cache"))

@@ -133,7 +133,7 @@ TEST(Space, SetErrors) {
   keep_variants(space, {"mma"});
   EXPECT_EQ(error_of([&] { set_values(space, "threads=1"); }).what,
             "no variant of the space 'quick' has the knob 'threads'");
-  EXPECT_EQ(error_of([&] { keep_variants(space, {"simt"}); }).what, "unknown variant 'simt'");
+  EXPECT_EQ(error_of([&] { keep_variants(space, {"simd"}); }).what, "unknown variant 'simd'");
 }
 
 TEST(Space, EnumerationCountsEveryReason) {
