@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <thread>
 
 #include "base/error.h"
-#include "table/measurement.h"
 
 namespace moetune {
 namespace {
@@ -151,11 +149,6 @@ Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
     medians.push_back(median(ratios));
   }
   return paired_ratio(medians, std::vector<double>(medians.size(), 1));
-}
-
-double log_half_width(const Interval& interval) {
-  if (!(interval.low > 0 && interval.high >= interval.low)) return std::numeric_limits<double>::infinity();
-  return std::log(interval.high / interval.low) / 2;
 }
 
 }  // namespace moetune

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/stats.h"
+#include "table/measurement.h"
 
 namespace moetune {
 
@@ -35,7 +36,6 @@ struct Quiet {
 
   bool waits() const { return wait > 0 && !(stop && *stop); }
 };
-constexpr int kFewest = 5;  // rounds, or looks: fewer give no interval to speak of
 constexpr double kDisturbed = 1.05;
 constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)
 
@@ -67,8 +67,5 @@ Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b);
 
 /// Looks at a cpu that tell more than they cost: from one to the next its times differ by about 3 %.
 constexpr int kCpuLooks = 8;
-
-/// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
-double log_half_width(const Interval& interval);
 
 }  // namespace moetune

@@ -60,7 +60,7 @@ std::string name_of_config(const fs::path& path) {
 }
 
 Model read_config(const fs::path& path) {
-  const Json json = read_json(path);
+  const Json json = read_json(path, Dialect::python);
   return model_from_hf_config(JsonAt(json, path.string()), name_of_config(path));
 }
 

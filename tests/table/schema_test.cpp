@@ -174,7 +174,13 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
   add("lookup",
       {{"table", "t.json"},
        {"answers",
-        {{{"cell", cell}, {"match", "nearest"}, {"explanation", "x"}, {"log_tokens_distance", 1}, {"entry", entry}}}}},
+        {{{"cell", cell},
+          {"match", "nearest"},
+          {"explanation", "x"},
+          {"distance", 1},
+          {"log_tokens_distance", 1},
+          {"log_skew_distance", 0},
+          {"entry", entry}}}}},
       "/answers/0/entry", false);
   add("list", {{"what", "models"}, {"items", {{{"name", "x"}}}}}, "/items/0/name", false);
   const Json compiled = to_json(sample::trial(sample::mma(64), 1).compile);

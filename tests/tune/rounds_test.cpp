@@ -146,13 +146,6 @@ TEST(PairedRatio, OneRoundHasNoWidthAndNoRoundsNoRatio) {
   EXPECT_TRUE(std::isnan(paired_ratio({}, {}).median));
 }
 
-TEST(LogHalfWidth, IsTheRelativeUncertainty) {
-  EXPECT_NEAR(log_half_width({0.99, 1.01}), 0.01, 1e-6);
-  EXPECT_EQ(log_half_width({2, 2}), 0);
-  EXPECT_TRUE(std::isinf(log_half_width({0, 1})));
-  EXPECT_TRUE(std::isinf(log_half_width({std::nan(""), 1})));
-}
-
 // Blocks [from, to) are disturbed, counted over all contenders.
 struct Disturbed {
   int blocks = 0;
