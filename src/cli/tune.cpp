@@ -37,9 +37,9 @@ struct TuneOptions {
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
-  std::string strategy = "exhaustive", max_candidates, time_budget;
+  std::string strategy = "exhaustive", max_candidates, time_budget, wait;
   std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false;
+  bool resume = false, dry_run = false, quiet = false, require_quiet = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -52,6 +52,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   request.seed = seed_of(options.cells);
   request.tool = tool_json(invocation.argv);
   return request;
@@ -102,6 +103,8 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     print("\n" + last);
   else if (!options.quiet)
     tell(last);
+  else if (const std::string noise = noise_sentence(table); !noise.empty())
+    warn(invocation.terminal, noise);
 }
 
 Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal,
@@ -166,7 +169,8 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   }
   print_results(options, invocation, table, request.cells.size(), complete);
   if (stop && !complete) return Exit::interrupted;
-  return all_won ? Exit::yes : Exit::no;
+  if (!all_won) return Exit::no;
+  return options.require_quiet && !noise_sentence(table).empty() ? Exit::inconclusive : Exit::yes;
 }
 
 Action declare_tune(OptionSet& set) {
@@ -178,6 +182,9 @@ Action declare_tune(OptionSet& set) {
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
   set.value("--max-candidates", options->max_candidates, "N", "At most so many trials a cell");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; a cell that is begun is ended");
+  set.value("--wait", options->wait, "TIME",
+            "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
+  set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");

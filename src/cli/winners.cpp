@@ -12,6 +12,8 @@
 namespace moetune {
 namespace {
 
+constexpr size_t kNamed = 3;  // noisy cells, in a sentence
+
 // Names of all rivals in the table, in the order of their first appearance.
 std::vector<std::string> rival_names(const TunedTable& table) {
   std::vector<std::string> names;
@@ -21,15 +23,23 @@ std::vector<std::string> rival_names(const TunedTable& table) {
   return names;
 }
 
-// "1.35x as fast as the default", over the cells that met this rival.
-std::string against(const TunedTable& table, const std::string& name) {
+// "1.35x as fast as the default", over the cells whose ratio to this rival is known well enough.
+std::string against(const TunedTable& table, const std::string& name, int64_t won) {
   std::vector<double> speedups;
   for (const Entry& entry : table.entries)
     if (const Rival* rival = find_rival(entry, name); entry.skipped.empty() && rival && rival->ratio > 0)
-      speedups.push_back(1 / rival->ratio);
+      if (log_half_width(rival->ratio_interval) <= kUncertainRatio && !contradicts_times(entry, *rival))
+        speedups.push_back(1 / rival->ratio);
   if (speedups.empty()) return "";
-  return fmt::format("{} as fast as {}", factor_text(geometric_mean(speedups)),
-                     name == "default" ? "the default" : name);
+  const auto count = static_cast<int64_t>(speedups.size());
+  return fmt::format("{} as fast as {}{}", factor_text(geometric_mean(speedups)),
+                     name == "default" ? "the default" : name,
+                     count < won ? fmt::format(" in {}", counted(count, "cell", "cells")) : "");
+}
+
+std::string marks(const Entry& entry) {
+  return fmt::format("{}{}", entry.complete ? "" : " (stopped early)",
+                     distrust(entry).empty() ? "" : " (too noisy to trust)");
 }
 
 }  // namespace
@@ -46,7 +56,7 @@ Grid winners_grid(const TunedTable& table) {
       row.push_back("none: " + entry.skipped);
       row.resize(grid.columns.size());
     } else {
-      row.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)"));
+      row.push_back(text(entry.candidate) + marks(entry));
       row.push_back(time_text(entry.measurement));
       for (const std::string& rival : rivals) row.push_back(speedup_text(find_rival(entry, rival)));
       row.push_back(fmt::format("{:.4g}", tflops(entry)));
@@ -76,16 +86,34 @@ Grid routing_grid(const TunedTable& table) {
   return grid;
 }
 
+std::string noise_sentence(const TunedTable& table) {
+  std::vector<std::string> noisy;
+  for (const Entry& entry : table.entries)
+    if (const std::string reason = distrust(entry); !reason.empty())
+      noisy.push_back(fmt::format("{} ({})", id(entry.cell), reason));
+  if (noisy.empty()) return "";
+  const size_t count = noisy.size();
+  if (count > kNamed) noisy.resize(kNamed), noisy.push_back(fmt::format("and {} more", count - kNamed));
+  return fmt::format("{} of {} {} too noisy to trust: {}; tune again with a longer --wait or on a quieter machine.",
+                     count, counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"),
+                     count == 1 ? "is" : "are", fmt::join(noisy, ", "));
+}
+
 std::string answer(const TunedTable& table, size_t cells) {
   int64_t won = 0;
   for (const Entry& entry : table.entries) won += entry.skipped.empty();
   std::string sentence = fmt::format("{} of {} tuned", won, counted(static_cast<int64_t>(cells), "cell", "cells"));
   std::vector<std::string> facts;
   for (const std::string& name : rival_names(table))
-    if (std::string fact = against(table, name); !fact.empty() && facts.size() < 2) facts.push_back(std::move(fact));
-  if (facts.empty()) return sentence + ".";
-  return fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are", fmt::join(facts, " and "),
-                     won == 1 ? "" : " (geometric means)");
+    if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
+      facts.push_back(std::move(fact));
+  if (facts.empty())
+    sentence += ".";
+  else
+    sentence = fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are",
+                           fmt::join(facts, " and "), won == 1 ? "" : " (geometric means)");
+  const std::string noise = noise_sentence(table);
+  return noise.empty() ? sentence : sentence + " " + noise;
 }
 
 }  // namespace moetune

@@ -54,7 +54,7 @@ void require_derived(const Entry& entry, const JsonAt& json) {
 }
 
 void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
-  if (json.has("untrusted")) return;
+  if (json.has("untrusted") || !uncertainty(entry).empty()) return;
   const JsonAt rivals = json["rivals"];
   for (size_t i = 0; i < entry.rivals.size(); ++i) {
     const Rival& rival = entry.rivals[i];

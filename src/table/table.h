@@ -63,8 +63,11 @@ const Rival* find_rival(const Entry& entry, const std::string& name);
 /// The rival that `check` judges an entry by: its fastest baseline, else its default; null where it has neither. Only
 /// baselines of `offered` count, unless that is null.
 const Rival* find_control(const Entry& entry, const std::vector<std::string>* offered = nullptr);
-/// Why `check` could not trust this entry, as a sentence: others used the processors, the final was too short, or its
-/// time or its ratio to the control is uncertain. Empty where it can be trusted, and for an entry without a winner.
+/// Why an entry's times are too noisy to judge by, as a sentence: others used the processors, the final was too short,
+/// or its time or its ratio to the control is uncertain. Empty where they are not, and for an entry without a winner.
+std::string uncertainty(const Entry& entry);
+/// Why `check` could not trust this entry: its uncertainty, or ratios that are not those of its times. Empty where it
+/// can be trusted.
 std::string distrust(const Entry& entry);
 /// Half an interval, in the logarithm: wider ratios hide what `check` looks for, wider times say little.
 constexpr double kUncertainRatio = 0.05, kUncertainTime = 0.10;

@@ -15,8 +15,11 @@ std::string half_text(double half) {
   return percent > 100 ? "over 100 %" : fmt::format("{:.0f} %", percent);
 }
 
-// Why the entry's numbers are uncertain, whether or not they agree.
-std::string uncertainty(const Entry& entry, const Rival* control) {
+}  // namespace
+
+std::string uncertainty(const Entry& entry) {
+  if (!entry.skipped.empty()) return "";
+  const Rival* control = find_control(entry);
   const double waited = std::max(entry.measurement.waited, control ? control->measurement.waited : 0);
   if (waited > kBusy) return fmt::format("other programs took {:.0f} % of the processors' time", 100 * waited);
   const int rounds = std::min(entry.measurement.samples, control ? control->measurement.samples : kFewest);
@@ -28,8 +31,6 @@ std::string uncertainty(const Entry& entry, const Rival* control) {
     return fmt::format("its time is uncertain by {}", half_text(half));
   return "";
 }
-
-}  // namespace
 
 const Rival* find_control(const Entry& entry, const std::vector<std::string>* offered) {
   const Rival* fastest = nullptr;
@@ -51,8 +52,7 @@ bool contradicts_times(const Entry& entry, const Rival& rival) {
 }
 
 std::string distrust(const Entry& entry) {
-  if (!entry.skipped.empty()) return "";
-  if (std::string reason = uncertainty(entry, find_control(entry)); !reason.empty()) return reason;
+  if (std::string reason = uncertainty(entry); !reason.empty() || !entry.skipped.empty()) return reason;
   for (const Rival& rival : entry.rivals)
     if (contradicts_times(entry, rival))
       return fmt::format("its ratio to {}, {:.4g}, is not that of their times", rival.name, rival.ratio);

@@ -33,6 +33,7 @@ struct Quiet {
   std::optional<size_t> control = {};                                // the contender
   double control_seconds = std::numeric_limits<double>::infinity();  // what it takes in peace, as far as is known
   const std::atomic<bool>* stop = nullptr;                           // once it is set nothing is waited for
+  std::vector<double> fastest = {};                                  // of the control's blocks, ascending
 
   bool waits() const { return wait > 0 && !(stop && *stop); }
 };
@@ -40,8 +41,8 @@ constexpr double kDisturbed = 1.05;
 constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)
 
 /// One look: `rounds` rounds of one block each; the order changes from round to round. Throws ContenderFault. What is
-/// disturbed is measured again while `quiet` has time left; after that it counts as it is. Who takes less in a block
-/// than `quiet` knows teaches it.
+/// disturbed is measured again while `quiet` has time left; after that it counts as it is. What the control takes in
+/// peace is learnt from its third fastest block: a single one may be luck that doesn't come again.
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
@@ -64,6 +65,9 @@ Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, d
 /// times differ by more than between the rounds of one, since caches and neighbours are other ones, and the interval
 /// must hold that too.
 Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b);
+
+/// Median and interval of a contender's own seconds, in the same way.
+Ratio time_of(const Rounds& rounds, size_t contender);
 
 /// Looks at a cpu that tell more than they cost: from one to the next its times differ by about 3 %.
 constexpr int kCpuLooks = 8;

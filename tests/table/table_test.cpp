@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "table/pretty.h"
 #include "table/sample.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -184,10 +185,12 @@ INSTANTIATE_TEST_SUITE_P(
                R"({"median_us": 54, "low_us": 53, "high_us": 55, "samples": 11, "launches": 220, "clock_mhz": 0})",
                "t.json: entries[0].rivals[1].ratio: 0.5 contradicts the times 12.3457 and 54 us, from which follows "
                "0.2286"},
-        Damage{"/entries/0/candidate/block_m", "17",
-               "t.json: entries[0].candidate: the table's own device cannot run it: x"},
+        Damage{
+            "/entries/0/candidate/block_m", "17",
+            "t.json: entries[0].candidate: the table's own device cannot run it: block_m must be a multiple of 16 in "
+            "16 to 256"},
         Damage{"/entries/0/rivals/0/candidate/warps", "64",
-               "t.json: entries[0].rivals[0]: the table's own device cannot run it: x"},
+               "t.json: entries[0].rivals[0]: the table's own device cannot run it: warps must be 4 or 8"},
         Damage{"/entries/0/figures/cv", "-0.5", "t.json: entries[0].figures.cv: cannot be negative, found -0.5"},
         Damage{"/entries/0/flops", "\"many\"", "t.json: entries[0].flops: expected a number, found a string"},
         Damage{"/entries/0/candidate", "",
@@ -230,7 +233,7 @@ TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake
   TunedTable table = small_table();
   Rival& loop = table.entries[0].rivals[1];
   loop.ratio = 0.2;
-  loop.ratio_interval = {0.19, 0.21};
+  loop.ratio_interval = {0.198, 0.202};
   const Json json = to_json(table);
   EXPECT_EQ(json["entries"][0]["untrusted"], "its ratio to cublas-loop, 0.2, is not that of their times");
   EXPECT_EQ(reread(table).entries[0].rivals[1].ratio, 0.2);
@@ -242,13 +245,17 @@ TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake
 }
 
 TEST(TableJson, ACandidateOfKernelsFromBeforeIsLeftToCheck) {
-  const Json wgmma = Json::parse(R"({"variant": "wgmma", "block_m": 64, "block_n": 128, "block_k": 64, "stages": 4,
-    "raster": "n", "group": 1, "consumers": 2, "schedule": "cooperative", "swap": "yes", "cluster": "none",
-    "in_flight": 1, "tma_x": "yes", "tma_store": "no", "tiles": "claimed"})");
-  Json json = to_json(small_table());
-  json["entries"][0]["candidate"] = wgmma;
-  const TunedTable table = table_from_json(JsonAt(json, "t.json"));
-  EXPECT_EQ(table.entries[0].candidate.retired, "tiles=claimed");
+  TunedTable table = small_table();
+  table.entries[0].candidate.retired = "stream_k=yes";
+  EXPECT_TRUE(cannot_run(table.entries[0].candidate, table.entries[0].cell.shape, table.device).has_value());
+  const Json json = to_json(table);
+  EXPECT_EQ(json["entries"][0]["candidate"]["stream_k"], "yes");
+  Json older = json;  // of a knob that is retired today
+  const Variant& wgmma = find_variant("wgmma");
+  ASSERT_FALSE(wgmma.retired.empty());
+  older["entries"][0]["candidate"] = to_json(wgmma.fallback(make_problem(table.entries[0].cell), table.device));
+  older["entries"][0]["candidate"][wgmma.retired[0].name] = "another";
+  EXPECT_FALSE(table_from_json(JsonAt(older, "t.json")).entries[0].candidate.retired.empty());
 }
 
 TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
