@@ -23,13 +23,17 @@ std::vector<std::string> rival_names(const TunedTable& table) {
   return names;
 }
 
-// "1.35x as fast as the default", over the cells whose ratio to this rival is known well enough.
+// Whether the entry's ratio to this rival may be told as a fact.
+bool is_sure(const Entry& entry, const Rival* rival) {
+  return entry.skipped.empty() && rival && rival->ratio > 0 &&
+         log_half_width(rival->ratio_interval) <= kUncertainRatio && distrust(entry).empty();
+}
+
+// "1.35x as fast as the default", over the cells that met this rival and can be trusted.
 std::string against(const TunedTable& table, const std::string& name, int64_t won) {
   std::vector<double> speedups;
   for (const Entry& entry : table.entries)
-    if (const Rival* rival = find_rival(entry, name); entry.skipped.empty() && rival && rival->ratio > 0)
-      if (log_half_width(rival->ratio_interval) <= kUncertainRatio && !contradicts_times(entry, *rival))
-        speedups.push_back(1 / rival->ratio);
+    if (const Rival* rival = find_rival(entry, name); is_sure(entry, rival)) speedups.push_back(1 / rival->ratio);
   if (speedups.empty()) return "";
   const auto count = static_cast<int64_t>(speedups.size());
   return fmt::format("{} as fast as {}{}", factor_text(geometric_mean(speedups)),
@@ -58,7 +62,8 @@ Grid winners_grid(const TunedTable& table) {
     } else {
       row.push_back(text(entry.candidate) + marks(entry));
       row.push_back(time_text(entry.measurement));
-      for (const std::string& rival : rivals) row.push_back(speedup_text(find_rival(entry, rival)));
+      const bool noisy = !distrust(entry).empty();
+      for (const std::string& rival : rivals) row.push_back(noisy ? "noisy" : speedup_text(find_rival(entry, rival)));
       row.push_back(fmt::format("{:.4g}", tflops(entry)));
       row.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
     }

@@ -62,7 +62,8 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   const double percent = 100 * roof / entry.measurement.seconds;
   const std::string told = percent < 9.95 ? fmt::format("{:.2g} %", percent) : fmt::format("{:.0f} %", percent);
   cells.push_back(roof > 0 ? told : "");
-  for (const std::string& rival : rivals) cells.push_back(speedup_told(find_rival(entry, rival)));
+  const bool noisy = !distrust(entry).empty();
+  for (const std::string& rival : rivals) cells.push_back(noisy ? "noisy" : speedup_told(find_rival(entry, rival)));
   cells.push_back(std::to_string(entry.ties.size()));
   return cells;
 }

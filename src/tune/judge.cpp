@@ -119,15 +119,12 @@ Rounds measure_set(Backend& backend, const Problem& problem, const Bout& bout, c
 bool stays(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits,
            Rounds& all) {
   const int set = std::max(request.rounds, 1);
-  const bool by_ratio = shows_regression(change_of(all, bout), limits);
   const auto patience = std::chrono::duration<double>(limits.patience);
   const Clock::time_point begin = Clock::now();
   Rounds again;
   for (int done = 2 * set;; done += set) {
     const Rounds more = measure_set(backend, problem, bout, request, limits, false);
-    const bool innocent = change_of(more, bout).high() < limits.threshold ||
-                          (!by_ratio && excess_of_time(more, bout).high() < limits.threshold);
-    if (innocent) {
+    if (change_of(more, bout).high() < limits.threshold) {
       all = more;
       return false;
     }

@@ -366,16 +366,9 @@ TEST(TuneBudget, AGenerousOneChangesNothing) {
   EXPECT_TRUE(tuning.run_one().complete);
 }
 
-// A small cell whose baseline has two speeds, for no other program's fault: the faster one comes in the first look
-// alone.
-Script two_speeds() {
-  Script script;
-  script.baselines = {{"loop", 300e-6}};
-  return script;
-}
-
+// Its baseline has two speeds, for no other program's fault, and the faster one does not come again.
 TEST(Tune, AnUndisturbedSmallCellDoesNotWaitForSeconds) {
-  Tuning tuning(two_speeds());
+  Tuning tuning;
   tuning.request.final_rounds = 40;
   tuning.request.final_looks = 8;
   int samples = 0;
