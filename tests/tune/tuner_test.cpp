@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <thread>
 
 #include "error_of.h"
@@ -386,6 +387,32 @@ TEST(TuneBudget, AGenerousOneChangesNothing) {
   Tuning tuning;
   tuning.request.time_budget = 1000;
   EXPECT_TRUE(tuning.run_one().complete);
+}
+
+// Its baseline has two speeds, for no other program's fault, and the faster one does not come again.
+TEST(Tune, AnUndisturbedSmallCellDoesNotWaitForSeconds) {
+  Tuning tuning;
+  tuning.request.final_rounds = 40;
+  tuning.request.final_looks = 8;
+  int samples = 0;
+  tuning.backend.script.before = [&](const std::string& call, const Contender& who) {
+    if (call == "sample" && who.baseline == "loop" && ++samples > 5) tuning.backend.script.baselines[0].second = 500e-6;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  tuning.run();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TEST(Tune, AFinalWaitsAsLongAsItIsTold) {
+  const auto begin = std::chrono::steady_clock::now();
+  Tuning tuning({.waited = 0.5});
+  tuning.request.final_wait = 0;
+  tuning.run();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(400));
+  tuning.request.final_wait = 0.6;
+  const auto second = std::chrono::steady_clock::now();
+  tuning.run();
+  EXPECT_GE(std::chrono::steady_clock::now() - second, std::chrono::milliseconds(600));
 }
 
 }  // namespace
