@@ -11,9 +11,9 @@ struct SharedLastRound {
   static constexpr bool cuts = true;
   LastRound* last;  // in shared memory
 
-  __device__ __forceinline__ explicit SharedLastRound(LastRound* place) : last(place) {}
+  __forceinline__ explicit SharedLastRound(LastRound* place) : last(place) {}
   template <class Scheduler>
-  __device__ __forceinline__ void plan(typename Scheduler::State& s, int depth, bool) const {
+  __forceinline__ void plan(typename Scheduler::State& s, int depth, bool) const {
     const int tiles = Scheduler::all_tiles(s);
     const LastRound shared = share_last_round(tiles, depth, Scheduler::round(), Scheduler::block_k);
     s.whole = tiles - shared.tiles;
@@ -22,14 +22,14 @@ struct SharedLastRound {
   }
   // The tile at the index: a whole one, the beginning of one, or one of which a part is missing.
   template <class State>
-  __device__ __forceinline__ int tile_at(const State& s, Tile& tile) const {
+  __forceinline__ int tile_at(const State& s, Tile& tile) const {
     tile.piece = -1;
     const int part = part_at(s);
     if (part < 0) return s.index;
     return part < last->parts * last->tiles ? s.whole + part % last->tiles : kBeyondAll;
   }
   template <class State>
-  __device__ __forceinline__ void advance(State& s, PartialTile& tile, int round) const {
+  __forceinline__ void advance(State& s, PartialTile& tile, int round) const {
     tile.first_step = 0, tile.end_step = last->steps, tile.begins = s.index - s.whole < round;
     const int part = part_at(s);
     if (s.index < s.whole) {
@@ -45,18 +45,18 @@ struct SharedLastRound {
       s.index += round - last->tiles;
     }
   }
-  static __device__ __forceinline__ Steps steps_of(const PartialTile& tile, int) {
+  static __forceinline__ Steps steps_of(const PartialTile& tile, int) {
     return {tile.first_step, tile.end_step};
   }
-  static __device__ __forceinline__ bool all_begin(const PartialTile& tile) { return tile.begins; }
+  static __forceinline__ bool all_begin(const PartialTile& tile) { return tile.begins; }
 
   // One thread calls leave() behind a barrier after all threads' stores of a part, and wait() before one that lets them
   // read it. Each part has one waiter.
-  static __device__ __forceinline__ void leave(const Args& args, int part) {
+  static __forceinline__ void leave(const Args& args, int part) {
     __threadfence();
     atomicExch(args.counters + first_arrival + part, 1);
   }
-  static __device__ __forceinline__ void wait(const Args& args, int part) {
+  static __forceinline__ void wait(const Args& args, int part) {
     unsigned* left = args.counters + first_arrival + part;
     while (load_relaxed(left) == 0) {
     }
@@ -69,7 +69,7 @@ struct SharedLastRound {
 
   // Number of the part at the index; below zero for whole tiles and beginnings.
   template <class State>
-  __device__ __forceinline__ int part_at(const State& s) const {
+  __forceinline__ int part_at(const State& s) const {
     return s.index - s.whole - last->tiles;
   }
 };

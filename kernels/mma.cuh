@@ -34,14 +34,14 @@ struct Mma {
   struct Shared {
     char* memory;
     template <class T>
-    __device__ __forceinline__ T* at(int offset) const {
+    __forceinline__ T* at(int offset) const {
       return reinterpret_cast<T*>(memory + offset);
     }
-    __device__ __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
-    __device__ __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
-    __device__ __forceinline__ auto* staging() const { return at<Element[16 * staging_pitch]>(layout.staging); }
-    __device__ __forceinline__ Tile* tiles() const { return at<Tile>(layout.tiles); }
-    __device__ __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
+    __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
+    __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
+    __forceinline__ auto* staging() const { return at<Element[16 * staging_pitch]>(layout.staging); }
+    __forceinline__ Tile* tiles() const { return at<Tile>(layout.tiles); }
+    __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
   };
 
   // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are issued
@@ -61,13 +61,13 @@ struct Mma {
     const long long row_bytes = args.k * 2, step_bytes = row_bytes * row_step;
     int gathered[Config::permute_x ? x_copies : 1];
 
-    __device__ __forceinline__ Loader(const Args& a, const Shared& s) : args(a), shared(s) {}
+    __forceinline__ Loader(const Args& a, const Shared& s) : args(a), shared(s) {}
 
-    static __device__ __forceinline__ int row() { return threadIdx.x / chunks; }
-    static __device__ __forceinline__ int chunk() { return threadIdx.x % chunks; }
+    static __forceinline__ int row() { return threadIdx.x / chunks; }
+    static __forceinline__ int chunk() { return threadIdx.x % chunks; }
 
     // Warp 0 puts the next tile into `slot`; the others may read it behind the next barrier.
-    __device__ __forceinline__ void find_tile() {
+    __forceinline__ void find_tile() {
       if (threadIdx.x >= 32) return;
       typename Tiles::State scheduler = shared.scheduler().value;
       Tile tile;
@@ -79,7 +79,7 @@ struct Mma {
       }
     }
 
-    __device__ __forceinline__ void begin() {
+    __forceinline__ void begin() {
       if (split == 1 ? k_first == 0 : k_first >= k_end) {
         const Tile tile = shared.tiles()[slot];
         if constexpr (split > 1) {
@@ -109,7 +109,7 @@ struct Mma {
     // Copy number `index` of the stage: this thread's chunk of one row of X, or of W. Rows past the end become zeros.
     // Copies come in order: the pointers walk down the rows and back at the last.
     template <int index>
-    __device__ __forceinline__ void copy() {
+    __forceinline__ void copy() {
       constexpr bool is_x = index < x_copies;
       constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies, block = is_x ? block_m : block_n;
       const bool inside = number * row_step < (is_x ? x_rows_now : w_rows_now);
@@ -130,7 +130,7 @@ struct Mma {
 
     // Copies [from, to).
     template <int from, int to>
-    __device__ __forceinline__ void copy_range() {
+    __forceinline__ void copy_range() {
       if constexpr (from < to) {
         copy<from>();
         copy_range<from + 1, to>();
@@ -139,7 +139,7 @@ struct Mma {
 
     // Closes the stage, also where nothing was left to load, so that group counts stay the same. True where a new tile
     // was looked for. A barrier must follow before the next begin.
-    __device__ __forceinline__ bool commit() {
+    __forceinline__ bool commit() {
       cp_async_commit();
       stage = stage + 1 == stages ? 0 : stage + 1;
       k_first += block_k;
@@ -167,13 +167,13 @@ struct Mma {
   // Where a lane's ldmatrix rows begin in stage 0; a step along k flips bits inside a row (see Swizzle).
   struct FragmentAddresses {
     unsigned x, w;
-    __device__ __forceinline__ FragmentAddresses(const Shared& shared, int m0, int n0) {
+    __forceinline__ FragmentAddresses(const Shared& shared, int m0, int n0) {
       const int lane = threadIdx.x % 32;
       // X: rows 0-7, rows 8-15, then the same 8 further along k. W: columns 0-7 at k and k + 8, then columns 8-15.
       x = shared_address(shared.x()[0]) + Swizzle<block_k>::offset(m0 + lane % 16, lane / 16);
       w = shared_address(shared.w()[0]) + Swizzle<block_k>::offset(n0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
     }
-    __device__ __forceinline__ void load(Fragments& f, int stage, int k_step) const {
+    __forceinline__ void load(Fragments& f, int stage, int k_step) const {
       const unsigned x_step = (x + stage * block_m * block_k * 2) ^ (k_step * 32);
       const unsigned w_step = (w + stage * block_n * block_k * 2) ^ (k_step * 32);
 #pragma unroll
@@ -187,7 +187,7 @@ struct Mma {
 
   // Leaves a piece's sums; true for the block that is then to store the tile, with their total. They lie as
   // [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread.
-  static __device__ __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
+  static __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
     constexpr int of_piece = warp_m / 16 * (warp_n / 8) * threads;
     float4* first = reinterpret_cast<float4*>(args.workspace) + static_cast<long long>(piece / split) * (split * of_piece) + threadIdx.x;
     float4* mine = first + piece % split * of_piece;
@@ -213,7 +213,7 @@ struct Mma {
 
   // One step along k, copies in between: position 0 is the last step of a stage, position 1 the first of the next.
   template <int position, int row = 0>
-  static __device__ __forceinline__ void multiply(Accumulators& sum, const Fragments& f, Loader& loader) {
+  static __forceinline__ void multiply(Accumulators& sum, const Fragments& f, Loader& loader) {
     if constexpr (row < warp_m / 16) {
 #pragma unroll
       for (int j = 0; j < warp_n / 8; ++j) {
@@ -229,7 +229,7 @@ struct Mma {
 
   // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
   // pieces and no other warp has to wait.
-  static __device__ __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging, int m0, int n0) {
+  static __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging, int m0, int n0) {
     const int lane = threadIdx.x % 32;
     Element* y = static_cast<Element*>(args.y);
 #pragma unroll
@@ -269,7 +269,7 @@ struct Mma {
   }
 
   template <int step>
-  static __device__ __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentAddresses& addresses, int& stage) {
+  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentAddresses& addresses, int& stage) {
     if constexpr (step == k_steps - 1) {
       // The next stage has landed, and every warp holds its last fragments of this one: it may be overwritten.
       loader.commit();
@@ -283,7 +283,7 @@ struct Mma {
     if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, addresses, stage);
   }
 
-  static __device__ __forceinline__ void run(const Args& args) {
+  static __forceinline__ void run(const Args& args) {
     extern __shared__ __align__(256) char memory[];
     const Shared shared = {memory};
     const int warp = threadIdx.x / 32;

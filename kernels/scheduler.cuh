@@ -22,28 +22,28 @@ struct Steps {
 struct WholeTiles {
   static constexpr bool cuts = false;
 
-  __device__ __forceinline__ explicit WholeTiles(LastRound*) {}
+  __forceinline__ explicit WholeTiles(LastRound*) {}
   // Decides which tiles are cut; a whole warp calls it before its first tile.
   template <class Scheduler>
-  __device__ __forceinline__ void plan(typename Scheduler::State&, int, bool) const {}
+  __forceinline__ void plan(typename Scheduler::State&, int, bool) const {}
   template <class State>
-  __device__ __forceinline__ int tile_at(const State& s, Tile& tile) const {
+  __forceinline__ int tile_at(const State& s, Tile& tile) const {
     tile.piece = -1;
     return s.index;
   }
   template <class State>
-  __device__ __forceinline__ void advance(State& s, Tile&, int round) const {
+  __forceinline__ void advance(State& s, Tile&, int round) const {
     s.index += round;
   }
-  static __device__ __forceinline__ Steps steps_of(const Tile&, int depth) { return {0, depth}; }
+  static __forceinline__ Steps steps_of(const Tile&, int depth) { return {0, depth}; }
   // Whether all blocks begin a tile at the same time as this one.
-  static __device__ __forceinline__ bool all_begin(const Tile&) { return true; }
+  static __forceinline__ bool all_begin(const Tile&) { return true; }
 };
 
 // Position of tile `index` among fast x slow tiles: groups of `group` slow indices are walked together, the slow index
 // fastest inside a group, so that a group's operands stay in L2 (as in Triton's matmul tutorial). group 1 is row by row.
 template <int group>
-__device__ __forceinline__ void grouped_order(int index, int fast_tiles, int slow_tiles, int& fast, int& slow) {
+__forceinline__ void grouped_order(int index, int fast_tiles, int slow_tiles, int& fast, int& slow) {
   if constexpr (group == 1) {
     slow = index / fast_tiles;
     fast = index - slow * fast_tiles;
@@ -67,7 +67,7 @@ struct Scheduler {
   static constexpr int block_k = Config::knobs.block_k, group = Config::knobs.group;
   static constexpr int cluster = cluster_m * cluster_n;
 
-  static __device__ __forceinline__ State begin(const Args& args) {
+  static __forceinline__ State begin(const Args& args) {
     return {.m_sizes = args.m_sizes,
             .experts = args.experts,
             .n_tiles = static_cast<int>((args.n + block_n * cluster_n - 1) / (block_n * cluster_n)),
@@ -77,7 +77,7 @@ struct Scheduler {
   // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,
   // upwards. All lanes of a warp must call it together.
   template <class TileType>
-  static __device__ __forceinline__ bool next(State& s, TileType& tile, const Cut& cut) {
+  static __forceinline__ bool next(State& s, TileType& tile, const Cut& cut) {
     const int at = cut.tile_at(s, tile);
     if (at >= s.end_tile && !find_expert(s, at)) return false;
     const int m_tiles = m_tiles_of(s.expert_m);
@@ -103,26 +103,26 @@ struct Scheduler {
   }
 
   // Tiles that all blocks take in one round, one each.
-  static __device__ __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
+  static __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
 
   // Steps along k of a whole tile.
-  static __device__ __forceinline__ int depth(const Args& args) {
+  static __forceinline__ int depth(const Args& args) {
     return static_cast<int>((args.k + block_k - 1) / block_k);
   }
 
   // For all lanes of a warp.
-  static __device__ __forceinline__ int all_tiles(const State& s) {
+  static __forceinline__ int all_tiles(const State& s) {
     int tiles = 0;
     for (int e = static_cast<int>(threadIdx.x % 32); e < s.experts; e += 32) tiles += m_tiles_of(s.m_sizes[e]);
     return __reduce_add_sync(~0u, tiles) * s.n_tiles;
   }
 
  private:
-  static __device__ __forceinline__ int m_tiles_of(int m) {
+  static __forceinline__ int m_tiles_of(int m) {
     return (m + block_m * cluster_m - 1) / (block_m * cluster_m);
   }
 
-  static __device__ __forceinline__ bool find_expert(State& s, int at) {
+  static __forceinline__ bool find_expert(State& s, int at) {
     const int lane = threadIdx.x % 32;
     for (; s.window < s.experts; s.window += 32) {
       const int m = s.window + lane < s.experts ? s.m_sizes[s.window + lane] : 0;

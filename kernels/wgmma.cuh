@@ -20,7 +20,7 @@ struct Wgmma {
   using Loader = typename Choice<Block::by_rows, WgmmaRowLoader<Config>, WgmmaBoxLoader<Config>>::type;
   using Targets = WgmmaTargets<Config>;
 
-  static __device__ __forceinline__ void run(const Args& args) {
+  static __forceinline__ void run(const Args& args) {
     extern __shared__ __align__(1024) char memory[];
     const Block block = {args, memory};
     setup(block);
@@ -36,7 +36,7 @@ struct Wgmma {
     if constexpr (Block::cluster > 1) cluster_sync();
   }
 
-  static __device__ __forceinline__ void setup(const Block& block) {
+  static __forceinline__ void setup(const Block& block) {
     WgmmaAddresses<Config>::setup(block);
     if (threadIdx.x == 0) {
       WgmmaAddresses<Config>::prefetch(block.args);
@@ -61,7 +61,7 @@ struct Wgmma {
   }
 
   // The four warps of the producer. Where rows are copied all four load, and the first finds tiles too.
-  static __device__ __forceinline__ void produce(const Block& block) {
+  static __forceinline__ void produce(const Block& block) {
     const int warp = threadIdx.x / 32;
     if (Block::by_rows || warp == 0) {
       Loader::run(block);
@@ -74,7 +74,7 @@ struct Wgmma {
     }
   }
 
-  static __device__ __forceinline__ void consume(const Block& block) {
+  static __forceinline__ void consume(const Block& block) {
     WgmmaMultiplier<Config> multiplier{block};
     WgmmaEpilogue<Config> epilogue{{block, multiplier.consumer, multiplier.first_group}};
     typename Block::Slot slot;

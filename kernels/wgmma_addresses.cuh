@@ -11,30 +11,30 @@ struct BaseAddresses {
   using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
 
-  static __device__ __forceinline__ void setup(const Block&) {}
-  static __device__ __forceinline__ void prefetch(const Args& args) {
+  static __forceinline__ void setup(const Block&) {}
+  static __forceinline__ void prefetch(const Args& args) {
     if constexpr (!Block::w_by_rows) prefetch_map(args.w_map);
     if constexpr (!Block::x_by_rows) prefetch_map(args.x_map);
   }
-  static __device__ __forceinline__ void locate(const Args&, const typename Block::Scheduler::State&, Tile&) {}
-  __device__ __forceinline__ void follow(const Block&, const Tile&) {}
-  __device__ __forceinline__ const TensorMap& x_map(const Args& args) const { return args.x_map; }
-  __device__ __forceinline__ const TensorMap& w_map(const Args& args) const { return args.w_map; }
+  static __forceinline__ void locate(const Args&, const typename Block::Scheduler::State&, Tile&) {}
+  __forceinline__ void follow(const Block&, const Tile&) {}
+  __forceinline__ const TensorMap& x_map(const Args& args) const { return args.x_map; }
+  __forceinline__ const TensorMap& w_map(const Args& args) const { return args.w_map; }
 
   // The tile's first row of X, counted from x(), and of W in its tensor map.
-  static __device__ __forceinline__ int x_row(const Tile& tile) { return tile.row; }
-  static __device__ __forceinline__ int w_row(const Args& args, const Tile& tile) {
+  static __forceinline__ int x_row(const Tile& tile) { return tile.row; }
+  static __forceinline__ int w_row(const Args& args, const Tile& tile) {
     return tile.expert * static_cast<int>(args.n) + tile.column;
   }
-  static __device__ __forceinline__ const char* x(const Args& args, const Tile&) {
+  static __forceinline__ const char* x(const Args& args, const Tile&) {
     return static_cast<const char*>(args.x);
   }
   // The expert's W.
-  static __device__ __forceinline__ const char* w(const Args& args, const Tile& tile) {
+  static __forceinline__ const char* w(const Args& args, const Tile& tile) {
     return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * 2;
   }
   // Row `row` of the tile in Y, where rows aren't scattered.
-  static __device__ __forceinline__ typename Block::Element* y(const Args& args, const Tile& tile, int row) {
+  static __forceinline__ typename Block::Element* y(const Args& args, const Tile& tile, int row) {
     const long long target = tile.row + row;
     return static_cast<typename Block::Element*>(args.y) + target * args.n;
   }
@@ -54,7 +54,7 @@ struct PointerAddresses {
   static constexpr bool own_rows = !Config::permute_x;
 
   // Copies the maps of whole matrices to shared memory, to be rewritten there. All threads call it.
-  static __device__ __forceinline__ void setup(const Block& block) {
+  static __forceinline__ void setup(const Block& block) {
     constexpr int words = sizeof(TensorMap) / sizeof(uint4);
     if (threadIdx.x < words) {
       auto* maps = block.template at<uint4>(Block::layout.maps);
@@ -62,10 +62,10 @@ struct PointerAddresses {
       maps[words + threadIdx.x] = reinterpret_cast<const uint4*>(&block.args.w_map)[threadIdx.x];
     }
   }
-  static __device__ __forceinline__ void prefetch(const Args&) {}
+  static __forceinline__ void prefetch(const Args&) {}
 
   // The finding warp reads the expert's pointers; null for rows that belong to all experts.
-  static __device__ __forceinline__ void locate(const Args& args, const typename Block::Scheduler::State& scheduler, Tile& tile) {
+  static __forceinline__ void locate(const Args& args, const typename Block::Scheduler::State& scheduler, Tile& tile) {
     tile.first = tile.row - scheduler.expert_row;
     tile.w = args.w_of[tile.expert];
     if constexpr (own_rows) tile.x = args.x_of[tile.expert];
@@ -74,7 +74,7 @@ struct PointerAddresses {
 
   // Makes the maps those of the tile's expert; rows of X then end where the expert ends. The warp that issues copies calls
   // it once a tile.
-  __device__ __forceinline__ void follow(const Block& block, const Tile& tile) {
+  __forceinline__ void follow(const Block& block, const Tile& tile) {
     if (tile.expert == expert) return;
     expert = tile.expert;
     turn = turn == turns - 1 ? 0 : turn + 1;
@@ -100,18 +100,18 @@ struct PointerAddresses {
       acquire_map(to + 1);
     }
   }
-  __device__ __forceinline__ const TensorMap& x_map(const Args&) const { return *x_now; }
-  __device__ __forceinline__ const TensorMap& w_map(const Args&) const { return *w_now; }
+  __forceinline__ const TensorMap& x_map(const Args&) const { return *x_now; }
+  __forceinline__ const TensorMap& w_map(const Args&) const { return *w_now; }
 
-  static __device__ __forceinline__ int x_row(const Tile& tile) { return own_rows ? tile.first : tile.row; }
-  static __device__ __forceinline__ int w_row(const Args&, const Tile& tile) { return tile.column; }
-  static __device__ __forceinline__ const char* x(const Args& args, const Tile& tile) {
+  static __forceinline__ int x_row(const Tile& tile) { return own_rows ? tile.first : tile.row; }
+  static __forceinline__ int w_row(const Args&, const Tile& tile) { return tile.column; }
+  static __forceinline__ const char* x(const Args& args, const Tile& tile) {
     return static_cast<const char*>(own_rows ? tile.x : args.x);
   }
-  static __device__ __forceinline__ const char* w(const Args&, const Tile& tile) {
+  static __forceinline__ const char* w(const Args&, const Tile& tile) {
     return static_cast<const char*>(tile.w);
   }
-  static __device__ __forceinline__ typename Block::Element* y(const Args& args, const Tile& tile, int row) {
+  static __forceinline__ typename Block::Element* y(const Args& args, const Tile& tile, int row) {
     return static_cast<typename Block::Element*>(tile.y) + (tile.first + row) * args.n;
   }
 };

@@ -12,7 +12,7 @@ template <int count>
 struct RingPosition {
   int index = 0;
   unsigned parity = 0;
-  __device__ __forceinline__ void advance(int steps = 1) {
+  __forceinline__ void advance(int steps = 1) {
     index += steps;
     if (steps == 1) {
       if (index == count) index = 0, parity ^= 1;
@@ -29,11 +29,11 @@ template <int count>
 struct SlotPosition {
   static_assert((count & (count - 1)) == 0, "the number of tile slots is a power of two");
   unsigned taken = 0;  // tiles so far
-  __device__ __forceinline__ int index() const { return taken % count; }
-  __device__ __forceinline__ unsigned parity() const { return taken / count % 2; }
+  __forceinline__ int index() const { return taken % count; }
+  __forceinline__ unsigned parity() const { return taken / count % 2; }
 };
 
-__device__ __forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
+__forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
 
 template <class Config>
 struct WgmmaBlock {
@@ -92,24 +92,24 @@ struct WgmmaBlock {
   char* memory;  // the block's shared memory
 
   template <class T>
-  __device__ __forceinline__ T* at(int offset) const {
+  __forceinline__ T* at(int offset) const {
     return reinterpret_cast<T*>(memory + offset);
   }
-  __device__ __forceinline__ unsigned barrier(int offset, int index) const {
+  __forceinline__ unsigned barrier(int offset, int index) const {
     return shared_address(at<Barrier>(offset) + index);
   }
-  __device__ __forceinline__ unsigned full(int stage) const { return barrier(layout.full, stage); }
-  __device__ __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
-  __device__ __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
-  __device__ __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
-  __device__ __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
-  __device__ __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
-  __device__ __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
-  __device__ __forceinline__ Steps steps_of(const Tile& tile) const {
+  __forceinline__ unsigned full(int stage) const { return barrier(layout.full, stage); }
+  __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
+  __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
+  __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
+  __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
+  __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
+  __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
+  __forceinline__ Steps steps_of(const Tile& tile) const {
     return Cut::steps_of(tile, Scheduler::depth(args));
   }
   // Position in the cluster.
-  static __device__ __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
+  static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
 };
 
 }  // namespace moetune

@@ -21,20 +21,20 @@ struct WgmmaBoxes {
   int rank;          // in the cluster
   int large, small;  // boxes of each size that bring the tile's rows of X
 
-  __device__ __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
+  __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
     if constexpr (Config::knobs.tma_x) large = (tile.rows + rows.small - 1) / rows.large;
     if constexpr (small_ones) small = max(0, tile.rows - large * rows.large + rows.small - 1) / rows.small;
   }
 
-  static __device__ __forceinline__ void prefetch(const Args& args) {
+  static __forceinline__ void prefetch(const Args& args) {
     if constexpr (small_ones) prefetch_map(args.x_rest_map);
   }
 
   // Copies block_k columns from `k` of X, of W, or of both to a stage. W must come first or with X: it makes the stage's full
   // barrier expect the bytes of both. What the blocks of a cluster share is loaded once: each loads half for both.
   template <bool with_x, bool with_w>
-  __device__ __forceinline__ void issue(int stage, int k) const {
+  __forceinline__ void issue(int stage, int k) const {
     const unsigned full = block.full(stage);
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
     if constexpr (with_w)
@@ -49,7 +49,7 @@ struct WgmmaBoxes {
  private:
   static constexpr unsigned short everyone = (1 << Block::cluster) - 1;
 
-  __device__ __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
+  __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
     const int row = Addresses::w_row(block.args, tile);
     constexpr int part = w_box(Config::knobs);
@@ -59,7 +59,7 @@ struct WgmmaBoxes {
       load_box(w, addresses.w_map(block.args), full, row, k);
   }
 
-  __device__ __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {
+  __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {
     const unsigned x = shared_address(block.x()[stage]) + half * Block::block_m * Block::row_bytes;
     const int first = Addresses::x_row(tile);
 #pragma unroll

@@ -17,18 +17,18 @@ struct WgmmaEpilogue {
   typename Choice<(Config::knobs.hold > 0), HoldRows<Config>, StoreEachTile<Config>>::type rows;
 
   // Before the tile that was taken last from `slot` is multiplied.
-  __device__ __forceinline__ void setup(const Tile& tile, const Slot& slot) {
+  __forceinline__ void setup(const Tile& tile, const Slot& slot) {
     rows.make_room(group, tile);
     Targets::prepare(group.block, tile, group.consumer, slot);
   }
   // After it is multiplied; `busy` where the warpgroup has rows of it.
-  __device__ __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const typename Block::Sums& sum) {
+  __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const typename Block::Sums& sum) {
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);
     WgmmaSums<Config>::finish(group.block, tile, group.consumer, busy, sum,
                               [&](const auto& sums) { rows.store(group, tile, targets, sums); });
   }
-  __device__ __forceinline__ void finish() { rows.finish(group); }
+  __forceinline__ void finish() { rows.finish(group); }
 };
 
 }  // namespace moetune

@@ -12,11 +12,11 @@ template <class Config>
 struct NoGatherFirst {
   using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  static __device__ __forceinline__ void begin(const Block&) {}
-  static __device__ __forceinline__ void wait_for(const Args&, const Tile&, bool) {}
-  static __device__ __forceinline__ void clear(const Args&, int) {}
+  static __forceinline__ void begin(const Block&) {}
+  static __forceinline__ void wait_for(const Args&, const Tile&, bool) {}
+  static __forceinline__ void clear(const Args&, int) {}
   template <class Copies>
-  static __device__ __forceinline__ void load_first(const Copies&, const Steps&, bool, int&, typename Block::Stage&) {}
+  static __forceinline__ void load_first(const Copies&, const Steps&, bool, int&, typename Block::Stage&) {}
 };
 
 template <class Config>
@@ -30,12 +30,12 @@ struct GatherFirst {
   static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted by one counter");
 
   // Copies the first rows. All warps of all blocks call it when m_sizes are in shared memory.
-  static __device__ __forceinline__ void begin(const Block& block) {
+  static __forceinline__ void begin(const Block& block) {
     const int rows = all_rows(block), row = blockIdx.x * warps + threadIdx.x / 32;
     if (row < rows) copy<8>(block.args, row, 1, rows);
   }
   // The role of helper warp `helper`: copies the rest, without waiting for the tiles.
-  static __device__ __forceinline__ void help(const Block& block, int helper) {
+  static __forceinline__ void help(const Block& block, int helper) {
     const int rows = all_rows(block);
     for (int first = gridDim.x * warps + (blockIdx.x * helpers + helper) * run; first < rows;
          first += gridDim.x * helpers * run)
@@ -43,13 +43,13 @@ struct GatherFirst {
   }
   // The finding warp waits until the tile's rows are in order, except for the block's first tile: its loader waits instead,
   // with W already on its way.
-  static __device__ __forceinline__ void wait_for(const Args& args, const Tile& tile, bool first) {
+  static __forceinline__ void wait_for(const Args& args, const Tile& tile, bool first) {
     if (!first) wait<32>(args, tile);
   }
   // Fills the stages of the block's first tile: W of all, then X when its rows are in order. Other tiles only pass the
   // fence: tensor copies read rows that ordinary stores wrote.
   template <class Copies>
-  static __device__ __forceinline__ void load_first(const Copies& copies, const Steps& steps, bool first, int& k,
+  static __forceinline__ void load_first(const Copies& copies, const Steps& steps, bool first, int& k,
                                                     typename Block::Stage& stage) {
     const int count = first ? min(Block::stages, steps.end - k) : 0;
     if (elect_one()) {
@@ -68,12 +68,12 @@ struct GatherFirst {
     stage.advance(count);
   }
   // The last block clears the counts for the next launch.
-  static __device__ __forceinline__ void clear(const Args& args, int rows) {
+  static __forceinline__ void clear(const Args& args, int rows) {
     for (int place = 0; place * gathered_together < rows; ++place) args.gathered[place] = 0;
   }
 
  private:
-  static __device__ __forceinline__ int all_rows(const Block& block) {
+  static __forceinline__ int all_rows(const Block& block) {
     int rows = 0;
     for (int e = threadIdx.x % 32; e < Config::experts; e += 32) rows += block.m_sizes()[e];
     return __reduce_add_sync(~0u, rows);
@@ -81,7 +81,7 @@ struct GatherFirst {
 
   // A warp copies rows [first, first + count) of expert order and counts them; the last of all `rows` fills up its count.
   template <int unrolled>
-  static __device__ __forceinline__ void copy(const Args& args, int first, int count, int rows) {
+  static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
     const int lane = threadIdx.x % 32;
     const int mine = lane < count ? static_cast<int>(source_row<Config>(args, first + lane)) : 0;
     for (int r = 0; r < count; ++r) {
@@ -103,7 +103,7 @@ struct GatherFirst {
   // Waits until the tile's rows are in order; for lanes of a warp or one thread. A block of a cluster may have no rows, and
   // nobody counts where they would begin.
   template <int lanes>
-  static __device__ __forceinline__ void wait(const Args& args, const Tile& tile) {
+  static __forceinline__ void wait(const Args& args, const Tile& tile) {
     const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;
     for (int place = tile.row / gathered_together + static_cast<int>(threadIdx.x % lanes);
          place * gathered_together < end; place += lanes)

@@ -10,13 +10,13 @@ template <class Config>
 struct StoreEachTile {
   using Group = WgmmaWarpgroup<Config>;
   using Tile = typename WgmmaBlock<Config>::Tile;
-  __device__ __forceinline__ void make_room(const Group&, const Tile&) {}
+  __forceinline__ void make_room(const Group&, const Tile&) {}
   template <class Sum>
-  __device__ __forceinline__ void store(const Group& group, const Tile& tile,
+  __forceinline__ void store(const Group& group, const Tile& tile,
                                         const RowTargets<typename Config::Element>& targets, const Sum& sum) {
     WgmmaStaging<Config>::store(group, tile, targets, sum);
   }
-  __device__ __forceinline__ void finish(const Group&) { WgmmaStaging<Config>::finish(); }
+  __forceinline__ void finish(const Group&) { WgmmaStaging<Config>::finish(); }
 };
 
 // Rows are stored together when the next tile may not find room beside them.
@@ -29,11 +29,11 @@ struct HoldRows {
   int tiles = 0, rows = 0;  // held; rows in steps of kStoreRows
 
   // Before a tile is multiplied.
-  __device__ __forceinline__ void make_room(const Group& group, const Tile& tile) {
+  __forceinline__ void make_room(const Group& group, const Tile& tile) {
     if (rows + round_up(tile.rows, kStoreRows) > Block::knobs.hold) finish(group);
   }
   template <class Sum>
-  __device__ __forceinline__ void store(const Group& group, const Tile& tile,
+  __forceinline__ void store(const Group& group, const Tile& tile,
                                         const RowTargets<typename Config::Element>& targets, const Sum& sum) {
     if (tile.rows == 0) return;
 #pragma unroll
@@ -48,7 +48,7 @@ struct HoldRows {
     rows += round_up(tile.rows, kStoreRows);
   }
   // Stores all that is held.
-  __device__ __forceinline__ void finish(const Group& group) {
+  __forceinline__ void finish(const Group& group) {
     constexpr int chunks = Staging::shape.planes * 8;
     warpgroup_sync();  // it is staged
     for (int i = 0; i < tiles; ++i) {
@@ -66,13 +66,13 @@ struct HoldRows {
   }
 
  private:
-  static __device__ __forceinline__ char* place(const Group& group) {
+  static __forceinline__ char* place(const Group& group) {
     return group.block.template at<char[Block::layout.held_bytes]>(Block::layout.held)[group.consumer];
   }
-  static __device__ __forceinline__ HeldTile<Tile>* held(const Group& group) {
+  static __forceinline__ HeldTile<Tile>* held(const Group& group) {
     return reinterpret_cast<HeldTile<Tile>*>(place(group));
   }
-  static __device__ __forceinline__ int* held_targets(const Group& group) {
+  static __forceinline__ int* held_targets(const Group& group) {
     return reinterpret_cast<int*>(place(group) + Block::layout.held_row);
   }
 };

@@ -12,7 +12,7 @@ struct WgmmaBoxLoader {
   using Tiles = WgmmaTiles<Config>;
 
   // All lanes of the warp call it.
-  static __device__ __forceinline__ void run(const Block& block) {
+  static __forceinline__ void run(const Block& block) {
     const int rank = Block::rank();
     typename Block::Stage stage;
     typename Block::Slot slot;

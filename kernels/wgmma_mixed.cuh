@@ -12,10 +12,10 @@ struct TilesFromBothEnds {
   using State = typename Scheduler::State;
   static constexpr int mix = Block::knobs.mix;
 
-  static __device__ __forceinline__ bool from_few() { return blockIdx.x % mix == mix - 1; }
+  static __forceinline__ bool from_few() { return blockIdx.x % mix == mix - 1; }
 
   // Sorts the experts by their rows, which lie in shared memory. All threads of the block call it.
-  static __device__ __forceinline__ void begin(const Block& block) {
+  static __forceinline__ void begin(const Block& block) {
     constexpr int experts = Block::experts, threads = Block::threads, count = (experts + threads - 1) / threads;
     int* m_sizes = block.m_sizes();
     int* expert_of = block.template at<int>(Block::layout.expert_of);
@@ -52,18 +52,18 @@ struct TilesFromBothEnds {
 
   // Sets the index of the block's next tile, counted from its end; past all tiles where there are no more. The first tile
   // is given by the block's number. All lanes of a warp call it.
-  static __device__ __forceinline__ void take(const Block& block, State& scheduler, const typename Block::Slot& slot) {
+  static __forceinline__ void take(const Block& block, State& scheduler, const typename Block::Slot& slot) {
     if (slot.taken == 0) scheduler.tiles = Scheduler::all_tiles(scheduler);
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
     scheduler.index = next_index(block.args, scheduler, slot.taken == 0);
   }
-  static __device__ __forceinline__ void wait_for_slot(const Block&, const typename Block::Slot&) {}
-  static __device__ __forceinline__ void clear(const Args& args) {
+  static __forceinline__ void wait_for_slot(const Block&, const typename Block::Slot&) {}
+  static __forceinline__ void clear(const Args& args) {
     args.counters[taken_from_ends] = args.counters[taken_from_ends + 1] = 0;
   }
 
  private:
-  static __device__ __forceinline__ int next_index(const Args& args, const State& scheduler, bool first) {
+  static __forceinline__ int next_index(const Args& args, const State& scheduler, bool first) {
     const int few = gridDim.x / mix, many = gridDim.x - few;  // blocks at each end
     const int own = from_few() ? blockIdx.x / mix : blockIdx.x - blockIdx.x / mix;
     if (first) return own + (from_few() ? many : 0) < scheduler.tiles ? own : scheduler.tiles;

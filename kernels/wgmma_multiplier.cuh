@@ -19,23 +19,23 @@ struct WgmmaMultiplier {
   typename Block::Stage stage;
 
   // With ping-pong, consumer 0 goes first.
-  __device__ __forceinline__ void setup() {
+  __forceinline__ void setup() {
     if (Block::alternates && consumer == 1) named_arrive(2, 256);
   }
   // Whether the tile that is taken next is this warpgroup's; with ping-pong every other one is.
-  __device__ __forceinline__ bool is_next(const Slot& slot) const {
+  __forceinline__ bool is_next(const Slot& slot) const {
     return !(Block::alternates && slot.index() % 2 != consumer);
   }
   // Lets another warpgroup's tile pass.
-  __device__ __forceinline__ void skip(const Steps& steps) { stage.advance(steps.end - steps.first); }
+  __forceinline__ void skip(const Steps& steps) { stage.advance(steps.end - steps.first); }
 
   // Whether this warpgroup has rows of the tile.
-  __device__ __forceinline__ bool is_busy(const Tile& tile) const {
+  __forceinline__ bool is_busy(const Tile& tile) const {
     return Block::swapped ? tile.rows > 0 : tile.rows > first_group * 64;
   }
   // The tile's product, where the warpgroup is busy; else its stages pass. With ping-pong the two warpgroups multiply by turns:
   // each waits for the other's arrival before, and arrives for the other after.
-  __device__ __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
+  __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
     if constexpr (Block::alternates) named_sync(2 + consumer, 256);
     const Operands first = first_operands();  // anew for each tile, or the compiler doesn't take it for uniform
     const int count = steps.end - steps.first;
@@ -54,14 +54,14 @@ struct WgmmaMultiplier {
   struct Operands {
     unsigned a, b;
   };
-  __device__ __forceinline__ Operands first_operands() const {
+  __forceinline__ Operands first_operands() const {
     const auto *a = Block::swapped ? block.w()[0] : block.x()[0], *b = Block::swapped ? block.x()[0] : block.w()[0];
     return {__shfl_sync(~0u, descriptor_low(shared_address(a) + first_group * 64 * row_bytes), 0),
             __shfl_sync(~0u, descriptor_low(shared_address(b)), 0)};
   }
 
   // Tells the loader that this warpgroup has read a stage; in a cluster the loaders of all blocks.
-  static __device__ __forceinline__ void release(unsigned empty) {
+  static __forceinline__ void release(unsigned empty) {
     if constexpr (Block::cluster == 1) {
       if (threadIdx.x % 128 == 0) barrier_arrive(empty);
     } else {
@@ -71,7 +71,7 @@ struct WgmmaMultiplier {
 
   // `count` stages. `columns` of the N side are multiplied; 0 lets the stages pass.
   template <int columns>
-  __device__ __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
+  __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Config::knobs.in_flight : 0;  // stages still read when the next is multiplied
     if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
     unsigned before = 0;  // the empty barrier of the stage before
@@ -117,7 +117,7 @@ struct WgmmaMultiplier {
 
   // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.
   template <int columns>
-  __device__ __forceinline__ void multiply_rows(int count, const Operands& first, int rows, Sums& sum) {
+  __forceinline__ void multiply_rows(int count, const Operands& first, int rows, Sums& sum) {
     if constexpr (columns < Block::width) {
       if (rows > columns) return multiply_rows<columns + 8>(count, first, rows, sum);
     }

@@ -8,8 +8,8 @@ namespace moetune {
 template <class Config>
 struct OwnPace {
   using Block = WgmmaBlock<Config>;
-  __device__ __forceinline__ void begin(const Args&, const typename Block::Tile&) {}
-  static __device__ __forceinline__ void finish(const Args&) {}
+  __forceinline__ void begin(const Args&, const typename Block::Tile&) {}
+  static __forceinline__ void finish(const Args&) {}
 };
 
 // Tiles that need the same rows of W or X find them in L2 while they are about equally far along k. Blocks drift apart from
@@ -21,7 +21,7 @@ struct CommonPace {
   unsigned begun = 0;
 
   // Waits until all blocks have arrived at this tile. One thread of the loader calls it.
-  __device__ __forceinline__ void begin(const Args& args, const typename Block::Tile& tile) {
+  __forceinline__ void begin(const Args& args, const typename Block::Tile& tile) {
     if (!Block::Cut::all_begin(tile)) return;
     atomicAdd(args.counters, 1);
     const unsigned all = ++begun * gridDim.x;
@@ -29,7 +29,7 @@ struct CommonPace {
     }
   }
   // Counts as begun for a round in which this block has no tile.
-  static __device__ __forceinline__ void finish(const Args& args) {
+  static __forceinline__ void finish(const Args& args) {
     atomicAdd(args.counters, 1);
     __threadfence();
   }
@@ -43,8 +43,8 @@ template <class Config>
 struct NoKeptX {
   using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  static __device__ __forceinline__ void mark(const typename Block::Scheduler::State&, Tile&) {}
-  static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, unsigned full, const Tile&, int row,
+  static __forceinline__ void mark(const typename Block::Scheduler::State&, Tile&) {}
+  static __forceinline__ void load(unsigned to, const TensorMap& map, unsigned full, const Tile&, int row,
                                               int k) {
     load_box(to, map, full, row, k);
   }
@@ -58,19 +58,19 @@ struct KeptX {
   using Tile = typename Block::Tile;
   static constexpr int bytes = 8 << 20;
 
-  static __device__ __forceinline__ void mark(const typename Block::Scheduler::State& scheduler, Tile& tile) {
+  static __forceinline__ void mark(const typename Block::Scheduler::State& scheduler, Tile& tile) {
     tile.kept_columns = tile.piece == -1 ? columns(scheduler) : 0;
   }
   // Only kept columns have a cache policy: requests of neighbouring SMs for the same lines are merged before L2, but not
   // those that name the policy evict_normal.
-  static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, unsigned full, const Tile& tile,
+  static __forceinline__ void load(unsigned to, const TensorMap& map, unsigned full, const Tile& tile,
                                               int row, int k) {
     if (k < tile.kept_columns) return load_box(to, map, full, row, k, policy_to_keep());
     load_box(to, map, full, row, k);
   }
 
  private:
-  static __device__ __forceinline__ int columns(const typename Block::Scheduler::State& scheduler) {
+  static __forceinline__ int columns(const typename Block::Scheduler::State& scheduler) {
     const int round = Block::Scheduler::round(), last = scheduler.end_tile - 1, tile = scheduler.index - round;
     return last / round > tile / round ? bytes / 2 / scheduler.expert_m : 0;
   }

@@ -8,18 +8,18 @@
 
 namespace moetune {
 
-__device__ __forceinline__ int first_row() { return threadIdx.x / 8; }
-__device__ __forceinline__ int chunk_of_row() { return threadIdx.x % 8; }
+__forceinline__ int first_row() { return threadIdx.x / 8; }
+__forceinline__ int chunk_of_row() { return threadIdx.x % 8; }
 
 // X comes by tensor copies.
 template <class Config>
 struct NoRowsOfX {
   using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  __device__ __forceinline__ void ask(const Block&, const Tile&) {}
-  __device__ __forceinline__ void give(const Block&, unsigned) {}
-  __device__ __forceinline__ void take(const Block&, const Tile&, unsigned) {}
-  __device__ __forceinline__ void copy(const Block&, const Tile&, int, int) const {}
+  __forceinline__ void ask(const Block&, const Tile&) {}
+  __forceinline__ void give(const Block&, unsigned) {}
+  __forceinline__ void take(const Block&, const Tile&, unsigned) {}
+  __forceinline__ void copy(const Block&, const Tile&, int, int) const {}
 };
 
 // A tile's rows of X. One warp of each scheduler of the SM issues all copies, and each instruction beside a copy counts.
@@ -33,7 +33,7 @@ struct RowsOfX {
   int asked[asked_count];  // row numbers in X of the next tile that this thread has asked memory for
 
   // Asks for the row numbers of the next tile.
-  __device__ __forceinline__ void ask(const Block& block, const Tile& tile) {
+  __forceinline__ void ask(const Block& block, const Tile& tile) {
     if constexpr (Block::gathers) {
 #pragma unroll
       for (int i = 0; i < asked_count; ++i) {
@@ -44,7 +44,7 @@ struct RowsOfX {
   }
   // Passes them to the other threads through shared memory, in two turns: a thread that is ahead by a tile writes beside
   // what others read.
-  __device__ __forceinline__ void give(const Block& block, unsigned turn) {
+  __forceinline__ void give(const Block& block, unsigned turn) {
     if constexpr (Block::gathers) {
 #pragma unroll
       for (int i = 0; i < asked_count; ++i)
@@ -54,7 +54,7 @@ struct RowsOfX {
     }
   }
   // Computes where this thread's chunk of each row begins.
-  __device__ __forceinline__ void take(const Block& block, const Tile& tile, unsigned turn) {
+  __forceinline__ void take(const Block& block, const Tile& tile, unsigned turn) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int r = static_cast<int>(threadIdx.x) / 8 + i * 16;
@@ -63,7 +63,7 @@ struct RowsOfX {
       chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(block.args.k / 8) + threadIdx.x % 8;
     }
   }
-  __device__ __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
+  __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
     const int first = first_row(), column = chunk_of_row();
     const unsigned x = shared_address(block.x()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
     const char* from = WgmmaAddresses<Config>::x(block.args, tile) + k * 2;
@@ -79,7 +79,7 @@ struct RowsOfX {
   }
 
  private:
-  static __device__ __forceinline__ int* gathered(const Block& block, unsigned turn) {
+  static __forceinline__ int* gathered(const Block& block, unsigned turn) {
     return block.template at<int[Block::block_m]>(Block::layout.gathered)[turn % 2];
   }
 };
@@ -88,8 +88,8 @@ struct RowsOfX {
 template <class Config>
 struct NoRowsOfW {
   using Block = WgmmaBlock<Config>;
-  __device__ __forceinline__ void find(const Block&, const typename Block::Tile&) {}
-  __device__ __forceinline__ void copy(const Block&, const typename Block::Tile&, int, int) const {}
+  __forceinline__ void find(const Block&, const typename Block::Tile&) {}
+  __forceinline__ void copy(const Block&, const typename Block::Tile&, int, int) const {}
 };
 
 // A tile's rows of W. They follow each other: the address of this thread's first stands for all.
@@ -98,11 +98,11 @@ struct RowsOfW {
   using Block = WgmmaBlock<Config>;
   const char* row = nullptr;
 
-  __device__ __forceinline__ void find(const Block& block, const typename Block::Tile& tile) {
+  __forceinline__ void find(const Block& block, const typename Block::Tile& tile) {
     const Args& args = block.args;
     row = WgmmaAddresses<Config>::w(args, tile) + ((tile.column + first_row()) * args.k + chunk_of_row() * 8) * 2;
   }
-  __device__ __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, int stage, int k) const {
+  __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;
     const int first = first_row(), column = chunk_of_row();
     const unsigned w = shared_address(block.w()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
@@ -130,7 +130,7 @@ struct WgmmaRowLoader {
   static constexpr int ahead = 2;
 
   // All threads of the producer call it.
-  static __device__ __forceinline__ void run(const Block& block) {
+  static __forceinline__ void run(const Block& block) {
     const int rank = Block::rank();
     typename Block::Slot slot;
     const auto begin = [&] { return threadIdx.x < 32 ? Tiles::find(block, slot) : Tiles::take(block, slot); };

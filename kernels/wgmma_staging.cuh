@@ -11,7 +11,7 @@ struct WgmmaWarpgroup {
   int consumer;
   int first_group;  // of wgmma's M side, in the tile
 
-  __device__ __forceinline__ auto& staging() const {
+  __forceinline__ auto& staging() const {
     using Block = WgmmaBlock<Config>;
     constexpr Staging shape = moetune::staging(Block::knobs);
     using Buffers = typename Config::Element[shape.buffers * shape.buffer];
@@ -32,7 +32,7 @@ struct StagingOfColumns {
 
   // Stages kStoreRows rows from `row` of the tile, to row `to` of the staging and on.
   template <class Sum>
-  static __device__ __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row,
+  static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row,
                                                const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     unsigned weights[2] = {};
@@ -54,7 +54,7 @@ struct StagingOfColumns {
   }
 
   template <class Sum>
-  static __device__ __forceinline__ void store(const WgmmaWarpgroup<Config>& group, const Tile& tile,
+  static __forceinline__ void store(const WgmmaWarpgroup<Config>& group, const Tile& tile,
                                                const Targets& targets, const Sum& sum) {
     Store::begin_tile();
 #pragma unroll
@@ -72,7 +72,7 @@ struct StagingOfColumns {
                                   tile.column + group.first_group * 64, shape.planes * 64});
     }
   }
-  static __device__ __forceinline__ void finish() { Store::template wait<128, 0>(); }
+  static __forceinline__ void finish() { Store::template wait<128, 0>(); }
 };
 
 // Other tiles: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
@@ -86,7 +86,7 @@ struct StagingOfRows {
   using Targets = RowTargets<Element>;
 
   template <class Sum>
-  static __device__ __forceinline__ void store(const WgmmaWarpgroup<Config>& group, const Tile& tile,
+  static __forceinline__ void store(const WgmmaWarpgroup<Config>& group, const Tile& tile,
                                                const Targets& targets, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     Element* buffer = group.staging() + warp * staging(Block::knobs).buffer;
@@ -120,7 +120,7 @@ struct StagingOfRows {
       }
     }
   }
-  static __device__ __forceinline__ void finish() { Store::template wait<32, 0>(); }
+  static __forceinline__ void finish() { Store::template wait<32, 0>(); }
 };
 
 template <class Config>

@@ -7,13 +7,13 @@
 namespace moetune {
 
 template <class Element>
-__device__ __forceinline__ void copy_16_bytes(Element* to, const Element* from) {
+__forceinline__ void copy_16_bytes(Element* to, const Element* from) {
   *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
 }
 
 // Row `row` of the tile in Y.
 template <class Config, class Tile>
-__device__ __forceinline__ typename Config::Element* row_of_y(const Args& args, const Tile& tile, const int* targets,
+__forceinline__ typename Config::Element* row_of_y(const Args& args, const Tile& tile, const int* targets,
                                                               int row) {
   if constexpr (!Config::permute_y) return WgmmaAddresses<Config>::y(args, tile, row);
   const long long target = targets[row];
@@ -32,7 +32,7 @@ struct StagedRows {
   long long column;
   int columns;
 
-  __device__ __forceinline__ Element* y(int r) const {
+  __forceinline__ Element* y(int r) const {
     return row_of_y<Config>(args, tile, targets, row + r) + column;
   }
 };
@@ -44,24 +44,24 @@ struct ThreadStores {
   using Element = typename Config::Element;
   static constexpr Staging shape = staging(Block::knobs);
 
-  static __device__ __forceinline__ void prefetch(const Args&) {}
+  static __forceinline__ void prefetch(const Args&) {}
   // Where 8 columns of a staged row lie: planes in the swizzle of tensor copies.
-  static __device__ __forceinline__ const Element* at(const Element* staging, int row, int column) {
+  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
     return staging + column / 64 * shape.plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
   }
   // Before a warpgroup stages a tile: the rows of the tile before have left.
-  static __device__ __forceinline__ void begin_tile() { warpgroup_sync(); }
+  static __forceinline__ void begin_tile() { warpgroup_sync(); }
   // Before `threads` threads write a staging buffer again: the copies that read it are over, but for the `newer` last.
   template <int threads, int newer>
-  static __device__ __forceinline__ void wait() {}
+  static __forceinline__ void wait() {}
   // Before a warpgroup stages the rows of a tile from `first` on, into one of two buffers.
-  static __device__ __forceinline__ void begin_buffer(int) {}
+  static __forceinline__ void begin_buffer(int) {}
   // After the buffer is written.
-  static __device__ __forceinline__ void publish() {}
+  static __forceinline__ void publish() {}
 
   // Stores rows from `first` on, by `threads` threads.
   template <int threads>
-  static __device__ __forceinline__ void store(const StagedRows<Config>& rows, int first = 0) {
+  static __forceinline__ void store(const StagedRows<Config>& rows, int first = 0) {
     const int thread = threadIdx.x % threads;
     const Args& args = rows.args;
     constexpr int chunks = shape.planes * 8, rows_a_turn = threads / chunks;
@@ -92,21 +92,21 @@ struct ThreadStores {
 // What both kinds of copies do to a staging buffer: threads that issued copies wait for them before it is written again.
 template <class Kind>
 struct CopyStores {
-  static __device__ __forceinline__ void begin_tile() {}
+  static __forceinline__ void begin_tile() {}
   template <int threads, int newer>
-  static __device__ __forceinline__ void wait() {
+  static __forceinline__ void wait() {
     if (Kind::template issues<threads>()) stores_wait_read<newer>();
   }
   // The two buffers are used in turn, so the copies of the one before may go on; which one the last tile used depends on
   // its rows.
-  static __device__ __forceinline__ void begin_buffer(int first) {
+  static __forceinline__ void begin_buffer(int first) {
     if (first == 0)
       wait<128, 0>();
     else
       wait<128, 1>();
     warpgroup_sync();
   }
-  static __device__ __forceinline__ void publish() { fence_async_shared(); }
+  static __forceinline__ void publish() { fence_async_shared(); }
 };
 
 // Boxes of 8 whole rows leave by tensor copies, issued by one thread each; rows that fill no box by threads.
@@ -117,17 +117,17 @@ struct BoxStores : CopyStores<BoxStores<Config>> {
   static constexpr Staging shape = Threads::shape;
   static constexpr int boxes_a_plane = shape.rows / kYBox;
 
-  static __device__ __forceinline__ void prefetch(const Args& args) { prefetch_map(args.y_map); }
-  static __device__ __forceinline__ const Element* at(const Element* staging, int row, int column) {
+  static __forceinline__ void prefetch(const Args& args) { prefetch_map(args.y_map); }
+  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
     return Threads::at(staging, row, column);
   }
   // Whether this thread issues copies: the first ones a box each.
   template <int threads>
-  static __device__ __forceinline__ bool issues() {
+  static __forceinline__ bool issues() {
     return threadIdx.x % threads < boxes_a_plane * shape.planes;
   }
   template <int threads>
-  static __device__ __forceinline__ void store(const StagedRows<Config>& rows) {
+  static __forceinline__ void store(const StagedRows<Config>& rows) {
     const int thread = threadIdx.x % threads;
     const int boxes = min(shape.rows, rows.tile.rows - rows.row) / kYBox;
     if (issues<threads>()) {
@@ -147,19 +147,19 @@ struct RowStores : CopyStores<RowStores<Config>> {
   using Element = typename Config::Element;
   static constexpr Staging shape = staging(Config::knobs);
 
-  static __device__ __forceinline__ void prefetch(const Args&) {}
-  static __device__ __forceinline__ const Element* at(const Element* staging, int row, int column) {
+  static __forceinline__ void prefetch(const Args&) {}
+  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
     return staging + row * shape.pitch + column;
   }
   template <int threads>
   static constexpr int rows_a_warp = shape.rows / (threads / 32);
   // Whether this thread issues copies: the first lanes of every warp a row each.
   template <int threads>
-  static __device__ __forceinline__ bool issues() {
+  static __forceinline__ bool issues() {
     return threadIdx.x % 32 < rows_a_warp<threads>;
   }
   template <int threads>
-  static __device__ __forceinline__ void store(const StagedRows<Config>& rows) {
+  static __forceinline__ void store(const StagedRows<Config>& rows) {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, r = thread / 32 * rows_a_warp<threads> + thread % 32;
     const int bytes = static_cast<int>(min(static_cast<long long>(rows.columns), rows.args.n - rows.column)) * 2;

@@ -10,11 +10,11 @@ namespace moetune {
 template <class Sums>
 struct OwnSums {
   const Sums& sum;
-  __device__ __forceinline__ float4 operator()(int g, int v) const {
+  __forceinline__ float4 operator()(int g, int v) const {
     return make_float4(sum[g][4 * v], sum[g][4 * v + 1], sum[g][4 * v + 2], sum[g][4 * v + 3]);
   }
   template <class Use>
-  __device__ __forceinline__ void with(const Use& use) const {
+  __forceinline__ void with(const Use& use) const {
     use(*this);
   }
 };
@@ -26,7 +26,7 @@ struct SumsOfTiles {
   using Sums = typename Block::Sums;
   // Calls `store` where this warpgroup is to store the tile. All its threads call this.
   template <class Store>
-  static __device__ __forceinline__ void finish(const Block&, const typename Block::Tile&, int, bool, const Sums& sum,
+  static __forceinline__ void finish(const Block&, const typename Block::Tile&, int, bool, const Sums& sum,
                                                 const Store& store) {
     store(OwnSums<Sums>{sum});
   }
@@ -41,22 +41,22 @@ struct SumsInMemory {
   static constexpr int groups = Block::groups, vectors = Block::width / 8;
   static constexpr int warpgroups = warpgroups_a_tile(Block::knobs), copy_size = groups * vectors * 128;
 
-  static __device__ __forceinline__ int index(int number, int consumer) {
+  static __forceinline__ int index(int number, int consumer) {
     return number * warpgroups + (Block::alternates ? 0 : consumer);
   }
-  static __device__ __forceinline__ int thread() {  // read anew: a register less beside all sums
+  static __forceinline__ int thread() {  // read anew: a register less beside all sums
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread % 128;
   }
   // This thread's place in the first copy.
-  static __device__ __forceinline__ float4* place(const Args& args, int index) {
+  static __forceinline__ float4* place(const Args& args, int index) {
     return reinterpret_cast<float4*>(args.workspace) + static_cast<long long>(index) * (copies * copy_size) + thread();
   }
-  static __device__ __forceinline__ float4 add(const float4& a, const float4& b) {
+  static __forceinline__ float4 add(const float4& a, const float4& b) {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
   }
-  static __device__ __forceinline__ void write(float4* to, const typename Block::Tile& tile, const Sums& sum) {
+  static __forceinline__ void write(float4* to, const typename Block::Tile& tile, const Sums& sum) {
 #pragma unroll
     for (int g = 0; g < groups; ++g)
 #pragma unroll
@@ -77,7 +77,7 @@ struct SumsOfPieces : SumsInMemory<Config, Config::knobs.split> {
   static constexpr int split = Config::knobs.split, copy_size = Memory::copy_size;
 
   template <class Store>
-  static __device__ __forceinline__ void finish(const Block& block, const typename Block::Tile& tile, int consumer,
+  static __forceinline__ void finish(const Block& block, const typename Block::Tile& tile, int consumer,
                                                 bool busy, const Sums& sum, const Store& store) {
     if (tile.piece < 0) {
       store(OwnSums<Sums>{sum});
@@ -96,7 +96,7 @@ struct SumsOfPieces : SumsInMemory<Config, Config::knobs.split> {
   // serialise it.
   struct Total {
     const float4* pieces;
-    __device__ __forceinline__ float4 operator()(int g, int v) const {
+    __forceinline__ float4 operator()(int g, int v) const {
       float4 total = __ldcg(pieces + (g * Memory::vectors + v) * 128);
 #pragma unroll
       for (int p = 1; p < split; ++p)
@@ -104,7 +104,7 @@ struct SumsOfPieces : SumsInMemory<Config, Config::knobs.split> {
       return total;
     }
     template <class Use>
-    __device__ __forceinline__ void with(const Use& use) const {
+    __forceinline__ void with(const Use& use) const {
       use(*this);
     }
   };
@@ -119,7 +119,7 @@ struct SumsOfParts : SumsInMemory<Config, 1> {
   using Tile = typename Block::Tile;
 
   template <class Store>
-  static __device__ __forceinline__ void finish(const Block& block, const Tile& tile, int consumer, bool busy,
+  static __forceinline__ void finish(const Block& block, const Tile& tile, int consumer, bool busy,
                                                 const Sums& sum, const Store& store) {
     const Args& args = block.args;
     if (tile.piece < -1 && busy) wait(args, index_of(tile, consumer));
@@ -130,15 +130,15 @@ struct SumsOfParts : SumsInMemory<Config, 1> {
   }
 
  private:
-  static __device__ __forceinline__ int index_of(const Tile& tile, int consumer) {
+  static __forceinline__ int index_of(const Tile& tile, int consumer) {
     return Memory::index(tile.piece < 0 ? -2 - tile.piece : tile.piece / 2, consumer);
   }
-  static __device__ __forceinline__ void wait(const Args& args, int index) {
+  static __forceinline__ void wait(const Args& args, int index) {
     if (threadIdx.x % 128 == 0) Block::Cut::wait(args, index);
     warpgroup_sync();
   }
   // Leaves a part's sums, with the next part's added where that belongs to it.
-  static __device__ __forceinline__ void leave(const Args& args, const Tile& tile, int consumer, const Sums& sum) {
+  static __forceinline__ void leave(const Args& args, const Tile& tile, int consumer, const Sums& sum) {
     const int index = index_of(tile, consumer);
     float4* mine = Memory::place(args, index);
     Memory::write(mine, tile, sum);
@@ -163,7 +163,7 @@ struct SumsOfParts : SumsInMemory<Config, 1> {
     const Tile& tile;
     int consumer;
     template <class Use>
-    __device__ __forceinline__ void with(const Use& use) const {
+    __forceinline__ void with(const Use& use) const {
       if (tile.piece == -1) {
         use(*this);
       } else {

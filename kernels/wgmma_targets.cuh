@@ -20,11 +20,11 @@ struct NoTargets {
   using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Slot = typename Block::Slot;
-  static __device__ __forceinline__ void init_barriers(const Block&) {}
-  static __device__ __forceinline__ void look_up_all(const Block&) {}
-  static __device__ __forceinline__ void prepare(const Block&, const Tile&, int, const Slot&) {}
-  static __device__ __forceinline__ void wait(const Block&, const Slot&) {}
-  static __device__ __forceinline__ RowTargets<typename Block::Element> of(const Block&, int, const Slot&) { return {}; }
+  static __forceinline__ void init_barriers(const Block&) {}
+  static __forceinline__ void look_up_all(const Block&) {}
+  static __forceinline__ void prepare(const Block&, const Tile&, int, const Slot&) {}
+  static __forceinline__ void wait(const Block&, const Slot&) {}
+  static __forceinline__ RowTargets<typename Block::Element> of(const Block&, int, const Slot&) { return {}; }
 };
 
 // The places in shared memory, and the loads.
@@ -37,20 +37,20 @@ struct TargetSlots {
 
   // The part of a slot at `offset`.
   template <class T>
-  static __device__ __forceinline__ T* part(const Block& block, int slot, int offset) {
+  static __forceinline__ T* part(const Block& block, int slot, int offset) {
     char* begin = block.template at<char[Block::layout.target_bytes]>(Block::layout.targets)[slot];
     return reinterpret_cast<T*>(begin + offset);
   }
-  static __device__ __forceinline__ int* rows(const Block& block, int slot) {
+  static __forceinline__ int* rows(const Block& block, int slot) {
     return part<int>(block, slot, Block::layout.target_row);
   }
-  static __device__ __forceinline__ Element* weights(const Block& block, int slot) {
+  static __forceinline__ Element* weights(const Block& block, int slot) {
     return part<Element>(block, slot, Block::layout.target_weight);
   }
 
   // `threads` threads look up a tile's targets; all loads of a kind come before what depends on them.
   template <int threads>
-  static __device__ __forceinline__ void look_up(const Block& block, int slot, const Tile& tile) {
+  static __forceinline__ void look_up(const Block& block, int slot, const Tile& tile) {
     constexpr int count = (Block::block_m + threads - 1) / threads;
     Element weight[count];
     int target[count];
@@ -78,14 +78,14 @@ struct TargetsAhead : TargetSlots<Config> {
   using typename Slots::Block, typename Slots::Tile, typename Slots::Slot;
   static constexpr int slots = target_slots(Block::knobs);
 
-  static __device__ __forceinline__ void init_barriers(const Block& block) {
+  static __forceinline__ void init_barriers(const Block& block) {
     for (int i = 0; i < slots; ++i) {
       barrier_init(full(block, i), 32);
       barrier_init(empty(block, i), 128 * warpgroups_a_tile(Block::knobs));
     }
   }
   // The role of the warp that looks up targets.
-  static __device__ __forceinline__ void look_up_all(const Block& block) {
+  static __forceinline__ void look_up_all(const Block& block) {
     Slot slot;
     while (true) {
       const Tile tile = WgmmaTiles<Config>::take(block, slot);
@@ -97,26 +97,26 @@ struct TargetsAhead : TargetSlots<Config> {
   }
   // Consumers, before they multiply a tile: frees the slot of the tile that they stored before. Right behind its stores this
   // would cost the loops over stages their uniform registers.
-  static __device__ __forceinline__ void prepare(const Block& block, const Tile&, int, const Slot& slot) {
+  static __forceinline__ void prepare(const Block& block, const Tile&, int, const Slot& slot) {
     constexpr int tiles = Block::alternates ? 2 : 1;  // since that tile
     if (slot.taken > tiles) barrier_arrive(empty(block, (slot.taken - 1 - tiles) % slots));
     if constexpr (!Block::alternates) warpgroup_sync();  // or the compiler no longer knows that the warps are together
   }
-  static __device__ __forceinline__ void wait(const Block& block, const Slot& slot) {
+  static __forceinline__ void wait(const Block& block, const Slot& slot) {
     barrier_wait(full(block, turn(slot)), parity(slot));
   }
-  static __device__ __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int, const Slot& slot) {
+  static __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int, const Slot& slot) {
     return {Slots::rows(block, turn(slot)), Slots::weights(block, turn(slot))};
   }
 
  private:
   // Of the tile that was taken last.
-  static __device__ __forceinline__ int turn(const Slot& slot) { return static_cast<int>(slot.taken - 1) % slots; }
-  static __device__ __forceinline__ unsigned parity(const Slot& slot) { return (slot.taken - 1) / slots % 2; }
-  static __device__ __forceinline__ unsigned full(const Block& block, int slot) {
+  static __forceinline__ int turn(const Slot& slot) { return static_cast<int>(slot.taken - 1) % slots; }
+  static __forceinline__ unsigned parity(const Slot& slot) { return (slot.taken - 1) / slots % 2; }
+  static __forceinline__ unsigned full(const Block& block, int slot) {
     return shared_address(Slots::template part<Barrier>(block, slot, Block::layout.target_full));
   }
-  static __device__ __forceinline__ unsigned empty(const Block& block, int slot) {
+  static __forceinline__ unsigned empty(const Block& block, int slot) {
     return shared_address(Slots::template part<Barrier>(block, slot, Block::layout.target_empty));
   }
 };
@@ -127,14 +127,14 @@ struct TargetsByConsumer : TargetSlots<Config> {
   using Slots = TargetSlots<Config>;
   using typename Slots::Block, typename Slots::Tile, typename Slots::Slot;
 
-  static __device__ __forceinline__ void init_barriers(const Block&) {}
-  static __device__ __forceinline__ void look_up_all(const Block&) {}
-  static __device__ __forceinline__ void prepare(const Block& block, const Tile& tile, int consumer, const Slot&) {
+  static __forceinline__ void init_barriers(const Block&) {}
+  static __forceinline__ void look_up_all(const Block&) {}
+  static __forceinline__ void prepare(const Block& block, const Tile& tile, int consumer, const Slot&) {
     warpgroup_sync();
     if (tile.rows > 0) Slots::template look_up<128>(block, consumer, tile);
   }
-  static __device__ __forceinline__ void wait(const Block&, const Slot&) { warpgroup_sync(); }
-  static __device__ __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int consumer, const Slot&) {
+  static __forceinline__ void wait(const Block&, const Slot&) { warpgroup_sync(); }
+  static __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int consumer, const Slot&) {
     return {Slots::rows(block, consumer), Slots::weights(block, consumer)};
   }
 };

@@ -13,13 +13,13 @@ template <class Config>
 struct TilesByNumber {
   using Block = WgmmaBlock<Config>;
   using Slot = typename Block::Slot;
-  static __device__ __forceinline__ void begin(const Block&) {}
-  static __device__ __forceinline__ void take(const Block&, typename Block::Scheduler::State&, const Slot&) {}
+  static __forceinline__ void begin(const Block&) {}
+  static __forceinline__ void take(const Block&, typename Block::Scheduler::State&, const Slot&) {}
   // One lane waits before it writes the slot.
-  static __device__ __forceinline__ void wait_for_slot(const Block& block, const Slot& slot) {
+  static __forceinline__ void wait_for_slot(const Block& block, const Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
   }
-  static __device__ __forceinline__ void clear(const Args&) {}
+  static __forceinline__ void clear(const Args&) {}
 };
 
 // A block takes the next tile of a counter when it has a free slot; its first tile is given by its number.
@@ -27,15 +27,15 @@ template <class Config>
 struct TilesFromCounter {
   using Block = WgmmaBlock<Config>;
   using Slot = typename Block::Slot;
-  static __device__ __forceinline__ void begin(const Block&) {}
-  static __device__ __forceinline__ void take(const Block& block, typename Block::Scheduler::State& scheduler, const Slot& slot) {
+  static __forceinline__ void begin(const Block&) {}
+  static __forceinline__ void take(const Block& block, typename Block::Scheduler::State& scheduler, const Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
     if (slot.taken == 0) return;
     if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(block.args.counters, 1);
     scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
   }
-  static __device__ __forceinline__ void wait_for_slot(const Block&, const Slot&) {}
-  static __device__ __forceinline__ void clear(const Args&) {}
+  static __forceinline__ void wait_for_slot(const Block&, const Slot&) {}
+  static __forceinline__ void clear(const Args&) {}
 };
 
 template <class Config>
@@ -53,22 +53,22 @@ struct WgmmaTiles {
   static constexpr int takers = 4 * Block::consumers + (Block::by_rows ? 3 : Block::scatters ? 2 : 1);
 
   // One thread calls it before the block meets.
-  static __device__ __forceinline__ void init_barriers(const Block& block) {
+  static __forceinline__ void init_barriers(const Block& block) {
     for (int i = 0; i < tile_slots(Block::knobs); ++i) {
       barrier_init(block.barrier(Block::layout.tile_full, i), 1);
       barrier_init(block.barrier(Block::layout.tile_empty, i), takers);
     }
   }
-  static __device__ __forceinline__ void init_scheduler(const Block& block) {
+  static __forceinline__ void init_scheduler(const Block& block) {
     block.scheduler().value = Scheduler::begin(block.args);
     block.scheduler().value.m_sizes = block.m_sizes();  // a scan reads no memory
   }
-  static __device__ __forceinline__ void read_sizes(const Block& block) {
+  static __forceinline__ void read_sizes(const Block& block) {
     for (int i = threadIdx.x; i < Config::experts; i += Block::threads) block.m_sizes()[i] = block.args.m_sizes[i];
   }
 
   // Finds the next tile and passes it on; expert < 0 where there are no more. The finding warp calls it.
-  static __device__ __forceinline__ Tile find(const Block& block, Slot& slot) {
+  static __forceinline__ Tile find(const Block& block, Slot& slot) {
     typename Scheduler::State scheduler = block.scheduler().value;
     const auto cut = block.cut();
     if (slot.taken == 0) cut.template plan<Scheduler>(scheduler, Scheduler::depth(block.args), Block::dynamic);
@@ -92,7 +92,7 @@ struct WgmmaTiles {
     ++slot.taken;
     return tile;
   }
-  static __device__ __forceinline__ void find_all(const Block& block) {
+  static __forceinline__ void find_all(const Block& block) {
     Slot slot;
     while (find(block, slot).expert >= 0) {
     }
@@ -101,7 +101,7 @@ struct WgmmaTiles {
 
   // Takes the next tile. One lane reads the slot and frees it: racecheck takes what other lanes read before a __syncwarp
   // for still under way. No lane may still be waiting then, or it could miss the slot's phase.
-  static __device__ __forceinline__ Tile take(const Block& block, Slot& slot) {
+  static __forceinline__ Tile take(const Block& block, Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_full, slot.index()), slot.parity());
     __syncwarp();
     Tile tile = {};
@@ -115,22 +115,22 @@ struct WgmmaTiles {
 
   // The finding warp, and one thread of the loader, call these when there are no more tiles. The last user of the counters
   // leaves.
-  static __device__ __forceinline__ void finish_finding(const Block& block) {
+  static __forceinline__ void finish_finding(const Block& block) {
     if constexpr (Block::dynamic && !Block::gathers_first)
       if (threadIdx.x % 32 == 0) leave(block);
   }
-  static __device__ __forceinline__ void finish_loading(const Block& block) {
+  static __forceinline__ void finish_loading(const Block& block) {
     WgmmaPace<Config>::finish(block.args);
     if constexpr (Block::together || Block::gathers_first) leave(block);
   }
 
  private:
-  static __device__ __forceinline__ Tile& slot_of(const Block& block, const Slot& slot) {
+  static __forceinline__ Tile& slot_of(const Block& block, const Slot& slot) {
     return block.template at<Tile>(Block::layout.tiles)[slot.index()];
   }
 
   // The last block to leave clears the counters for the next launch.
-  static __device__ __forceinline__ void leave(const Block& block) {
+  static __forceinline__ void leave(const Block& block) {
     if (atomicAdd(block.args.counters + 1, 1) == gridDim.x - 1) {
       block.args.counters[0] = block.args.counters[1] = 0;
       Source::clear(block.args);
@@ -138,7 +138,7 @@ struct WgmmaTiles {
     }
   }
 
-  static __device__ __forceinline__ Tile of_first_lane(const Tile& tile) {
+  static __forceinline__ Tile of_first_lane(const Tile& tile) {
     int words[sizeof(Tile) / sizeof(int)];
     memcpy(words, &tile, sizeof(Tile));
 #pragma unroll
