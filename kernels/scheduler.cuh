@@ -68,10 +68,7 @@ struct Scheduler {
   static constexpr int cluster = cluster_m * cluster_n;
 
   static __forceinline__ State begin(const Args& args) {
-    return {.m_sizes = args.m_sizes,
-            .experts = args.experts,
-            .n_tiles = static_cast<int>((args.n + block_n * cluster_n - 1) / (block_n * cluster_n)),
-            .index = static_cast<int>(blockIdx.x / cluster)};
+    return State(args.m_sizes, args.experts, static_cast<int>((args.n + block_n * cluster_n - 1) / (block_n * cluster_n)), blockIdx.x / cluster);
   }
 
   // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,

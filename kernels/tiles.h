@@ -79,6 +79,11 @@ struct Walk : Order {
   int window_tiles;  // tiles before the window
   int window_rows;   // rows before the window
   int expert, expert_m, expert_row, first_tile, end_tile;  // of the expert found last
+
+  Walk() = default;
+  constexpr Walk(const int* rows, int all, int columns, int first)
+      : m_sizes(rows), experts(all), n_tiles(columns), index(first), whole(0), window(0), window_tiles(0), window_rows(0),
+        expert(0), expert_m(0), expert_row(0), first_tile(0), end_tile(0) {}
 };
 
 /// How all blocks share the last, incomplete round of tiles: `tiles` blocks begin one each and multiply its first `own`

@@ -75,8 +75,9 @@ struct Wgmma {
   }
 
   static __forceinline__ void consume(const Block& block) {
-    WgmmaMultiplier<Config> multiplier{block};
-    WgmmaEpilogue<Config> epilogue{{block, multiplier.consumer, multiplier.first_group}};
+    const WgmmaWarpgroup<Config> group = {block};
+    WgmmaMultiplier<Config> multiplier = {group};
+    WgmmaEpilogue<Config> epilogue = {group};
     typename Block::Slot slot;
     multiplier.setup();
     while (true) {

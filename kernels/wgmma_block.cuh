@@ -112,4 +112,19 @@ struct WgmmaBlock {
   static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
 };
 
+// What the roles of a consumer know of their warpgroup.
+template <class Config>
+struct WgmmaWarpgroup {
+  using Block = WgmmaBlock<Config>;
+  const Block& block;
+  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;           // of the block's
+  const int first_group = Block::alternates ? 0 : consumer * Block::groups;  // of wgmma's M side, in the tile
+
+  // Its staging buffers.
+  __forceinline__ auto& staging() const {
+    constexpr Staging shape = moetune::staging(Block::knobs);
+    return block.template at<typename Config::Element[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
+  }
+};
+
 }  // namespace moetune

@@ -41,8 +41,8 @@ struct WgmmaBoxes {
       barrier_arrive_expect(full, (w_rows + large * rows.large + small * rows.small) * Block::block_k * 2);
 #pragma unroll
     for (int half = 0; half < Block::halves; ++half) {
-      if constexpr (with_w && !Block::w_by_rows) load_w(stage, full, half, k + half * kSwizzleColumns);
-      if constexpr (with_x && !Block::x_by_rows) load_x(stage, full, half, k + half * kSwizzleColumns);
+      if constexpr (with_w && !Block::w_by_rows) load_w(stage, full, half, k);
+      if constexpr (with_x && !Block::x_by_rows) load_x(stage, full, half, k);
     }
   }
 
@@ -54,9 +54,9 @@ struct WgmmaBoxes {
     const int row = Addresses::w_row(block.args, tile);
     constexpr int part = w_box(Config::knobs);
     if constexpr (Block::cluster_m > 1)
-      load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part, k, everyone);
+      load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part, k + half * 64, everyone);
     else
-      load_box(w, addresses.w_map(block.args), full, row, k);
+      load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
   }
 
   __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {
@@ -68,9 +68,9 @@ struct WgmmaBoxes {
       const unsigned to = x + box * rows.large * Block::row_bytes;
       const int row = first + box * rows.large;
       if constexpr (Block::cluster_n > 1) {
-        if (box % 2 == rank) load_box_to_all(to, addresses.x_map(block.args), full, row, k, everyone);
+        if (box % 2 == rank) load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * 64, everyone);
       } else {
-        WgmmaKeptX<Config>::load(to, addresses.x_map(block.args), full, tile, row, k);
+        WgmmaKeptX<Config>::load(to, addresses.x_map(block.args), full, tile, row, k + half * 64);
       }
     }
     if constexpr (small_ones) {
@@ -78,7 +78,7 @@ struct WgmmaBoxes {
       for (int box = 0; box < rows.large / rows.small - 1; ++box) {
         if (box >= small) break;
         const int row = large * rows.large + box * rows.small;
-        WgmmaKeptX<Config>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row, k);
+        WgmmaKeptX<Config>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row, k + half * 64);
       }
     }
   }

@@ -13,7 +13,7 @@ struct WgmmaEpilogue {
   using Slot = typename Block::Slot;
   using Targets = WgmmaTargets<Config>;
 
-  const WgmmaWarpgroup<Config> group;
+  const WgmmaWarpgroup<Config>& group;
   typename Choice<(Config::knobs.hold > 0), HoldRows<Config>, StoreEachTile<Config>>::type rows;
 
   // Before the tile that was taken last from `slot` is multiplied.

@@ -13,30 +13,28 @@ struct WgmmaMultiplier {
   using Sums = typename Block::Sums;
   static constexpr int block_k = Block::block_k, groups = Block::groups, row_bytes = Block::row_bytes;
 
-  const Block& block;
-  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;  // of the block's warpgroups that multiply
-  const int first_group = Block::alternates ? 0 : consumer * groups;  // of wgmma's M side
+  const WgmmaWarpgroup<Config>& group;
   typename Block::Stage stage;
 
   // With ping-pong, consumer 0 goes first.
   __forceinline__ void setup() {
-    if (Block::alternates && consumer == 1) named_arrive(2, 256);
+    if (Block::alternates && group.consumer == 1) named_arrive(2, 256);
   }
   // Whether the tile that is taken next is this warpgroup's; with ping-pong every other one is.
   __forceinline__ bool is_next(const Slot& slot) const {
-    return !(Block::alternates && slot.index() % 2 != consumer);
+    return !(Block::alternates && slot.index() % 2 != group.consumer);
   }
   // Lets another warpgroup's tile pass.
   __forceinline__ void skip(const Steps& steps) { stage.advance(steps.end - steps.first); }
 
   // Whether this warpgroup has rows of the tile.
   __forceinline__ bool is_busy(const Tile& tile) const {
-    return Block::swapped ? tile.rows > 0 : tile.rows > first_group * 64;
+    return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * 64;
   }
   // The tile's product, where the warpgroup is busy; else its stages pass. With ping-pong the two warpgroups multiply by turns:
   // each waits for the other's arrival before, and arrives for the other after.
   __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
-    if constexpr (Block::alternates) named_sync(2 + consumer, 256);
+    if constexpr (Block::alternates) named_sync(2 + group.consumer, 256);
     const Operands first = first_operands();  // anew for each tile, or the compiler doesn't take it for uniform
     const int count = steps.end - steps.first;
     if (!busy)
@@ -45,7 +43,7 @@ struct WgmmaMultiplier {
       multiply_rows<8>(count, first, tile.rows, sum);
     else
       multiply<Block::width>(count, first, sum);
-    if constexpr (Block::alternates) named_arrive(3 - consumer, 256);
+    if constexpr (Block::alternates) named_arrive(3 - group.consumer, 256);
   }
 
  private:
@@ -55,8 +53,8 @@ struct WgmmaMultiplier {
     unsigned a, b;
   };
   __forceinline__ Operands first_operands() const {
-    const auto *a = Block::swapped ? block.w()[0] : block.x()[0], *b = Block::swapped ? block.x()[0] : block.w()[0];
-    return {__shfl_sync(~0u, descriptor_low(shared_address(a) + first_group * 64 * row_bytes), 0),
+    const auto *a = Block::swapped ? group.block.w()[0] : group.block.x()[0], *b = Block::swapped ? group.block.x()[0] : group.block.w()[0];
+    return {__shfl_sync(~0u, descriptor_low(shared_address(a) + group.first_group * 64 * row_bytes), 0),
             __shfl_sync(~0u, descriptor_low(shared_address(b)), 0)};
   }
 
@@ -77,7 +75,7 @@ struct WgmmaMultiplier {
     unsigned before = 0;  // the empty barrier of the stage before
 #pragma unroll 1
     for (int k = 0; k < count; ++k) {
-      barrier_wait(block.full(stage.index), stage.parity);
+      barrier_wait(group.block.full(stage.index), stage.parity);
       if constexpr (columns > 0) {
         if constexpr (Block::by_rows) fence_async_shared();
         const unsigned a = first.a + stage.index * (Block::height * block_k * 2 / 16);
@@ -96,7 +94,7 @@ struct WgmmaMultiplier {
       } else {
         warpgroup_sync();  // without wgmma nothing keeps the warps together
       }
-      const unsigned empty = block.empty(stage.index);
+      const unsigned empty = group.block.empty(stage.index);
       if (behind == 0)
         release(empty);
       else if (k > 0)

@@ -4,21 +4,6 @@
 
 namespace moetune {
 
-// What a role of the epilogue knows of its warpgroup.
-template <class Config>
-struct WgmmaWarpgroup {
-  const WgmmaBlock<Config>& block;
-  int consumer;
-  int first_group;  // of wgmma's M side, in the tile
-
-  __forceinline__ auto& staging() const {
-    using Block = WgmmaBlock<Config>;
-    constexpr Staging shape = moetune::staging(Block::knobs);
-    using Buffers = typename Config::Element[shape.buffers * shape.buffer];
-    return block.template at<Buffers>(Block::layout.staging)[consumer];
-  }
-};
-
 // Swapped tiles: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
 // The four warps of a warpgroup stage rows together.
 template <class Config>
