@@ -16,13 +16,13 @@ namespace moetune {
 template <class Config>
 struct Wgmma {
   using Block = WgmmaBlock<Config>;
-  using Tiles = WgmmaTiles<Config>;
-  using Loader = typename Choice<Block::by_rows, WgmmaRowLoader<Config>, WgmmaBoxLoader<Config>>::type;
-  using Targets = WgmmaTargets<Config>;
+  using Tiles = WgmmaTiles<Block>;
+  using Loader = typename Choice<Block::by_rows, WgmmaRowLoader<Block>, WgmmaBoxLoader<Block>>::type;
+  using Targets = WgmmaTargets<Block>;
 
   static __forceinline__ void run(const Args& args) {
     extern __shared__ __align__(1024) char memory[];
-    const Block block = {args, memory};
+    const Block block = {{}, args, memory};
     setup(block);
     constexpr Registers count = registers(Block::knobs);
     if (threadIdx.x < 128) {
@@ -37,11 +37,11 @@ struct Wgmma {
   }
 
   static __forceinline__ void setup(const Block& block) {
-    WgmmaAddresses<Config>::setup(block);
+    WgmmaAddresses<Block>::setup(block);
     if (threadIdx.x == 0) {
-      WgmmaAddresses<Config>::prefetch(block.args);
-      WgmmaBoxes<Config>::prefetch(block.args);
-      WgmmaStore<Config>::prefetch(block.args);
+      WgmmaAddresses<Block>::prefetch(block.args);
+      WgmmaBoxes<Block>::prefetch(block.args);
+      WgmmaStore<Block>::prefetch(block.args);
       // full: the copies of a stage have landed, consumers wait. empty: consumers have read it, the loader waits.
       for (int i = 0; i < Block::stages; ++i) {
         barrier_init(block.full(i), (Block::by_boxes ? 1 : 0) + (Block::by_rows ? 128 : 0));
@@ -57,7 +57,7 @@ struct Wgmma {
     __syncthreads();
     if constexpr (Block::cluster > 1) cluster_sync();
     Tiles::Source::begin(block);
-    WgmmaGather<Config>::begin(block);
+    WgmmaGather<Block>::begin(block);
   }
 
   // The four warps of the producer. Where rows are copied all four load, and the first finds tiles too.
@@ -68,16 +68,16 @@ struct Wgmma {
     } else if (warp == 1) {
       Tiles::find_all(block);
     } else if constexpr (Block::gathers_first) {
-      WgmmaGather<Config>::help(block, warp - 2);
+      WgmmaGather<Block>::help(block, warp - 2);
     } else if (warp == 2) {
       Targets::look_up_all(block);
     }
   }
 
   static __forceinline__ void consume(const Block& block) {
-    const WgmmaWarpgroup<Config> group = {block};
-    WgmmaMultiplier<Config> multiplier = {group};
-    WgmmaEpilogue<Config> epilogue = {group};
+    const WgmmaWarpgroup<Block> group = {block};
+    WgmmaMultiplier<Block> multiplier = {group};
+    WgmmaEpilogue<Block> epilogue = {group};
     typename Block::Slot slot;
     multiplier.setup();
     while (true) {

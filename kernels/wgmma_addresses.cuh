@@ -6,9 +6,8 @@
 namespace moetune {
 
 // Experts are offsets from one base, and one tensor map serves a whole operand.
-template <class Config>
+template <class Block>
 struct BaseAddresses {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
 
   static __forceinline__ void setup(const Block&) {}
@@ -41,17 +40,16 @@ struct BaseAddresses {
 };
 
 // Experts have pointers of their own; the loading warp rewrites two tensor maps when the expert changes.
-template <class Config>
+template <class Block>
 struct PointerAddresses {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
 
-  static constexpr int turns = map_turns(Config::knobs);
+  static constexpr int turns = map_turns(Block::knobs);
   int expert = -1, turn = 0;
   const TensorMap *x_now = nullptr, *w_now = nullptr;
 
   // Rows of X are counted from the expert's first; gathered rows belong to all experts.
-  static constexpr bool own_rows = !Config::permute_x;
+  static constexpr bool own_rows = !Block::permute_x;
 
   // Copies the maps of whole matrices to shared memory, to be rewritten there. All threads call it.
   static __forceinline__ void setup(const Block& block) {
@@ -116,8 +114,8 @@ struct PointerAddresses {
   }
 };
 
-template <class Config>
+template <class Block>
 using WgmmaAddresses =
-    typename Choice<WgmmaBlock<Config>::pointers, PointerAddresses<Config>, BaseAddresses<Config>>::type;
+    typename Choice<Block::pointers, PointerAddresses<Block>, BaseAddresses<Block>>::type;
 
 }  // namespace moetune

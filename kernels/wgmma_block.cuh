@@ -36,7 +36,7 @@ struct SlotPosition {
 __forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
 
 template <class Config>
-struct WgmmaBlock {
+struct WgmmaBlock : Config {
   using Element = typename Config::Element;
   static constexpr WgmmaKnobs knobs = Config::knobs;
   static constexpr WgmmaProblem problem = {
@@ -113,9 +113,8 @@ struct WgmmaBlock {
 };
 
 // What the roles of a consumer know of their warpgroup.
-template <class Config>
+template <class Block>
 struct WgmmaWarpgroup {
-  using Block = WgmmaBlock<Config>;
   const Block& block;
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;           // of the block's
   const int first_group = Block::alternates ? 0 : consumer * Block::groups;  // of wgmma's M side, in the tile
@@ -123,7 +122,7 @@ struct WgmmaWarpgroup {
   // Its staging buffers.
   __forceinline__ auto& staging() const {
     constexpr Staging shape = moetune::staging(Block::knobs);
-    return block.template at<typename Config::Element[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
+    return block.template at<typename Block::Element[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
   }
 };
 

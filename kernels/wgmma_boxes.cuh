@@ -5,13 +5,12 @@
 
 namespace moetune {
 
-template <class Config>
+template <class Block>
 struct WgmmaBoxes {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  using Addresses = WgmmaAddresses<Config>;
-  static constexpr BoxRows rows = x_boxes(Config::knobs);
-  static constexpr bool small_ones = Config::knobs.tma_x && rows.small < rows.large;
+  using Addresses = WgmmaAddresses<Block>;
+  static constexpr BoxRows rows = x_boxes(Block::knobs);
+  static constexpr bool small_ones = Block::knobs.tma_x && rows.small < rows.large;
   static_assert(Block::block_m % rows.small == 0 && rows.large % rows.small == 0 && rows.small % 8 == 0,
                 "boxes of X are whole groups of the swizzle");
 
@@ -23,7 +22,7 @@ struct WgmmaBoxes {
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
-    if constexpr (Config::knobs.tma_x) large = (tile.rows + rows.small - 1) / rows.large;
+    if constexpr (Block::knobs.tma_x) large = (tile.rows + rows.small - 1) / rows.large;
     if constexpr (small_ones) small = max(0, tile.rows - large * rows.large + rows.small - 1) / rows.small;
   }
 
@@ -52,7 +51,7 @@ struct WgmmaBoxes {
   __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
     const int row = Addresses::w_row(block.args, tile);
-    constexpr int part = w_box(Config::knobs);
+    constexpr int part = w_box(Block::knobs);
     if constexpr (Block::cluster_m > 1)
       load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part, k + half * 64, everyone);
     else
@@ -70,7 +69,7 @@ struct WgmmaBoxes {
       if constexpr (Block::cluster_n > 1) {
         if (box % 2 == rank) load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * 64, everyone);
       } else {
-        WgmmaKeptX<Config>::load(to, addresses.x_map(block.args), full, tile, row, k + half * 64);
+        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * 64);
       }
     }
     if constexpr (small_ones) {
@@ -78,7 +77,7 @@ struct WgmmaBoxes {
       for (int box = 0; box < rows.large / rows.small - 1; ++box) {
         if (box >= small) break;
         const int row = large * rows.large + box * rows.small;
-        WgmmaKeptX<Config>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row, k + half * 64);
+        WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row, k + half * 64);
       }
     }
   }

@@ -6,15 +6,14 @@
 
 namespace moetune {
 
-template <class Config>
+template <class Block>
 struct WgmmaEpilogue {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Slot = typename Block::Slot;
-  using Targets = WgmmaTargets<Config>;
+  using Targets = WgmmaTargets<Block>;
 
-  const WgmmaWarpgroup<Config>& group;
-  typename Choice<(Config::knobs.hold > 0), HoldRows<Config>, StoreEachTile<Config>>::type rows;
+  const WgmmaWarpgroup<Block>& group;
+  typename Choice<(Block::knobs.hold > 0), HoldRows<Block>, StoreEachTile<Block>>::type rows;
 
   // Before the tile that was taken last from `slot` is multiplied.
   __forceinline__ void setup(const Tile& tile, const Slot& slot) {
@@ -25,7 +24,7 @@ struct WgmmaEpilogue {
   __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const typename Block::Sums& sum) {
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);
-    WgmmaSums<Config>::finish(group.block, tile, group.consumer, busy, sum,
+    WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum,
                               [&](const auto& sums) { rows.store(group, tile, targets, sums); });
   }
   __forceinline__ void finish() { rows.finish(group); }

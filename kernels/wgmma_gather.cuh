@@ -8,9 +8,8 @@
 namespace moetune {
 
 // Nothing is gathered in advance.
-template <class Config>
+template <class Block>
 struct NoGatherFirst {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   static __forceinline__ void begin(const Block&) {}
   static __forceinline__ void wait_for(const Args&, const Tile&, bool) {}
@@ -19,9 +18,8 @@ struct NoGatherFirst {
   static __forceinline__ void load_first(const Copies&, const Steps&, bool, int&, typename Block::Stage&) {}
 };
 
-template <class Config>
+template <class Block>
 struct GatherFirst {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Element = typename Block::Element;
 
@@ -75,7 +73,7 @@ struct GatherFirst {
  private:
   static __forceinline__ int all_rows(const Block& block) {
     int rows = 0;
-    for (int e = threadIdx.x % 32; e < Config::experts; e += 32) rows += block.m_sizes()[e];
+    for (int e = threadIdx.x % 32; e < Block::experts; e += 32) rows += block.m_sizes()[e];
     return __reduce_add_sync(~0u, rows);
   }
 
@@ -83,7 +81,7 @@ struct GatherFirst {
   template <int unrolled>
   static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
     const int lane = threadIdx.x % 32;
-    const int mine = lane < count ? static_cast<int>(source_row<Config>(args, first + lane)) : 0;
+    const int mine = lane < count ? static_cast<int>(source_row<Block>(args, first + lane)) : 0;
     for (int r = 0; r < count; ++r) {
       const Element* source = static_cast<const Element*>(args.x) + __shfl_sync(~0u, mine, r) * args.k;
       const auto* from = reinterpret_cast<const uint4*>(source);
@@ -114,8 +112,8 @@ struct GatherFirst {
   }
 };
 
-template <class Config>
+template <class Block>
 using WgmmaGather =
-    typename Choice<WgmmaBlock<Config>::gathers_first, GatherFirst<Config>, NoGatherFirst<Config>>::type;
+    typename Choice<Block::gathers_first, GatherFirst<Block>, NoGatherFirst<Block>>::type;
 
 }  // namespace moetune

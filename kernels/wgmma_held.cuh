@@ -6,26 +6,25 @@
 namespace moetune {
 
 // Each tile is stored on its own.
-template <class Config>
+template <class Block>
 struct StoreEachTile {
-  using Group = WgmmaWarpgroup<Config>;
-  using Tile = typename WgmmaBlock<Config>::Tile;
+  using Group = WgmmaWarpgroup<Block>;
+  using Tile = typename Block::Tile;
   __forceinline__ void make_room(const Group&, const Tile&) {}
   template <class Sum>
   __forceinline__ void store(const Group& group, const Tile& tile,
-                                        const RowTargets<typename Config::Element>& targets, const Sum& sum) {
-    WgmmaStaging<Config>::store(group, tile, targets, sum);
+                                        const RowTargets<typename Block::Element>& targets, const Sum& sum) {
+    WgmmaStaging<Block>::store(group, tile, targets, sum);
   }
-  __forceinline__ void finish(const Group&) { WgmmaStaging<Config>::finish(); }
+  __forceinline__ void finish(const Group&) { WgmmaStaging<Block>::finish(); }
 };
 
 // Rows are stored together when the next tile may not find room beside them.
-template <class Config>
+template <class Block>
 struct HoldRows {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  using Group = WgmmaWarpgroup<Config>;
-  using Staging = StagingOfColumns<Config>;
+  using Group = WgmmaWarpgroup<Block>;
+  using Staging = StagingOfColumns<Block>;
   int tiles = 0, rows = 0;  // held; rows in steps of kStoreRows
 
   // Before a tile is multiplied.
@@ -34,7 +33,7 @@ struct HoldRows {
   }
   template <class Sum>
   __forceinline__ void store(const Group& group, const Tile& tile,
-                                        const RowTargets<typename Config::Element>& targets, const Sum& sum) {
+                                        const RowTargets<typename Block::Element>& targets, const Sum& sum) {
     if (tile.rows == 0) return;
 #pragma unroll
     for (int row = 0; row < Block::block_m; row += kStoreRows) {
@@ -57,7 +56,7 @@ struct HoldRows {
       for (int j = threadIdx.x % 128; j < tile.rows * chunks; j += 128) {
         const int r = j / chunks, c = j % chunks * 8;
         if (column + c < group.block.args.n)
-          copy_16_bytes(row_of_y<Config>(group.block.args, tile, held_targets(group) + first, r) + column + c,
+          copy_16_bytes(row_of_y<Block>(group.block.args, tile, held_targets(group) + first, r) + column + c,
                         Staging::Store::at(group.staging(), first + r, c));
       }
     }

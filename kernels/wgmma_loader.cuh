@@ -5,28 +5,27 @@
 
 namespace moetune {
 
-template <class Config>
+template <class Block>
 struct WgmmaBoxLoader {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  using Tiles = WgmmaTiles<Config>;
+  using Tiles = WgmmaTiles<Block>;
 
   // All lanes of the warp call it.
   static __forceinline__ void run(const Block& block) {
     const int rank = Block::rank();
     typename Block::Stage stage;
     typename Block::Slot slot;
-    WgmmaAddresses<Config> addresses;
-    WgmmaPace<Config> pace;
+    WgmmaAddresses<Block> addresses;
+    WgmmaPace<Block> pace;
     while (true) {
       const Tile tile = Tiles::take(block, slot);
       if (tile.expert < 0) break;
       const Steps steps = block.steps_of(tile);
-      const WgmmaBoxes<Config> boxes(block, addresses, tile, rank);
+      const WgmmaBoxes<Block> boxes(block, addresses, tile, rank);
       addresses.follow(block, tile);
       if (elect_one()) pace.begin(block.args, tile);
       int k = steps.first;
-      WgmmaGather<Config>::load_first(boxes, steps, slot.taken == 1, k, stage);
+      WgmmaGather<Block>::load_first(boxes, steps, slot.taken == 1, k, stage);
 #pragma unroll 1
       for (; k < steps.end; ++k, stage.advance()) {
         barrier_wait(block.empty(stage.index), stage.parity ^ 1);

@@ -5,9 +5,8 @@
 
 namespace moetune {
 
-template <class Config>
+template <class Block>
 struct TilesFromBothEnds {
-  using Block = WgmmaBlock<Config>;
   using Scheduler = typename Block::Scheduler;
   using State = typename Scheduler::State;
   static constexpr int mix = Block::knobs.mix;

@@ -5,15 +5,14 @@
 
 namespace moetune {
 
-template <class Config>
+template <class Block>
 struct WgmmaMultiplier {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Slot = typename Block::Slot;
   using Sums = typename Block::Sums;
   static constexpr int block_k = Block::block_k, groups = Block::groups, row_bytes = Block::row_bytes;
 
-  const WgmmaWarpgroup<Config>& group;
+  const WgmmaWarpgroup<Block>& group;
   typename Block::Stage stage;
 
   // With ping-pong, consumer 0 goes first.
@@ -70,7 +69,7 @@ struct WgmmaMultiplier {
   // `count` stages. `columns` of the N side are multiplied; 0 lets the stages pass.
   template <int columns>
   __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
-    constexpr int behind = columns > 0 ? Config::knobs.in_flight : 0;  // stages still read when the next is multiplied
+    constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
     if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
     unsigned before = 0;  // the empty barrier of the stage before
 #pragma unroll 1

@@ -5,9 +5,8 @@
 namespace moetune {
 
 // Blocks begin their tiles independently.
-template <class Config>
+template <class Block>
 struct OwnPace {
-  using Block = WgmmaBlock<Config>;
   __forceinline__ void begin(const Args&, const typename Block::Tile&) {}
   static __forceinline__ void finish(const Args&) {}
 };
@@ -15,9 +14,8 @@ struct OwnPace {
 // Tiles that need the same rows of W or X find them in L2 while they are about equally far along k. Blocks drift apart from
 // tile to tile and then fetch rows from memory twice, which costs power, and with it clock. So all begin a tile together.
 // Tiles are taken by number: every block has as many as the others, or one less.
-template <class Config>
+template <class Block>
 struct CommonPace {
-  using Block = WgmmaBlock<Config>;
   unsigned begun = 0;
 
   // Waits until all blocks have arrived at this tile. One thread of the loader calls it.
@@ -35,13 +33,12 @@ struct CommonPace {
   }
 };
 
-template <class Config>
-using WgmmaPace = typename Choice<WgmmaBlock<Config>::together, CommonPace<Config>, OwnPace<Config>>::type;
+template <class Block>
+using WgmmaPace = typename Choice<Block::together, CommonPace<Block>, OwnPace<Block>>::type;
 
 // L2 treats all of X alike.
-template <class Config>
+template <class Block>
 struct NoKeptX {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   static __forceinline__ void mark(const typename Block::Scheduler::State&, Tile&) {}
   static __forceinline__ void load(unsigned to, const TensorMap& map, unsigned full, const Tile&, int row,
@@ -52,9 +49,8 @@ struct NoKeptX {
 
 // A round of tiles that goes through one expert and a part of the next reads that part's X again in the round after, when
 // most of L2 is W. A few of its columns are kept; only few, because what was kept once stays until more is.
-template <class Config>
+template <class Block>
 struct KeptX {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   static constexpr int bytes = 8 << 20;
 
@@ -76,7 +72,7 @@ struct KeptX {
   }
 };
 
-template <class Config>
-using WgmmaKeptX = typename Choice<keeps_x(Config::knobs), KeptX<Config>, NoKeptX<Config>>::type;
+template <class Block>
+using WgmmaKeptX = typename Choice<keeps_x(Block::knobs), KeptX<Block>, NoKeptX<Block>>::type;
 
 }  // namespace moetune

@@ -12,9 +12,8 @@ __forceinline__ int first_row() { return threadIdx.x / 8; }
 __forceinline__ int chunk_of_row() { return threadIdx.x % 8; }
 
 // X comes by tensor copies.
-template <class Config>
+template <class Block>
 struct NoRowsOfX {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   __forceinline__ void ask(const Block&, const Tile&) {}
   __forceinline__ void give(const Block&, unsigned) {}
@@ -23,9 +22,8 @@ struct NoRowsOfX {
 };
 
 // A tile's rows of X. One warp of each scheduler of the SM issues all copies, and each instruction beside a copy counts.
-template <class Config>
+template <class Block>
 struct RowsOfX {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   static constexpr int count = Block::block_m / 16;
   static constexpr int asked_count = (Block::block_m + 127) / 128;
@@ -38,7 +36,7 @@ struct RowsOfX {
 #pragma unroll
       for (int i = 0; i < asked_count; ++i) {
         const int r = i * 128 + static_cast<int>(threadIdx.x);
-        asked[i] = r < tile.rows ? static_cast<int>(source_row<Config>(block.args, tile.row + r)) : 0;
+        asked[i] = r < tile.rows ? static_cast<int>(source_row<Block>(block.args, tile.row + r)) : 0;
       }
     }
   }
@@ -58,7 +56,7 @@ struct RowsOfX {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int r = static_cast<int>(threadIdx.x) / 8 + i * 16;
-      int number = WgmmaAddresses<Config>::x_row(tile) + (r < tile.rows ? r : 0);
+      int number = WgmmaAddresses<Block>::x_row(tile) + (r < tile.rows ? r : 0);
       if constexpr (Block::gathers) number = gathered(block, turn)[r];
       chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(block.args.k / 8) + threadIdx.x % 8;
     }
@@ -66,7 +64,7 @@ struct RowsOfX {
   __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
     const int first = first_row(), column = chunk_of_row();
     const unsigned x = shared_address(block.x()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
-    const char* from = WgmmaAddresses<Config>::x(block.args, tile) + k * 2;
+    const char* from = WgmmaAddresses<Block>::x(block.args, tile) + k * 2;
     asm volatile("" : "+l"(from));  // one sum, of which a copy's address is one multiply-add away
     int rows = tile.rows;
     asm volatile("" : "+r"(rows));  // compared at each copy: predicates are too few to last
@@ -85,22 +83,20 @@ struct RowsOfX {
 };
 
 // W comes by tensor copies.
-template <class Config>
+template <class Block>
 struct NoRowsOfW {
-  using Block = WgmmaBlock<Config>;
   __forceinline__ void find(const Block&, const typename Block::Tile&) {}
   __forceinline__ void copy(const Block&, const typename Block::Tile&, int, int) const {}
 };
 
 // A tile's rows of W. They follow each other: the address of this thread's first stands for all.
-template <class Config>
+template <class Block>
 struct RowsOfW {
-  using Block = WgmmaBlock<Config>;
   const char* row = nullptr;
 
   __forceinline__ void find(const Block& block, const typename Block::Tile& tile) {
     const Args& args = block.args;
-    row = WgmmaAddresses<Config>::w(args, tile) + ((tile.column + first_row()) * args.k + chunk_of_row() * 8) * 2;
+    row = WgmmaAddresses<Block>::w(args, tile) + ((tile.column + first_row()) * args.k + chunk_of_row() * 8) * 2;
   }
   __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;
@@ -120,11 +116,10 @@ struct RowsOfW {
   }
 };
 
-template <class Config>
+template <class Block>
 struct WgmmaRowLoader {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  using Tiles = WgmmaTiles<Config>;
+  using Tiles = WgmmaTiles<Block>;
 
   // So many steps before its end a tile's producer asks for the next, whose row numbers come from memory.
   static constexpr int ahead = 2;
@@ -135,10 +130,10 @@ struct WgmmaRowLoader {
     typename Block::Slot slot;
     const auto begin = [&] { return threadIdx.x < 32 ? Tiles::find(block, slot) : Tiles::take(block, slot); };
     typename Block::Stage stage;
-    WgmmaAddresses<Config> addresses;
-    WgmmaPace<Config> pace;
-    typename Choice<Block::x_by_rows, RowsOfX<Config>, NoRowsOfX<Config>>::type x;
-    typename Choice<Block::w_by_rows, RowsOfW<Config>, NoRowsOfW<Config>>::type w;
+    WgmmaAddresses<Block> addresses;
+    WgmmaPace<Block> pace;
+    typename Choice<Block::x_by_rows, RowsOfX<Block>, NoRowsOfX<Block>>::type x;
+    typename Choice<Block::w_by_rows, RowsOfW<Block>, NoRowsOfW<Block>>::type w;
     Tile next = begin();
     x.ask(block, next);
     for (unsigned turn = 0; next.expert >= 0; ++turn) {
@@ -146,7 +141,7 @@ struct WgmmaRowLoader {
       const Steps steps = block.steps_of(tile);
       if constexpr (Block::by_boxes)
         if (threadIdx.x < 32) addresses.follow(block, tile);
-      const WgmmaBoxes<Config> boxes(block, addresses, tile, rank);
+      const WgmmaBoxes<Block> boxes(block, addresses, tile, rank);
       x.give(block, turn);
       x.take(block, tile, turn);
       w.find(block, tile);

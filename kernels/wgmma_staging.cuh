@@ -6,12 +6,11 @@ namespace moetune {
 
 // Swapped tiles: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
 // The four warps of a warpgroup stage rows together.
-template <class Config>
+template <class Block>
 struct StagingOfColumns {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  using Element = typename Config::Element;
-  using Store = WgmmaStore<Config>;
+  using Element = typename Block::Element;
+  using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Element>;
   static constexpr Staging shape = staging(Block::knobs);
 
@@ -29,8 +28,8 @@ struct StagingOfColumns {
       for (int g = 0; g < Block::groups; ++g) {
         const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
         const auto two = [&](int i, int half) {
-          return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[i])
-                           : finish_pair<Config>(d[i].z, d[i].w, weights[i]);
+          return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[i])
+                           : finish_pair<Block>(d[i].z, d[i].w, weights[i]);
         };
         const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
         stmatrix_x4<true>(shared_address(Store::at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
@@ -39,7 +38,7 @@ struct StagingOfColumns {
   }
 
   template <class Sum>
-  static __forceinline__ void store(const WgmmaWarpgroup<Config>& group, const Tile& tile,
+  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile,
                                                const Targets& targets, const Sum& sum) {
     Store::begin_tile();
 #pragma unroll
@@ -62,16 +61,15 @@ struct StagingOfColumns {
 
 // Other tiles: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
 // Each warp stages its own rows, 64 columns at a time.
-template <class Config>
+template <class Block>
 struct StagingOfRows {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
-  using Element = typename Config::Element;
-  using Store = WgmmaStore<Config>;
+  using Element = typename Block::Element;
+  using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Element>;
 
   template <class Sum>
-  static __forceinline__ void store(const WgmmaWarpgroup<Config>& group, const Tile& tile,
+  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile,
                                                const Targets& targets, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     Element* buffer = group.staging() + warp * staging(Block::knobs).buffer;
@@ -91,8 +89,8 @@ struct StagingOfRows {
           sum.with([&](const auto& four) {
             const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
             const auto two = [&](int i, int half) {
-              return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[0])
-                               : finish_pair<Config>(d[i].z, d[i].w, weights[1]);
+              return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[0])
+                               : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
             };
             const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
             stmatrix_x4<false>(shared_address(Store::at(buffer, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
@@ -108,7 +106,7 @@ struct StagingOfRows {
   static __forceinline__ void finish() { Store::template wait<32, 0>(); }
 };
 
-template <class Config>
-using WgmmaStaging = typename Choice<Config::knobs.swap, StagingOfColumns<Config>, StagingOfRows<Config>>::type;
+template <class Block>
+using WgmmaStaging = typename Choice<Block::knobs.swap, StagingOfColumns<Block>, StagingOfRows<Block>>::type;
 
 }  // namespace moetune

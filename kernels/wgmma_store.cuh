@@ -12,20 +12,20 @@ __forceinline__ void copy_16_bytes(Element* to, const Element* from) {
 }
 
 // Row `row` of the tile in Y.
-template <class Config, class Tile>
-__forceinline__ typename Config::Element* row_of_y(const Args& args, const Tile& tile, const int* targets,
+template <class Block, class Tile>
+__forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& tile, const int* targets,
                                                               int row) {
-  if constexpr (!Config::permute_y) return WgmmaAddresses<Config>::y(args, tile, row);
+  if constexpr (!Block::permute_y) return WgmmaAddresses<Block>::y(args, tile, row);
   const long long target = targets[row];
-  return static_cast<typename Config::Element*>(args.y) + target * args.n;
+  return static_cast<typename Block::Element*>(args.y) + target * args.n;
 }
 
 // Rows of a staging buffer and where they go: row `row` and on of the tile, `columns` columns of Y from `column`.
-template <class Config>
+template <class Block>
 struct StagedRows {
-  using Element = typename Config::Element;
+  using Element = typename Block::Element;
   const Args& args;
-  const typename WgmmaBlock<Config>::Tile& tile;
+  const typename Block::Tile& tile;
   const int* targets;
   const Element* staging;
   int row;
@@ -33,15 +33,14 @@ struct StagedRows {
   int columns;
 
   __forceinline__ Element* y(int r) const {
-    return row_of_y<Config>(args, tile, targets, row + r) + column;
+    return row_of_y<Block>(args, tile, targets, row + r) + column;
   }
 };
 
 // Threads store 16 bytes each, a few rows at a time.
-template <class Config>
+template <class Block>
 struct ThreadStores {
-  using Block = WgmmaBlock<Config>;
-  using Element = typename Config::Element;
+  using Element = typename Block::Element;
   static constexpr Staging shape = staging(Block::knobs);
 
   static __forceinline__ void prefetch(const Args&) {}
@@ -61,7 +60,7 @@ struct ThreadStores {
 
   // Stores rows from `first` on, by `threads` threads.
   template <int threads>
-  static __forceinline__ void store(const StagedRows<Config>& rows, int first = 0) {
+  static __forceinline__ void store(const StagedRows<Block>& rows, int first = 0) {
     const int thread = threadIdx.x % threads;
     const Args& args = rows.args;
     constexpr int chunks = shape.planes * 8, rows_a_turn = threads / chunks;
@@ -110,10 +109,10 @@ struct CopyStores {
 };
 
 // Boxes of 8 whole rows leave by tensor copies, issued by one thread each; rows that fill no box by threads.
-template <class Config>
-struct BoxStores : CopyStores<BoxStores<Config>> {
-  using Threads = ThreadStores<Config>;
-  using Element = typename Config::Element;
+template <class Block>
+struct BoxStores : CopyStores<BoxStores<Block>> {
+  using Threads = ThreadStores<Block>;
+  using Element = typename Block::Element;
   static constexpr Staging shape = Threads::shape;
   static constexpr int boxes_a_plane = shape.rows / kYBox;
 
@@ -127,7 +126,7 @@ struct BoxStores : CopyStores<BoxStores<Config>> {
     return threadIdx.x % threads < boxes_a_plane * shape.planes;
   }
   template <int threads>
-  static __forceinline__ void store(const StagedRows<Config>& rows) {
+  static __forceinline__ void store(const StagedRows<Block>& rows) {
     const int thread = threadIdx.x % threads;
     const int boxes = min(shape.rows, rows.tile.rows - rows.row) / kYBox;
     if (issues<threads>()) {
@@ -142,10 +141,10 @@ struct BoxStores : CopyStores<BoxStores<Config>> {
 };
 
 // Whole rows leave by copies of their bytes, each issued by a thread; staged rows are padded.
-template <class Config>
-struct RowStores : CopyStores<RowStores<Config>> {
-  using Element = typename Config::Element;
-  static constexpr Staging shape = staging(Config::knobs);
+template <class Block>
+struct RowStores : CopyStores<RowStores<Block>> {
+  using Element = typename Block::Element;
+  static constexpr Staging shape = staging(Block::knobs);
 
   static __forceinline__ void prefetch(const Args&) {}
   static __forceinline__ const Element* at(const Element* staging, int row, int column) {
@@ -159,7 +158,7 @@ struct RowStores : CopyStores<RowStores<Config>> {
     return threadIdx.x % 32 < rows_a_warp<threads>;
   }
   template <int threads>
-  static __forceinline__ void store(const StagedRows<Config>& rows) {
+  static __forceinline__ void store(const StagedRows<Block>& rows) {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, r = thread / 32 * rows_a_warp<threads> + thread % 32;
     const int bytes = static_cast<int>(min(static_cast<long long>(rows.columns), rows.args.n - rows.column)) * 2;
@@ -169,10 +168,10 @@ struct RowStores : CopyStores<RowStores<Config>> {
   }
 };
 
-template <class Config>
+template <class Block>
 using WgmmaStore =
-    typename Choice<Config::knobs.tma_store == TmaStore::none, ThreadStores<Config>,
-                    typename Choice<Config::knobs.tma_store == TmaStore::boxes, BoxStores<Config>,
-                                    RowStores<Config>>::type>::type;
+    typename Choice<Block::knobs.tma_store == TmaStore::none, ThreadStores<Block>,
+                    typename Choice<Block::knobs.tma_store == TmaStore::boxes, BoxStores<Block>,
+                                    RowStores<Block>>::type>::type;
 
 }  // namespace moetune

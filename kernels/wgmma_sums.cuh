@@ -20,9 +20,8 @@ struct OwnSums {
 };
 
 // No tile is cut.
-template <class Config>
+template <class Block>
 struct SumsOfTiles {
-  using Block = WgmmaBlock<Config>;
   using Sums = typename Block::Sums;
   // Calls `store` where this warpgroup is to store the tile. All its threads call this.
   template <class Store>
@@ -34,9 +33,8 @@ struct SumsOfTiles {
 
 // Sums in memory: [numbers][warpgroups a tile][copies][groups][vectors][128 threads], four a thread. A number is a tile with
 // a copy for each piece, or a missing part with one.
-template <class Config, int copies>
+template <class Block, int copies>
 struct SumsInMemory {
-  using Block = WgmmaBlock<Config>;
   using Sums = typename Block::Sums;
   static constexpr int groups = Block::groups, vectors = Block::width / 8;
   static constexpr int warpgroups = warpgroups_a_tile(Block::knobs), copy_size = groups * vectors * 128;
@@ -70,11 +68,11 @@ struct SumsInMemory {
 };
 
 // Tiles cut into equal pieces: the warpgroup whose piece is finished last adds all and stores the tile.
-template <class Config>
-struct SumsOfPieces : SumsInMemory<Config, Config::knobs.split> {
-  using Memory = SumsInMemory<Config, Config::knobs.split>;
-  using typename Memory::Block, typename Memory::Sums;
-  static constexpr int split = Config::knobs.split, copy_size = Memory::copy_size;
+template <class Block>
+struct SumsOfPieces : SumsInMemory<Block, Block::knobs.split> {
+  using Memory = SumsInMemory<Block, Block::knobs.split>;
+  using typename Memory::Sums;
+  static constexpr int split = Block::knobs.split, copy_size = Memory::copy_size;
 
   template <class Store>
   static __forceinline__ void finish(const Block& block, const typename Block::Tile& tile, int consumer,
@@ -112,10 +110,10 @@ struct SumsOfPieces : SumsInMemory<Config, Config::knobs.split> {
 
 // A shared last round: the block that began a tile waits for the sums of the missing parts, adds them to its own and stores
 // the tile. With two parts, the block of the first adds the second to it.
-template <class Config>
-struct SumsOfParts : SumsInMemory<Config, 1> {
-  using Memory = SumsInMemory<Config, 1>;
-  using typename Memory::Block, typename Memory::Sums;
+template <class Block>
+struct SumsOfParts : SumsInMemory<Block, 1> {
+  using Memory = SumsInMemory<Block, 1>;
+  using typename Memory::Sums;
   using Tile = typename Block::Tile;
 
   template <class Store>
@@ -174,9 +172,9 @@ struct SumsOfParts : SumsInMemory<Config, 1> {
   };
 };
 
-template <class Config>
+template <class Block>
 using WgmmaSums =
-    typename Choice<Config::knobs.split == 1, SumsOfTiles<Config>,
-                    typename Choice<Config::knobs.split == 0, SumsOfParts<Config>, SumsOfPieces<Config>>::type>::type;
+    typename Choice<Block::knobs.split == 1, SumsOfTiles<Block>,
+                    typename Choice<Block::knobs.split == 0, SumsOfParts<Block>, SumsOfPieces<Block>>::type>::type;
 
 }  // namespace moetune

@@ -15,9 +15,8 @@ struct RowTargets {
 };
 
 // Rows are stored in expert order.
-template <class Config>
+template <class Block>
 struct NoTargets {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Slot = typename Block::Slot;
   static __forceinline__ void init_barriers(const Block&) {}
@@ -28,9 +27,8 @@ struct NoTargets {
 };
 
 // The places in shared memory, and the loads.
-template <class Config>
+template <class Block>
 struct TargetSlots {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Slot = typename Block::Slot;
   using Element = typename Block::Element;
@@ -57,8 +55,8 @@ struct TargetSlots {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int r = i * threads + static_cast<int>(threadIdx.x % threads), row = tile.row + min(r, tile.rows - 1);
-      target[i] = static_cast<int>(target_row<Config>(block.args, row));
-      weight[i] = row_weight<Config>(block.args, row);
+      target[i] = static_cast<int>(target_row<Block>(block.args, row));
+      weight[i] = row_weight<Block>(block.args, row);
     }
 #pragma unroll
     for (int i = 0; i < count; ++i) {
@@ -72,10 +70,10 @@ struct TargetSlots {
 
 // A warp of the producer looks up targets ahead, into two slots used in turn. `full` of a slot tells the consumers that the
 // targets are there, `empty` tells that warp that the consumers have stored the tile.
-template <class Config>
-struct TargetsAhead : TargetSlots<Config> {
-  using Slots = TargetSlots<Config>;
-  using typename Slots::Block, typename Slots::Tile, typename Slots::Slot;
+template <class Block>
+struct TargetsAhead : TargetSlots<Block> {
+  using Slots = TargetSlots<Block>;
+  using typename Slots::Tile, typename Slots::Slot;
   static constexpr int slots = target_slots(Block::knobs);
 
   static __forceinline__ void init_barriers(const Block& block) {
@@ -88,7 +86,7 @@ struct TargetsAhead : TargetSlots<Config> {
   static __forceinline__ void look_up_all(const Block& block) {
     Slot slot;
     while (true) {
-      const Tile tile = WgmmaTiles<Config>::take(block, slot);
+      const Tile tile = WgmmaTiles<Block>::take(block, slot);
       if (tile.expert < 0) break;
       barrier_wait(empty(block, turn(slot)), parity(slot) ^ 1);
       if (tile.rows > 0) Slots::template look_up<32>(block, turn(slot), tile);
@@ -122,10 +120,10 @@ struct TargetsAhead : TargetSlots<Config> {
 };
 
 // Each consumer looks up the targets of its tile before it multiplies it.
-template <class Config>
-struct TargetsByConsumer : TargetSlots<Config> {
-  using Slots = TargetSlots<Config>;
-  using typename Slots::Block, typename Slots::Tile, typename Slots::Slot;
+template <class Block>
+struct TargetsByConsumer : TargetSlots<Block> {
+  using Slots = TargetSlots<Block>;
+  using typename Slots::Tile, typename Slots::Slot;
 
   static __forceinline__ void init_barriers(const Block&) {}
   static __forceinline__ void look_up_all(const Block&) {}
@@ -139,10 +137,10 @@ struct TargetsByConsumer : TargetSlots<Config> {
   }
 };
 
-template <class Config>
+template <class Block>
 using WgmmaTargets =
-    typename Choice<!WgmmaBlock<Config>::scatters, NoTargets<Config>,
-                    typename Choice<looks_up_ahead(Config::knobs), TargetsAhead<Config>,
-                                    TargetsByConsumer<Config>>::type>::type;
+    typename Choice<!Block::scatters, NoTargets<Block>,
+                    typename Choice<looks_up_ahead(Block::knobs), TargetsAhead<Block>,
+                                    TargetsByConsumer<Block>>::type>::type;
 
 }  // namespace moetune

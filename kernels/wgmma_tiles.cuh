@@ -9,9 +9,8 @@
 namespace moetune {
 
 // A block's tiles are given by its number.
-template <class Config>
+template <class Block>
 struct TilesByNumber {
-  using Block = WgmmaBlock<Config>;
   using Slot = typename Block::Slot;
   static __forceinline__ void begin(const Block&) {}
   static __forceinline__ void take(const Block&, typename Block::Scheduler::State&, const Slot&) {}
@@ -23,9 +22,8 @@ struct TilesByNumber {
 };
 
 // A block takes the next tile of a counter when it has a free slot; its first tile is given by its number.
-template <class Config>
+template <class Block>
 struct TilesFromCounter {
-  using Block = WgmmaBlock<Config>;
   using Slot = typename Block::Slot;
   static __forceinline__ void begin(const Block&) {}
   static __forceinline__ void take(const Block& block, typename Block::Scheduler::State& scheduler, const Slot& slot) {
@@ -38,16 +36,15 @@ struct TilesFromCounter {
   static __forceinline__ void clear(const Args&) {}
 };
 
-template <class Config>
+template <class Block>
 struct WgmmaTiles {
-  using Block = WgmmaBlock<Config>;
   using Tile = typename Block::Tile;
   using Slot = typename Block::Slot;
   using Scheduler = typename Block::Scheduler;
-  using Gather = WgmmaGather<Config>;
+  using Gather = WgmmaGather<Block>;
   using Source =
-      typename Choice<Block::mixed, TilesFromBothEnds<Config>,
-                      typename Choice<Block::dynamic, TilesFromCounter<Config>, TilesByNumber<Config>>::type>::type;
+      typename Choice<Block::mixed, TilesFromBothEnds<Block>,
+                      typename Choice<Block::dynamic, TilesFromCounter<Block>, TilesByNumber<Block>>::type>::type;
 
   // Warps that take each tile: those of the consumers, and of the producer the loaders and the one that looks up targets.
   static constexpr int takers = 4 * Block::consumers + (Block::by_rows ? 3 : Block::scatters ? 2 : 1);
@@ -64,7 +61,7 @@ struct WgmmaTiles {
     block.scheduler().value.m_sizes = block.m_sizes();  // a scan reads no memory
   }
   static __forceinline__ void read_sizes(const Block& block) {
-    for (int i = threadIdx.x; i < Config::experts; i += Block::threads) block.m_sizes()[i] = block.args.m_sizes[i];
+    for (int i = threadIdx.x; i < Block::experts; i += Block::threads) block.m_sizes()[i] = block.args.m_sizes[i];
   }
 
   // Finds the next tile and passes it on; expert < 0 where there are no more. The finding warp calls it.
@@ -75,9 +72,9 @@ struct WgmmaTiles {
     Source::take(block, scheduler, slot);
     Tile tile;
     if (Scheduler::next(scheduler, tile, cut)) {
-      WgmmaAddresses<Config>::locate(block.args, scheduler, tile);
+      WgmmaAddresses<Block>::locate(block.args, scheduler, tile);
       Gather::wait_for(block.args, tile, slot.taken == 0);
-      WgmmaKeptX<Config>::mark(scheduler, tile);
+      WgmmaKeptX<Block>::mark(scheduler, tile);
     } else {
       tile.expert = -1, tile.rows = 0;
     }
@@ -120,7 +117,7 @@ struct WgmmaTiles {
       if (threadIdx.x % 32 == 0) leave(block);
   }
   static __forceinline__ void finish_loading(const Block& block) {
-    WgmmaPace<Config>::finish(block.args);
+    WgmmaPace<Block>::finish(block.args);
     if constexpr (Block::together || Block::gathers_first) leave(block);
   }
 
