@@ -8,7 +8,8 @@ namespace moetune {
 // Row of X that row `row` of expert order reads.
 template <class Config>
 __forceinline__ long long source_row(const Args& args, int row) {
-  if constexpr (Config::permute_x) return static_cast<unsigned>(args.gather_indices[row]) / static_cast<unsigned>(args.top_k);
+  if constexpr (Config::permute_x)
+    return static_cast<unsigned>(args.gather_indices[row]) / static_cast<unsigned>(args.top_k);
   return row;
 }
 
@@ -28,7 +29,8 @@ __forceinline__ typename Config::Element row_weight(const Args& args, int row) {
 // The accumulator as it is stored: rounded once, and with weights multiplied and rounded again.
 template <class Config>
 __forceinline__ float finish(float accumulator, typename Config::Element weight) {
-  if constexpr (Config::topk_weights) return to_float(round_to<typename Config::Element>(accumulator)) * to_float(weight);
+  if constexpr (Config::topk_weights)
+    return to_float(round_to<typename Config::Element>(accumulator)) * to_float(weight);
   return accumulator;
 }
 

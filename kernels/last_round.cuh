@@ -1,6 +1,6 @@
-// The last, incomplete round of tiles, shared by all blocks (share_last_round in tiles.h): each of its tiles is begun by one
-// block; blocks that would be idle multiply what is missing, at the same steps along k for all tiles, so that tiles that
-// need the same rows read the same part of k at the same time.
+// The last, incomplete round of tiles, shared by all blocks (share_last_round in tiles.h): each of its tiles is begun
+// by one block; blocks that would be idle multiply what is missing, at the same steps along k for all tiles, so that
+// tiles that need the same rows read the same part of k at the same time.
 #pragma once
 #include "ptx.cuh"
 #include "scheduler.cuh"
@@ -45,9 +45,7 @@ struct SharedLastRound {
       s.index += round - last->tiles;
     }
   }
-  static __forceinline__ Steps steps_of(const PartialTile& tile, int) {
-    return {tile.first_step, tile.end_step};
-  }
+  static __forceinline__ Steps steps_of(const PartialTile& tile, int) { return {tile.first_step, tile.end_step}; }
   static __forceinline__ bool all_begin(const PartialTile& tile) { return tile.begins; }
 
   // One thread calls leave() behind a barrier after all threads' stores of a part, and wait() before one that lets them

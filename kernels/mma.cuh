@@ -44,14 +44,15 @@ struct Mma {
     __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
   };
 
-  // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are issued
-  // one by one between the multiplications, and it is committed.
+  // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are
+  // issued one by one between the multiplications, and it is committed.
   struct Loader {
     const Args& args;
     Shared shared;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
-    int k_end = 0;    // of the tile, where it may be a piece along k; for whole ones args.k stands, which takes no register
+    int k_end =
+        0;  // of the tile, where it may be a piece along k; for whole ones args.k stands, which takes no register
     int stage = 0;
     int valid;                     // bytes of this thread's chunk before the end of k
     int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
@@ -92,11 +93,14 @@ struct Mma {
         if constexpr (Config::permute_x) {
 #pragma unroll
           for (int i = 0; i < x_copies; ++i)
-            gathered[i] = i * row_step < x_rows_left ? static_cast<int>(source_row<Config>(args, tile.row + row() + i * row_step)) : 0;
+            gathered[i] = i * row_step < x_rows_left
+                              ? static_cast<int>(source_row<Config>(args, tile.row + row() + i * row_step))
+                              : 0;
         } else {
           x += (tile.row + row()) * row_bytes;
         }
-        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.column + row()) * row_bytes + chunk() * 16 + k_first * 2;
+        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.column + row()) * row_bytes + chunk() * 16 +
+            k_first * 2;
       }
       x_to = shared_address(shared.x()[stage]) + Swizzle<block_k>::offset(row(), chunk());
       w_to = shared_address(shared.w()[stage]) + Swizzle<block_k>::offset(row(), chunk());
@@ -111,7 +115,8 @@ struct Mma {
     template <int index>
     __forceinline__ void copy() {
       constexpr bool is_x = index < x_copies;
-      constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies, block = is_x ? block_m : block_n;
+      constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies,
+                    block = is_x ? block_m : block_n;
       const bool inside = number * row_step < (is_x ? x_rows_now : w_rows_now);
       const int bytes = inside ? (Config::load_bytes == 16 ? 16 : valid) : 0;
       const char*& from = is_x ? x : w;
@@ -189,13 +194,15 @@ struct Mma {
   // [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread.
   static __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
     constexpr int of_piece = warp_m / 16 * (warp_n / 8) * threads;
-    float4* first = reinterpret_cast<float4*>(args.workspace) + static_cast<long long>(piece / split) * (split * of_piece) + threadIdx.x;
+    float4* first = reinterpret_cast<float4*>(args.workspace) +
+                    static_cast<long long>(piece / split) * (split * of_piece) + threadIdx.x;
     float4* mine = first + piece % split * of_piece;
 #pragma unroll
     for (int i = 0; i < warp_m / 16; ++i)
 #pragma unroll
       for (int j = 0; j < warp_n / 8; ++j)
-        __stcg(mine + (i * (warp_n / 8) + j) * threads, make_float4(sum[i][j][0], sum[i][j][1], sum[i][j][2], sum[i][j][3]));
+        __stcg(mine + (i * (warp_n / 8) + j) * threads,
+               make_float4(sum[i][j][0], sum[i][j][1], sum[i][j][2], sum[i][j][3]));
     __syncthreads();
     if (!__syncthreads_or(threadIdx.x == 0 && Cut::is_last(args, piece / split))) return false;
 #pragma unroll
@@ -206,7 +213,8 @@ struct Mma {
         for (int j = 0; j < warp_n / 8; ++j) {
           const float4 d = __ldcg(first + p * of_piece + (i * (warp_n / 8) + j) * threads);
 #pragma unroll
-          for (int c = 0; c < 4; ++c) sum[i][j][c] = (p == 0 ? 0.0f : sum[i][j][c]) + (c == 0 ? d.x : c == 1 ? d.y : c == 2 ? d.z : d.w);
+          for (int c = 0; c < 4; ++c)
+            sum[i][j][c] = (p == 0 ? 0.0f : sum[i][j][c]) + (c == 0 ? d.x : c == 1 ? d.y : c == 2 ? d.z : d.w);
         }
     return true;
   }
@@ -219,7 +227,8 @@ struct Mma {
       for (int j = 0; j < warp_n / 8; ++j) {
         // Back and forth along n: the last column's fragment serves the next row at once.
         const int column = row % 2 ? warp_n / 8 - 1 - j : j;
-        mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2], f.w[column / 2][column % 2 * 2 + 1]);
+        mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2],
+                              f.w[column / 2][column % 2 * 2 + 1]);
       }
       constexpr int slot = position * (warp_m / 16) + row;
       loader.template copy_range<copies_before(slot), copies_before(slot + 1)>();
@@ -229,7 +238,8 @@ struct Mma {
 
   // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
   // pieces and no other warp has to wait.
-  static __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging, int m0, int n0) {
+  static __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging,
+                                    int m0, int n0) {
     const int lane = threadIdx.x % 32;
     Element* y = static_cast<Element*>(args.y);
 #pragma unroll
@@ -269,7 +279,8 @@ struct Mma {
   }
 
   template <int step>
-  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentAddresses& addresses, int& stage) {
+  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum,
+                                     const FragmentAddresses& addresses, int& stage) {
     if constexpr (step == k_steps - 1) {
       // The next stage has landed, and every warp holds its last fragments of this one: it may be overwritten.
       loader.commit();

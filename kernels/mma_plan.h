@@ -39,8 +39,8 @@ constexpr int mma_registers(const MmaKnobs& k) {
   return m * n / 32 + 2 * (m / 16 * 4 + n / 16 * 4);
 }
 
-/// Tiles under way. The loader writes one when it begins it, the epilogue reads it when it is multiplied; the loader is at
-/// most stages - 1 steps ahead, so that eight slots are enough.
+/// Tiles under way. The loader writes one when it begins it, the epilogue reads it when it is multiplied; the loader is
+/// at most stages - 1 steps ahead, so that eight slots are enough.
 constexpr int kMmaTileSlots = 8;
 /// Elements between the rows that a warp stages: the pad spreads them over the banks.
 constexpr int mma_staging_pitch(const MmaKnobs& k) { return k.block_n / warp_grid(k).n + 8; }

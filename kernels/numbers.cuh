@@ -42,37 +42,30 @@ __forceinline__ fp16 round_to<fp16>(float value) {
   return result;
 }
 
+template <class Element>
+constexpr bool is_bf16 = false;
+template <>
+constexpr bool is_bf16<bf16> = true;
+
 // Two neighbours in one register, `low` at the lower address.
 template <class Element>
-__forceinline__ unsigned pack(float low, float high);
-
-template <>
-__forceinline__ unsigned pack<bf16>(float low, float high) {
+__forceinline__ unsigned pack(float low, float high) {
   unsigned result;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
-  return result;
-}
-template <>
-__forceinline__ unsigned pack<fp16>(float low, float high) {
-  unsigned result;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  if constexpr (is_bf16<Element>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
 
 // Two neighbours times two others, each product rounded once.
 template <class Element>
-__forceinline__ unsigned multiply_pair(unsigned a, unsigned b);
-
-template <>
-__forceinline__ unsigned multiply_pair<bf16>(unsigned a, unsigned b) {
+__forceinline__ unsigned multiply_pair(unsigned a, unsigned b) {
   unsigned result;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(0x80008000u));  // -0 changes no product; mul needs sm_90
-  return result;
-}
-template <>
-__forceinline__ unsigned multiply_pair<fp16>(unsigned a, unsigned b) {
-  unsigned result;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  if constexpr (is_bf16<Element>)  // adding -0 changes no product; mul needs sm_90
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(0x80008000u));
+  else
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
 }
 
@@ -83,7 +76,9 @@ __forceinline__ unsigned long long splitmix64(unsigned long long x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
 }
-__forceinline__ float integer_value(unsigned bits) { return static_cast<float>(static_cast<int>((bits >> 8) % 9u) - 4); }
+__forceinline__ float integer_value(unsigned bits) {
+  return static_cast<float>(static_cast<int>((bits >> 8) % 9u) - 4);
+}
 __forceinline__ float random_value(unsigned bits) {
   const int sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);
   const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);

@@ -1,5 +1,6 @@
-// Which expert and tile comes next. A persistent block takes tiles blockIdx, blockIdx + gridDim, ... or those whose index it
-// is given. Nothing is read on the host. How tiles are cut along k is a policy: WholeTiles, TilePieces or SharedLastRound.
+// Which expert and tile comes next. A persistent block takes tiles blockIdx, blockIdx + gridDim, ... or those whose
+// index it is given. Nothing is read on the host. How tiles are cut along k is a policy: WholeTiles, TilePieces or
+// SharedLastRound.
 #pragma once
 #include "args.h"
 #include "tiles.h"
@@ -41,7 +42,8 @@ struct WholeTiles {
 };
 
 // Position of tile `index` among fast x slow tiles: groups of `group` slow indices are walked together, the slow index
-// fastest inside a group, so that a group's operands stay in L2 (as in Triton's matmul tutorial). group 1 is row by row.
+// fastest inside a group, so that a group's operands stay in L2 (as in Triton's matmul tutorial). group 1 is row by
+// row.
 template <int group>
 __forceinline__ void grouped_order(int index, int fast_tiles, int slow_tiles, int& fast, int& slow) {
   if constexpr (group == 1) {
@@ -56,10 +58,10 @@ __forceinline__ void grouped_order(int index, int fast_tiles, int slow_tiles, in
   }
 }
 
-// A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and for
-// 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x cluster_n
-// of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an expert are
-// divided evenly over its tiles, in steps of that many.
+// A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
+// for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
+// cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
+// expert are divided evenly over its tiles, in steps of that many.
 template <class Config, class Cut, class Order = ExpertsInOrder, int cluster_m = 1, int cluster_n = 1, int row_step = 0>
 struct Scheduler {
   using State = Walk<Order>;
@@ -68,7 +70,8 @@ struct Scheduler {
   static constexpr int cluster = cluster_m * cluster_n;
 
   static __forceinline__ State begin(const Args& args) {
-    return State(args.m_sizes, args.experts, static_cast<int>((args.n + block_n * cluster_n - 1) / (block_n * cluster_n)), blockIdx.x / cluster);
+    return State(args.m_sizes, args.experts,
+                 static_cast<int>((args.n + block_n * cluster_n - 1) / (block_n * cluster_n)), blockIdx.x / cluster);
   }
 
   // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,
@@ -103,9 +106,7 @@ struct Scheduler {
   static __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
 
   // Steps along k of a whole tile.
-  static __forceinline__ int depth(const Args& args) {
-    return static_cast<int>((args.k + block_k - 1) / block_k);
-  }
+  static __forceinline__ int depth(const Args& args) { return static_cast<int>((args.k + block_k - 1) / block_k); }
 
   // For all lanes of a warp.
   static __forceinline__ int all_tiles(const State& s) {
@@ -115,9 +116,7 @@ struct Scheduler {
   }
 
  private:
-  static __forceinline__ int m_tiles_of(int m) {
-    return (m + block_m * cluster_m - 1) / (block_m * cluster_m);
-  }
+  static __forceinline__ int m_tiles_of(int m) { return (m + block_m * cluster_m - 1) / (block_m * cluster_m); }
 
   static __forceinline__ bool find_expert(State& s, int at) {
     const int lane = threadIdx.x % 32;

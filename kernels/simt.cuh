@@ -37,7 +37,8 @@ __device__ void simt(const Args& args) {
           const int row = m_first + i / block_k;
           const long long depth = k_first + i % block_k;
           const bool inside = row < m && depth < k;
-          x_tile[i % block_k][i / block_k] = inside ? to_float(x[source_row<Config>(args, first_row + row) * k + depth]) : 0.0f;
+          x_tile[i % block_k][i / block_k] =
+              inside ? to_float(x[source_row<Config>(args, first_row + row) * k + depth]) : 0.0f;
         }
         for (int i = threadIdx.x; i < block_n * block_k; i += threads) {
           const long long column = n_first + i / block_k, depth = k_first + i % block_k;
@@ -47,7 +48,8 @@ __device__ void simt(const Args& args) {
         __syncthreads();
         for (int depth = 0; depth < block_k; ++depth)
           for (int i = 0; i < 4; ++i)
-            for (int j = 0; j < 4; ++j) sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][thread_n + j * columns];
+            for (int j = 0; j < 4; ++j)
+              sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][thread_n + j * columns];
         __syncthreads();
       }
       for (int i = 0; i < 4; ++i) {

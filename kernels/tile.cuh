@@ -18,8 +18,8 @@ struct Swizzle {
   }
 };
 
-// Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple of
-// the piece; the rest become zeros.
+// Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple
+// of the piece; the rest become zeros.
 template <int load_bytes>
 __forceinline__ void copy_chunk(unsigned destination, const void* source, int valid) {
   if constexpr (load_bytes >= 4) {
@@ -29,7 +29,8 @@ __forceinline__ void copy_chunk(unsigned destination, const void* source, int va
   } else {
 #pragma unroll
     for (int at = 0; at < 16; at += 2) {
-      const unsigned short bits = at < valid ? *reinterpret_cast<const unsigned short*>(static_cast<const char*>(source) + at) : 0;
+      const unsigned short bits =
+          at < valid ? *reinterpret_cast<const unsigned short*>(static_cast<const char*>(source) + at) : 0;
       asm volatile("st.shared.b16 [%0], %1;" ::"r"(destination + at), "h"(bits) : "memory");
     }
   }

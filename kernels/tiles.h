@@ -28,9 +28,9 @@ struct Tile {
   int piece;   // number of the piece along k, counted through all tiles that are cut; -1 for a whole tile
 };
 
-/// A tile where the last round is shared. `piece` is -1 for a whole tile, -2 - p for a tile that its block begins and whose
-/// first missing part is number p, and 2 p for missing part number p, or 2 p + 1 where the block that multiplies part p
-/// also adds part p + 1 to it.
+/// A tile where the last round is shared. `piece` is -1 for a whole tile, -2 - p for a tile that its block begins and
+/// whose first missing part is number p, and 2 p for missing part number p, or 2 p + 1 where the block that multiplies
+/// part p also adds part p + 1 to it.
 struct PartialTile : Tile {
   int first_step, end_step;  // steps along k that the block multiplies
   int begins;                // whether all blocks begin a tile at the same time as this one
@@ -73,17 +73,28 @@ struct Walk : Order {
   const int* m_sizes;  // [experts] rows, in the order of the walk
   int experts;
   int n_tiles;
-  int index;         // of the next tile or piece, over all experts
-  int whole;         // tiles that are not cut along k
-  int window;        // first of the 32 experts that are scanned at once
-  int window_tiles;  // tiles before the window
-  int window_rows;   // rows before the window
+  int index;                                               // of the next tile or piece, over all experts
+  int whole;                                               // tiles that are not cut along k
+  int window;                                              // first of the 32 experts that are scanned at once
+  int window_tiles;                                        // tiles before the window
+  int window_rows;                                         // rows before the window
   int expert, expert_m, expert_row, first_tile, end_tile;  // of the expert found last
 
   Walk() = default;
   constexpr Walk(const int* rows, int all, int columns, int first)
-      : m_sizes(rows), experts(all), n_tiles(columns), index(first), whole(0), window(0), window_tiles(0), window_rows(0),
-        expert(0), expert_m(0), expert_row(0), first_tile(0), end_tile(0) {}
+      : m_sizes(rows),
+        experts(all),
+        n_tiles(columns),
+        index(first),
+        whole(0),
+        window(0),
+        window_tiles(0),
+        window_rows(0),
+        expert(0),
+        expert_m(0),
+        expert_row(0),
+        first_tile(0),
+        end_tile(0) {}
 };
 
 /// How all blocks share the last, incomplete round of tiles: `tiles` blocks begin one each and multiply its first `own`
@@ -95,9 +106,9 @@ struct LastRound {
 
 constexpr int kMaxParts = 2;
 
-/// Shares the last round of `tiles` tiles of `depth` steps along k among `blocks` blocks, so that all finish at about the
-/// same time. Blocks that begin no tile make one part each; where they are fewer than the tiles, some make several parts
-/// and pay for storing each. A part is only worth its way through memory if it has enough steps.
+/// Shares the last round of `tiles` tiles of `depth` steps along k among `blocks` blocks, so that all finish at about
+/// the same time. Blocks that begin no tile make one part each; where they are fewer than the tiles, some make several
+/// parts and pay for storing each. A part is only worth its way through memory if it has enough steps.
 constexpr LastRound share_last_round(int tiles, int depth, int blocks, int block_k) {
   const int fewest_steps = 512 / block_k, steps_to_store = 192 / block_k;
   const int tail = tiles % blocks, others = blocks - tail;

@@ -1,6 +1,6 @@
-// The wgmma variant: persistent, warp-specialised blocks for sm_90a. A warpgroup of producers finds tiles and fills a ring
-// of stages with X and W; one to three warpgroups of consumers multiply the stages and store Y. W may stand on wgmma's M side
-// and the rows of X on its N side ("swapped"): tiles are then as high as their rows.
+// The wgmma variant: persistent, warp-specialised blocks for sm_90a. A warpgroup of producers finds tiles and fills a
+// ring of stages with X and W; one to three warpgroups of consumers multiply the stages and store Y. W may stand on
+// wgmma's M side and the rows of X on its N side ("swapped"): tiles are then as high as their rows.
 //
 //   tiles ──slot──▶ loader ──full──▶ multiplier ──sums──▶ epilogue ──▶ Y
 //     └──────slot────────────────────────┘  │

@@ -1,5 +1,5 @@
-// Where the matrices of a tile's expert begin: at an offset from one base, or at pointers of its own (the GroupGEMM way),
-// which two tensor maps of each block follow.
+// Where the matrices of a tile's expert begin: at an offset from one base, or at pointers of its own (the GroupGEMM
+// way), which two tensor maps of each block follow.
 #pragma once
 #include "wgmma_block.cuh"
 
@@ -8,15 +8,15 @@ namespace moetune {
 // Experts are offsets from one base, and one tensor map serves a whole operand.
 template <class Block>
 struct BaseAddresses {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
 
-  static __forceinline__ void setup(const Block&) {}
+  static __forceinline__ void setup(const auto&...) {}
   static __forceinline__ void prefetch(const Args& args) {
     if constexpr (!Block::w_by_rows) prefetch_map(args.w_map);
     if constexpr (!Block::x_by_rows) prefetch_map(args.x_map);
   }
-  static __forceinline__ void locate(const Args&, const typename Block::Scheduler::State&, Tile&) {}
-  __forceinline__ void follow(const Block&, const Tile&) {}
+  static __forceinline__ void locate(const auto&...) {}
+  __forceinline__ void follow(const auto&...) {}
   __forceinline__ const TensorMap& x_map(const Args& args) const { return args.x_map; }
   __forceinline__ const TensorMap& w_map(const Args& args) const { return args.w_map; }
 
@@ -25,15 +25,13 @@ struct BaseAddresses {
   static __forceinline__ int w_row(const Args& args, const Tile& tile) {
     return tile.expert * static_cast<int>(args.n) + tile.column;
   }
-  static __forceinline__ const char* x(const Args& args, const Tile&) {
-    return static_cast<const char*>(args.x);
-  }
+  static __forceinline__ const char* x(const Args& args, const Tile&) { return static_cast<const char*>(args.x); }
   // The expert's W.
   static __forceinline__ const char* w(const Args& args, const Tile& tile) {
     return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * 2;
   }
   // Row `row` of the tile in Y, where rows aren't scattered.
-  static __forceinline__ typename Block::Element* y(const Args& args, const Tile& tile, int row) {
+  static __forceinline__ Block::Element* y(const Args& args, const Tile& tile, int row) {
     const long long target = tile.row + row;
     return static_cast<typename Block::Element*>(args.y) + target * args.n;
   }
@@ -42,7 +40,7 @@ struct BaseAddresses {
 // Experts have pointers of their own; the loading warp rewrites two tensor maps when the expert changes.
 template <class Block>
 struct PointerAddresses {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
 
   static constexpr int turns = map_turns(Block::knobs);
   int expert = -1, turn = 0;
@@ -60,18 +58,18 @@ struct PointerAddresses {
       maps[words + threadIdx.x] = reinterpret_cast<const uint4*>(&block.args.w_map)[threadIdx.x];
     }
   }
-  static __forceinline__ void prefetch(const Args&) {}
+  static __forceinline__ void prefetch(const auto&...) {}
 
   // The finding warp reads the expert's pointers; null for rows that belong to all experts.
-  static __forceinline__ void locate(const Args& args, const typename Block::Scheduler::State& scheduler, Tile& tile) {
+  static __forceinline__ void locate(const Args& args, const Block::Scheduler::State& scheduler, Tile& tile) {
     tile.first = tile.row - scheduler.expert_row;
     tile.w = args.w_of[tile.expert];
     if constexpr (own_rows) tile.x = args.x_of[tile.expert];
     if constexpr (!Block::scatters) tile.y = args.y_of[tile.expert];
   }
 
-  // Makes the maps those of the tile's expert; rows of X then end where the expert ends. The warp that issues copies calls
-  // it once a tile.
+  // Makes the maps those of the tile's expert; rows of X then end where the expert ends. The warp that issues copies
+  // calls it once a tile.
   __forceinline__ void follow(const Block& block, const Tile& tile) {
     if (tile.expert == expert) return;
     expert = tile.expert;
@@ -106,16 +104,13 @@ struct PointerAddresses {
   static __forceinline__ const char* x(const Args& args, const Tile& tile) {
     return static_cast<const char*>(own_rows ? tile.x : args.x);
   }
-  static __forceinline__ const char* w(const Args&, const Tile& tile) {
-    return static_cast<const char*>(tile.w);
-  }
-  static __forceinline__ typename Block::Element* y(const Args& args, const Tile& tile, int row) {
+  static __forceinline__ const char* w(const Args&, const Tile& tile) { return static_cast<const char*>(tile.w); }
+  static __forceinline__ Block::Element* y(const Args& args, const Tile& tile, int row) {
     return static_cast<typename Block::Element*>(tile.y) + (tile.first + row) * args.n;
   }
 };
 
 template <class Block>
-using WgmmaAddresses =
-    typename Choice<Block::pointers, PointerAddresses<Block>, BaseAddresses<Block>>::type;
+using WgmmaAddresses = typename Choice<Block::pointers, PointerAddresses<Block>, BaseAddresses<Block>>::type;
 
 }  // namespace moetune

@@ -39,8 +39,10 @@ template <class Config>
 struct WgmmaBlock : Config {
   using Element = typename Config::Element;
   static constexpr WgmmaKnobs knobs = Config::knobs;
-  static constexpr WgmmaProblem problem = {
-      .permute_x = Config::permute_x, .permute_y = Config::permute_y, .experts = Config::experts, .element_bytes = sizeof(Element)};
+  static constexpr WgmmaProblem problem = {.permute_x = Config::permute_x,
+                                           .permute_y = Config::permute_y,
+                                           .experts = Config::experts,
+                                           .element_bytes = sizeof(Element)};
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
 
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
@@ -67,7 +69,8 @@ struct WgmmaBlock : Config {
   static_assert(!gathers_first || (Config::permute_x && !by_rows && !pointers), "gathered rows need one tensor map");
   static_assert(!weighs || scatters, "rows are multiplied by weights where they are scattered");
   static_assert(!alternates || consumers == 2, "ping-pong needs two consumers");
-  static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1), "cp.async writes to its own block only");
+  static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1),
+                "cp.async writes to its own block only");
   static_assert(!(dynamic && (together || cluster > 1)), "blocks with common pace or in a cluster need fixed tiles");
   static_assert(!(knobs.split > 1 && (cluster > 1 || together)), "pieces of tiles need single blocks with own pace");
   static_assert(!(shares && (cluster > 1 || dynamic)), "a shared last round needs single blocks with fixed tiles");
@@ -84,8 +87,8 @@ struct WgmmaBlock : Config {
                               typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
   using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
   using Scheduler = moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>;
-  using Stage = RingPosition<stages>;
   using Slot = SlotPosition<tile_slots(knobs)>;
+  using Stage = RingPosition<stages>;
   using Sums = float[groups][width / 2];
 
   const Args& args;
@@ -95,9 +98,7 @@ struct WgmmaBlock : Config {
   __forceinline__ T* at(int offset) const {
     return reinterpret_cast<T*>(memory + offset);
   }
-  __forceinline__ unsigned barrier(int offset, int index) const {
-    return shared_address(at<Barrier>(offset) + index);
-  }
+  __forceinline__ unsigned barrier(int offset, int index) const { return shared_address(at<Barrier>(offset) + index); }
   __forceinline__ unsigned full(int stage) const { return barrier(layout.full, stage); }
   __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
   __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
@@ -105,9 +106,7 @@ struct WgmmaBlock : Config {
   __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
   __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
   __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
-  __forceinline__ Steps steps_of(const Tile& tile) const {
-    return Cut::steps_of(tile, Scheduler::depth(args));
-  }
+  __forceinline__ Steps steps_of(const Tile& tile) const { return Cut::steps_of(tile, Scheduler::depth(args)); }
   // Position in the cluster.
   static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
 };

@@ -7,7 +7,7 @@ namespace moetune {
 
 template <class Block>
 struct WgmmaBoxes {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
   using Addresses = WgmmaAddresses<Block>;
   static constexpr BoxRows rows = x_boxes(Block::knobs);
   static constexpr bool small_ones = Block::knobs.tma_x && rows.small < rows.large;
@@ -30,8 +30,9 @@ struct WgmmaBoxes {
     if constexpr (small_ones) prefetch_map(args.x_rest_map);
   }
 
-  // Copies block_k columns from `k` of X, of W, or of both to a stage. W must come first or with X: it makes the stage's full
-  // barrier expect the bytes of both. What the blocks of a cluster share is loaded once: each loads half for both.
+  // Copies block_k columns from `k` of X, of W, or of both to a stage. W must come first or with X: it makes the
+  // stage's full barrier expect the bytes of both. What the blocks of a cluster share is loaded once: each loads half
+  // for both.
   template <bool with_x, bool with_w>
   __forceinline__ void issue(int stage, int k) const {
     const unsigned full = block.full(stage);
@@ -53,7 +54,8 @@ struct WgmmaBoxes {
     const int row = Addresses::w_row(block.args, tile);
     constexpr int part = w_box(Block::knobs);
     if constexpr (Block::cluster_m > 1)
-      load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part, k + half * 64, everyone);
+      load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
+                      k + half * 64, everyone);
     else
       load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
   }
@@ -77,7 +79,8 @@ struct WgmmaBoxes {
       for (int box = 0; box < rows.large / rows.small - 1; ++box) {
         if (box >= small) break;
         const int row = large * rows.large + box * rows.small;
-        WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row, k + half * 64);
+        WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row,
+                                k + half * 64);
       }
     }
   }

@@ -8,8 +8,8 @@ namespace moetune {
 
 template <class Block>
 struct WgmmaEpilogue {
-  using Tile = typename Block::Tile;
-  using Slot = typename Block::Slot;
+  using Tile = Block::Tile;
+  using Slot = Block::Slot;
   using Targets = WgmmaTargets<Block>;
 
   const WgmmaWarpgroup<Block>& group;
@@ -21,11 +21,11 @@ struct WgmmaEpilogue {
     Targets::prepare(group.block, tile, group.consumer, slot);
   }
   // After it is multiplied; `busy` where the warpgroup has rows of it.
-  __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const typename Block::Sums& sum) {
+  __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const Block::Sums& sum) {
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);
     WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum,
-                              [&](const auto& sums) { rows.store(group, tile, targets, sums); });
+                             [&](const auto& sums) { rows.store(group, tile, targets, sums); });
   }
   __forceinline__ void finish() { rows.finish(group); }
 };

@@ -10,21 +10,19 @@ namespace moetune {
 // Nothing is gathered in advance.
 template <class Block>
 struct NoGatherFirst {
-  using Tile = typename Block::Tile;
-  static __forceinline__ void begin(const Block&) {}
-  static __forceinline__ void wait_for(const Args&, const Tile&, bool) {}
-  static __forceinline__ void clear(const Args&, int) {}
-  template <class Copies>
-  static __forceinline__ void load_first(const Copies&, const Steps&, bool, int&, typename Block::Stage&) {}
+  static __forceinline__ void begin(const auto&...) {}
+  static __forceinline__ void wait_for(const auto&...) {}
+  static __forceinline__ void clear(const auto&...) {}
+  static __forceinline__ void load_first(const auto&...) {}
 };
 
 template <class Block>
 struct GatherFirst {
-  using Tile = typename Block::Tile;
-  using Element = typename Block::Element;
+  using Tile = Block::Tile;
+  using Element = Block::Element;
 
   static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
-  static constexpr int helpers = 2, run = 4;         // warps of its producer that then copy the rest, `run` rows at a time
+  static constexpr int helpers = 2, run = 4;  // warps of its producer that then copy the rest, `run` rows at a time
   static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted by one counter");
 
   // Copies the first rows. All warps of all blocks call it when m_sizes are in shared memory.
@@ -39,8 +37,8 @@ struct GatherFirst {
          first += gridDim.x * helpers * run)
       copy<4>(block.args, first, min(run, rows - first), rows);
   }
-  // The finding warp waits until the tile's rows are in order, except for the block's first tile: its loader waits instead,
-  // with W already on its way.
+  // The finding warp waits until the tile's rows are in order, except for the block's first tile: its loader waits
+  // instead, with W already on its way.
   static __forceinline__ void wait_for(const Args& args, const Tile& tile, bool first) {
     if (!first) wait<32>(args, tile);
   }
@@ -48,7 +46,7 @@ struct GatherFirst {
   // fence: tensor copies read rows that ordinary stores wrote.
   template <class Copies>
   static __forceinline__ void load_first(const Copies& copies, const Steps& steps, bool first, int& k,
-                                                    typename Block::Stage& stage) {
+                                         typename Block::Stage& stage) {
     const int count = first ? min(Block::stages, steps.end - k) : 0;
     if (elect_one()) {
       if (count > 0) {
@@ -77,7 +75,8 @@ struct GatherFirst {
     return __reduce_add_sync(~0u, rows);
   }
 
-  // A warp copies rows [first, first + count) of expert order and counts them; the last of all `rows` fills up its count.
+  // A warp copies rows [first, first + count) of expert order and counts them; the last of all `rows` fills up its
+  // count.
   template <int unrolled>
   static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
     const int lane = threadIdx.x % 32;
@@ -93,13 +92,14 @@ struct GatherFirst {
     __syncwarp();
     if (lane == 0) {
       __threadfence();
-      const int missing = first + count == rows ? (gathered_together - rows % gathered_together) % gathered_together : 0;
+      const int missing =
+          first + count == rows ? (gathered_together - rows % gathered_together) % gathered_together : 0;
       atomicAdd(args.gathered + first / gathered_together, count + missing);
     }
   }
 
-  // Waits until the tile's rows are in order; for lanes of a warp or one thread. A block of a cluster may have no rows, and
-  // nobody counts where they would begin.
+  // Waits until the tile's rows are in order; for lanes of a warp or one thread. A block of a cluster may have no rows,
+  // and nobody counts where they would begin.
   template <int lanes>
   static __forceinline__ void wait(const Args& args, const Tile& tile) {
     const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;
@@ -113,7 +113,6 @@ struct GatherFirst {
 };
 
 template <class Block>
-using WgmmaGather =
-    typename Choice<Block::gathers_first, GatherFirst<Block>, NoGatherFirst<Block>>::type;
+using WgmmaGather = typename Choice<Block::gathers_first, GatherFirst<Block>, NoGatherFirst<Block>>::type;
 
 }  // namespace moetune

@@ -9,11 +9,11 @@ namespace moetune {
 template <class Block>
 struct StoreEachTile {
   using Group = WgmmaWarpgroup<Block>;
-  using Tile = typename Block::Tile;
-  __forceinline__ void make_room(const Group&, const Tile&) {}
+  using Tile = Block::Tile;
+  __forceinline__ void make_room(const auto&...) {}
   template <class Sum>
-  __forceinline__ void store(const Group& group, const Tile& tile,
-                                        const RowTargets<typename Block::Element>& targets, const Sum& sum) {
+  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<typename Block::Element>& targets,
+                             const Sum& sum) {
     WgmmaStaging<Block>::store(group, tile, targets, sum);
   }
   __forceinline__ void finish(const Group&) { WgmmaStaging<Block>::finish(); }
@@ -22,7 +22,7 @@ struct StoreEachTile {
 // Rows are stored together when the next tile may not find room beside them.
 template <class Block>
 struct HoldRows {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
   using Group = WgmmaWarpgroup<Block>;
   using Staging = StagingOfColumns<Block>;
   int tiles = 0, rows = 0;  // held; rows in steps of kStoreRows
@@ -32,8 +32,8 @@ struct HoldRows {
     if (rows + round_up(tile.rows, kStoreRows) > Block::knobs.hold) finish(group);
   }
   template <class Sum>
-  __forceinline__ void store(const Group& group, const Tile& tile,
-                                        const RowTargets<typename Block::Element>& targets, const Sum& sum) {
+  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<typename Block::Element>& targets,
+                             const Sum& sum) {
     if (tile.rows == 0) return;
 #pragma unroll
     for (int row = 0; row < Block::block_m; row += kStoreRows) {

@@ -7,7 +7,7 @@ namespace moetune {
 
 template <class Block>
 struct WgmmaBoxLoader {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
   using Tiles = WgmmaTiles<Block>;
 
   // All lanes of the warp call it.

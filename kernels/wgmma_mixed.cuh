@@ -1,5 +1,5 @@
-// Mixed experts: one block in `mix` takes tiles of the experts with fewest rows first, the others of those with most, until
-// they meet. Experts of few rows wait for W, those of many for the multipliers: both are kept busy.
+// Mixed experts: one block in `mix` takes tiles of the experts with fewest rows first, the others of those with most,
+// until they meet. Experts of few rows wait for W, those of many for the multipliers: both are kept busy.
 #pragma once
 #include "wgmma_block.cuh"
 
@@ -7,7 +7,7 @@ namespace moetune {
 
 template <class Block>
 struct TilesFromBothEnds {
-  using Scheduler = typename Block::Scheduler;
+  using Scheduler = Block::Scheduler;
   using State = typename Scheduler::State;
   static constexpr int mix = Block::knobs.mix;
 
@@ -49,14 +49,14 @@ struct TilesFromBothEnds {
     __syncthreads();
   }
 
-  // Sets the index of the block's next tile, counted from its end; past all tiles where there are no more. The first tile
-  // is given by the block's number. All lanes of a warp call it.
-  static __forceinline__ void take(const Block& block, State& scheduler, const typename Block::Slot& slot) {
+  // Sets the index of the block's next tile, counted from its end; past all tiles where there are no more. The first
+  // tile is given by the block's number. All lanes of a warp call it.
+  static __forceinline__ void take(const Block& block, State& scheduler, const Block::Slot& slot) {
     if (slot.taken == 0) scheduler.tiles = Scheduler::all_tiles(scheduler);
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
     scheduler.index = next_index(block.args, scheduler, slot.taken == 0);
   }
-  static __forceinline__ void wait_for_slot(const Block&, const typename Block::Slot&) {}
+  static __forceinline__ void wait_for_slot(const auto&...) {}
   static __forceinline__ void clear(const Args& args) {
     args.counters[taken_from_ends] = args.counters[taken_from_ends + 1] = 0;
   }

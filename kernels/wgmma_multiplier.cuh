@@ -7,13 +7,13 @@ namespace moetune {
 
 template <class Block>
 struct WgmmaMultiplier {
-  using Tile = typename Block::Tile;
-  using Slot = typename Block::Slot;
-  using Sums = typename Block::Sums;
+  using Tile = Block::Tile;
+  using Slot = Block::Slot;
+  using Sums = Block::Sums;
   static constexpr int block_k = Block::block_k, groups = Block::groups, row_bytes = Block::row_bytes;
 
   const WgmmaWarpgroup<Block>& group;
-  typename Block::Stage stage;
+  Block::Stage stage;
 
   // With ping-pong, consumer 0 goes first.
   __forceinline__ void setup() {
@@ -30,8 +30,8 @@ struct WgmmaMultiplier {
   __forceinline__ bool is_busy(const Tile& tile) const {
     return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * 64;
   }
-  // The tile's product, where the warpgroup is busy; else its stages pass. With ping-pong the two warpgroups multiply by turns:
-  // each waits for the other's arrival before, and arrives for the other after.
+  // The tile's product, where the warpgroup is busy; else its stages pass. With ping-pong the two warpgroups multiply
+  // by turns: each waits for the other's arrival before, and arrives for the other after.
   __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
     if constexpr (Block::alternates) named_sync(2 + group.consumer, 256);
     const Operands first = first_operands();  // anew for each tile, or the compiler doesn't take it for uniform
@@ -46,13 +46,14 @@ struct WgmmaMultiplier {
   }
 
  private:
-  // Where the first stage's operands begin, as descriptors have it. A shuffle tells the compiler what is alike in all lanes;
-  // it then keeps that once a warp, and fewer instructions lie between two stages.
+  // Where the first stage's operands begin, as descriptors have it. A shuffle tells the compiler what is alike in all
+  // lanes; it then keeps that once a warp, and fewer instructions lie between two stages.
   struct Operands {
     unsigned a, b;
   };
   __forceinline__ Operands first_operands() const {
-    const auto *a = Block::swapped ? group.block.w()[0] : group.block.x()[0], *b = Block::swapped ? group.block.x()[0] : group.block.w()[0];
+    const auto *a = Block::swapped ? group.block.w()[0] : group.block.x()[0],
+               *b = Block::swapped ? group.block.x()[0] : group.block.w()[0];
     return {__shfl_sync(~0u, descriptor_low(shared_address(a) + group.first_group * 64 * row_bytes), 0),
             __shfl_sync(~0u, descriptor_low(shared_address(b)), 0)};
   }
@@ -86,7 +87,8 @@ struct WgmmaMultiplier {
           for (int g = 0; g < groups; ++g)
             wgmma<typename Block::Element, columns>(
                 sum[g],
-                operand_descriptor(a + step / 4 * (Block::height * row_bytes / 16) + g * (64 * row_bytes / 16) + step % 4 * 2),
+                operand_descriptor(a + step / 4 * (Block::height * row_bytes / 16) + g * (64 * row_bytes / 16) +
+                                   step % 4 * 2),
                 operand_descriptor(b + step / 4 * (Block::width * row_bytes / 16) + step % 4 * 2), step > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();

@@ -14,9 +14,9 @@ enum class TileOrder { fixed, dynamic };        // a block takes tiles by its nu
 enum class Pace { own, common };                // blocks begin their tiles independently, or all at the same time
 enum class Gather { tiles, first };             // rows of X are gathered by the tile that reads them, or once before
 
-/// A candidate of the variant. `swap` puts the rows of X on the N side of wgmma. `split` is the number of pieces along k of
-/// the last tiles, 0 where the last round is shared. `hold` is the number of rows of Y that are stored together, 0 for each
-/// tile on its own. With `mix` > 0 one block in so many takes the experts of fewest rows first.
+/// A candidate of the variant. `swap` puts the rows of X on the N side of wgmma. `split` is the number of pieces along
+/// k of the last tiles, 0 where the last round is shared. `hold` is the number of rows of Y that are stored together, 0
+/// for each tile on its own. With `mix` > 0 one block in so many takes the experts of fewest rows first.
 struct WgmmaKnobs {
   int block_m = 0, block_n = 0, block_k = 0, stages = 0;
   Raster raster = Raster::n;
@@ -87,8 +87,8 @@ constexpr int max_sums(const WgmmaKnobs& k, bool permute_y) {
   return spare && !scarce && !four_groups ? 192 : 176;
 }
 
-/// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread of
-/// three warpgroups, 128 of four. One consumer changes nothing.
+/// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
+/// of three warpgroups, 128 of four. One consumer changes nothing.
 struct Registers {
   int producer = 0, consumer = 0;
 };
@@ -100,8 +100,8 @@ constexpr Registers registers(const WgmmaKnobs& k) {
   return finds_with_more_state ? Registers{56, 224} : Registers{40, 232};
 }
 
-/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Many small boxes cost their issue; but what a
-/// large box has beyond the rows of an expert is read in vain. So where tiles are narrow and high, large boxes are
+/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Many small boxes cost their issue; but what
+/// a large box has beyond the rows of an expert is read in vain. So where tiles are narrow and high, large boxes are
 /// followed by small ones. Without small ones both numbers are equal.
 struct BoxRows {
   int large = 0, small = 0;
@@ -118,20 +118,21 @@ constexpr BoxRows x_boxes(const WgmmaKnobs& k) {
 constexpr int w_box(const WgmmaKnobs& k) { return k.cluster == Cluster::m ? k.block_n / 2 : k.block_n; }
 constexpr int kYBox = 8;
 
-/// Pairs of tensor maps that a block rewrites in turn. Copies that were issued with a map may still read it; each change is
-/// followed by at least one copy, and once `stages` copies have been issued after it, a stage was filled and emptied.
+/// Pairs of tensor maps that a block rewrites in turn. Copies that were issued with a map may still read it; each
+/// change is followed by at least one copy, and once `stages` copies have been issued after it, a stage was filled and
+/// emptied.
 constexpr int map_turns(const WgmmaKnobs& k) { return k.stages + 1; }
 
-/// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one; even for
-/// ping-pong, whose consumers use them alternately.
+/// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one; even
+/// for ping-pong, whose consumers use them alternately.
 constexpr int tile_slots(const WgmmaKnobs& k) { return pingpong(k) ? 4 : copies_rows(k) ? 2 : 1; }
 /// Whether a warp of the producer looks up where rows of Y go; with cp.async all its warps copy, and consumers do.
 constexpr bool looks_up_ahead(const WgmmaKnobs& k) { return !copies_rows(k); }
 constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 : k.consumers; }
 
-/// Rows of Y on their way through shared memory. Swapped, a warpgroup stages together, in two buffers used in turn; else
-/// each of its four warps has a buffer. A buffer has planes of 64 columns in the swizzle of tensor copies, or, for copies
-/// of rows, rows padded so that eight of them use different banks.
+/// Rows of Y on their way through shared memory. Swapped, a warpgroup stages together, in two buffers used in turn;
+/// else each of its four warps has a buffer. A buffer has planes of 64 columns in the swizzle of tensor copies, or, for
+/// copies of rows, rows padded so that eight of them use different banks.
 struct Staging {
   int rows = 0, planes = 0;
   int pitch = 0;    // elements of a padded row
@@ -179,13 +180,13 @@ struct WgmmaLayout {
   int tile_full = 0, tile_empty = 0;  // [tile_slots] barriers
   int targets = 0;                    // [target_slots] of target_bytes: where rows of Y go, at these offsets:
   int target_full = 0, target_empty = 0, target_row = 0, target_weight = 0, target_bytes = 0;
-  int held = 0;                       // [consumers] of held_bytes: held tiles, and where their rows go
+  int held = 0;  // [consumers] of held_bytes: held tiles, and where their rows go
   int held_row = 0, held_bytes = 0;
-  int last = 0;                       // [consumers] whether the other pieces of a tile were finished before
-  int gathered = 0;                   // [2][block_m] rows of X
-  int expert_of = 0, row_of = 0;      // [experts] each, of ExpertsFromBothEnds
+  int last = 0;                   // [consumers] whether the other pieces of a tile were finished before
+  int gathered = 0;               // [2][block_m] rows of X
+  int expert_of = 0, row_of = 0;  // [experts] each, of ExpertsFromBothEnds
   int last_round = 0;
-  int bytes = 0;                      // of all
+  int bytes = 0;  // of all
 };
 
 /// Bytes and alignment of the tiles of a candidate, plain and held.

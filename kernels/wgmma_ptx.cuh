@@ -4,11 +4,6 @@
 
 namespace moetune {
 
-template <class Element>
-constexpr bool is_bf16 = false;
-template <>
-constexpr bool is_bf16<bf16> = true;
-
 // Operands 0 to 2 are the descriptors and the predicate, listed as written to so that they come first: their numbers
 // then don't depend on the width. The sums follow, four for every 8 columns, 16 for every 32.
 // clang-format off
@@ -33,8 +28,8 @@ constexpr bool is_bf16<bf16> = true;
 #define MOETUNE_SUMS_224 MOETUNE_SUMS_192 MOETUNE_SIXTEEN(96),
 
 #define MOETUNE_WGMMA(columns, type, names, ...) \
-  asm volatile("{ .reg .pred add; setp.ne.b32 add, %2, 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." \
-               type " {" names "}, %0, %1, add, 1, 1, 0, 0; }" : "+l"(a), "+l"(b), "+r"(accumulate), __VA_ARGS__)
+  asm volatile("{ .reg .pred add; setp.ne.b32 add, %2, 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." \
+               type "." type " {" names "}, %0, %1, add, 1, 1, 0, 0; }" : "+l"(a), "+l"(b), "+r"(accumulate), __VA_ARGS__)
 #define MOETUNE_WIDTH(columns, names, ...) \
   if constexpr (width == columns && is_bf16<Element>) MOETUNE_WGMMA(columns, "bf16", names, __VA_ARGS__); \
   if constexpr (width == columns && !is_bf16<Element>) MOETUNE_WGMMA(columns, "f16", names, __VA_ARGS__);
@@ -48,8 +43,8 @@ constexpr bool is_bf16<bf16> = true;
 // clang-format on
 
 // D[64, width] = a[64, 16] b[width, 16]^T, plus D where `accumulate`; fp32 sums, operands by descriptor (see
-// operand_descriptor). A thread of warp w and lane l of the warpgroup holds in d[4 j ...] rows 16 w + l / 4 and 8 further
-// down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps; completes asynchronously.
+// operand_descriptor). A thread of warp w and lane l of the warpgroup holds in d[4 j ...] rows 16 w + l / 4 and 8
+// further down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps; completes asynchronously.
 template <class Element, int width, int size>
 __forceinline__ void wgmma(float (&d)[size], unsigned long long a, unsigned long long b, int accumulate) {
   static_assert(width % 8 == 0 && width >= 8 && width <= 256, "wgmma takes widths in steps of 8 up to 256");
@@ -59,10 +54,14 @@ __forceinline__ void wgmma(float (&d)[size], unsigned long long a, unsigned long
   MOETUNE_WIDTHS(32, 40, 48, 56, 64, 16, "%19,%20,%21,%22", "%23,%24,%25,%26", "%27,%28,%29,%30", "%31,%32,%33,%34")
   MOETUNE_WIDTHS(64, 72, 80, 88, 96, 32, "%35,%36,%37,%38", "%39,%40,%41,%42", "%43,%44,%45,%46", "%47,%48,%49,%50")
   MOETUNE_WIDTHS(96, 104, 112, 120, 128, 48, "%51,%52,%53,%54", "%55,%56,%57,%58", "%59,%60,%61,%62", "%63,%64,%65,%66")
-  MOETUNE_WIDTHS(128, 136, 144, 152, 160, 64, "%67,%68,%69,%70", "%71,%72,%73,%74", "%75,%76,%77,%78", "%79,%80,%81,%82")
-  MOETUNE_WIDTHS(160, 168, 176, 184, 192, 80, "%83,%84,%85,%86", "%87,%88,%89,%90", "%91,%92,%93,%94", "%95,%96,%97,%98")
-  MOETUNE_WIDTHS(192, 200, 208, 216, 224, 96, "%99,%100,%101,%102", "%103,%104,%105,%106", "%107,%108,%109,%110", "%111,%112,%113,%114")
-  MOETUNE_WIDTHS(224, 232, 240, 248, 256, 112, "%115,%116,%117,%118", "%119,%120,%121,%122", "%123,%124,%125,%126", "%127,%128,%129,%130")
+  MOETUNE_WIDTHS(128, 136, 144, 152, 160, 64,
+                 "%67,%68,%69,%70", "%71,%72,%73,%74", "%75,%76,%77,%78", "%79,%80,%81,%82")
+  MOETUNE_WIDTHS(160, 168, 176, 184, 192, 80,
+                 "%83,%84,%85,%86", "%87,%88,%89,%90", "%91,%92,%93,%94", "%95,%96,%97,%98")
+  MOETUNE_WIDTHS(192, 200, 208, 216, 224, 96,
+                 "%99,%100,%101,%102", "%103,%104,%105,%106", "%107,%108,%109,%110", "%111,%112,%113,%114")
+  MOETUNE_WIDTHS(224, 232, 240, 248, 256, 112,
+                 "%115,%116,%117,%118", "%119,%120,%121,%122", "%123,%124,%125,%126", "%127,%128,%129,%130")
   // clang-format on
 }
 

@@ -1,6 +1,7 @@
-// The role of the loader where rows of X or W are copied with cp.async, into the layout that tensor copies make: all four
-// warps of the producer load, the first also finds tiles. Each thread copies one 16-byte chunk of every 16th row. What
-// lies past the tile's rows or past n is never stored, so that anything may be there; what lies past k must be zeros.
+// The role of the loader where rows of X or W are copied with cp.async, into the layout that tensor copies make: all
+// four warps of the producer load, the first also finds tiles. Each thread copies one 16-byte chunk of every 16th row.
+// What lies past the tile's rows or past n is never stored, so that anything may be there; what lies past k must be
+// zeros.
 #pragma once
 #include "epilogue.cuh"
 #include "wgmma_boxes.cuh"
@@ -14,20 +15,21 @@ __forceinline__ int chunk_of_row() { return threadIdx.x % 8; }
 // X comes by tensor copies.
 template <class Block>
 struct NoRowsOfX {
-  using Tile = typename Block::Tile;
-  __forceinline__ void ask(const Block&, const Tile&) {}
-  __forceinline__ void give(const Block&, unsigned) {}
-  __forceinline__ void take(const Block&, const Tile&, unsigned) {}
-  __forceinline__ void copy(const Block&, const Tile&, int, int) const {}
+  __forceinline__ void ask(const auto&...) {}
+  __forceinline__ void give(const auto&...) {}
+  __forceinline__ void take(const auto&...) {}
+  __forceinline__ void copy(const auto&...) const {}
 };
 
-// A tile's rows of X. One warp of each scheduler of the SM issues all copies, and each instruction beside a copy counts.
+// A tile's rows of X. One warp of each scheduler of the SM issues all copies, and each instruction beside a copy
+// counts.
 template <class Block>
 struct RowsOfX {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
   static constexpr int count = Block::block_m / 16;
   static constexpr int asked_count = (Block::block_m + 127) / 128;
-  unsigned chunk[count];   // of X, where this thread's part of each row begins: 16 bytes each, so that 64 GiB have numbers
+  unsigned
+      chunk[count];  // of X, where this thread's part of each row begins: 16 bytes each, so that 64 GiB have numbers
   int asked[asked_count];  // row numbers in X of the next tile that this thread has asked memory for
 
   // Asks for the row numbers of the next tile.
@@ -40,8 +42,8 @@ struct RowsOfX {
       }
     }
   }
-  // Passes them to the other threads through shared memory, in two turns: a thread that is ahead by a tile writes beside
-  // what others read.
+  // Passes them to the other threads through shared memory, in two turns: a thread that is ahead by a tile writes
+  // beside what others read.
   __forceinline__ void give(const Block& block, unsigned turn) {
     if constexpr (Block::gathers) {
 #pragma unroll
@@ -73,7 +75,8 @@ struct RowsOfX {
 #pragma unroll
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i * 16, rows, x + (half * Block::block_m + i * 16) * Block::row_bytes,
-                       from + chunk[i] * 16ll + half * 128, k + half * 64 + column * 8 < static_cast<int>(block.args.k));
+                       from + chunk[i] * 16ll + half * 128,
+                       k + half * 64 + column * 8 < static_cast<int>(block.args.k));
   }
 
  private:
@@ -85,8 +88,8 @@ struct RowsOfX {
 // W comes by tensor copies.
 template <class Block>
 struct NoRowsOfW {
-  __forceinline__ void find(const Block&, const typename Block::Tile&) {}
-  __forceinline__ void copy(const Block&, const typename Block::Tile&, int, int) const {}
+  __forceinline__ void find(const auto&...) {}
+  __forceinline__ void copy(const auto&...) const {}
 };
 
 // A tile's rows of W. They follow each other: the address of this thread's first stands for all.
@@ -94,11 +97,11 @@ template <class Block>
 struct RowsOfW {
   const char* row = nullptr;
 
-  __forceinline__ void find(const Block& block, const typename Block::Tile& tile) {
+  __forceinline__ void find(const Block& block, const Block::Tile& tile) {
     const Args& args = block.args;
     row = WgmmaAddresses<Block>::w(args, tile) + ((tile.column + first_row()) * args.k + chunk_of_row() * 8) * 2;
   }
-  __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, int stage, int k) const {
+  __forceinline__ void copy(const Block& block, const Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;
     const int first = first_row(), column = chunk_of_row();
     const unsigned w = shared_address(block.w()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
@@ -118,7 +121,7 @@ struct RowsOfW {
 
 template <class Block>
 struct WgmmaRowLoader {
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
   using Tiles = WgmmaTiles<Block>;
 
   // So many steps before its end a tile's producer asks for the next, whose row numbers come from memory.

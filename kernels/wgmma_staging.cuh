@@ -4,20 +4,19 @@
 
 namespace moetune {
 
-// Swapped tiles: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
-// The four warps of a warpgroup stage rows together.
+// Swapped tiles: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1
+// on). The four warps of a warpgroup stage rows together.
 template <class Block>
 struct StagingOfColumns {
-  using Tile = typename Block::Tile;
-  using Element = typename Block::Element;
+  using Tile = Block::Tile;
+  using Element = Block::Element;
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Element>;
   static constexpr Staging shape = staging(Block::knobs);
 
   // Stages kStoreRows rows from `row` of the tile, to row `to` of the staging and on.
   template <class Sum>
-  static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row,
-                                               const Sum& sum) {
+  static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     unsigned weights[2] = {};
     if constexpr (Block::weighs)
@@ -38,8 +37,8 @@ struct StagingOfColumns {
   }
 
   template <class Sum>
-  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile,
-                                               const Targets& targets, const Sum& sum) {
+  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile, const Targets& targets,
+                                    const Sum& sum) {
     Store::begin_tile();
 #pragma unroll
     for (int first = 0; first < Block::block_m; first += shape.rows) {
@@ -59,18 +58,18 @@ struct StagingOfColumns {
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
 };
 
-// Other tiles: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
-// Each warp stages its own rows, 64 columns at a time.
+// Other tiles: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
+// on). Each warp stages its own rows, 64 columns at a time.
 template <class Block>
 struct StagingOfRows {
-  using Tile = typename Block::Tile;
-  using Element = typename Block::Element;
+  using Tile = Block::Tile;
+  using Element = Block::Element;
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Element>;
 
   template <class Sum>
-  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile,
-                                               const Targets& targets, const Sum& sum) {
+  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile, const Targets& targets,
+                                    const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     Element* buffer = group.staging() + warp * staging(Block::knobs).buffer;
 #pragma unroll
@@ -93,7 +92,8 @@ struct StagingOfRows {
                                : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
             };
             const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
-            stmatrix_x4<false>(shared_address(Store::at(buffer, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+            stmatrix_x4<false>(shared_address(Store::at(buffer, row, column)), two(0, 0), two(0, 1), two(1, 0),
+                               two(1, 1));
           });
         }
         Store::publish();

@@ -13,8 +13,7 @@ __forceinline__ void copy_16_bytes(Element* to, const Element* from) {
 
 // Row `row` of the tile in Y.
 template <class Block, class Tile>
-__forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& tile, const int* targets,
-                                                              int row) {
+__forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
   if constexpr (!Block::permute_y) return WgmmaAddresses<Block>::y(args, tile, row);
   const long long target = targets[row];
   return static_cast<typename Block::Element*>(args.y) + target * args.n;
@@ -23,27 +22,25 @@ __forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& 
 // Rows of a staging buffer and where they go: row `row` and on of the tile, `columns` columns of Y from `column`.
 template <class Block>
 struct StagedRows {
-  using Element = typename Block::Element;
+  using Element = Block::Element;
   const Args& args;
-  const typename Block::Tile& tile;
+  const Block::Tile& tile;
   const int* targets;
   const Element* staging;
   int row;
   long long column;
   int columns;
 
-  __forceinline__ Element* y(int r) const {
-    return row_of_y<Block>(args, tile, targets, row + r) + column;
-  }
+  __forceinline__ Element* y(int r) const { return row_of_y<Block>(args, tile, targets, row + r) + column; }
 };
 
 // Threads store 16 bytes each, a few rows at a time.
 template <class Block>
 struct ThreadStores {
-  using Element = typename Block::Element;
+  using Element = Block::Element;
   static constexpr Staging shape = staging(Block::knobs);
 
-  static __forceinline__ void prefetch(const Args&) {}
+  static __forceinline__ void prefetch(const auto&...) {}
   // Where 8 columns of a staged row lie: planes in the swizzle of tensor copies.
   static __forceinline__ const Element* at(const Element* staging, int row, int column) {
     return staging + column / 64 * shape.plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
@@ -88,7 +85,8 @@ struct ThreadStores {
   }
 };
 
-// What both kinds of copies do to a staging buffer: threads that issued copies wait for them before it is written again.
+// What both kinds of copies do to a staging buffer: threads that issued copies wait for them before it is written
+// again.
 template <class Kind>
 struct CopyStores {
   static __forceinline__ void begin_tile() {}
@@ -96,8 +94,8 @@ struct CopyStores {
   static __forceinline__ void wait() {
     if (Kind::template issues<threads>()) stores_wait_read<newer>();
   }
-  // The two buffers are used in turn, so the copies of the one before may go on; which one the last tile used depends on
-  // its rows.
+  // The two buffers are used in turn, so the copies of the one before may go on; which one the last tile used depends
+  // on its rows.
   static __forceinline__ void begin_buffer(int first) {
     if (first == 0)
       wait<128, 0>();
@@ -112,7 +110,7 @@ struct CopyStores {
 template <class Block>
 struct BoxStores : CopyStores<BoxStores<Block>> {
   using Threads = ThreadStores<Block>;
-  using Element = typename Block::Element;
+  using Element = Block::Element;
   static constexpr Staging shape = Threads::shape;
   static constexpr int boxes_a_plane = shape.rows / kYBox;
 
@@ -143,10 +141,10 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
 // Whole rows leave by copies of their bytes, each issued by a thread; staged rows are padded.
 template <class Block>
 struct RowStores : CopyStores<RowStores<Block>> {
-  using Element = typename Block::Element;
+  using Element = Block::Element;
   static constexpr Staging shape = staging(Block::knobs);
 
-  static __forceinline__ void prefetch(const Args&) {}
+  static __forceinline__ void prefetch(const auto&...) {}
   static __forceinline__ const Element* at(const Element* staging, int row, int column) {
     return staging + row * shape.pitch + column;
   }
@@ -169,9 +167,8 @@ struct RowStores : CopyStores<RowStores<Block>> {
 };
 
 template <class Block>
-using WgmmaStore =
-    typename Choice<Block::knobs.tma_store == TmaStore::none, ThreadStores<Block>,
-                    typename Choice<Block::knobs.tma_store == TmaStore::boxes, BoxStores<Block>,
-                                    RowStores<Block>>::type>::type;
+using WgmmaStore = typename Choice<
+    Block::knobs.tma_store == TmaStore::none, ThreadStores<Block>,
+    typename Choice<Block::knobs.tma_store == TmaStore::boxes, BoxStores<Block>, RowStores<Block>>::type>::type;
 
 }  // namespace moetune

@@ -1,12 +1,12 @@
-// What a consumer does with the sums of a tile that may be cut along k: stores them, leaves them in memory for others, or
-// adds what others left. A policy for each way of cutting (scheduler.cuh, tile_pieces.cuh, last_round.cuh).
+// What a consumer does with the sums of a tile that may be cut along k: stores them, leaves them in memory for others,
+// or adds what others left. A policy for each way of cutting (scheduler.cuh, tile_pieces.cuh, last_round.cuh).
 #pragma once
 #include "wgmma_block.cuh"
 
 namespace moetune {
 
-// The sums that a warpgroup holds, as the epilogue reads them: four of group g a thread, from row or column 8 v of wgmma's
-// N side. with() calls `use` with such a function.
+// The sums that a warpgroup holds, as the epilogue reads them: four of group g a thread, from row or column 8 v of
+// wgmma's N side. with() calls `use` with such a function.
 template <class Sums>
 struct OwnSums {
   const Sums& sum;
@@ -22,20 +22,19 @@ struct OwnSums {
 // No tile is cut.
 template <class Block>
 struct SumsOfTiles {
-  using Sums = typename Block::Sums;
+  using Sums = Block::Sums;
   // Calls `store` where this warpgroup is to store the tile. All its threads call this.
   template <class Store>
-  static __forceinline__ void finish(const Block&, const typename Block::Tile&, int, bool, const Sums& sum,
-                                                const Store& store) {
+  static __forceinline__ void finish(const Block&, const Block::Tile&, int, bool, const Sums& sum, const Store& store) {
     store(OwnSums<Sums>{sum});
   }
 };
 
-// Sums in memory: [numbers][warpgroups a tile][copies][groups][vectors][128 threads], four a thread. A number is a tile with
-// a copy for each piece, or a missing part with one.
+// Sums in memory: [numbers][warpgroups a tile][copies][groups][vectors][128 threads], four a thread. A number is a tile
+// with a copy for each piece, or a missing part with one.
 template <class Block, int copies>
 struct SumsInMemory {
-  using Sums = typename Block::Sums;
+  using Sums = Block::Sums;
   static constexpr int groups = Block::groups, vectors = Block::width / 8;
   static constexpr int warpgroups = warpgroups_a_tile(Block::knobs), copy_size = groups * vectors * 128;
 
@@ -54,7 +53,7 @@ struct SumsInMemory {
   static __forceinline__ float4 add(const float4& a, const float4& b) {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
   }
-  static __forceinline__ void write(float4* to, const typename Block::Tile& tile, const Sums& sum) {
+  static __forceinline__ void write(float4* to, const Block::Tile& tile, const Sums& sum) {
 #pragma unroll
     for (int g = 0; g < groups; ++g)
 #pragma unroll
@@ -75,8 +74,8 @@ struct SumsOfPieces : SumsInMemory<Block, Block::knobs.split> {
   static constexpr int split = Block::knobs.split, copy_size = Memory::copy_size;
 
   template <class Store>
-  static __forceinline__ void finish(const Block& block, const typename Block::Tile& tile, int consumer,
-                                                bool busy, const Sums& sum, const Store& store) {
+  static __forceinline__ void finish(const Block& block, const Block::Tile& tile, int consumer, bool busy,
+                                     const Sums& sum, const Store& store) {
     if (tile.piece < 0) {
       store(OwnSums<Sums>{sum});
     } else if (busy) {
@@ -90,8 +89,8 @@ struct SumsOfPieces : SumsInMemory<Block, Block::knobs.split> {
   }
 
  private:
-  // Of all pieces, a few at a time: in registers, sums of several pieces would be tied to wgmma's, and the assembler would
-  // serialise it.
+  // Of all pieces, a few at a time: in registers, sums of several pieces would be tied to wgmma's, and the assembler
+  // would serialise it.
   struct Total {
     const float4* pieces;
     __forceinline__ float4 operator()(int g, int v) const {
@@ -108,17 +107,17 @@ struct SumsOfPieces : SumsInMemory<Block, Block::knobs.split> {
   };
 };
 
-// A shared last round: the block that began a tile waits for the sums of the missing parts, adds them to its own and stores
-// the tile. With two parts, the block of the first adds the second to it.
+// A shared last round: the block that began a tile waits for the sums of the missing parts, adds them to its own and
+// stores the tile. With two parts, the block of the first adds the second to it.
 template <class Block>
 struct SumsOfParts : SumsInMemory<Block, 1> {
   using Memory = SumsInMemory<Block, 1>;
   using typename Memory::Sums;
-  using Tile = typename Block::Tile;
+  using Tile = Block::Tile;
 
   template <class Store>
-  static __forceinline__ void finish(const Block& block, const Tile& tile, int consumer, bool busy,
-                                                const Sums& sum, const Store& store) {
+  static __forceinline__ void finish(const Block& block, const Tile& tile, int consumer, bool busy, const Sums& sum,
+                                     const Store& store) {
     const Args& args = block.args;
     if (tile.piece < -1 && busy) wait(args, index_of(tile, consumer));
     if (tile.piece < 0)

@@ -1,6 +1,6 @@
-// Targets: where the rows of a tile are stored, and with what weight. Each takes two loads, one after the other, so a warp
-// of the producer looks them up while the tile before is multiplied. Where all its warps copy rows, a consumer looks up its
-// own before it multiplies.
+// Targets: where the rows of a tile are stored, and with what weight. Each takes two loads, one after the other, so a
+// warp of the producer looks them up while the tile before is multiplied. Where all its warps copy rows, a consumer
+// looks up its own before it multiplies.
 #pragma once
 #include "epilogue.cuh"
 #include "wgmma_tiles.cuh"
@@ -17,21 +17,20 @@ struct RowTargets {
 // Rows are stored in expert order.
 template <class Block>
 struct NoTargets {
-  using Tile = typename Block::Tile;
-  using Slot = typename Block::Slot;
-  static __forceinline__ void init_barriers(const Block&) {}
-  static __forceinline__ void look_up_all(const Block&) {}
-  static __forceinline__ void prepare(const Block&, const Tile&, int, const Slot&) {}
-  static __forceinline__ void wait(const Block&, const Slot&) {}
+  using Slot = Block::Slot;
+  static __forceinline__ void init_barriers(const auto&...) {}
+  static __forceinline__ void look_up_all(const auto&...) {}
+  static __forceinline__ void prepare(const auto&...) {}
+  static __forceinline__ void wait(const auto&...) {}
   static __forceinline__ RowTargets<typename Block::Element> of(const Block&, int, const Slot&) { return {}; }
 };
 
 // The places in shared memory, and the loads.
 template <class Block>
 struct TargetSlots {
-  using Tile = typename Block::Tile;
-  using Slot = typename Block::Slot;
-  using Element = typename Block::Element;
+  using Tile = Block::Tile;
+  using Slot = Block::Slot;
+  using Element = Block::Element;
 
   // The part of a slot at `offset`.
   template <class T>
@@ -68,8 +67,8 @@ struct TargetSlots {
   }
 };
 
-// A warp of the producer looks up targets ahead, into two slots used in turn. `full` of a slot tells the consumers that the
-// targets are there, `empty` tells that warp that the consumers have stored the tile.
+// A warp of the producer looks up targets ahead, into two slots used in turn. `full` of a slot tells the consumers that
+// the targets are there, `empty` tells that warp that the consumers have stored the tile.
 template <class Block>
 struct TargetsAhead : TargetSlots<Block> {
   using Slots = TargetSlots<Block>;
@@ -93,8 +92,8 @@ struct TargetsAhead : TargetSlots<Block> {
       barrier_arrive(full(block, turn(slot)));  // each lane, for its own
     }
   }
-  // Consumers, before they multiply a tile: frees the slot of the tile that they stored before. Right behind its stores this
-  // would cost the loops over stages their uniform registers.
+  // Consumers, before they multiply a tile: frees the slot of the tile that they stored before. Right behind its stores
+  // this would cost the loops over stages their uniform registers.
   static __forceinline__ void prepare(const Block& block, const Tile&, int, const Slot& slot) {
     constexpr int tiles = Block::alternates ? 2 : 1;  // since that tile
     if (slot.taken > tiles) barrier_arrive(empty(block, (slot.taken - 1 - tiles) % slots));
@@ -125,8 +124,8 @@ struct TargetsByConsumer : TargetSlots<Block> {
   using Slots = TargetSlots<Block>;
   using typename Slots::Tile, typename Slots::Slot;
 
-  static __forceinline__ void init_barriers(const Block&) {}
-  static __forceinline__ void look_up_all(const Block&) {}
+  static __forceinline__ void init_barriers(const auto&...) {}
+  static __forceinline__ void look_up_all(const auto&...) {}
   static __forceinline__ void prepare(const Block& block, const Tile& tile, int consumer, const Slot&) {
     warpgroup_sync();
     if (tile.rows > 0) Slots::template look_up<128>(block, consumer, tile);
@@ -138,9 +137,8 @@ struct TargetsByConsumer : TargetSlots<Block> {
 };
 
 template <class Block>
-using WgmmaTargets =
-    typename Choice<!Block::scatters, NoTargets<Block>,
-                    typename Choice<looks_up_ahead(Block::knobs), TargetsAhead<Block>,
-                                    TargetsByConsumer<Block>>::type>::type;
+using WgmmaTargets = typename Choice<
+    !Block::scatters, NoTargets<Block>,
+    typename Choice<looks_up_ahead(Block::knobs), TargetsAhead<Block>, TargetsByConsumer<Block>>::type>::type;
 
 }  // namespace moetune

@@ -1,5 +1,5 @@
-// The role of tiles: one warp of the producer finds the block's next tile and passes it on through a slot in shared memory;
-// all other warps take it from there.
+// The role of tiles: one warp of the producer finds the block's next tile and passes it on through a slot in shared
+// memory; all other warps take it from there.
 #pragma once
 #include "wgmma_addresses.cuh"
 #include "wgmma_gather.cuh"
@@ -11,42 +11,43 @@ namespace moetune {
 // A block's tiles are given by its number.
 template <class Block>
 struct TilesByNumber {
-  using Slot = typename Block::Slot;
-  static __forceinline__ void begin(const Block&) {}
-  static __forceinline__ void take(const Block&, typename Block::Scheduler::State&, const Slot&) {}
+  using Slot = Block::Slot;
+  static __forceinline__ void begin(const auto&...) {}
+  static __forceinline__ void take(const auto&...) {}
   // One lane waits before it writes the slot.
   static __forceinline__ void wait_for_slot(const Block& block, const Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
   }
-  static __forceinline__ void clear(const Args&) {}
+  static __forceinline__ void clear(const auto&...) {}
 };
 
 // A block takes the next tile of a counter when it has a free slot; its first tile is given by its number.
 template <class Block>
 struct TilesFromCounter {
-  using Slot = typename Block::Slot;
-  static __forceinline__ void begin(const Block&) {}
-  static __forceinline__ void take(const Block& block, typename Block::Scheduler::State& scheduler, const Slot& slot) {
+  using Slot = Block::Slot;
+  static __forceinline__ void begin(const auto&...) {}
+  static __forceinline__ void take(const Block& block, Block::Scheduler::State& scheduler, const Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
     if (slot.taken == 0) return;
     if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(block.args.counters, 1);
     scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
   }
-  static __forceinline__ void wait_for_slot(const Block&, const Slot&) {}
-  static __forceinline__ void clear(const Args&) {}
+  static __forceinline__ void wait_for_slot(const auto&...) {}
+  static __forceinline__ void clear(const auto&...) {}
 };
 
 template <class Block>
 struct WgmmaTiles {
-  using Tile = typename Block::Tile;
-  using Slot = typename Block::Slot;
-  using Scheduler = typename Block::Scheduler;
+  using Tile = Block::Tile;
+  using Slot = Block::Slot;
+  using Scheduler = Block::Scheduler;
   using Gather = WgmmaGather<Block>;
   using Source =
       typename Choice<Block::mixed, TilesFromBothEnds<Block>,
                       typename Choice<Block::dynamic, TilesFromCounter<Block>, TilesByNumber<Block>>::type>::type;
 
-  // Warps that take each tile: those of the consumers, and of the producer the loaders and the one that looks up targets.
+  // Warps that take each tile: those of the consumers, and of the producer the loaders and the one that looks up
+  // targets.
   static constexpr int takers = 4 * Block::consumers + (Block::by_rows ? 3 : Block::scatters ? 2 : 1);
 
   // One thread calls it before the block meets.
@@ -96,8 +97,8 @@ struct WgmmaTiles {
     finish_finding(block);
   }
 
-  // Takes the next tile. One lane reads the slot and frees it: racecheck takes what other lanes read before a __syncwarp
-  // for still under way. No lane may still be waiting then, or it could miss the slot's phase.
+  // Takes the next tile. One lane reads the slot and frees it: racecheck takes what other lanes read before a
+  // __syncwarp for still under way. No lane may still be waiting then, or it could miss the slot's phase.
   static __forceinline__ Tile take(const Block& block, Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_full, slot.index()), slot.parity());
     __syncwarp();
@@ -110,8 +111,8 @@ struct WgmmaTiles {
     return of_first_lane(tile);
   }
 
-  // The finding warp, and one thread of the loader, call these when there are no more tiles. The last user of the counters
-  // leaves.
+  // The finding warp, and one thread of the loader, call these when there are no more tiles. The last user of the
+  // counters leaves.
   static __forceinline__ void finish_finding(const Block& block) {
     if constexpr (Block::dynamic && !Block::gathers_first)
       if (threadIdx.x % 32 == 0) leave(block);
