@@ -1,5 +1,6 @@
 // The mma variant: persistent blocks, a cp.async ring, ldmatrix and mma.sync; sm_80 and up, any m, n and k.
-// The ring runs on over tile borders: while a tile's last steps are multiplied, the next tile's first are loading.
+// The ring does not stop between tiles: while the last steps of a tile are multiplied, the first of the next are
+// loaded.
 #pragma once
 #include "epilogue.cuh"
 #include "mma_plan.h"
@@ -51,8 +52,7 @@ struct Mma {
     Shared shared;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
-    int k_end =
-        0;  // of the tile, where it may be a piece along k; for whole ones args.k stands, which takes no register
+    int k_end = 0;    // of a piece of a tile; whole tiles end at args.k, which takes no register
     int stage = 0;
     int valid;                     // bytes of this thread's chunk before the end of k
     int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
@@ -104,14 +104,14 @@ struct Mma {
       }
       x_to = shared_address(shared.x()[stage]) + Swizzle<block_k>::offset(row(), chunk());
       w_to = shared_address(shared.w()[stage]) + Swizzle<block_k>::offset(row(), chunk());
-      // Past the end of k zeros are written: on both sides, for a NaN times zero would still be NaN.
+      // Past the end of k zeros are written for both operands: a NaN times zero would still be NaN.
       valid = (static_cast<int>(args.k) - k_first - chunk() * 8) * 2;
       x_rows_now = valid > 0 ? x_rows_left : 0;
       w_rows_now = valid > 0 ? w_rows_left : 0;
     }
 
     // Copy number `index` of the stage: this thread's chunk of one row of X, or of W. Rows past the end become zeros.
-    // Copies come in order: the pointers walk down the rows and back at the last.
+    // Copies come in order: each moves the pointer down to the next row, and the last moves it back up.
     template <int index>
     __forceinline__ void copy() {
       constexpr bool is_x = index < x_copies;

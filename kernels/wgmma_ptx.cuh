@@ -29,7 +29,8 @@ namespace moetune {
 
 #define MOETUNE_WGMMA(columns, type, names, ...) \
   asm volatile("{ .reg .pred add; setp.ne.b32 add, %2, 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." \
-               type "." type " {" names "}, %0, %1, add, 1, 1, 0, 0; }" : "+l"(a), "+l"(b), "+r"(accumulate), __VA_ARGS__)
+               type "." type " {" names "}, %0, %1, add, 1, 1, 0, 0; }" \
+               : "+l"(a), "+l"(b), "+r"(accumulate), __VA_ARGS__)
 #define MOETUNE_WIDTH(columns, names, ...) \
   if constexpr (width == columns && is_bf16<Element>) MOETUNE_WGMMA(columns, "bf16", names, __VA_ARGS__); \
   if constexpr (width == columns && !is_bf16<Element>) MOETUNE_WGMMA(columns, "f16", names, __VA_ARGS__);
