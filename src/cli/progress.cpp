@@ -9,6 +9,7 @@
 
 #include "base/grid.h"
 #include "base/units.h"
+#include "cli/winners.h"
 #include "cli/wording.h"
 
 namespace moetune {
@@ -43,7 +44,7 @@ std::string progress_line(const RunState& state, int columns) {
 std::string cell_line(const Entry& entry, size_t cell, size_t cells) {
   std::string line = fmt::format("[{}/{}] {}: ", cell + 1, cells, id(entry.cell));
   if (!entry.skipped.empty()) return line + "no winner: " + entry.skipped;
-  line += fmt::format("{}, {}", text(entry.candidate), time_text(entry.measurement));
+  line += fmt::format("{}, {}", winner_text(entry), time_text(entry.measurement));
   if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio > 0)
     line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
   line += fmt::format(", {} of {} measured", entry.measured, entry.legal);

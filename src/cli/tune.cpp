@@ -39,7 +39,7 @@ struct TuneOptions {
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget;
   std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false;
+  bool resume = false, dry_run = false, quiet = false, verbose = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -96,8 +96,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
-    print(table_text(routing_grid(table), format, invocation.terminal) + "\n" +
-          table_text(winners_grid(table), format, invocation.terminal));
+    print(results_text(table, format, invocation.terminal, options.verbose));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
@@ -185,6 +184,7 @@ Action declare_tune(OptionSet& set) {
   set.group("Options");
   set.flag("--dry-run", options->dry_run, "Tell cells, candidates, what is pruned and why, and stop");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options->quiet, "No progress and no notes");
   return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
 }

@@ -1,22 +1,25 @@
-// A tuned table as people read it after a run: winners, routing, and the answer in a sentence.
+// A tuned table as people read it after a run: routings, times, winners, and the answer in a sentence.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "base/grid.h"
+#include "cli/output.h"
 #include "table/table.h"
 
 namespace moetune {
 
-/// Cell, winner, time, against the default and each baseline, rates. A cell without a winner tells why.
-Grid winners_grid(const TunedTable& table);
+/// For each layer what its routings came to, the winners' times beside the default's and the first baseline's, and the
+/// winners by what differs from the default: text of at most 80 columns. `verbose` tells all knobs, all baselines and
+/// rates, in wider tables.
+std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
-/// What each cell's routing came to, with the tile occupancy of its winner and, where the table has balanced rows too,
-/// what it costs.
-Grid routing_grid(const TunedTable& table);
+/// The winner by what differs from the default: "block_m=64 stages=4", or "the default"; all of it where the entry has
+/// no default, or one of another variant.
+std::string winner_text(const Entry& entry);
 
-/// "6 of 6 cells tuned. The winners run 1.35x as fast as the default and 1.10x as fast as cublas-loop (geometric
-/// mean)."
+/// "6 of 6 cells tuned: the winners are 1.35x as fast as the default and 1.10x as fast as cublas-loop (geometric
+/// means)."
 std::string answer(const TunedTable& table, size_t cells);
 
 }  // namespace moetune

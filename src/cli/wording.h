@@ -12,7 +12,7 @@ namespace moetune {
 std::string time_text(const Measurement& measurement);
 
 /// "1.35x (1.31 to 1.39)": how much faster the winner is than a rival; "?" for null.
-std::string speedup_text(const Rival* rival);
+std::string speedup_text(const Rival* rival, bool interval = true);
 
 /// "1.35x", "1.35x (1.31 to 1.39)".
 std::string factor_text(double factor);

@@ -90,6 +90,16 @@ std::string text(const Fusion& fusion) {
   return words.empty() ? "plain" : words;
 }
 
+std::string title(const Shape& shape) {
+  const Layer& layer = shape.layer;
+  std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
+                                   name(shape.op), name(layer.dtype), layer.experts, layer.top_k, layer.n, layer.k);
+  if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
+  if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
+  if (shape.fusion != Fusion{}) result += ", " + text(shape.fusion);
+  return result;
+}
+
 Json to_json(const Shape& shape) {
   const Layer& layer = shape.layer;
   return {{"model", layer.model},

@@ -65,6 +65,10 @@ void require_valid(const Shape& shape);
 /// "permute_x", "permute_y+topk_weights", or "plain".
 std::string text(const Fusion& fusion);
 
+/// For people: "qwen3-30b-a3b up, fwd bf16: 128 experts, top 8, n 1536, k 2048", then sharding and fusions where there
+/// are any.
+std::string title(const Shape& shape);
+
 Json to_json(const Shape& shape);
 Shape shape_from_json(const JsonAt& json);
 

@@ -21,8 +21,22 @@ SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:15"}  # of the planted binary: time to
 CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: judges times, so that nothing else may run beside it")
+
+
+def pytest_collection_modifyitems(items):
+    """Keeps one hand of the tests, where MOETUNE_TEST_HAND says which of how many ("0/4")."""
+    hand, _, hands = os.environ.get("MOETUNE_TEST_HAND", "0/1").partition("/")
+    items[:] = items[int(hand)::int(hands)]
+
+
+WAITING = ("check",)  # commands that wait for undisturbed processors
+
+
 class Room:
-    """A folder to run the program in, with locks and caches of its own."""
+    """A folder to run the program in, with locks and caches of its own. Commands wait for no undisturbed processors here,
+    unless a test says how long: other tests run beside it."""
 
     def __init__(self, path, binary=BINARY):
         self.path = path
@@ -32,18 +46,23 @@ class Room:
         self.env.update(MOETUNE_LOCK_DIR=str(path / "locks"), XDG_CACHE_HOME=str(path / "cache"), TERM="xterm", LC_ALL="C")
         (path / "locks").mkdir(exist_ok=True)
 
+    def command(self, arguments):
+        words = [self.binary, *map(str, arguments)]
+        waits = arguments and arguments[0] in WAITING and "--wait" not in arguments and "--help" not in arguments
+        return [*words, "--wait", "0"] if waits else words
+
     def run(self, *arguments, timeout=300, env=None, **kwargs):
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         kwargs.setdefault("cwd", self.path)
-        return subprocess.run([self.binary, *map(str, arguments)], env={**self.env, **(env or {})},
+        return subprocess.run(self.command(arguments), env={**self.env, **(env or {})},
                               timeout=timeout, universal_newlines=True, encoding="utf-8", **kwargs)
 
     def start(self, *arguments, env=None, **kwargs):
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen([self.binary, *map(str, arguments)], cwd=self.path, env={**self.env, **(env or {})},
+        return subprocess.Popen(self.command(arguments), cwd=self.path, env={**self.env, **(env or {})},
                                 stdin=subprocess.DEVNULL, universal_newlines=True, encoding="utf-8", **kwargs)
 
     def ok(self, *arguments, **kwargs):

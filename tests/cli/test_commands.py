@@ -236,6 +236,7 @@ def judged(planted, plant, *arguments):
     pytest.skip(f"this machine is too busy to compare times:\n{reasons}")
 
 
+@pytest.mark.timing
 def test_check_of_a_slowed_program_is_exit_1(planted):
     result = judged(planted, "slow:3", "--patience", "1s", "--junit", "check.xml", "--markdown", "check.md")
     assert result.returncode == 1, result.stdout
@@ -247,6 +248,7 @@ def test_check_of_a_slowed_program_is_exit_1(planted):
     assert "regressed" in (planted.path / "check.md").read_text()
 
 
+@pytest.mark.timing
 def test_check_of_the_same_program_is_exit_0(planted):
     result = judged(planted, "", "--threshold", "50%", "--junit", "check.xml")
     assert result.returncode == 0, result.stdout
@@ -517,6 +519,7 @@ def test_built_in_recordings_are_listed_and_fit_their_model(room):
         room.ok("tune", *CPU, "--model", name[len("trace:"):], "--routing", name, "--dry-run")
 
 
+@pytest.mark.timing
 def test_doctor_measures_ceilings(room):
     doctor = document("doctor", room, "doctor", *CPU)
     device, = doctor["devices"]

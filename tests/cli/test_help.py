@@ -147,7 +147,7 @@ def test_unknown_device(room):
 
 def test_results_on_stdout_and_the_rest_on_stderr(room):
     result = room.ok("tune", *TINY, *FEW)
-    assert result.stdout.startswith("| cell")
+    assert result.stdout.startswith("custom up, fwd bf16: 4 experts")
     assert "[1/1]" in result.stderr and "[1/1]" not in result.stdout
 
 
