@@ -8,7 +8,6 @@
 namespace moetune {
 
 struct SharedLastRound {
-  static constexpr bool cuts = true;
   LastRound* last;  // in shared memory
 
   __forceinline__ explicit SharedLastRound(LastRound* place) : last(place) {}

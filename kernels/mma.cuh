@@ -29,6 +29,7 @@ struct Mma {
   using Tiles = Scheduler<Config, Cut>;
 
   static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
+  static_assert(layout.scheduler % alignof(Aligned<typename Tiles::State>) == 0, "the scheduler is copied aligned");
   static_assert(stages >= 2, "one stage is multiplied while another is filled");
 
   // The block's shared memory.

@@ -7,7 +7,7 @@
 
 namespace moetune {
 
-// A value in shared memory whose alignment the compiler is to know where it copies the value.
+// A value in shared memory, aligned so that it is copied in few instructions.
 template <class T>
 struct alignas(32) Aligned {
   T value;
@@ -21,8 +21,6 @@ struct Steps {
 // The policy that cuts no tile. Each policy says at which tile an index stands, what of it the block multiplies, and
 // where the block's next index is. LastRound lies in shared memory; only SharedLastRound uses it.
 struct WholeTiles {
-  static constexpr bool cuts = false;
-
   __forceinline__ explicit WholeTiles(LastRound*) {}
   // Decides which tiles are cut; a whole warp calls it before its first tile.
   template <class Scheduler>

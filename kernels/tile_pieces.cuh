@@ -10,8 +10,6 @@ namespace moetune {
 
 template <int split>
 struct TilePieces {
-  static constexpr bool cuts = true;
-
   __forceinline__ explicit TilePieces(LastRound*) {}
   // Tiles with fewer steps than pieces stay whole.
   template <class Scheduler>

@@ -90,6 +90,7 @@ struct WgmmaBlock : Config {
   using Slot = SlotPosition<tile_slots(knobs)>;
   using Stage = RingPosition<stages>;
   using Sums = float[groups][width / 2];
+  static_assert(layout.scheduler % alignof(Aligned<typename Scheduler::State>) == 0, "the scheduler is copied aligned");
 
   const Args& args;
   char* memory;  // the block's shared memory

@@ -205,7 +205,7 @@ constexpr TileExtents tile_extents(const WgmmaKnobs& k) {
 
 constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const Extent element = {p.element_bytes, p.element_bytes}, swizzled = {p.element_bytes, kSwizzleAlign};
-  const Extent absent = {1, 1};  // what an empty member of a struct takes
+  const Extent absent = {1, 1};  // a member that is left out takes a byte, as an empty struct would
   const TileExtents tile = shares_last_round(k) ? tile_extents<true>(k) : tile_extents<false>(k);
   SharedMemory memory;
   WgmmaLayout l;

@@ -124,7 +124,7 @@ struct WgmmaRowLoader {
   using Tile = Block::Tile;
   using Tiles = WgmmaTiles<Block>;
 
-  // So many steps before its end a tile's producer asks for the next, whose row numbers come from memory.
+  // The producer asks for the next tile this many steps before a tile ends: its row numbers come from memory.
   static constexpr int ahead = 2;
 
   // All threads of the producer call it.

@@ -97,8 +97,8 @@ struct WgmmaTiles {
     finish_finding(block);
   }
 
-  // Takes the next tile. One lane reads the slot and frees it: racecheck takes what other lanes read before a
-  // __syncwarp for still under way. No lane may still be waiting then, or it could miss the slot's phase.
+  // Takes the next tile. One lane reads the slot and frees it: were all lanes to read it, racecheck would report reads
+  // before a __syncwarp as a race. The __syncwarp makes sure that no lane still waits and misses the slot's phase.
   static __forceinline__ Tile take(const Block& block, Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_full, slot.index()), slot.parity());
     __syncwarp();
