@@ -99,7 +99,7 @@ struct GatherFirst {
   }
 
   // Waits until the tile's rows are in order; for lanes of a warp or one thread. A block of a cluster may have no rows,
-  // and nobody counts where they would begin.
+  // and no counter where they would begin.
   template <int lanes>
   static __forceinline__ void wait(const Args& args, const Tile& tile) {
     const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;

@@ -41,7 +41,7 @@ struct SumsInMemory {
   static __forceinline__ int index(int number, int consumer) {
     return number * warpgroups + (Block::alternates ? 0 : consumer);
   }
-  static __forceinline__ int thread() {  // read anew: a register less beside all sums
+  static __forceinline__ int thread() {  // read again, not kept: one register less while all sums are held
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread % 128;
