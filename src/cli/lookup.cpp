@@ -71,7 +71,10 @@ Fields fields_of(const TunedTable& table, const Found& found) {
   row.emplace_back("match", name(answer.match));
   row.emplace_back("table_device", table.device.name);
   row.emplace_back("table_id", answer.entry ? id(answer.entry->cell) : "");
-  row.emplace_back("log_tokens_distance", answer.entry ? number_field(answer.log_tokens_distance) : "");
+  const Distance distance = answer.distance.value_or(Distance{});
+  row.emplace_back("distance", answer.distance ? number_field(distance.total()) : "");
+  row.emplace_back("log_tokens_distance", answer.distance ? number_field(distance.tokens) : "");
+  row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
   add_candidate(row, won ? &answer.entry->candidate : nullptr);
   add_measurement(row, won ? &answer.entry->measurement : nullptr);
   row.emplace_back("explanation", answer.explanation);
