@@ -161,7 +161,7 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
           id(noisy().cell) +
           " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
           "machine.");
-  const std::string told = results_text(table, Format::text, {}, false);
+  const std::string told = results_text(table, Format::markdown, {}, false);
   EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
   EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
   EXPECT_NE(told.find(" (too noisy to trust) |"), std::string::npos) << told;
@@ -233,10 +233,9 @@ TEST(Winners, TextFitsIn80Columns) {
 }
 
 TEST(Winners, LineOfACell) {
-  EXPECT_EQ(cell_line(won(0.5), 1, 6),
-            "[2/6] " + id(won(0.5).cell) +
-                ": simt block_m=16 block_n=64 block_k=16, 1.00 µs ± 1.0 %, 2.00x the default, "
-                "9 of 10 measured, 2 failed");
+  EXPECT_EQ(cell_line(won(0.5), 1, 6), "[2/6] " + id(won(0.5).cell) +
+                                           ": block_m=16, 1.00 µs ± 1.0 %, 2.00x the default, "
+                                           "9 of 10 measured, 2 failed");
 }
 
 TEST(Console, ColorWords) {
