@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,8 @@
 namespace moetune {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 
 struct Descriptor {
   int fd;
@@ -63,17 +67,53 @@ void write_through(const fs::path& path, std::string_view text) {
   write_all(file.fd, text, path);
 }
 
+// Where write_atomic puts what will be renamed to `path`.
+fs::path temporary_of(const fs::path& path) { return path.string() + fmt::format(".{}.tmp", ::getpid()); }
+
+Error cannot_be_written(const fs::path& path, const std::string& reason) {
+  return request_error(fmt::format("{}: cannot be written: {}", path.string(), reason));
+}
+
 // What symbolic links point to in the end, whether it is there or not: they stay links.
-fs::path behind_links(fs::path path) {
+// Nothing for links that lead to themselves.
+std::optional<fs::path> follow_links(fs::path path) {
   constexpr int kMostLinks = 40;  // as the kernel has it
   std::error_code error;
-  const fs::path name = path;
   for (int i = 0; fs::is_symlink(path, error); ++i) {
-    if (i == kMostLinks) errno = ELOOP;
-    if (i == kMostLinks) throw cannot_write(name);
-    path = path.parent_path() / fs::read_symlink(path);
+    if (i == kMostLinks) return std::nullopt;
+    path = path.parent_path() / fs::read_symlink(path, error);
   }
   return path;
+}
+
+fs::path behind_links(const fs::path& name) {
+  const std::optional<fs::path> path = follow_links(name);
+  errno = ELOOP;
+  return path ? *path : throw cannot_write(name);
+}
+
+// path.old, path.old2, ...: the first name at which `make` succeeds; it sets errno where it doesn't.
+template <typename Make>
+fs::path make_beside(const fs::path& path, Make make) {
+  for (int number = 1;; ++number) {
+    const fs::path name = path.string() + (number == 1 ? ".old" : fmt::format(".old{}", number));
+    if (make(name)) return name;
+    if (errno != EEXIST) throw cannot_write(name);
+  }
+}
+
+// False, with errno, where the name is taken or cannot be made.
+bool write_new(const fs::path& name, std::string_view text) {
+  const Descriptor file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
+  if (file.fd < 0) return false;
+  try {
+    write_all(file.fd, text, name);
+    if (::fsync(file.fd) != 0 && errno != EINVAL) throw cannot_write(name);
+  } catch (...) {
+    ::unlink(name.c_str());
+    throw;
+  }
+  return true;
 }
 
 }  // namespace
@@ -102,7 +142,7 @@ std::string read_text(const fs::path& path, int64_t limit) {
 void write_atomic(const fs::path& name, std::string_view text) {
   const fs::path path = behind_links(name);
   if (is_special(path)) return write_through(path, text);
-  const fs::path temporary = path.string() + fmt::format(".{}.tmp", ::getpid());
+  const fs::path temporary = temporary_of(path);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) throw cannot_write(path);
   try {
@@ -131,15 +171,55 @@ void require_writable(const fs::path& path, bool make_folder) {
     if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
   }
   if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: no such folder", folder.string()));
-  if (fs::exists(path, error) && ::access(path.c_str(), W_OK) != 0)
-    throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none)
+    throw cannot_be_written(path, error.message());  // a name that leads nowhere
+  if (fs::exists(status) && ::access(path.c_str(), W_OK) != 0) throw cannot_be_written(path, std::strerror(errno));
   if (is_special(path)) return;
   // Root passes every access(2) check, a read-only file system or /proc included: try for real.
-  const fs::path probe = folder / fmt::format(".moetune-probe.{}", ::getpid());
-  const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+  const fs::path probe = temporary_of(behind_links(path));
+  const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) throw cannot_be_written(path, std::strerror(errno));
   ::close(fd);
   ::unlink(probe.c_str());
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  struct stat first {
+  }, second{};
+  const bool has_a = ::stat(a.c_str(), &first) == 0, has_b = ::stat(b.c_str(), &second) == 0;
+  if (has_a || has_b) return has_a && has_b && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  const auto resolved = [](const fs::path& path) {
+    std::error_code error;
+    const fs::path whole = fs::weakly_canonical(fs::absolute(follow_links(path).value_or(path), error), error);
+    return error ? path.lexically_normal() : whole;
+  };
+  return resolved(a) == resolved(b);
+}
+
+fs::path keep_old(const fs::path& path) {
+  const fs::path file = behind_links(path);
+  return make_beside(path, [&](const fs::path& name) {
+    if (::link(file.c_str(), name.c_str()) == 0) return true;
+    return errno != EEXIST && write_new(name, read_text(file, kAnySize));
+  });
+}
+
+fs::path copy_old(const fs::path& path) {
+  const std::string text = read_text(path, kAnySize);
+  return make_beside(path, [&](const fs::path& name) { return write_new(name, text); });
+}
+
+fs::path KeptFile::write(std::string_view text) {
+  fs::path kept;
+  struct stat info {};
+  const auto modified = [&] { return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec; };
+  const bool others = ::stat(path_.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+                      (info.st_dev != device_ || info.st_ino != inode_ || modified() != modified_);
+  if (others && read_text(path_, kAnySize) != text) kept = keep_old(path_);
+  write_atomic(path_, text);
+  if (::stat(path_.c_str(), &info) == 0) device_ = info.st_dev, inode_ = info.st_ino, modified_ = modified();
+  return kept;
 }
 
 AppendFile::AppendFile(const fs::path& path) : path_(path) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace moetune {
 
@@ -16,9 +17,36 @@ std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t
 /// Throws Exit::machine with the reason (disk full, no permission); the old file is then as it was.
 void write_atomic(const std::filesystem::path& path, std::string_view text);
 
-/// Throws Exit::request unless a file could be written at `path`: its folder exists (made where `make_folder`), is
-/// writable, and the path is no folder. Leaves nothing behind.
+/// Throws Exit::request unless a file could be written at `path`: its name can be resolved and leaves room for that of
+/// a temporary, its folder exists (made where `make_folder`) and is writable, and the path is no folder. Leaves nothing
+/// behind.
 void require_writable(const std::filesystem::path& path, bool make_folder = true);
+
+/// Whether two names lead to one file: the same device and inode, behind symbolic links; where no file is there yet,
+/// the same name in the same folder.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// Gives the file at `path` a second name beside it that was free: path.old, else path.old2, path.old3, ... Where the
+/// file system has no such links, the second name gets a copy. Returns the name; throws Exit::machine.
+std::filesystem::path keep_old(const std::filesystem::path& path);
+
+/// The same with a copy, for a file that will be written on.
+std::filesystem::path copy_old(const std::filesystem::path& path);
+
+/// A file that one run writes several times. What others wrote there is kept.
+class KeptFile {
+ public:
+  explicit KeptFile(std::filesystem::path path) : path_(std::move(path)) {}
+
+  /// Writes as write_atomic does. A file that is there, that another wrote and that holds anything else gets a second
+  /// name first, as keep_old gives it. Returns that name; empty where nothing had to be kept.
+  std::filesystem::path write(std::string_view text);
+
+ private:
+  std::filesystem::path path_;
+  uint64_t device_ = 0, inode_ = 0;  // of what was written last; inodes begin at 1
+  int64_t modified_ = 0;             // nanoseconds
+};
 
 /// A file that grows by whole lines, each on disk (fdatasync) when append returns.
 class AppendFile {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace moetune {
 namespace {
 
@@ -72,7 +74,7 @@ std::string csv(const Grid& grid) {
 
 std::string markdown_text(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     if (c == '|') out += '\\';
     out += c == '\n' || c == '\r' ? ' ' : c;
   }

@@ -26,7 +26,7 @@ std::string fitted(const Grid& grid, int columns);
 /// RFC 4180 with \n line ends.
 std::string csv(const Grid& grid);
 
-/// A text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
+/// A printable text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
 std::string markdown_text(std::string_view text);
 
 /// What a Markdown report of a run that ended early ends with: `fault` in a paragraph; nothing for an empty one.

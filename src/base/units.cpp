@@ -120,6 +120,7 @@ std::vector<int64_t> parse_integers(std::string_view text, std::string_view what
       throw request_error(fmt::format("{}: '{}' has over {} values", what, text, kMaxValues));
   };
   for (const std::string& piece : split(text, ',')) {
+    if (piece.empty()) throw request_error(fmt::format("{}: the list '{}' has an empty value", what, text));
     const size_t dash = piece.find('-', 1);
     if (dash == std::string::npos) {
       add(parse_integer(piece, what, low, high));

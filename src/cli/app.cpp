@@ -18,9 +18,14 @@ std::vector<Command> all_commands() {
 }
 
 int fail(const Terminal& terminal, Exit exit, const std::string& what, const std::string& hint) {
-  tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::error, "error:"), what));
-  if (!hint.empty()) tell(fmt::format("{} {}\n", colored(terminal, Tone::hint, "hint:"), hint));
+  tell_error(terminal, what, hint);
   return static_cast<int>(exit);
+}
+
+// Whether a file's name alone is what is wrong.
+bool of_a_name(const std::error_code& error) {
+  return error == std::errc::filename_too_long || error == std::errc::too_many_symbolic_link_levels ||
+         error == std::errc::not_a_directory || error == std::errc::invalid_argument;
 }
 
 int run(const std::vector<std::string>& argv, const BackendFactory& factory, Terminal& terminal) {
@@ -55,7 +60,8 @@ int guarded(const Terminal& terminal, const std::function<int()>& body) {
   } catch (const std::bad_alloc&) {
     return fail(terminal, Exit::machine, "out of memory", "take fewer or smaller cells");
   } catch (const std::filesystem::filesystem_error& error) {
-    return fail(terminal, Exit::machine, error.what(), "");
+    return fail(terminal, of_a_name(error.code()) ? Exit::request : Exit::machine,
+                fmt::format("{}: {}", error.path1().string(), error.code().message()), "");
   } catch (const std::exception& error) {
     return fail(terminal, Exit::bug, fmt::format("internal error: {}", error.what()),
                 "this is a bug in moetune: please report the command and what `moetune --version` says");

@@ -10,13 +10,16 @@
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/peers.h"
 #include "cli/signals.h"
 #include "cli/try_all.h"
 #include "cli/wording.h"
+#include "table/fields.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -37,6 +40,7 @@ struct Point {
   Entrant entrant;
   Status status = Status::ok;
   std::string reason = {};
+  bool no_memory = false;  // the machine has too little for the problem
   Verdict verdict = {};
   Measurement measurement = {};
   Ratio versus = {};  // time of the first baseline over this one's: above 1, this one is faster
@@ -97,16 +101,17 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
               {.baseline = "", .candidate = default_candidate(load_space(kSpace), problem, backend.device())});
   for (const std::string& baseline : backend.baselines())
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+  const Product product = product_of(problem);
   std::vector<Point> points;
   for (const Entrant& entrant : work.entrants) {
     points.push_back({.cell = work.cell, .entrant = entrant});
-    points.back().flops = problem.flops();
-    points.back().bytes = problem.bytes();
+    points.back().flops = flops(product);
+    points.back().bytes = bytes(product);
   }
   try {
     backend.load(problem);
   } catch (const OutOfMemory& error) {
-    for (Point& point : points) fail(point, Status::launch_error, error.what());
+    for (Point& point : points) fail(point, Status::launch_error, error.what()), point.no_memory = true;
     return points;
   }
   for (Point& point : points) prove(point, work.cell.shape, backend);
@@ -173,6 +178,36 @@ Grid grid_of(const std::vector<Point>& points) {
   return grid;
 }
 
+Fields fields_of(const Point& point) {
+  const bool ok = point.status == Status::ok;
+  const double seconds = point.measurement.seconds;
+  const Ratio& versus = point.versus;
+  Fields row;
+  add_cell(row, point.cell);
+  row.emplace_back("role", point.entrant.role);
+  row.emplace_back("baseline", point.entrant.contender.baseline);
+  add_candidate(row, point.entrant.contender.baseline.empty() ? &point.entrant.contender.candidate : nullptr);
+  row.emplace_back("status", name(point.status));
+  row.emplace_back("reason", point.reason);
+  add_measurement(row, ok ? &point.measurement : nullptr);
+  const auto add = [&](std::string_view column, double value, int digits) {
+    row.emplace_back(column, ok && value > 0 ? number_field(value, digits) : "");
+  };
+  add("baseline_speedup", versus.median, 4);
+  add("baseline_speedup_low", versus.interval.low, 4);
+  add("baseline_speedup_high", versus.interval.high, 4);
+  add("tflops", point.flops / seconds * 1e-12, 4);
+  add("tbps", point.bytes / seconds * 1e-12, 4);
+  add_verdict(row, point.verdict.elements > 0 ? &point.verdict : nullptr);
+  return row;
+}
+
+std::string csv(const std::vector<Point>& points) {
+  std::vector<Fields> rows;
+  for (const Point& point : points) rows.push_back(fields_of(point));
+  return csv_text(fields_of({}), rows);
+}
+
 int64_t failures(const std::vector<Point>& points) {
   return std::ranges::count_if(points, [](const Point& point) { return point.status != Status::ok; });
 }
@@ -192,8 +227,10 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
   const int64_t failed = failures(points);
   std::string written;
   try_all({[&] {
-             print(format == Format::json ? pretty_json(json)
-                                          : table_text(grid_of(points), format, invocation.terminal));
+             if (format == Format::json) print(pretty_json(json));
+             if (format == Format::csv) print(csv(points));
+             if (format == Format::text || format == Format::markdown)
+               print(table_text(grid_of(points), format, invocation.terminal));
              if (format == Format::markdown) print(cut_short(fault));
            },
            [&] {
@@ -219,7 +256,12 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   std::vector<Cell> cells;
   for (const CellWork& one : work) cells.push_back(one.cell);
   require_problems(cells);
-  if (!options.output.empty()) require_output(options.output);
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_input(files, "--table", options.contenders.table);
+  add_input(files, "--peers", options.peers);
+  add_output(files, "--output", options.output, Content::bench);
+  require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   if (!options.peers.empty()) require_same_device(peers, backend->device());
@@ -245,21 +287,27 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   const bool whole = done == work.size();
   report_so_far(whole ? "" : fmt::format("interrupted: {} measured", cells_done(done, work.size())));
   if (!whole) return Exit::interrupted;
-  return failures(points) > 0 ? Exit::no : Exit::yes;
+  if (failures(points) == 0) return Exit::yes;
+  // A problem that this machine can't hold says nothing about its contenders.
+  const auto failed = [](const Point& point) { return point.status != Status::ok && !point.no_memory; };
+  return std::ranges::any_of(points, failed) ? Exit::no : Exit::machine;
 }
 
 Action declare_bench(OptionSet& set) {
   const auto options = std::make_shared<BenchOptions>();
-  declare(set, options->cells);
+  declare(set, options->cells, "Cells: lists to multiply, or to pick from --table");
   declare(set, options->device);
   declare(set, options->contenders);
   set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
   set.value("--peers", options->peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
-  set.value("-o,--output", options->output, "FILE", "Write the points as JSON");
+  set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) { return run_bench(*options, invocation); };
+  return [options](const Invocation& invocation) {
+    output_to_standard_output(options->output, options->format);
+    return run_bench(*options, invocation);
+  };
 }
 
 }  // namespace

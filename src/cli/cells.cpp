@@ -20,29 +20,14 @@ namespace {
 
 constexpr int64_t kDefaultTokens = 256;
 constexpr size_t kMaxCells = 10000;
-constexpr int64_t kMaxSize = int64_t{1} << 32;  // far over what require_valid takes, and twice it doesn't overflow
 
-std::optional<int64_t> size_of(const std::string& text, std::string_view option) {
+std::optional<int64_t> size_of(const std::string& text, std::string_view option, int64_t most) {
   if (text.empty()) return std::nullopt;
-  return parse_integer(text, option, 1, kMaxSize);
+  return parse_integer(text, option, 1, most);
 }
 
-// The pieces of all occurrences of a list option; `otherwise` where there was none.
-std::vector<std::string> words(const std::vector<std::string>& given, std::string_view option,
-                               const std::vector<std::string>& otherwise) {
-  if (given.empty()) return otherwise;
-  std::vector<std::string> result;
-  for (const std::string& list : given)
-    for (const std::string& word : split(list, ',')) {
-      if (word.empty()) throw request_error(fmt::format("{}: '{}' has an empty word", option, list));
-      result.push_back(word);
-    }
-  if (result.empty()) throw request_error(fmt::format("{}: the list is empty", option));
-  return result;
-}
-
-std::vector<int64_t> integers(const std::string& text, std::string_view option) {
-  return text.empty() ? std::vector<int64_t>{1} : parse_integers(text, option, 1, kMaxSize);
+std::vector<int64_t> integers(const std::string& text, std::string_view option, int64_t most) {
+  return text.empty() ? std::vector<int64_t>{1} : parse_integers(text, option, 1, most);
 }
 
 // Makes the layer of one projection on one of tp * ep ranks.
@@ -71,15 +56,16 @@ LayerMaker maker_of_sizes(int64_t experts, int64_t top_k, int64_t n, int64_t k) 
 }
 
 std::vector<LayerMaker> layer_makers(const CellOptions& options) {
-  const auto experts = size_of(options.experts, "--experts"), top_k = size_of(options.top_k, "--top-k");
-  const auto hidden = size_of(options.hidden, "--hidden"),
-             intermediate = size_of(options.intermediate, "--intermediate");
-  const auto n = size_of(options.n, "--n"), k = size_of(options.k, "--k");
+  const auto experts = size_of(options.experts, "--experts", kMaxExperts);
+  const auto top_k = size_of(options.top_k, "--top-k", kMaxExperts);
+  const auto hidden = size_of(options.hidden, "--hidden", kMaxSide);
+  const auto intermediate = size_of(options.intermediate, "--intermediate", kMaxSide);
+  const auto n = size_of(options.n, "--n", kMaxSide), k = size_of(options.k, "--k", kMaxSide);
   std::vector<LayerMaker> makers;
   if (!options.models.empty()) {
     if (n || k)
       throw request_error("--n and --k contradict --model", "scale a model's layer with --hidden and --intermediate");
-    for (const std::string& name : words(options.models, "--model", {})) {
+    for (const std::string& name : list_words(options.models, "--model", {})) {
       Model model = find_model(name);
       model.experts = experts.value_or(model.experts);
       model.top_k = top_k.value_or(model.top_k);
@@ -106,7 +92,7 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
     throw request_error(fmt::format("{} is missing", hidden ? "--intermediate" : "--hidden"), example);
   for (const auto& [value, option] : {std::pair{n, "--n"}, {k, "--k"}})
     if (!value) throw request_error(fmt::format("{} is missing", option), example);
-  if (words(options.projections, "--projection", {"up"}).size() > 1)
+  if (list_words(options.projections, "--projection", {"up"}).size() > 1)
     throw request_error("--n and --k are the sizes of one projection", "for both give --hidden and --intermediate");
   return {maker_of_sizes(*experts, *top_k, *n, *k)};
 }
@@ -173,13 +159,8 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 
 }  // namespace
 
-bool CellOptions::names_layer() const {
-  return !suite.empty() || !models.empty() || !experts.empty() || !top_k.empty() || !hidden.empty() ||
-         !intermediate.empty() || !n.empty() || !k.empty();
-}
-
-void declare(OptionSet& set, CellOptions& options) {
-  set.group("Cells: the product of these lists");
+void declare(OptionSet& set, CellOptions& options, const std::string& title) {
+  set.group(title);
   set.value("--suite", options.suite, "NAME",
             "Lists kept in a file: hopper-peers, hopper-fused, recorded, hard, FILE; --tokens picks");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
@@ -206,15 +187,15 @@ void declare(OptionSet& set, CellOptions& options) {
 std::vector<Cell> make_cells(const CellOptions& options) {
   if (!options.suite.empty()) return suite_cells(options);
   std::vector<Projection> projections;
-  for (const std::string& word : words(options.projections, "--projection", {"up"}))
+  for (const std::string& word : list_words(options.projections, "--projection", {"up"}))
     projections.push_back(parse_projection(word));
   const bool both = projections.size() > 1;
   std::vector<Op> ops;
-  for (const std::string& word : words(options.ops, "--op", {"fwd"})) ops.push_back(parse_op(word));
+  for (const std::string& word : list_words(options.ops, "--op", {"fwd"})) ops.push_back(parse_op(word));
   std::vector<Dtype> dtypes;
-  for (const std::string& word : words(options.dtypes, "--dtype", {"bf16"})) dtypes.push_back(parse_dtype(word));
+  for (const std::string& word : list_words(options.dtypes, "--dtype", {"bf16"})) dtypes.push_back(parse_dtype(word));
   std::vector<RoutingSpec> routings;
-  for (const std::string& word : words(options.routings, "--routing", {"uniform"}))
+  for (const std::string& word : list_words(options.routings, "--routing", {"uniform"}))
     routings.push_back(parse_routing(word));
   const std::vector<int64_t> tokens = token_counts(options);
   const uint64_t seed = seed_of(options);
@@ -222,8 +203,8 @@ std::vector<Cell> make_cells(const CellOptions& options) {
   std::vector<Cell> cells;
   std::set<std::string> known;
   for (const LayerMaker& make : layer_makers(options))
-    for (const int64_t tp : integers(options.tp, "--tp"))
-      for (const int64_t ep : integers(options.ep, "--ep"))
+    for (const int64_t tp : integers(options.tp, "--tp", kMaxSide))
+      for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
         for (const Projection projection : projections)
           for (const Op op : ops)
             for (const Dtype dtype : dtypes) {

@@ -10,16 +10,15 @@ namespace moetune {
 
 /// As typed; an empty text or list was not given.
 struct CellOptions {
-  std::vector<std::string> models, projections, ops, tokens, routings, dtypes;
-  std::string experts, top_k, hidden, intermediate, n, k, tp, ep, seed;
-  std::string suite;  // a name or a file, instead of all others but the seed
+  std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {};
+  std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, tp = {}, ep = {}, seed = {};
+  std::string suite = {};  // a name or a file, instead of all others but the seed
   bool permute_x = false, permute_y = false, topk_weights = false;
 
-  /// True where the options name a layer, so that there are cells to make.
-  bool names_layer() const;
   bool operator==(const CellOptions&) const = default;
 };
-void declare(OptionSet& set, CellOptions& options);
+/// `title` is the heading of these options in --help.
+void declare(OptionSet& set, CellOptions& options, const std::string& title = "Cells: the product of these lists");
 
 /// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
 /// names no layer becomes a cell a recorded layer, and without --tokens keeps its recorded count. With both

@@ -18,7 +18,9 @@
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/files.h"
 #include "cli/output.h"
+#include "cli/pick.h"
 #include "cli/signals.h"
 #include "cli/try_all.h"
 #include "cli/wording.h"
@@ -32,6 +34,7 @@ const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::js
 
 struct CheckOptions {
   std::string baseline;
+  CellOptions cells;
   DeviceOptions device;
   std::string threshold = "5%", rounds, patience, wait, time_budget;
   std::string output, junit, markdown, format, inconclusive = "fail";
@@ -171,17 +174,27 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
            [&] { append_step_summary(summary, invocation.terminal); }});
 }
 
+Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_input(files, "BASELINE", options.baseline);
+  if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
+  add_output(files, "--output", options.output, Content::check);
+  add_output(files, "--junit", options.junit, Content::junit);
+  add_output(files, "--markdown", options.markdown, Content::summary);
+  return files;
+}
+
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
   request_of(options, DeviceKind::cpu);  // what can't be read ends the command here
-  const TunedTable table = read_table(options.baseline);
-  if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", options.baseline));
+  TunedTable table = read_table(options.baseline);
+  pick_entries(table, options.baseline, options.cells);
   const std::vector<Cell> cells = cells_of(table);
   require_problems(cells);
-  for (const std::string& path : {options.output, options.junit, options.markdown})
-    if (!path.empty()) require_output(path);
+  require_outputs(files_of(options, cells));
   DeviceOptions device = options.device;
   if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
   const std::unique_ptr<Backend> backend = open_worker(device);
@@ -215,6 +228,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
 Action declare_check(OptionSet& set) {
   const auto options = std::make_shared<CheckOptions>();
   set.argument("BASELINE", options->baseline, "A tuned table");
+  declare(set, options->cells, "Cells to check: those that have all of this");
   declare(set, options->device);
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
   set.value("--rounds", options->rounds, "N",
@@ -226,12 +240,15 @@ Action declare_check(OptionSet& set) {
   set.value("--inconclusive", options->inconclusive, "WORD",
             "What cells count as that can't be judged: fail (exit 4) or pass (exit 0)");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
-  set.value("-o,--output", options->output, "FILE", "Write the findings as JSON");
+  set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");
   set.value("--markdown", options->markdown, "FILE", "Write them as Markdown");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) { return run_check(*options, invocation); };
+  return [options](const Invocation& invocation) {
+    output_to_standard_output(options->output, options->format);
+    return run_check(*options, invocation);
+  };
 }
 
 }  // namespace

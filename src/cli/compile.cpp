@@ -15,10 +15,13 @@
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/search_options.h"
 #include "cli/wording.h"
+#include "table/fields.h"
 #include "table/pretty.h"
+#include "variant/offer.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compiler.h"
 #endif
@@ -32,7 +35,7 @@ struct CompileOptions {
   CellOptions cells;
   SearchOptions search;
   std::vector<std::string> candidates, archs;
-  std::string kernels, threads, output, format;
+  std::string max_candidates, kernels, threads, output, format;
   bool show_unit = false, no_cache = false, quiet = false;
 
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
@@ -48,7 +51,8 @@ struct Kernel {
 };
 
 // Named candidates, a space's legal ones, or every CUDA variant's default.
-std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& cell, const DeviceInfo& device) {
+std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& cell, const DeviceInfo& device,
+                                     Offer& offer) {
   const Problem problem = make_problem(cell);
   std::vector<Candidate> candidates = parse_candidates(options.candidates);
   for (Candidate& candidate : candidates) candidate = complete(candidate, problem, device);
@@ -57,8 +61,7 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& 
       throw request_error(
           fmt::format("'{}' is illegal for {} on {}: {}", text(candidate), id(cell), device.name, *reason));
   if (options.names_space())
-    for (const Candidate& candidate : enumerate(make_space(options.search, "quick"), cell.shape, device).legal)
-      candidates.push_back(candidate);
+    for (const Candidate& candidate : offer.to(cell.shape, cell.seed)->legal) candidates.push_back(candidate);
   if (!candidates.empty() || options.names_space()) return candidates;
   for (const Variant& variant : variants())
     if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
@@ -67,9 +70,9 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& 
 }
 
 // What prunes most of the space that is named.
-std::string why_none(const CompileOptions& options, const Cell& cell, const DeviceInfo& device) {
+std::string why_none(const CompileOptions& options, const Cell& cell, Offer& offer) {
   if (!options.names_space()) return "";
-  const Grid pruned = pruned_grid(enumerate(make_space(options.search, "quick"), cell.shape, device).pruned);
+  const Grid pruned = pruned_grid(offer.to(cell.shape, cell.seed)->pruned);
   return ": " + (pruned.rows.empty() ? "all are of another device" : pruned.rows.front().front());
 }
 
@@ -78,15 +81,18 @@ std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<
                                const DeviceInfo& device) {
   std::vector<Kernel> kernels;
   std::unordered_set<std::string> seen;
+  Offer offer(make_space(options.search, "quick"), device,
+              candidate_limit(options.max_candidates, options.names_space()));
+  require_knobs(options.search, offer.space(), device);
   for (const Cell& cell : cells)
-    for (const Candidate& candidate : candidates_of(options, cell, device)) {
+    for (const Candidate& candidate : candidates_of(options, cell, device, offer)) {
       const Variant& variant = find_variant(candidate.variant);
       Kernel kernel{cell, candidate, variant.plan(candidate, cell.shape), variant.unit(candidate, cell.shape), {}, {}};
       if (!seen.insert(kernel.unit).second) continue;
       kernels.push_back(std::move(kernel));
     }
   if (kernels.empty())
-    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), device),
+    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), offer),
                         "try --space full, or other --set values");
   return kernels;
 }
@@ -110,7 +116,6 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
     const std::filesystem::path stem =
         std::filesystem::path(options.output) / target /
         fmt::format("{}-{}", kernels[i].candidate.variant, Hash().add(kernels[i].unit).hex().substr(0, 12));
-    require_output(stem.string() + ".cu");
     write_atomic(stem.string() + ".cu", kernels[i].unit);
     if (compiled[i].cubin.empty()) continue;
     kernels[i].file = stem.string() + ".cubin";
@@ -119,15 +124,25 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
 }
 
 // Faults of the request, told before anything is compiled.
-void require_compilable(const CompileOptions& options, const std::vector<std::string>& targets) {
+void require_compilable(const CompileOptions& options, const std::vector<Cell>& cells,
+                        const std::vector<std::string>& targets) {
   threads_of(options);
   kernel_sources(options.kernels);
   if (options.output.empty()) return;
+  if (options.output == "-")
+    throw request_error("--output: '-' is not the name of a folder", "for the text of kernels use --show-unit");
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.search);
   for (const std::string& target : targets)
-    require_output((std::filesystem::path(options.output) / target / "kernel.cu").string());
+    add_output(files, "--output", (std::filesystem::path(options.output) / target / "kernel.cu").string(),
+               Content::kernel);
+  require_outputs(files);
 }
 #else
-void require_compilable(const CompileOptions& options, const std::vector<std::string>&) { threads_of(options); }
+void require_compilable(const CompileOptions& options, const std::vector<Cell>&, const std::vector<std::string>&) {
+  threads_of(options);
+}
 
 void compile_all(const CompileOptions&, const std::string&, std::vector<Kernel>&) {
   throw machine_error("this build of moetune has no CUDA toolkit, so it compiles no kernels",
@@ -160,14 +175,31 @@ Grid grid_of(const std::vector<Kernel>& kernels, const std::string& target) {
   return grid;
 }
 
+Fields fields_of(const Kernel& kernel, const std::string& target) {
+  const CompileResult& result = kernel.result;
+  Fields row = {{"arch", target}};
+  add_cell(row, kernel.cell);
+  add_candidate(row, &kernel.candidate);
+  const auto add = [&](std::string_view column, int64_t value) { row.emplace_back(column, std::to_string(value)); };
+  row.emplace_back("status", name(result.status));
+  row.emplace_back("reason", result.reason);
+  add("block_threads", kernel.plan.threads);
+  add("registers", result.registers);
+  add("spill_bytes", result.spill_bytes);
+  add("shared_bytes", kernel.plan.shared_bytes);
+  add("static_shared_bytes", result.static_shared_bytes);
+  row.emplace_back("compile_seconds", number_field(result.seconds, 4));
+  row.emplace_back("from_cache", boolean_field(result.from_cache));
+  row.emplace_back("file", kernel.file);
+  return row;
+}
+
 std::vector<std::string> targets_of(const CompileOptions& options) {
   std::vector<std::string> targets;
-  for (const std::string& list : options.archs)
-    for (const std::string& word : split(list, ',')) {
-      const std::string target = arch(device_of_arch(word));
-      if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
-    }
-  if (targets.empty()) targets = {"sm_90a"};
+  for (const std::string& word : list_words(options.archs, "--arch", {"sm_90a"})) {
+    const std::string target = arch(device_of_arch(word));
+    if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
+  }
   return targets;
 }
 
@@ -176,10 +208,11 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   const std::vector<std::string> targets = targets_of(options);
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
-  if (!options.show_unit) require_compilable(options, targets);
+  if (!options.show_unit) require_compilable(options, cells, targets);
   int64_t failed = 0, all = 0;
   Json results = Json::array();
   Grid grid = grid_of({}, "");
+  std::vector<Fields> rows;
   for (const std::string& target : targets) {
     std::vector<Kernel> kernels = kernels_of(options, cells, device_of_arch(target));
     if (options.show_unit) {
@@ -191,7 +224,8 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
                        target));
     compile_all(options, target, kernels);
     for (const Kernel& kernel : kernels)
-      results.push_back(to_json(kernel)), failed += kernel.result.status != Status::ok;
+      results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel, target)),
+          failed += kernel.result.status != Status::ok;
     all += static_cast<int64_t>(kernels.size());
     for (std::vector<std::string>& row : grid_of(kernels, target).rows) grid.rows.push_back(std::move(row));
   }
@@ -201,7 +235,8 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
                        {"results", std::move(results)}}));
-  if (format != Format::json) print(table_text(grid, format, invocation.terminal));
+  if (format == Format::csv) print(csv_text(rows.front(), rows));
+  if (format == Format::text || format == Format::markdown) print(table_text(grid, format, invocation.terminal));
   if (format == Format::text)
     print(fmt::format("\n{} compiled{}.{}\n", counted(all - failed, "kernel", "kernels"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",
@@ -216,6 +251,8 @@ Action declare_compile(OptionSet& set) {
   set.group("Candidates");
   set.list("--candidate", options->candidates, "TEXT",
            "Such as \"mma block_m=128\"; the default's value for other knobs");
+  set.value("--max-candidates", options->max_candidates, "N",
+            "At most so many of the space a cell, drawn at random by the cell's seed");
   set.group("Options");
   set.list("--arch", options->archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
   set.flag("--show-unit", options->show_unit, "Print the C++ text of each kernel and stop");

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/grid.h"
+#include "base/text.h"
 
 namespace moetune {
 namespace {
@@ -40,6 +41,11 @@ int write_all(int fd, std::string_view text) {
 
 bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
+// `beginning` is ours, colours and all; `sentence` may be anybody's.
+void tell_sentence(std::string_view beginning, std::string_view sentence) {
+  write_all(STDERR_FILENO, fmt::format("{} {}\n", beginning, printable(sentence)));
+}
+
 // The byte at which code point number `index` begins.
 size_t byte_of(std::string_view text, int index) {
   size_t at = 0;
@@ -62,12 +68,14 @@ Terminal look_at_terminal(const std::string& color) {
 }
 
 void print(std::string_view text) {
-  const int error = write_all(STDOUT_FILENO, text);
+  const int error = write_all(STDOUT_FILENO, printable(text));
   if (error != 0 && error != EPIPE)
     throw machine_error(fmt::format("cannot write to standard output: {}", std::strerror(error)));
 }
 
-void tell(std::string_view text) { write_all(STDERR_FILENO, text); }
+void tell(std::string_view text) { write_all(STDERR_FILENO, printable(text)); }
+
+void tell_moving(std::string_view line) { write_all(STDERR_FILENO, "\r\033[K" + printable(line)); }
 
 std::string colored(const Terminal& terminal, Tone tone, std::string_view text) {
   if (!terminal.color) return std::string(text);
@@ -79,12 +87,17 @@ std::string colored(const Terminal& terminal, Tone tone, std::string_view text) 
   return fmt::format("\033[{}m{}\033[0m", code, text);
 }
 
+void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint) {
+  tell_sentence("moetune: " + colored(terminal, Tone::error, "error:"), sentence);
+  if (!hint.empty()) tell_sentence(colored(terminal, Tone::hint, "hint:"), hint);
+}
+
 void warn(const Terminal& terminal, std::string_view sentence) {
-  tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::warning, "warning:"), sentence));
+  tell_sentence("moetune: " + colored(terminal, Tone::warning, "warning:"), sentence);
 }
 
 void note(const Terminal& terminal, std::string_view sentence) {
-  tell(fmt::format("moetune: {} {}\n", colored(terminal, Tone::note, "note:"), sentence));
+  tell_sentence("moetune: " + colored(terminal, Tone::note, "note:"), sentence);
 }
 
 std::string shortened(std::string_view text, int width) {

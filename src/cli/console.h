@@ -17,6 +17,9 @@ struct Terminal {
 /// The width is $COLUMNS, else what the terminal says, else 80.
 Terminal look_at_terminal(const std::string& color);
 
+// What these write is made printable first: names and messages come from files and devices. Colours and the moving
+// line alone reach a terminal as they are.
+
 /// Writes results to standard output, all or an Exit::machine error (a full disk). A reader that went away
 /// (`| head`) is no error: the rest is dropped.
 void print(std::string_view text);
@@ -24,9 +27,15 @@ void print(std::string_view text);
 /// Writes to standard error; never fails.
 void tell(std::string_view text);
 
+/// Puts `line` in place of the line that the cursor of standard error stands on; an empty one takes it away.
+void tell_moving(std::string_view line);
+
 enum class Tone { error, warning, hint, note, good };
 /// `text` in the colour of a tone, where the terminal has colours.
 std::string colored(const Terminal& terminal, Tone tone, std::string_view text);
+
+/// "moetune: error: ..." on standard error, and below it "hint: ..." where there is one.
+void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint);
 
 /// "moetune: warning: ..." on standard error.
 void warn(const Terminal& terminal, std::string_view sentence);

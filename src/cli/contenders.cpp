@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/pick.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -14,7 +15,8 @@ void declare(OptionSet& set, ContenderOptions& options) {
   set.group("Candidates");
   set.list("--candidate", options.candidates, "TEXT",
            "Such as \"mma block_m=128 stages=4\"; the default's value for other knobs");
-  set.value("--table", options.table, "FILE", "The winners of a tuned table; its cells where no layer is named");
+  set.value("--table", options.table, "FILE",
+            "The winners of a tuned table; the options of cells pick among its cells");
   set.group("Options");
 }
 
@@ -41,27 +43,27 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   if (contenders.table.empty()) {
     for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
   } else {
-    const TunedTable table = read_table(contenders.table);
-    if (!cells.names_layer()) {
-      for (const Entry& entry : table.entries) work.push_back({entry.cell, {}});
-      if (work.empty()) throw request_error(fmt::format("{}: the table has no entries", contenders.table));
-    } else {
-      for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
-    }
-    for (CellWork& one : work) {
-      const Answer answer = lookup(table, one.cell, nullptr);
-      if (answer.match != Match::exact) told.push_back(fmt::format("{}: {}", id(one.cell), answer.explanation));
-      if (answer.entry && answer.entry->skipped.empty())
-        add_entrant(one, "winner", {.baseline = "", .candidate = answer.entry->candidate});
+    TunedTable table = read_table(contenders.table);
+    pick_entries(table, contenders.table, cells);
+    for (const Entry& entry : table.entries) {
+      work.push_back({entry.cell, {}});
+      if (entry.skipped.empty())
+        add_entrant(work.back(), "winner", {.baseline = "", .candidate = entry.candidate});
+      else
+        told.push_back(fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
     }
   }
-  for (CellWork& one : work)
+  for (CellWork& one : work) {
+    if (one.cell.shape.op != Op::fwd)
+      throw request_error(fmt::format("{}: no variant has {}", id(one.cell), name(one.cell.shape.op)), "use --op fwd");
     for (const Candidate& candidate : candidates)
       add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
+  }
   return work;
 }
 
-void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device) {
+void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
+                        const std::string& hint) {
   Shape before;
   for (const Cell& cell : cells) {
     if (cell.shape == before) continue;  // legality knows nothing of rows
@@ -74,7 +76,7 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
     throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name,
                                     reason == found.pruned.end() ? "it holds none" : reason->first),
-                        "see what is pruned with --dry-run");
+                        hint);
   }
 }
 

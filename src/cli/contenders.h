@@ -27,8 +27,8 @@ struct CellWork {
   std::vector<Entrant> entrants;
 };
 
-/// The named candidates and the table's winners of every cell: the cells of `cells` where it names a layer, else the
-/// table's. `told` gets a sentence for each cell that the table answers less than exactly.
+/// The named candidates of every cell; with a table its winners, in those of its cells that `cells` picks. `told` gets
+/// a sentence for each cell without a winner. Errors as of make_cells and pick_entries.
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
                                 std::vector<std::string>& told);
 
@@ -38,7 +38,9 @@ void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo&
 /// Adds a role to the entrant, or the entrant.
 void add_entrant(CellWork& work, const std::string& role, const Contender& contender);
 
-/// Throws Exit::request, with the reason, for a cell in which neither the default nor anything in the space can run.
-void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
+/// Throws Exit::request, with the reason and `hint`, for a cell in which neither the default nor anything in the space
+/// can run.
+void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
+                        const std::string& hint);
 
 }  // namespace moetune

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/wording.h"
 #include "table/exporter.h"
@@ -33,18 +34,36 @@ bool names_a_folder(const Export& result, const std::string& output) {
   return !result.files.front().name.empty() && !output.ends_with(".json");
 }
 
-void write_files(const Export& result, const std::string& output) {
+Content content_of(const std::string& format) {
+  return format == "csv" ? Content::csv : format == "markdown" ? Content::report : Content::serving;
+}
+
+// Another program's configuration may be the work of its own tuner: what was there is kept.
+void write_files(const Export& result, const ExportOptions& options, const Terminal& terminal) {
+  const std::string& output = options.output;
   const bool folder = names_a_folder(result, output);
   if (!folder && result.files.size() > 1)
     throw request_error(
         fmt::format("{}: is one file, but {} come of this table: {}", output, result.files.size(), names_of(result)),
         "say -o DIR to write them");
+  Files files;
+  add_input(files, "TABLE", options.table);
+  std::vector<fs::path> paths;
   for (const ExportedFile& file : result.files) {
     if (folder && file.name.empty()) throw request_error(fmt::format("{}: is a folder, expected a file name", output));
-    const fs::path path = folder ? fs::path(output) / file.name : fs::path(output);
-    require_output(path);
-    write_atomic(path, file.text);
-    tell(fmt::format("wrote {}\n", path.string()));
+    paths.push_back(folder ? fs::path(output) / file.name : fs::path(output));
+    add_output(files, "--output", paths.back().string(), content_of(options.format));
+  }
+  require_outputs(files);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    fs::path old;
+    if (content_of(options.format) == Content::serving)
+      old = KeptFile(paths[i]).write(result.files[i].text);
+    else
+      write_atomic(paths[i], result.files[i].text);
+    tell(fmt::format("wrote {}\n", paths[i].string()));
+    if (!old.empty())
+      note(terminal, fmt::format("{} was there already: it is kept as {}", paths[i].string(), old.string()));
   }
 }
 
@@ -59,7 +78,7 @@ Exit run_export(const ExportOptions& options, const Invocation& invocation) {
     throw request_error(fmt::format("{} files come of this table: {}", result.files.size(), names_of(result)),
                         "say -o DIR to write them");
   if (!options.output.empty()) {
-    write_files(result, options.output);
+    write_files(result, options, invocation.terminal);
   } else {
     print(result.files.front().text);
   }
@@ -77,7 +96,10 @@ Action declare_export(OptionSet& set) {
   set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)");
   set.value("-o,--output", options->output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json");
-  return [options](const Invocation& invocation) { return run_export(*options, invocation); };
+  return [options](const Invocation& invocation) {
+    if (options->output == "-") options->output.clear();
+    return run_export(*options, invocation);
+  };
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include "base/embedded.h"
 #include "base/grid.h"
 #include "base/units.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
+#include "cli/suite.h"
 #include "table/exporter.h"
 #include "table/pretty.h"
 #include "tune/strategy.h"
@@ -107,6 +109,16 @@ Json list_spaces() {
   return items;
 }
 
+Json list_suites() {
+  Json items = Json::array();
+  for (const std::string& name : embedded_names("configs/suites/")) {
+    CellOptions options;
+    options.suite = name;
+    items.push_back({{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}});
+  }
+  return items;
+}
+
 Json list_formats() {
   Json items = Json::array();
   for (const Exporter& exporter : exporters())
@@ -122,6 +134,7 @@ Json list_devices_here() {
                      {"compute_capability", device.info.compute_capability},
                      {"processors", device.info.processors},
                      {"memory", format_bytes(static_cast<double>(device.info.memory_bytes))},
+                     {"memory_bytes", device.info.memory_bytes},
                      {"id", device.info.id}});
   return items;
 }
@@ -137,10 +150,10 @@ struct Lister {
   Json (*list)();
 };
 const std::vector<Lister>& listers() {
-  static const std::vector<Lister> all = {{"variants", list_variants},    {"knobs", list_knobs},
-                                          {"models", list_models},        {"routings", list_routings},
-                                          {"spaces", list_spaces},        {"formats", list_formats},
-                                          {"devices", list_devices_here}, {"strategies", list_strategies}};
+  static const std::vector<Lister> all = {
+      {"variants", list_variants}, {"knobs", list_knobs},          {"models", list_models},
+      {"routings", list_routings}, {"spaces", list_spaces},        {"suites", list_suites},
+      {"formats", list_formats},   {"devices", list_devices_here}, {"strategies", list_strategies}};
   return all;
 }
 
@@ -153,10 +166,13 @@ std::string cell_text(const Json& value) {
   return words;
 }
 
-Grid grid_of(const Json& items) {
+// People read sizes with their unit, spreadsheets numbers whose unit is in the header.
+Grid grid_of(const Json& items, Format format) {
   Grid grid;
   for (const Json& item : items)
     for (const auto& field : item.items()) {
+      const std::string plain = field.key() + "_bytes";
+      if (format == Format::csv ? item.contains(plain) : field.key().ends_with("_bytes")) continue;
       const auto known = [&](const Column& column) { return column.title == field.key(); };
       if (std::none_of(grid.columns.begin(), grid.columns.end(), known))
         grid.columns.push_back({field.key(), field.value().is_number()});
@@ -182,7 +198,7 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
                          {"what", options.what},
                          {"items", items}}));
     else
-      print(table_text(grid_of(items), format, invocation.terminal));
+      print(table_text(grid_of(items, format), format, invocation.terminal));
     return Exit::yes;
   }
   throw unknown_word("list", options.what, words);
@@ -190,7 +206,8 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
 
 Action declare_list(OptionSet& set) {
   const auto options = std::make_shared<ListOptions>();
-  set.argument("WHAT", options->what, "variants, knobs, models, routings, spaces, formats, devices or strategies");
+  set.argument("WHAT", options->what,
+               "variants, knobs, models, routings, spaces, suites, formats, devices, strategies");
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_list(*options, invocation); };
 }
@@ -199,7 +216,7 @@ Action declare_list(OptionSet& set) {
 
 Command list_command() {
   return {.name = "list",
-          .summary = "List variants, knobs, models, routings, spaces, formats, devices or strategies",
+          .summary = "List variants, knobs, models, routings, spaces, suites, formats, devices or strategies",
           .examples =
               "  moetune list models\n"
               "  moetune list routings\n"

@@ -12,6 +12,7 @@
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/wording.h"
+#include "table/fields.h"
 #include "table/pretty.h"
 #include "table/table.h"
 
@@ -62,6 +63,30 @@ Grid grid_of(const std::vector<Found>& all) {
   return grid;
 }
 
+Fields fields_of(const TunedTable& table, const Found& found) {
+  const Answer& answer = found.answer;
+  const bool won = answer.entry != nullptr && answer.entry->skipped.empty();
+  Fields row;
+  add_cell(row, found.cell);
+  row.emplace_back("match", name(answer.match));
+  row.emplace_back("table_device", table.device.name);
+  row.emplace_back("table_id", answer.entry ? id(answer.entry->cell) : "");
+  const Distance distance = answer.distance.value_or(Distance{});
+  row.emplace_back("distance", answer.distance ? number_field(distance.total()) : "");
+  row.emplace_back("log_tokens_distance", answer.distance ? number_field(distance.tokens) : "");
+  row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
+  add_candidate(row, won ? &answer.entry->candidate : nullptr);
+  add_measurement(row, won ? &answer.entry->measurement : nullptr);
+  row.emplace_back("explanation", answer.explanation);
+  return row;
+}
+
+std::string csv(const TunedTable& table, const std::vector<Found>& all) {
+  std::vector<Fields> rows;
+  for (const Found& found : all) rows.push_back(fields_of(table, found));
+  return csv_text(fields_of(table, {}), rows);
+}
+
 Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   const double max_distance = options.max_distance.empty() ? std::numeric_limits<double>::infinity()
@@ -87,7 +112,9 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"tool", tool_json(invocation.argv)},
                        {"table", options.table},
                        {"answers", std::move(answers)}}));
-  if (format != Format::json) print(table_text(grid_of(all), format, invocation.terminal));
+  if (format == Format::csv) print(csv(table, all));
+  if (format == Format::text || format == Format::markdown)
+    print(table_text(grid_of(all), format, invocation.terminal));
   if (format == Format::text)
     print(fmt::format("\n{} of {} answered, measured on {}.\n", static_cast<int64_t>(all.size()) - none,
                       counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name));

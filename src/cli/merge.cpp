@@ -3,7 +3,9 @@
 
 #include <memory>
 
+#include "base/file.h"
 #include "cli/command.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
@@ -21,7 +23,9 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   if (options.tables.size() < 2) throw request_error("one table alone has nothing to merge with", "name two or more");
   if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
     throw unknown_word("--prefer", options.prefer, {"fastest", "first", "last"});
-  if (!options.output.empty()) require_output(options.output);
+  Files files;  // the inputs may be replaced: they are read first, and what they held is kept
+  add_output(files, "--output", options.output, Content::table);
+  require_outputs(files);
   std::vector<TunedTable> tables;
   for (const std::string& path : options.tables) tables.push_back(read_table(path));
   Merged merged = merge(tables, options.prefer);
@@ -36,7 +40,10 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
     print(pretty_json(to_json(merged.table)));
     return Exit::yes;
   }
-  write_table(options.output, merged.table);
+  KeptFile file(options.output);
+  const std::filesystem::path old = write_table(file, merged.table);
+  if (!old.empty())
+    note(invocation.terminal, fmt::format("{} was there already: it is kept as {}", options.output, old.string()));
   print(fmt::format(
       "{} in {}{}.\n", counted(static_cast<int64_t>(merged.table.entries.size()), "cell", "cells"), options.output,
       conflicts > 0 ? fmt::format(", {} of them in conflict: the {} won", conflicts, options.prefer) : ""));
@@ -48,7 +55,10 @@ Action declare_merge(OptionSet& set) {
   set.arguments("TABLES", options->tables, "Tuned tables of one device");
   set.value("--prefer", options->prefer, "WORD", "Where they differ: fastest, first or last");
   set.value("-o,--output", options->output, "FILE", "The merged table [standard output]");
-  return [options](const Invocation& invocation) { return run_merge(*options, invocation); };
+  return [options](const Invocation& invocation) {
+    if (options->output == "-") options->output.clear();
+    return run_merge(*options, invocation);
+  };
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/embedded.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/help.h"
 
@@ -36,10 +37,11 @@ std::string main_help(const std::vector<Command>& commands, int width) {
   HelpSection list{"Commands", {}};
   for (const Command& command : commands)
     if (!command.hidden) list.lines.push_back({std::string(command.name), std::string(command.summary)});
-  const HelpSection options{"Options",
-                            {{"-h, --help", "Print this help; behind a command, that command's"},
-                             {"--version", "Print the version and the commit"},
-                             {"--color WHEN", kColorHelp}}};
+  const HelpSection options{
+      "Options",
+      {{"-h, --help", "Print this help; 'moetune help COMMAND' or COMMAND --help prints that command's"},
+       {"-V, --version", "Print the version and the commit"},
+       {"--color WHEN", kColorHelp}}};
   return fmt::format(
       "{}\n\nUsage: moetune COMMAND [OPTIONS]\n\n{}\n{}\n{}\n\nExamples:\n{}",
       wrapped("Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on this "
@@ -76,7 +78,37 @@ std::string in_our_words(const CLI::ParseError& error) {
   const std::string name = what.substr(0, what.find(':'));
   if (what.find(" received ") != std::string::npos) return name + " is given more than once";
   if (what.ends_with(" missing")) return name + " needs a value";
+  // "Could not convert: --quiet = maybe": of a flag alone, for values stay text here.
+  constexpr std::string_view kUnread = "Could not convert: ";
+  if (const size_t equals = what.find(" = "); what.starts_with(kUnread) && equals != std::string::npos)
+    return fmt::format("{} is a flag: '{}' is neither true nor false",
+                       what.substr(kUnread.size(), equals - kUnread.size()), what.substr(equals + 3));
   return what;
+}
+
+// Words that stand where the command should: the first is a mistyped one, unless it is an option.
+void require_command(const std::vector<Command>& commands, const std::vector<std::string>& extras) {
+  if (extras.empty() || extras.front().starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const Command& command : commands)
+    if (!command.hidden) names.emplace_back(command.name);
+  throw unknown_word("command", extras.front(), names);
+}
+
+// The words behind the program's name. "help tune" is "tune --help".
+std::vector<std::string> arguments_of(const std::vector<std::string>& argv) {
+  std::vector<std::string> words(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+// "" in place of a value is the slip of a script whose variable is unset.
+void require_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty()) throw request_error(fmt::format("{}: the value is empty", option->get_name()), see_help(app));
 }
 
 // The error for what an app did not understand.
@@ -144,12 +176,25 @@ void OptionSet::arguments(const std::string& name, std::vector<std::string>& val
   app_.add_option(name, values, help)->type_name("")->required();
 }
 
+std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
+                                    const std::vector<std::string>& otherwise) {
+  if (given.empty()) return otherwise;
+  std::vector<std::string> result;
+  for (const std::string& list : given)
+    for (const std::string& word : split(list, ',')) {
+      if (word.empty()) throw request_error(fmt::format("{}: the list '{}' has an empty word", option, list));
+      result.push_back(word);
+    }
+  if (result.empty()) throw request_error(fmt::format("{}: the list is empty", option));
+  return result;
+}
+
 CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), apps_(new Apps) {
   CLI::App& main = apps_->main;
   main.name("moetune");
   main.allow_extras();
   main.require_subcommand(0, 1);
-  main.add_flag("--version", apps_->version);
+  main.add_flag("-V,--version", apps_->version);
   declare_color(main, apps_->color);
   for (const Command& command : commands_) {
     CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
@@ -169,7 +214,8 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     app->set_help_flag("-h,--help", "Print this help")->group("Other");
     declare_color(*app, apps_->color);
   }
-  std::vector<std::string> reversed(argv.rbegin(), argv.rend() - 1);  // as CLI11 wants them
+  std::vector<std::string> reversed = arguments_of(argv);
+  std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants them
   const auto chosen = [&]() -> const CLI::App& {
     return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
   };
@@ -178,6 +224,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   } catch (const CLI::CallForHelp&) {
     for (size_t i = 0; i < commands_.size(); ++i)
       if (apps_->commands[i]->parsed()) return {.text = command_help(commands_[i], *apps_->commands[i], width)};
+    require_command(commands_, main.remaining());
     return {.text = main_help(commands_, width)};
   } catch (const CLI::ParseError& error) {
     // An unknown option is the likelier cause of whatever else is wrong.
@@ -185,19 +232,14 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     throw request_error(in_our_words(error), see_help(chosen()));
   }
   if (apps_->version) return {.text = version_text()};
-  // Words before the command: a mistyped command, or an option that belongs behind it.
   const std::vector<std::string> extras = main.remaining();
-  if (!extras.empty() && extras.front()[0] != '-') {
-    std::vector<std::string> names;
-    for (const Command& command : commands_)
-      if (!command.hidden) names.emplace_back(command.name);
-    throw unknown_word("command", extras.front(), names);
-  }
-  if (!extras.empty()) throw left_over(main, extras);
+  require_command(commands_, extras);
+  if (!extras.empty()) throw left_over(main, extras);  // an option that belongs behind the command
   for (size_t i = 0; i < commands_.size(); ++i) {
     if (!apps_->commands[i]->parsed()) continue;
     const std::vector<std::string> rest = apps_->commands[i]->remaining();
     if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
+    require_values(*apps_->commands[i]);
     return {.command = &commands_[i], .color = apps_->color};
   }
   return {.text = main_help(commands_, width)};

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -33,6 +34,11 @@ class OptionSet {
   CLI::App& app_;
   std::string group_ = "Options";
 };
+
+/// The words of all occurrences of a list option, cut at commas; `otherwise` where there was none. Exit::request for an
+/// empty word.
+std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
+                                    const std::vector<std::string>& otherwise = {});
 
 /// What a command line asks for: a command, or a text.
 struct Request {

@@ -1,13 +1,11 @@
-// --format and the checks of --output.
+// --format.
 #include "cli/output.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include "base/error.h"
-#include "base/file.h"
 
 namespace moetune {
 namespace {
@@ -49,14 +47,6 @@ Format parse_format(const std::string& word, const std::vector<Format>& known) {
 std::string table_text(const Grid& grid, Format format, const Terminal& terminal) {
   if (format == Format::csv) return csv(grid);
   return fitted(grid, format == Format::text ? terminal.output_columns : 0);
-}
-
-void require_output(const std::filesystem::path& path, bool make_folder) {
-  require_writable(path, make_folder);
-  std::error_code error;
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    throw request_error(fmt::format("{}: is no regular file", path.string()),
-                        "for standard output leave --output away and say --format");
 }
 
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report) {

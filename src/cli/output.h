@@ -1,6 +1,5 @@
-// Formats on standard output and the files that commands write.
+// Formats on standard output. The files that commands write: see files.h.
 #pragma once
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,10 +19,6 @@ Format parse_format(const std::string& word, const std::vector<Format>& known);
 /// A table for standard output in any format but JSON. Text fits a narrow terminal, Markdown and CSV stay what they
 /// are.
 std::string table_text(const Grid& grid, Format format, const Terminal& terminal);
-
-/// A file that a command will write: require_writable, and no device or pipe (renaming onto /dev/null would replace
-/// it).
-void require_output(const std::filesystem::path& path, bool make_folder = true);
 
 /// Runs `report`, which keeps what an error was about to take along: an error of its own becomes a warning, so that the
 /// first one stays the command's.

@@ -5,23 +5,35 @@
 
 #include "base/grid.h"
 #include "cli/wording.h"
+#include "table/fields.h"
 
 namespace moetune {
 
-Plan make_plan(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device) {
+Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
-  Shape counted_shape;
-  Enumeration enumeration;
   for (const Cell& cell : cells) {
-    // Legality knows nothing of rows: cells of one shape follow each other and share the enumeration.
-    if (plan.items.empty() || !(cell.shape == counted_shape)) {
-      counted_shape = cell.shape;
-      enumeration = enumerate(space, cell.shape, device);
-    }
-    plan.items.push_back({cell, figures(make_problem(cell).routing), enumeration.total,
-                          static_cast<int64_t>(enumeration.legal.size()), enumeration.pruned});
+    const auto found = offer.to(cell.shape, seed);
+    plan.items.push_back({cell, figures(make_problem(cell).routing), found->total,
+                          static_cast<int64_t>(found->legal.size()), found->pruned});
   }
   return plan;
+}
+
+std::string csv(const Plan& plan) {
+  const auto fields_of = [&](const Plan::Item& item) {
+    Fields row = {{"device", plan.device.name}};
+    add_cell(row, item.cell);
+    add_figures(row, item.figures);
+    row.emplace_back("candidates", std::to_string(item.total));
+    row.emplace_back("legal", std::to_string(item.legal));
+    row.emplace_back("pruned", std::to_string(item.total - item.legal));
+    const Grid reasons = pruned_grid(item.pruned);
+    row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
+    return row;
+  };
+  std::vector<Fields> rows;
+  for (const Plan::Item& item : plan.items) rows.push_back(fields_of(item));
+  return csv_text(fields_of({}), rows);
 }
 
 Json plan_json(const Plan& plan, const Json& tool) {

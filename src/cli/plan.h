@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "variant/space.h"
+#include "variant/offer.h"
 
 namespace moetune {
 
@@ -22,9 +22,12 @@ struct Plan {
   std::filesystem::path output, journal;
 };
 
-Plan make_plan(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device);
+/// `seed` is that of the run, by which the offer draws.
+Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
+/// A row a cell: the cell, its figures, counts of candidates, and why most of those pruned are.
+std::string csv(const Plan& plan);
 /// Cells, then pruned reasons with their counts, then the files. Fits `columns`, as `fitted` does.
 std::string markdown(const Plan& plan, int columns = 0);
 

@@ -9,6 +9,7 @@
 
 #include "base/grid.h"
 #include "base/units.h"
+#include "cli/winners.h"
 #include "cli/wording.h"
 
 namespace moetune {
@@ -43,7 +44,7 @@ std::string progress_line(const RunState& state, int columns) {
 std::string cell_line(const Entry& entry, size_t cell, size_t cells) {
   std::string line = fmt::format("[{}/{}] {}: ", cell + 1, cells, id(entry.cell));
   if (!entry.skipped.empty()) return line + "no winner: " + entry.skipped;
-  line += fmt::format("{}, {}", text(entry.candidate), time_text(entry.measurement));
+  line += fmt::format("{}, {}", winner_text(entry), time_text(entry.measurement));
   if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio > 0)
     if (distrust(entry).empty()) line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
   line += fmt::format(", {} of {} measured", entry.measured, entry.legal);
@@ -88,12 +89,12 @@ void Progress::draw(bool now) {
   drawn_ = time;
   state_.elapsed = std::chrono::duration<double>(time - begin_).count();
   // One column stays free: a full line would wrap on some terminals.
-  tell("\r\033[K" + progress_line(state_, terminal_.columns - 1));
+  tell_moving(progress_line(state_, terminal_.columns - 1));
   visible_ = true;
 }
 
 void Progress::clear() {
-  if (visible_) tell("\r\033[K");
+  if (visible_) tell_moving("");
   visible_ = false;
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "base/error.h"
 #include "base/units.h"
 
 namespace moetune {
@@ -20,12 +22,35 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
 
 SearchSpace make_space(const SearchOptions& options, const std::string& default_space) {
   SearchSpace space = load_space(options.space.empty() ? default_space : options.space);
-  std::vector<std::string> variants;
-  for (const std::string& list : options.variants)
-    for (const std::string& name : split(list, ',')) variants.push_back(name);
+  const std::vector<std::string> variants = list_words(options.variants, "--variant");
   if (!variants.empty()) keep_variants(space, variants);
   for (const std::string& setting : options.settings) set_values(space, setting);
   return space;
+}
+
+void require_knobs(const SearchOptions& options, const SearchSpace& space, const DeviceInfo& device) {
+  for (const std::string& setting : options.settings) {
+    const std::string name = setting.substr(0, setting.find('='));
+    std::vector<std::string> owners;
+    bool here = false;
+    for (const VariantSpace& part : space.variants) {
+      const Variant& variant = find_variant(part.variant);
+      if (std::ranges::find(variant.knobs, name, &Knob::name) == variant.knobs.end()) continue;
+      owners.push_back(variant.name);
+      here = here || variant.device == device.kind;
+    }
+    if (!here)
+      throw request_error(fmt::format("--set {}: no variant of the space '{}' that runs on {} has the knob '{}'",
+                                      setting, space.name, device.kind == DeviceKind::cuda ? "a GPU" : "a cpu", name),
+                          fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
+  }
+}
+
+int64_t candidate_limit(const std::string& text, bool names_space) {
+  if (text.empty()) return 0;
+  if (!names_space)
+    throw request_error("--max-candidates is of a space, and none is named", "add --space quick or --space full");
+  return parse_integer(text, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
 }
 
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts) {

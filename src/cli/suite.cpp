@@ -83,10 +83,22 @@ std::vector<SuitePart> suite_from_json(const JsonAt& json) {
   return parts;
 }
 
+std::string suite_description(const std::string& name) {
+  const std::string path = fmt::format("{}{}.json", kFolder, name);
+  const Json json = parse_json(embedded_file(path).value_or("{}"), path);
+  return json.contains("description") ? JsonAt(json, path)["description"].string() : "";
+}
+
+std::filesystem::path suite_file(const std::string& name_or_file) {
+  if (embedded_file(fmt::format("{}{}.json", kFolder, name_or_file))) return {};
+  return name_or_file;
+}
+
 std::vector<SuitePart> read_suite(const std::string& name_or_file) {
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   if (const auto text = embedded_file(path)) return suite_from_json(JsonAt(parse_json(*text, path), path));
-  if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file))
+  std::error_code ignored;
+  if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored))
     return suite_from_json(JsonAt(read_json(name_or_file), name_or_file));
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files())

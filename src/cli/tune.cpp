@@ -8,11 +8,13 @@
 #include <limits>
 #include <memory>
 
+#include "base/file.h"
 #include "base/units.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/progress.h"
@@ -39,7 +41,7 @@ struct TuneOptions {
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget, wait;
   std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false, require_quiet = false;
+  bool resume = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -58,6 +60,22 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   return request;
 }
 
+// What the run would find out after it has moved an older journal aside.
+void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
+  require_knobs(options.search, request.space, device);
+  require_candidates(request.cells, request.space, device, "see what is pruned with --dry-run");
+  if (drawn_candidates(request) == 0) require_listable(request.space, device);
+}
+
+Files files_of(const TuneOptions& options, const std::vector<Cell>& cells, const fs::path& journal) {
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.search);
+  add_output(files, "--output", options.output, Content::table);
+  add_output(files, "--journal", journal.string(), Content::journal);
+  return files;
+}
+
 // The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is ours
 // before anything is read or moved: on another device another tuner may be writing there.
 Journal open_journal(const fs::path& path, bool resume, const JournalHeader& header, Replay& before, bool quiet,
@@ -71,8 +89,7 @@ Journal open_journal(const fs::path& path, bool resume, const JournalHeader& hea
   }
   if (resume && !quiet) note(terminal, fmt::format("{} is not there yet: starting from the beginning", path.string()));
   if (!journal.empty()) {
-    const fs::path aside = path.string() + ".old";
-    journal.keep_copy(aside);
+    const fs::path aside = journal.keep_copy();
     if (!quiet) note(terminal, fmt::format("put the journal of an earlier run aside as {}", aside.string()));
   }
   journal.begin(header);
@@ -97,8 +114,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
-    print(table_text(routing_grid(table), format, invocation.terminal) + "\n" +
-          table_text(winners_grid(table), format, invocation.terminal));
+    print(results_text(table, format, invocation.terminal, options.verbose));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
@@ -110,12 +126,17 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal,
              const Terminal& terminal) {
   const std::unique_ptr<Backend> backend = open_worker(options.device);
-  Plan plan = make_plan(request.cells, request.space, backend->device());
+  require_knobs(options.search, request.space, backend->device());
+  Offer offer(request.space, backend->device(), drawn_candidates(request));
+  Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = journal;
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;
-  print(format == Format::json ? pretty_json(plan_json(plan, request.tool)) : markdown(plan, columns));
+  print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
+        : format == Format::csv ? csv(plan)
+                                : markdown(plan, columns));
+  require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }
 
@@ -127,12 +148,18 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   Replay before;
   Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
   Progress progress(invocation.terminal, options.quiet, request.time_budget);
+  KeptFile file(options.output);
+  const auto write = [&](const TunedTable& so_far) {
+    const fs::path old = write_table(file, so_far);
+    if (old.empty() || options.quiet) return;
+    progress.clear();
+    note(invocation.terminal, fmt::format("{} was there already: it is kept as {}", options.output, old.string()));
+  };
   const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
   try {
     TunedTable table = tune(
-        request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop,
-        [&](const TunedTable& so_far) { write_table(options.output, so_far); });
-    if (!table.entries.empty()) write_table(options.output, table);  // else an older table stays as it is
+        request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
+    if (!table.entries.empty()) write(table);  // else an older table stays as it is
     return table;
   } catch (const Error& error) {
     throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
@@ -145,31 +172,30 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   TuneRequest request = request_of(options, invocation);
   const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
-  if (fs::weakly_canonical(fs::absolute(journal)) == fs::weakly_canonical(fs::absolute(options.output)))
-    throw request_error("--output and --journal name the same file");
-  if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
-  require_output(options.output);
-  require_writable(journal);
+  require_outputs(files_of(options, request.cells, journal), options.dry_run);
   require_problems(request.cells);
+  if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
 
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   const DeviceLock held = lock(*backend, options.device, invocation);
-  require_candidates(request.cells, request.space, backend->device());
+  require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
   if (table.entries.empty()) {
     tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
   }
-  bool complete = table.entries.size() == request.cells.size(), all_won = true;
+  bool complete = table.entries.size() == request.cells.size(), all_won = true, all_fit = true;
   for (const Entry& entry : table.entries) {
     complete = complete && entry.complete;
-    all_won = all_won && entry.skipped.empty();
+    all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
+    all_fit = all_fit && !lacks_memory(entry);
   }
   print_results(options, invocation, table, request.cells.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
+  if (!all_fit) return Exit::machine;
   return options.require_quiet && !noise_sentence(table).empty() ? Exit::inconclusive : Exit::yes;
 }
 
@@ -180,18 +206,20 @@ Action declare_tune(OptionSet& set) {
   declare(set, options->search, kSpace);
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
-  set.value("--max-candidates", options->max_candidates, "N", "At most so many trials a cell");
+  set.value("--max-candidates", options->max_candidates, "N",
+            "At most so many trials a cell; --strategy random draws them, however large the space");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; a cell that is begun is ended");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
   set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.group("Files");
-  set.value("-o,--output", options->output, "FILE", "The table");
+  set.value("-o,--output", options->output, "FILE", "The table; one that is there already is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
   set.flag("--dry-run", options->dry_run, "Tell cells, candidates, what is pruned and why, and stop");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options->quiet, "No progress and no notes");
   return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
 }
@@ -203,7 +231,9 @@ Command tune_command() {
           .summary = "Find the fastest correct candidate for each cell",
           .examples =
               "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
-              "  moetune tune --model mixtral-8x7b --projection up,down --space full --time-budget 30m --resume\n"
+              "  moetune tune --model mixtral-8x7b --projection up,down --space full --strategy random "
+              "--max-candidates 2000 "
+              "--time-budget 30m --resume\n"
               "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
           .declare = declare_tune};
 }

@@ -7,6 +7,7 @@
 
 #include "cli/cells.h"
 #include "cli/wording.h"
+#include "table/fields.h"
 
 namespace moetune {
 namespace {
@@ -71,6 +72,27 @@ Json to_json(const Case& finding, const DeviceOptions& device) {
   if (finding.repetition) json["repetition"] = to_json(*finding.repetition);
   if (is_failed(finding)) json["again"] = again(finding, device);
   return json;
+}
+
+std::string csv(const std::vector<Case>& findings) {
+  const auto fields_of = [](const Case& finding) {
+    const bool ran = finding.verdict.elements > 0;
+    const auto& repetition = finding.repetition;
+    Fields row;
+    add_cell(row, finding.cell);
+    add_candidate(row, &finding.candidate);
+    row.emplace_back("status", name(finding.status));
+    row.emplace_back("reason", finding.reason);
+    row.emplace_back("elements", ran ? std::to_string(finding.verdict.elements) : "");
+    row.emplace_back("mismatches", ran ? std::to_string(finding.verdict.mismatches) : "");
+    add_verdict(row, ran ? &finding.verdict : nullptr);
+    row.emplace_back("repeated_launches", repetition ? std::to_string(repetition->launches) : "");
+    row.emplace_back("different_launches", repetition ? std::to_string(repetition->different) : "");
+    return row;
+  };
+  std::vector<Fields> rows;
+  for (const Case& finding : findings) rows.push_back(fields_of(finding));
+  return csv_text(fields_of({}), rows);
 }
 
 Grid grid_of(const std::vector<Case>& findings) {

@@ -46,6 +46,9 @@ std::string again(const Case& finding, const DeviceOptions& device);
 
 Json to_json(const Case& finding, const DeviceOptions& device);
 
+/// A row a finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
+std::string csv(const std::vector<Case>& findings);
+
 /// A row a finding: cell, candidate, result, elements, errors.
 Grid grid_of(const std::vector<Case>& findings);
 

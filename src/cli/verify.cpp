@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,12 +14,14 @@
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/try_all.h"
 #include "cli/verdicts.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
+#include "variant/offer.h"
 
 namespace moetune {
 namespace {
@@ -40,34 +42,10 @@ struct VerifyOptions {
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
 
-// What a space offers a cell. Cells of one shape follow each other and share it: legality knows nothing of rows.
-class Offer {
- public:
-  Offer(const VerifyOptions& options, const DeviceInfo& device)
-      : space_(make_space(options.search, kSpace)), device_(device) {
-    if (!options.max_candidates.empty())
-      count_ = parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
-  }
-
-  const SearchSpace& space() const { return space_; }
-
-  const std::vector<Candidate>& to(const Cell& cell, std::map<std::string, int64_t>& pruned) {
-    if (!shape_ || *shape_ != cell.shape || (count_ && seed_ != cell.seed)) {
-      shape_ = cell.shape, seed_ = cell.seed;
-      found_ = count_ ? draw(space_, cell.shape, device_, *count_, cell.seed) : enumerate(space_, cell.shape, device_);
-      for (const auto& [reason, times] : found_.pruned) pruned[reason] += times;
-    }
-    return found_.legal;
-  }
-
- private:
-  SearchSpace space_;
-  DeviceInfo device_;
-  std::optional<int64_t> count_;
-  std::optional<Shape> shape_;
-  uint64_t seed_ = 0;
-  Enumeration found_;
-};
+Offer offer_of(const VerifyOptions& options, const DeviceInfo& device) {
+  return Offer(make_space(options.search, kSpace), device,
+               candidate_limit(options.max_candidates, options.names_space()));
+}
 
 // One compiled candidate; `seconds` of launches behind a good verdict.
 void verify_one(Case& finding, double seconds, Backend& backend) {
@@ -124,12 +102,16 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
 }
 
 void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
-                    Offer& offer, Verdicts& verdicts) {
+                    Offer& offer, std::shared_ptr<const Enumeration>& before, Verdicts& verdicts) {
   const auto add = [&](const std::string& role, const Candidate& candidate) {
     add_entrant(work, role, {.baseline = "", .candidate = candidate});
   };
-  if (options.names_space())
-    for (const Candidate& candidate : offer.to(work.cell, verdicts.pruned)) add(kOfSpace, candidate);
+  if (options.names_space()) {
+    const auto found = offer.to(work.cell.shape, work.cell.seed);
+    if (std::exchange(before, found) != found)
+      for (const auto& [reason, times] : found->pruned) verdicts.pruned[reason] += times;
+    for (const Candidate& candidate : found->legal) add(kOfSpace, candidate);
+  }
   if (work.entrants.empty()) add("default", default_candidate(offer.space(), problem, device));
 }
 
@@ -147,8 +129,8 @@ std::string output_text(const Verdicts& verdicts, const Json& json, const Verify
   const Format format = parse_format(options.format, kFormats);
   if (format == Format::json) return pretty_json(json);
   if (format == Format::text) return summary(verdicts, options.device, terminal.output_columns);
-  std::string table = table_text(grid_of(verdicts.findings), format, terminal);
-  return format == Format::csv ? table : table + cut_short(fault_of(verdicts));
+  if (format == Format::csv) return csv(verdicts.findings);
+  return table_text(grid_of(verdicts.findings), format, terminal) + cut_short(fault_of(verdicts));
 }
 
 // Standard output first: it needs no disk.
@@ -171,17 +153,24 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   std::vector<std::string> told;
   std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
-  if (!options.max_candidates.empty() && !options.names_space())
-    throw request_error("--max-candidates is of a space, and none is named", "add --space quick or --space full");
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
-  static_cast<void>(Offer(options, {}));  // wrong words end the command before a device is opened
-  if (!options.output.empty()) require_output(options.output);
+  static_cast<void>(offer_of(options, {}));  // wrong words end the command before a device is opened
+  Files files;
+  std::vector<Cell> cells;
+  for (const CellWork& one : work) cells.push_back(one.cell);
+  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.search);
+  add_input(files, "--table", options.contenders.table);
+  add_output(files, "--output", options.output, Content::verify);
+  require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
   const std::atomic<bool>& stop = stop_on_signals();
 
-  Offer offer(options, backend->device());
+  Offer offer = offer_of(options, backend->device());
+  require_knobs(options.search, offer.space(), backend->device());
+  std::shared_ptr<const Enumeration> before;  // the verdicts have its pruned candidates
   Verdicts verdicts;
   verdicts.asked = work.size();
   const auto failed = [&](const Case& finding) {
@@ -194,7 +183,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
       CellWork& one = work[verdicts.cells];
       const Problem problem = make_problem(one.cell);
       complete_entrants(one, problem, backend->device());
-      add_candidates(one, options, problem, backend->device(), offer, verdicts);
+      add_candidates(one, options, problem, backend->device(), offer, before, verdicts);
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
                          counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
@@ -225,7 +214,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
 
 Action declare_verify(OptionSet& set) {
   const auto options = std::make_shared<VerifyOptions>();
-  declare(set, options->cells);
+  declare(set, options->cells, "Cells: lists to multiply, or to pick from --table");
   declare(set, options->device);
   declare(set, options->search, "");
   declare(set, options->contenders);
@@ -233,10 +222,13 @@ Action declare_verify(OptionSet& set) {
             "At most so many of the space a cell, drawn at random by the cell's seed");
   set.value("--repeat-for", options->repeat_for, "TIME",
             "Launch what is right again and again, so long in all; every result must have the bits of the first");
-  set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON");
+  set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
   set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) { return run_verify(*options, invocation); };
+  return [options](const Invocation& invocation) {
+    output_to_standard_output(options->output, options->format);
+    return run_verify(*options, invocation);
+  };
 }
 
 }  // namespace

@@ -1,19 +1,22 @@
-// A tuned table as people read it after a run: winners, routing, and the answer in a sentence.
+// A tuned table as people read it after a run: routings, times, winners, and the answer in a sentence.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "base/grid.h"
+#include "cli/output.h"
 #include "table/table.h"
 
 namespace moetune {
 
-/// Cell, winner, time, against the default and each baseline, rates. A cell without a winner tells why.
-Grid winners_grid(const TunedTable& table);
+/// For each layer what its routings came to, the winners' times beside the default's and the first baseline's, and the
+/// winners by what differs from the default: text of at most 80 columns. `verbose` tells all knobs, all baselines and
+/// rates, in wider tables.
+std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
-/// What each cell's routing came to, with the tile occupancy of its winner and, where the table has balanced rows too,
-/// what it costs.
-Grid routing_grid(const TunedTable& table);
+/// The winner by what differs from the default: "block_m=64 stages=4", or "the default"; all of it where the entry has
+/// no default, or one of another variant.
+std::string winner_text(const Entry& entry);
 
 /// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune them again, with --wait for a
 /// quiet machine." Empty where every winner can be trusted.

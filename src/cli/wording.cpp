@@ -34,8 +34,13 @@ std::string rate_text(double per_second, const std::string& unit) {
   return fmt::format("{:.4g} {}{}/s", per_second / (tera ? 1e12 : 1e9), tera ? "T" : "G", unit);
 }
 
-std::string speedup_text(const Rival* rival) {
+std::string speedup_text(const Rival* rival, bool interval) {
   if (rival == nullptr || !(rival->ratio > 0)) return "?";
+  if (!interval && log_half_width(rival->ratio_interval) <= kUncertainRatio) {
+    const double half = (1 / rival->ratio_interval.low - 1 / rival->ratio_interval.high) / 2;
+    const double percent = 100 * half * rival->ratio;
+    return fmt::format("{} ± {:.{}f} %", factor_text(1 / rival->ratio), percent, percent < 9.95 ? 1 : 0);
+  }
   return factor_text(1 / rival->ratio, {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low});
 }
 
@@ -49,7 +54,7 @@ std::string cells_done(size_t done, size_t asked) {
 }
 
 std::vector<Column> figures_columns() {
-  return {{"rows", true}, {"active experts", true}, {"max/mean", true}, {"CV", true}, {"effective", true}};
+  return {{"rows", true}, {"active", true}, {"max/mean", true}, {"CV", true}, {"effective", true}};
 }
 
 std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t experts) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 #include "table/pretty.h"
@@ -52,9 +51,7 @@ Journal Journal::claim(const fs::path& path) {
 }
 
 // Copied, not renamed: the lock is on this very file, and a name that is free for a moment may be taken by another.
-void Journal::keep_copy(const fs::path& path) const {
-  write_atomic(path, read_text(file_.path(), std::numeric_limits<int64_t>::max()));
-}
+fs::path Journal::keep_copy() const { return copy_old(file_.path()); }
 
 void Journal::begin(const JournalHeader& header) {
   const std::string line = compact_json(to_json(header));

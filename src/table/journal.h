@@ -34,9 +34,9 @@ class Journal {
   /// Exit::machine where another process writes a journal there.
   static Journal claim(const std::filesystem::path& path);
   bool empty() const { return file_.empty(); }
-  void keep_copy(const std::filesystem::path& path) const;  // of all that it holds
-  void begin(const JournalHeader& header);                  // in place of all that it holds
-  void go_on();                                             // after its last line; mends a cut one
+  std::filesystem::path keep_copy() const;  // of all that it holds, under the name that copy_old gives it
+  void begin(const JournalHeader& header);  // in place of all that it holds
+  void go_on();                             // after its last line; mends a cut one
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
 

@@ -11,16 +11,6 @@
 namespace moetune {
 namespace {
 
-std::string title(const Shape& shape) {
-  const Layer& layer = shape.layer;
-  std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
-                                   name(shape.op), name(layer.dtype), layer.experts, layer.top_k, layer.n, layer.k);
-  if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
-  if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
-  if (shape.fusion != Fusion{}) result += ", " + text(shape.fusion);
-  return result;
-}
-
 std::string time_told(const Measurement& time) {
   if (log_half_width(time.interval) > kUncertainTime)
     return fmt::format("{} to {}", format_time(time.interval.low), format_time(time.interval.high));

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "table/placed.h"
+#include "base/placed.h"
 
 namespace moetune {
 namespace {

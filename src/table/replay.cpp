@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/placed.h"
 #include "table/journal.h"
-#include "table/placed.h"
 
 namespace moetune {
 namespace fs = std::filesystem;

@@ -16,8 +16,8 @@ TunedTable read_table(const std::filesystem::path& path) {
   return table;
 }
 
-void write_table(const std::filesystem::path& path, const TunedTable& table) {
-  write_atomic(path, pretty_json(to_json(table)));
+std::filesystem::path write_table(KeptFile& file, const TunedTable& table) {
+  return file.write(pretty_json(to_json(table)));
 }
 
 Json tool_json(const std::vector<std::string>& argv) {

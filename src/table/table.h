@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "table/measurement.h"
 #include "variant/device.h"
 #include "workload/problem.h"
@@ -50,7 +51,8 @@ struct TunedTable {
 Json to_json(const TunedTable& table);
 TunedTable table_from_json(const JsonAt& json);
 TunedTable read_table(const std::filesystem::path& path);
-void write_table(const std::filesystem::path& path, const TunedTable& table);  // atomic
+/// Writes as the file does; returns the name under which it kept what others wrote there, or an empty one.
+std::filesystem::path write_table(KeptFile& file, const TunedTable& table);
 
 /// tool object of this program: version, commit, dirty, and argv as given.
 Json tool_json(const std::vector<std::string>& argv);

@@ -6,8 +6,8 @@
 #include <map>
 #include <numeric>
 
+#include "base/placed.h"
 #include "table/contradictions.h"
-#include "table/placed.h"
 #include "table/table.h"
 
 namespace moetune {

@@ -13,6 +13,7 @@
 #include "tune/final.h"
 #include "tune/strategy.h"
 #include "tune/trial.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
+constexpr std::string_view kOutOfMemory = "out of memory: ";
 constexpr int kEndsOfACulprit = 2;
 constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
 // Seconds of a final for a quiet machine: as long as its search took, within these. Small cells have two speeds, by
@@ -36,6 +38,7 @@ struct Run {
   const Listener& listen;
   const std::atomic<bool>& stop;
   Clock::time_point end = Clock::time_point::max();
+  Offer offer;
   std::set<std::string> said = {};
 };
 
@@ -43,7 +46,7 @@ struct CellRun {
   const Cell* cell = nullptr;
   std::string id;
   Problem problem;
-  Enumeration enumeration;
+  std::shared_ptr<const Enumeration> enumeration;
   Candidate fallback;        // the default
   int64_t planned = 0;       // trials at most
   std::deque<Trial> trials;  // stays where it is: events point into it
@@ -63,15 +66,14 @@ void warn(Run& run, const std::string& text) {
   if (run.said.insert(text).second) tell(run, Note{text});
 }
 
-CellRun open_cell(const Run& run, const Cell& cell) {
+CellRun open_cell(Run& run, const Cell& cell) {
   CellRun state;
   state.cell = &cell;
   state.id = id(cell);
   state.problem = make_problem(cell);
-  const DeviceInfo& device = run.backend.device();
-  state.enumeration = enumerate(run.request.space, cell.shape, device);
-  state.fallback = default_candidate(run.request.space, state.problem, device);
-  const std::vector<Candidate>& legal = state.enumeration.legal;
+  state.enumeration = run.offer.to(cell.shape, run.request.seed);
+  state.fallback = default_candidate(run.request.space, state.problem, run.backend.device());
+  const std::vector<Candidate>& legal = state.enumeration->legal;
   const bool extra = std::find(legal.begin(), legal.end(), state.fallback) == legal.end();
   state.planned = static_cast<int64_t>(legal.size()) + (extra ? 1 : 0);
   if (run.request.max_candidates > 0) state.planned = std::min(state.planned, run.request.max_candidates);
@@ -83,9 +85,10 @@ Entry new_entry(const CellRun& state) {
   entry.cell = *state.cell;
   entry.m_sizes = state.problem.routing.m_sizes;
   entry.figures = figures(state.problem.routing);
-  entry.flops = state.problem.flops();
-  entry.bytes = state.problem.bytes();
-  entry.legal = static_cast<int64_t>(state.enumeration.legal.size());
+  const Product product = product_of(state.problem);
+  entry.flops = flops(product);
+  entry.bytes = bytes(product);
+  entry.legal = static_cast<int64_t>(state.enumeration->legal.size());
   return entry;
 }
 
@@ -102,7 +105,7 @@ void keep(CellRun& state, Strategy& strategy, Trial trial) {
 void replay(const Run& run, CellRun& state, Strategy& strategy) {
   const auto found = run.before.trials.find(state.id);
   if (found == run.before.trials.end()) return;
-  std::set<Candidate> wanted(state.enumeration.legal.begin(), state.enumeration.legal.end());
+  std::set<Candidate> wanted(state.enumeration->legal.begin(), state.enumeration->legal.end());
   wanted.insert(state.fallback);
   for (const Trial& trial : found->second)
     if (wanted.contains(trial.candidate) && !state.seen.contains(trial.candidate)) keep(state, strategy, trial);
@@ -207,9 +210,7 @@ bool load(Run& run, const CellRun& state, Entry& entry) {
     run.backend.load(state.problem);
     return true;
   } catch (const OutOfMemory& error) {
-    const std::string size = error.needed_bytes > 0 ? format_bytes(static_cast<double>(error.needed_bytes)) : "more";
-    entry.skipped = fmt::format("out of memory: its operands need {}: {}", size, error.what());
-    tell(run, Note{fmt::format("{} is skipped, {}", state.id, entry.skipped)});
+    entry.skipped = fmt::format("{}{}", kOutOfMemory, error.what());
     return false;
   }
 }
@@ -217,11 +218,11 @@ bool load(Run& run, const CellRun& state, Entry& entry) {
 // Nothing where it was stopped before anything was measured.
 std::optional<Entry> tune_cell(Run& run, size_t index, size_t count) {
   CellRun state = open_cell(run, run.request.cells[index]);
-  const auto strategy = make_strategy(run.request.strategy, state.enumeration.legal, run.request.seed);
+  const auto strategy = make_strategy(run.request.strategy, state.enumeration->legal, run.request.seed);
   replay(run, state, *strategy);
   if (run.end != Clock::time_point::max())
     state.end = Clock::now() + (run.end - Clock::now()) / static_cast<int64_t>(count - index);
-  tell(run, CellStarted{index, count, &state.problem, state.cell, &state.enumeration, state.planned,
+  tell(run, CellStarted{index, count, &state.problem, state.cell, state.enumeration.get(), state.planned,
                         static_cast<int64_t>(state.trials.size())});
   Entry entry = new_entry(state);
   if (!load(run, state, entry)) return entry;
@@ -233,10 +234,22 @@ std::optional<Entry> tune_cell(Run& run, size_t index, size_t count) {
 
 }  // namespace
 
+bool lacks_memory(const Entry& entry) { return entry.skipped.starts_with(kOutOfMemory); }
+
+int64_t drawn_candidates(const TuneRequest& request) {
+  return request.strategy == "random" ? request.max_candidates : 0;
+}
+
 TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
                 const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell) {
-  Run run{request, backend, journal, before, listen, stop};
+  Run run{.request = request,
+          .backend = backend,
+          .journal = journal,
+          .before = before,
+          .listen = listen,
+          .stop = stop,
+          .offer = Offer(request.space, backend.device(), drawn_candidates(request))};
   if (request.time_budget > 0)
     run.end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));

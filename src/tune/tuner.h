@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "table/journal.h"
 #include "table/table.h"
-#include "variant/space.h"
+#include "variant/offer.h"
 
 namespace moetune {
 
@@ -54,6 +54,12 @@ struct Note {
 };  // a warning that says what to do
 using Event = std::variant<CellStarted, TrialStarted, TrialFinished, CellFinished, Note>;
 using Listener = std::function<void(const Event&)>;
+
+/// Whether an entry has no winner because the machine's memory cannot hold the problem.
+bool lacks_memory(const Entry& entry);
+
+/// How many candidates of the space the run draws at random for each cell, by its seed; 0 where it lists them all.
+int64_t drawn_candidates(const TuneRequest& request);
 
 /// Tunes every cell. `after_cell` (may be empty) gets the table so far after each cell, for writing. Stops early and
 /// keeps what it has when `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the

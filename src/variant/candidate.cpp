@@ -82,11 +82,19 @@ Candidate with_value(Candidate candidate, std::string_view knob, int value) {
 }
 
 std::string text(const Candidate& candidate) {
+  const std::string knobs = difference(candidate, unset_candidate(find_variant(candidate.variant)));
+  return knobs.empty() ? candidate.variant : fmt::format("{} {}", candidate.variant, knobs);
+}
+
+std::string difference(const Candidate& candidate, const Candidate& from) {
+  if (candidate.variant != from.variant) return text(candidate);
   const Variant& variant = find_variant(candidate.variant);
-  std::string result = candidate.variant;
+  std::vector<std::string> words;
   for (size_t i = 0; i < variant.knobs.size(); ++i)
-    result += fmt::format(" {}={}", variant.knobs[i].name, knob_text(variant.knobs[i], candidate.values[i]));
-  return candidate.retired.empty() ? result : fmt::format("{} {}", result, candidate.retired);
+    if (candidate.values[i] != from.values[i])
+      words.push_back(fmt::format("{}={}", variant.knobs[i].name, knob_text(variant.knobs[i], candidate.values[i])));
+  if (candidate.retired != from.retired) words.push_back(candidate.retired);
+  return fmt::format("{}", fmt::join(words, " "));
 }
 
 Candidate parse_partial_candidate(std::string_view text) {
@@ -132,7 +140,7 @@ Candidate candidate_from_json(const JsonAt& json) {
   set_absent_values(candidate, variant);
   for (const RetiredKnob& retired : variant.retired)
     if (json.has(retired.name)) {
-      const Json& value = json[retired.name].value();
+      const Json value = json[retired.name].value();
       set_retired(candidate, retired, value.is_string() ? value.get<std::string>() : value.dump());
     }
   return candidate;

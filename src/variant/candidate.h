@@ -54,6 +54,10 @@ Candidate with_value(Candidate candidate, std::string_view knob, int value);
 /// "mma block_m=128 block_n=256 ...": the knobs of its variant in the order of its list.
 std::string text(const Candidate& candidate);
 
+/// The knobs of `candidate` whose values are others than those of `from`, as in text(): "block_m=64 stages=4"; empty
+/// where none are. The whole text where the variants differ.
+std::string difference(const Candidate& candidate, const Candidate& from);
+
 /// From "variant knob=value knob=value", separated by spaces or commas. A partial candidate has kUnset where the text
 /// names nothing. parse_candidate wants every knob that has no value for files from before. Errors: Exit::request.
 Candidate parse_partial_candidate(std::string_view text);

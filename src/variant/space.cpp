@@ -11,13 +11,14 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/placed.h"
 #include "base/random.h"
 #include "base/units.h"
 
 namespace moetune {
 namespace {
 
-constexpr int64_t kMaxCandidates = 5'000'000;   // to list; each is looked at
+constexpr int64_t kMaxCandidates = 5'000'000;   // to look at
 constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 
 constexpr std::string_view kFolder = "configs/spaces/";
@@ -34,12 +35,10 @@ constexpr std::string_view kMostWord = "most";
 constexpr int kLargestMost = 16;
 
 int knob_value(const Knob& knob, const JsonAt& json) {
-  try {
-    if (json.value() == kMostWord) return kMost;
-    return json.value().is_string() ? parse_knob(knob, json.string()) : knob_from_json(knob, json);
-  } catch (const Error& error) {
-    json.fail(error.what(), error.hint());
-  }
+  if (json.value() == kMostWord) return kMost;
+  return placed(json, [&](const JsonAt& at) {
+    return at.value().is_string() ? parse_knob(knob, at.string()) : knob_from_json(knob, at);
+  });
 }
 
 // A space from before may name a retired knob, if what it lists holds the value that stayed.
@@ -51,11 +50,7 @@ void require_knob(const Variant& variant, const std::string& name, const JsonAt&
       if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
     list.fail(fmt::format("kernels have {}={} alone", name, retired.value), "leave the knob out");
   }
-  try {
-    knob_place(variant, name);
-  } catch (const Error& error) {
-    json.fail(error.what(), error.hint());
-  }
+  placed(json, [&](const JsonAt&) { return knob_place(variant, name); });
 }
 
 // The values of one knob, or the one that it has where the space doesn't name it.
@@ -69,7 +64,7 @@ std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
 }
 
 VariantSpace variant_space(const std::string& name, const JsonAt& json) {
-  const Variant& variant = find_variant(name);
+  const Variant& variant = placed(json, [&](const JsonAt&) { return std::cref(find_variant(name)); });
   VariantSpace space{.variant = name, .values = {}};
   if (!json.value().is_object()) json.fail("expected an object of knobs");
   for (const auto& item : json.value().items()) require_knob(variant, item.key(), json);
@@ -82,8 +77,9 @@ int64_t size(const VariantSpace& space, int64_t most) {
   for (const auto& [knob, values] : space.values) {
     product *= static_cast<int64_t>(values.size());
     if (product > most)
-      throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, most),
-                          "give fewer values, for instance with --set");
+      throw request_error(
+          fmt::format("the space of '{}' has over {} candidates", space.variant, most),
+          "draw some with --max-candidates N (tune: and --strategy random), or give fewer values with --set");
   }
   return product;
 }
@@ -189,14 +185,27 @@ Error knob_missing(const SearchSpace& space, const std::string& name) {
                        fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
 }
 
+// A variant that this space says nothing of, and a built-in space that does.
+Error variant_missing(const SearchSpace& space, const std::string& name) {
+  find_variant(name);  // throws where there is no such variant at all
+  std::vector<std::string> others;
+  for (const std::string& other : built_in_spaces())
+    for (const VariantSpace& part : load_space(other).variants)
+      if (part.variant == name) others.push_back("--space " + other);
+  return request_error(fmt::format("the space '{}' has no values for the variant '{}'", space.name, name),
+                       others.empty() ? "write a space that has them, or name a candidate with --candidate"
+                                      : fmt::format("take {}", fmt::join(others, " or ")));
+}
+
 }  // namespace
 
 SearchSpace load_space(const std::string& name_or_file) {
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   Json json;
+  std::error_code ignored;
   if (const auto text = embedded_file(path)) {
     json = parse_json(*text, path);
-  } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file)) {
+  } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored)) {
     json = read_json(name_or_file);
   } else {
     throw unknown_word("space", name_or_file, built_in_spaces());
@@ -214,7 +223,7 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names) {
   std::vector<std::string> known;
   for (const VariantSpace& variant : space.variants) known.push_back(variant.variant);
   for (const std::string& name : names)
-    if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("variant", name, known);
+    if (std::find(known.begin(), known.end(), name) == known.end()) throw variant_missing(space, name);
   std::erase_if(space.variants, [&](const VariantSpace& variant) {
     return std::find(names.begin(), names.end(), variant.variant) == names.end();
   });
@@ -264,6 +273,10 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
   return result;
 }
 
+void require_listable(const SearchSpace& space, const DeviceInfo& device) {
+  for (const VariantSpace* part : parts_for(space, device)) size(*part, kMaxCandidates);
+}
+
 Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed) {
   const std::vector<const VariantSpace*> parts = parts_for(space, device);
   int64_t total = 0;
@@ -271,7 +284,7 @@ Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo&
   Enumeration result;
   std::set<Candidate> known;
   Shuffle shuffle(total, seed);
-  while (static_cast<int64_t>(result.legal.size()) < count) {
+  for (int64_t looked = 0; looked < kMaxCandidates && static_cast<int64_t>(result.legal.size()) < count; ++looked) {
     std::optional<int64_t> index = shuffle.next();
     if (!index) break;
     auto part = parts.begin();

@@ -26,7 +26,8 @@ struct SearchSpace {
 /// wrong values are errors that name the place.
 SearchSpace load_space(const std::string& name_or_file);
 
-/// Keeps the named variants; an error where one isn't in the space (the nearest as a hint).
+/// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
+/// variant).
 void keep_variants(SearchSpace& space, const std::vector<std::string>& names);
 
 /// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has.
@@ -43,10 +44,15 @@ struct Enumeration {
   std::map<std::string, int64_t> pruned;  // reason -> how many; variants of another device kind are not counted
   int64_t total = 0;                      // legal + pruned
 };
+/// Exit::request, with the remedy, where a part of the space has over five million candidates: draw from that.
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device);
 
-/// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found or the space is used up; total
-/// and pruned count those drawn. The same for two shapes of which the same is legal.
+/// Throws where enumerate would.
+void require_listable(const SearchSpace& space, const DeviceInfo& device);
+
+/// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or five
+/// million were looked at; total and pruned count those drawn. More are the same and others after them. The same for
+/// two shapes of which the same is legal.
 Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed);
 
 }  // namespace moetune

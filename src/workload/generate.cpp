@@ -1,8 +1,6 @@
 // A spec becomes a routing: which sampler or recording makes it.
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "base/error.h"
 #include "workload/choices.h"
 #include "workload/loads.h"
@@ -13,10 +11,7 @@ namespace moetune {
 namespace {
 
 Trace trace_of(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
-  const std::filesystem::path named = spec.file, beside = spec.folder / named;
-  std::error_code ignored;
-  const bool moved = !std::filesystem::exists(named, ignored) && std::filesystem::exists(beside, ignored);
-  return read_trace(moved ? beside : named, experts, top_k);
+  return read_trace(trace_file(spec), experts, top_k);
 }
 
 // The layer that the spec names, or the only one.

@@ -95,7 +95,6 @@ bool is_gated(const JsonAt& json) {
 
 Model model_from_hf_config(const JsonAt& config, const std::string& name) {
   if (!config.value().is_object()) config.fail("a config.json holds an object");
-  constexpr int64_t kMaxSide = int64_t{1} << 24;
   const JsonAt json = text_part(config);
   Model model;
   model.name = name;

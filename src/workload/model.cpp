@@ -50,13 +50,22 @@ std::string lower(std::string text) {
 // "Qwen3-30B-A3B/config.json" is qwen3-30b-a3b, "mixtral.json" mixtral; in a download cache
 // "models--Qwen--Qwen3-30B-A3B/snapshots/<hash>/config.json" the first folder names the model.
 std::string name_of_config(const fs::path& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(path, ignored).lexically_normal();
   if (whole.stem() != "config") return lower(whole.stem().string());
   for (const fs::path& part : whole)
     if (const std::string word = part.string(); word.starts_with("models--"))
       return lower(word.substr(word.rfind("--") + 2));
   const std::string folder = lower(whole.parent_path().filename().string());
   return folder.empty() ? "config" : folder;
+}
+
+// By name or alias in lower case; null for any other word.
+const Model* find_preset(const std::string& wanted) {
+  for (const Model& model : model_presets())
+    if (model.name == wanted || std::find(model.aliases.begin(), model.aliases.end(), wanted) != model.aliases.end())
+      return &model;
+  return nullptr;
 }
 
 Model read_config(const fs::path& path) {
@@ -73,21 +82,26 @@ const std::vector<Model>& model_presets() {
 
 Model find_model(const std::string& name) {
   const std::string wanted = lower(name);
+  if (const Model* preset = find_preset(wanted)) return *preset;
+  const fs::path file = model_file(name);
+  std::error_code ignored;
+  if (file.filename() == "config.json" && fs::is_directory(name, ignored) && !fs::exists(file, ignored))
+    throw request_error(fmt::format("{}: the folder has no config.json", name));
+  if (!file.empty()) return read_config(file);
   std::vector<std::string> words;
   for (const Model& model : model_presets()) {
     words.push_back(model.name);
     words.insert(words.end(), model.aliases.begin(), model.aliases.end());
-    if (std::find(words.end() - 1 - static_cast<std::ptrdiff_t>(model.aliases.size()), words.end(), wanted) !=
-        words.end())
-      return model;
   }
-  std::error_code ignored;
-  if (fs::is_directory(name, ignored)) {
-    if (fs::exists(fs::path(name) / "config.json", ignored)) return read_config(fs::path(name) / "config.json");
-    throw request_error(fmt::format("{}: the folder has no config.json", name));
-  }
-  if (wanted.ends_with(".json") || fs::exists(name, ignored)) return read_config(name);
   throw unknown_word("model", wanted, words);
+}
+
+fs::path model_file(const std::string& name) {
+  const std::string wanted = lower(name);
+  std::error_code ignored;
+  if (find_preset(wanted)) return {};
+  if (fs::is_directory(name, ignored)) return fs::path(name) / "config.json";
+  return wanted.ends_with(".json") || fs::exists(name, ignored) ? fs::path(name) : fs::path();
 }
 
 Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep) {

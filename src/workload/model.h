@@ -31,6 +31,9 @@ const std::vector<Model>& model_presets();
 /// that holds a config.json. Errors name the nearest preset.
 Model find_model(const std::string& name);
 
+/// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other word.
+std::filesystem::path model_file(const std::string& name);
+
 /// From a Hugging Face config.json. Errors say which field is missing and which names were tried.
 Model model_from_hf_config(const JsonAt& config, const std::string& name);
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "workload/routing.h"
 #include "workload/shape.h"
 
@@ -64,6 +65,9 @@ TraceLayer layer_from_ids(const std::string& where, std::string name, std::vecto
 void add_layer(Trace& trace, TraceLayer layer, const std::string& where) {
   if (layer.name.empty() || layer.name.find('#') != std::string::npos)
     throw request_error(fmt::format("{}: a layer cannot be called '{}'", where, layer.name));
+  if (!is_printable(layer.name))
+    throw request_error(fmt::format("{}: the layer name '{}' holds characters that cannot be shown", where, layer.name),
+                        "rename the layer: its name becomes a part of the cell's name");
   for (const TraceLayer& other : trace.layers)
     if (other.name == layer.name) throw request_error(fmt::format("{}: there are two layers '{}'", where, layer.name));
   if (trace.layers.size() == kMaxTraceLayers)

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "workload/routing.h"
 
@@ -76,6 +77,9 @@ bool looks_like_a_recording(const std::string& file) {
 // The last '#' begins the layer, unless a file has the whole text for its name.
 RoutingSpec parse_trace(std::string_view text) {
   RoutingSpec spec{"trace", {}, std::string(text.substr(kTrace.size())), ""};
+  if (!is_printable(spec.file))
+    throw request_error(fmt::format("routing '{}': the name holds characters that cannot be shown", text),
+                        "rename the file or the layer: its name becomes a part of the cell's name");
   std::error_code ignored;
   const size_t hash = spec.file.rfind('#');
   if (hash != std::string::npos && !std::filesystem::is_regular_file(spec.file, ignored)) {

@@ -3,14 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error.h"
+#include "base/text.h"
 
 namespace moetune {
 namespace {
 
-constexpr int64_t kMaxSide = int64_t{1} << 24;
 constexpr int64_t kMaxWeights = int64_t{1} << 46;
 
 void require_size(std::string_view what, int64_t value, int64_t high) {
@@ -57,7 +55,7 @@ void require_valid(const Shape& shape) {
   const Layer& layer = shape.layer;
   if (layer.model.empty()) throw request_error("the layer has no model name", "use 'custom' for sizes given directly");
   // Ids of cells join their parts with '/'.
-  if (std::any_of(layer.model.begin(), layer.model.end(), [](unsigned char c) { return c == '/' || c < ' '; }))
+  if (layer.model.find('/') != std::string::npos || !is_printable(layer.model))
     throw request_error(
         fmt::format("the model name '{}' has a character that names of cells cannot hold", layer.model));
   require_size("experts", layer.experts, kMaxExperts);
@@ -88,6 +86,16 @@ std::string text(const Fusion& fusion) {
   add(fusion.permute_y, "permute_y");
   add(fusion.topk_weights, "topk_weights");
   return words.empty() ? "plain" : words;
+}
+
+std::string title(const Shape& shape) {
+  const Layer& layer = shape.layer;
+  std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
+                                   name(shape.op), name(layer.dtype), layer.experts, layer.top_k, layer.n, layer.k);
+  if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
+  if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
+  if (shape.fusion != Fusion{}) result += ", " + text(shape.fusion);
+  return result;
 }
 
 Json to_json(const Shape& shape) {

@@ -53,6 +53,12 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
                       "it must end in .json, .csv or .npy");
 }
 
+fs::path trace_file(const RoutingSpec& spec) {
+  const fs::path named = spec.file, beside = spec.folder / named;
+  std::error_code ignored;
+  return !fs::exists(named, ignored) && fs::exists(beside, ignored) ? beside : named;
+}
+
 const TraceLayer& find_layer(const Trace& trace, const std::string& name, const fs::path& path) {
   std::vector<std::string> names;
   for (const TraceLayer& layer : trace.layers) {

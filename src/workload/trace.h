@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "workload/routing.h"
+
 namespace moetune {
 
 /// One recorded layer: rows per expert, or the chosen experts themselves (then m_sizes is counted from them).
@@ -32,6 +34,9 @@ struct Trace {
 /// that isn't tokens * top_k, an expert with more rows than tokens, an id out of range or twice in a token. Errors
 /// name file and place.
 Trace read_trace(const std::filesystem::path& path, int64_t experts = 0, int64_t top_k = 0);
+
+/// The file that a trace spec is read from: as it names it, or in its folder. It may be missing or a built-in name.
+std::filesystem::path trace_file(const RoutingSpec& spec);
 
 /// The layer called `name`; an error names the nearest.
 const TraceLayer& find_layer(const Trace& trace, const std::string& name, const std::filesystem::path& path);

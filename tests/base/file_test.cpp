@@ -145,6 +145,83 @@ TEST(RequireWritable, RefusesAFileUnderAFile) {
   const fs::path file = folder.write("file", "x");
   EXPECT_EQ(error_of([&] { require_writable(file / "out.json"); }).exit, Exit::request);
 }
+TEST(RequireWritable, RefusesNamesThatLeadNowhere) {
+  const TemporaryFolder folder;
+  fs::create_symlink("b", folder.path() / "a");
+  fs::create_symlink("a", folder.path() / "b");
+  const fs::path link = folder.path() / "a", long_name = folder.path() / std::string(250, 'x');
+  const Caught loop = error_of([&] { require_writable(link); });
+  EXPECT_EQ(loop.exit, Exit::request);
+  EXPECT_EQ(loop.what, link.string() + ": cannot be written: Too many levels of symbolic links");
+  const Caught too_long = error_of([&] { require_writable(long_name); });  // with the end that a temporary has
+  EXPECT_EQ(too_long.exit, Exit::request);
+  EXPECT_EQ(too_long.what, long_name.string() + ": cannot be written: File name too long");
+}
+
+TEST(SameFile, ComparesFilesAndNotNames) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("file", "x"), other = folder.write("other", "x");
+  fs::create_symlink("file", folder.path() / "symbolic");
+  fs::create_hard_link(file, folder.path() / "hard");
+  EXPECT_TRUE(same_file(file, folder.path() / "." / "file"));
+  EXPECT_TRUE(same_file(file, folder.path() / "symbolic"));
+  EXPECT_TRUE(same_file(file, folder.path() / "hard"));
+  EXPECT_FALSE(same_file(file, other));
+  EXPECT_FALSE(same_file(file, folder.path() / "new"));
+}
+TEST(SameFile, ComparesFilesThatAreNotThereYet) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.path() / "real");
+  fs::create_symlink("real", folder.path() / "link");
+  fs::create_symlink("real/new", folder.path() / "dangling");
+  EXPECT_TRUE(same_file(folder.path() / "real" / "new", folder.path() / "link" / ".." / "real" / "new"));
+  EXPECT_TRUE(same_file(folder.path() / "real" / "new", folder.path() / "link" / "new"));
+  EXPECT_TRUE(same_file(folder.path() / "real" / "new", folder.path() / "dangling"));
+  EXPECT_FALSE(same_file(folder.path() / "new", folder.path() / "link" / "new"));
+  EXPECT_FALSE(same_file(folder.path() / "a", folder.path() / "b"));
+}
+
+TEST(KeepOld, NumbersWhatIsKept) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("t.json", "one");
+  EXPECT_EQ(keep_old(file), file.string() + ".old");
+  write_atomic(file, "two");
+  EXPECT_EQ(keep_old(file), file.string() + ".old2");
+  EXPECT_EQ(copy_old(file), file.string() + ".old3");
+  EXPECT_EQ(read_text(file.string() + ".old"), "one");
+  EXPECT_EQ(read_text(file.string() + ".old2"), "two");
+  EXPECT_EQ(read_text(file.string() + ".old3"), "two");
+}
+TEST(KeepOld, KeepsWhatALinkNames) {
+  const TemporaryFolder folder;
+  folder.write("target", "one");
+  fs::create_symlink("target", folder.path() / "link");
+  const fs::path kept = keep_old(folder.path() / "link");
+  EXPECT_EQ(kept, folder.path() / "link.old");
+  EXPECT_FALSE(fs::is_symlink(kept));
+  EXPECT_EQ(read_text(kept), "one");
+}
+
+TEST(KeptFile, KeepsWhatOthersWroteAndReplacesItsOwn) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("t.json", "before");
+  KeptFile mine(path), theirs(path);
+  EXPECT_EQ(mine.write("mine 1"), path.string() + ".old");
+  EXPECT_EQ(mine.write("mine 2"), "");
+  EXPECT_EQ(theirs.write("theirs"), path.string() + ".old2");
+  EXPECT_EQ(mine.write("mine 3"), path.string() + ".old3");
+  EXPECT_EQ(read_text(path.string() + ".old"), "before");
+  EXPECT_EQ(read_text(path.string() + ".old2"), "mine 2");
+  EXPECT_EQ(read_text(path.string() + ".old3"), "theirs");
+  EXPECT_EQ(read_text(path), "mine 3");
+  EXPECT_EQ(entries(folder.path()), 4u);
+}
+TEST(KeptFile, HasNothingToKeep) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(KeptFile(folder.path() / "new").write("x"), "");
+  EXPECT_EQ(KeptFile(folder.write("empty", "")).write("x"), "");
+  EXPECT_EQ(KeptFile(folder.write("same", "x")).write("x"), "");
+}
 
 TEST(AppendFile, KeepsWhatIsThereAndEndsLines) {
   const TemporaryFolder folder;

@@ -102,7 +102,7 @@ TEST(ParseIntegers, TakesListsRangesStepsAndFactors) {
 TEST(ParseIntegers, DropsDuplicatesAndKeepsTheOrder) { EXPECT_EQ(tokens("16,1,16,1-2"), (Integers{16, 1, 2})); }
 TEST(ParseIntegers, TellsWhatIsWrong) {
   EXPECT_EQ(integers_error(""), "--tokens: the list is empty");
-  EXPECT_EQ(integers_error("1,,2"), "--tokens: '' is not a whole number");
+  EXPECT_EQ(integers_error("1,,2"), "--tokens: the list '1,,2' has an empty value");
   EXPECT_EQ(integers_error("0"), "--tokens: 0 is outside 1 to 100000");
   EXPECT_EQ(integers_error("-5"), "--tokens: -5 is outside 1 to 100000");
   EXPECT_EQ(integers_error("8-4"), "--tokens: the range '8-4' ends before it begins");

@@ -21,8 +21,45 @@ SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:15"}  # of the planted binary: time to
 CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
 
 
+def made_entry(projection, tokens, experts=4, top_k=2, n=64, k=64):
+    """An entry of a table whose rows are balanced."""
+    each = tokens * top_k // experts
+    assert each * experts == tokens * top_k
+    return {"id": f"custom/{projection}/fwd/bf16/t{tokens}/balanced/e{experts}/top{top_k}/n{n}/k{k}",
+            "cell": {"model": "custom", "projection": projection, "op": "fwd", "experts": experts, "top_k": top_k, "n": n,
+                     "k": k, "dtype": "bf16", "tp": 1, "ep": 1, "permute_x": False, "permute_y": False,
+                     "topk_weights": False, "tokens": tokens, "routing": "balanced", "seed": 0},
+            "m_sizes": [each] * experts,
+            "figures": {"rows": each * experts, "active_experts": experts, "max_rows": each, "max_over_mean": 1.0,
+                        "cv": 0.0, "effective_experts": float(experts)},
+            "flops": 2 * each * experts * n * k,
+            "bytes": 2 * (experts * n * k + each * experts * (n + k)) + 4 * experts,
+            "candidate": {"variant": "cpu", "block_m": 24, "block_n": 64, "block_k": 128, "threads": 1},
+            "measurement": {"median_us": 10.0, "low_us": 9.9, "high_us": 10.1, "samples": 11, "launches": 1000,
+                            "clock_mhz": 0.0, "waited": 0.0},
+            "occupancy": round(each / (-(-each // 24) * 24), 5),
+            "derived": {},
+            "verdict": {"ok": True, "reason": "", "elements": 2048, "mismatches": 0, "normalised_error": 0.001,
+                        "max_ulps": 0.5},
+            "rivals": [], "ties": [], "candidates": {"legal": 36, "measured": 36, "failed": 0}, "complete": True}
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: judges times, so that nothing else may run beside it")
+
+
+def pytest_collection_modifyitems(items):
+    """Keeps one hand of the tests, where MOETUNE_TEST_HAND says which of how many ("0/4")."""
+    hand, _, hands = os.environ.get("MOETUNE_TEST_HAND", "0/1").partition("/")
+    items[:] = items[int(hand)::int(hands)]
+
+
+WAITING = ("check",)  # commands that wait for undisturbed processors
+
+
 class Room:
-    """A folder to run the program in, with locks and caches of its own."""
+    """A folder to run the program in, with locks and caches of its own. Commands wait for no undisturbed processors here,
+    unless a test says how long: other tests run beside it."""
 
     def __init__(self, path, binary=BINARY):
         self.path = path
@@ -32,18 +69,23 @@ class Room:
         self.env.update(MOETUNE_LOCK_DIR=str(path / "locks"), XDG_CACHE_HOME=str(path / "cache"), TERM="xterm", LC_ALL="C")
         (path / "locks").mkdir(exist_ok=True)
 
+    def command(self, arguments):
+        words = [self.binary, *map(str, arguments)]
+        waits = arguments and arguments[0] in WAITING and "--wait" not in arguments and "--help" not in arguments
+        return [*words, "--wait", "0"] if waits else words
+
     def run(self, *arguments, timeout=300, env=None, **kwargs):
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         kwargs.setdefault("cwd", self.path)
-        return subprocess.run([self.binary, *map(str, arguments)], env={**self.env, **(env or {})},
+        return subprocess.run(self.command(arguments), env={**self.env, **(env or {})},
                               timeout=timeout, universal_newlines=True, encoding="utf-8", **kwargs)
 
     def start(self, *arguments, env=None, **kwargs):
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen([self.binary, *map(str, arguments)], cwd=self.path, env={**self.env, **(env or {})},
+        return subprocess.Popen(self.command(arguments), cwd=self.path, env={**self.env, **(env or {})},
                                 stdin=subprocess.DEVNULL, universal_newlines=True, encoding="utf-8", **kwargs)
 
     def ok(self, *arguments, **kwargs):
@@ -63,6 +105,15 @@ class Room:
         """A small tuned table, made once a test."""
         self.ok("tune", *TINY, *FEW, "-q", *more)
         return self.path / "moetune-table.json"
+
+    def made_table(self, name="table.json", tokens=(8, 16), projections=("up",)):
+        """A table of this machine's cpu with made-up times: balanced rows of LAYER, one cell a number of tokens. Tuning
+        takes seconds, this none."""
+        device, = json.loads(self.ok("doctor", *CPU, "--quick", "--format", "json").stdout)["devices"]
+        entries = [made_entry(projection, count) for projection in projections for count in tokens]
+        return self.write(name, {"schema": "moetune.table/1", "tool": {"argv": ["moetune", "tune"]},
+                                 "device": device["device"], "environment": device["environment"], "regime": "burst",
+                                 "entries": entries})
 
     def files(self):
         return sorted(p.name for p in self.path.iterdir() if p.name not in ("locks", "cache"))

@@ -50,6 +50,29 @@ struct Program {
   }
 };
 
+TEST(CommandLine, HelpIsAWordToo) {
+  EXPECT_EQ(Program().parse({"help", "tune"}).text, Program().parse({"tune", "--help"}).text);
+  EXPECT_EQ(Program().parse({"help"}).text, Program().parse({}).text);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"help", "tnue"}, {"tnue", "--help"}}) {
+    EXPECT_STREQ(Program().error_of(words).what(), "unknown command 'tnue'");
+    EXPECT_EQ(Program().error_of(words).hint(), "did you mean 'tune'?");
+  }
+  EXPECT_EQ(Program().parse({"-V"}).text, Program().parse({"--version"}).text);
+}
+
+TEST(CommandLine, RefusesEmptyValues) {
+  EXPECT_STREQ(Program().error_of({"tune", "-o", ""}).what(), "--output: the value is empty");
+  EXPECT_STREQ(Program().error_of({"tune", "--model", "x", "--model", ""}).what(), "--model: the value is empty");
+  EXPECT_STREQ(Program().error_of({"check", ""}).what(), "BASELINE: the value is empty");
+  EXPECT_EQ(Program().error_of({"tune", "-o", ""}).exit(), Exit::request);
+}
+
+TEST(CommandLine, FlagsTakeTrueAndFalseAlone) {
+  const Error error = Program().error_of({"tune", "--resume=maybe"});
+  EXPECT_STREQ(error.what(), "--resume is a flag: 'maybe' is neither true nor false");
+  EXPECT_EQ(error.exit(), Exit::request);
+}
+
 TEST(CommandLine, StoresValues) {
   Program program;
   const Request request = program.parse({"tune", "-o", "a.json", "--model", "x", "--model=y", "--resume"});

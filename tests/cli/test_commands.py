@@ -34,11 +34,32 @@ def test_bench_of_a_table_measures_its_winners(room):
     assert points[0]["role"].startswith("winner")
 
 
-def test_bench_of_a_table_in_other_cells_says_how_they_match(room):
-    room.tuned()
-    result = room.ok("bench", "--table", "moetune-table.json", *CPU, *LAYER, "--tokens", "12")
-    assert "warning:" in result.stderr and "/t12/" in result.stderr
-    assert "/t12/" in result.stdout
+@pytest.mark.parametrize("command", [["bench", *CPU, "--rounds", "1", "--table"], ["verify", *CPU, "--table"],
+                                     ["check", *CPU, "--rounds", "5"]])
+def test_options_of_cells_pick_among_those_of_a_table(room, command):
+    table = room.made_table(tokens=(8, 16), projections=("up", "down"))
+
+    def cells(*options):
+        """Ids of the cells that were done, without what is the same in all."""
+        result = room.run(*command, table, *options)
+        assert result.returncode in (0, 4), result.stderr
+        return sorted({"/".join(name.split("/")[1:5:3]) for name in re.findall(r"custom/\S+", result.stderr)})
+
+    assert cells("--tokens", "8") == ["down/t8", "up/t8"]
+    assert cells("--projection", "up") == ["up/t16", "up/t8"]
+    assert cells("--tokens", "1-100", *LAYER, "--routing", "balanced", "--projection", "down") == ["down/t16", "down/t8"]
+
+
+@pytest.mark.parametrize("command", [["bench", *CPU, "--table"], ["verify", *CPU, "--table"], ["check", *CPU]])
+def test_nothing_that_options_pick_is_exit_1(room, command):
+    table = room.made_table(tokens=(8, 16))
+    for options, words in ((["--tokens", "12"], "table.json: no cell has --tokens 12 (the table has 8, 16)"),
+                           (["--routing", "zipf"], "no cell has --routing zipf (the table has balanced)"),
+                           (["--model", "gpt-oss-20b"], "no cell has --model gpt-oss-20b (the table has custom)"),
+                           (["--seed", "3"], "no cell has --seed 3 (the table has 0)"),
+                           (["--suite", "hard"], "no cell has --suite hard")):
+        assert words in room.error(1, *command, table, *options)
+    assert "did you mean 'gpt-oss-20b'?" in room.error(2, *command, table, "--model", "gpt-oss-20c")
 
 
 def test_bench_writes_json(room):
@@ -194,13 +215,14 @@ def test_verify_of_a_rank_without_rows(room):
 
 def test_cells_that_do_not_fit_into_memory_are_told(room):
     huge = [*CPU, "--experts", "4096", "--top-k", "1", "--n", "65536", "--k", "65536", "--tokens", "999"]
-    for command, code in ((["verify", *huge], 3), (["bench", *huge], 1)):
+    for command in (["verify", *huge], ["bench", *huge]):
         result = room.run(*command)
-        assert result.returncode == code
+        assert result.returncode == 3
         assert re.search(r"launch_error: .*take [\d.]+ [TP]B of memory", result.stdout), result.stdout
     result = room.run("tune", *huge)
-    assert result.returncode == 1
-    assert re.search(r"none: out of memory: its operands need [\d.]+ [TP]B", result.stdout), result.stdout
+    assert result.returncode == 3
+    told = r"out of memory: the operands, outputs and references take [\d.]+ [TP]B of memory"
+    assert len(re.findall(told, result.stdout)) == len(re.findall(told, result.stderr)) == 1, result.stderr
 
 
 # check. On a busy machine it may say that it can't tell (4), and is asked again; what it must never say is the opposite.
@@ -236,6 +258,7 @@ def judged(planted, plant, *arguments):
     pytest.skip(f"this machine is too busy to compare times:\n{reasons}")
 
 
+@pytest.mark.timing
 def test_check_of_a_slowed_program_is_exit_1(planted):
     result = judged(planted, "slow:3", "--patience", "1s", "--junit", "check.xml", "--markdown", "check.md")
     assert result.returncode == 1, result.stdout
@@ -247,6 +270,7 @@ def test_check_of_a_slowed_program_is_exit_1(planted):
     assert "regressed" in (planted.path / "check.md").read_text()
 
 
+@pytest.mark.timing
 def test_check_of_the_same_program_is_exit_0(planted):
     result = judged(planted, "", "--threshold", "50%", "--junit", "check.xml")
     assert result.returncode == 0, result.stdout
@@ -491,7 +515,8 @@ def test_merge_of_one(room):
 
 # list and doctor
 
-@pytest.mark.parametrize("what", ["variants", "knobs", "models", "routings", "spaces", "formats", "devices", "strategies"])
+@pytest.mark.parametrize("what", ["variants", "knobs", "models", "routings", "spaces", "suites", "formats", "devices",
+                                  "strategies"])
 def test_list(room, what):
     items = document("list", room, "list", what)["items"]
     # A knob may mean something else to another variant: it's listed once for each meaning.
@@ -525,6 +550,7 @@ def test_built_in_recordings_are_listed_and_fit_their_model(room):
         room.ok("tune", *CPU, "--model", name[len("trace:"):], "--routing", name, "--dry-run")
 
 
+@pytest.mark.timing
 def test_doctor_measures_ceilings(room):
     doctor = document("doctor", room, "doctor", *CPU)
     device, = doctor["devices"]

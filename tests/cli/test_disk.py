@@ -36,7 +36,7 @@ def test_proc_takes_no_table(room):
 @pytest.mark.parametrize("command", [["tune", *TINY, *FEW], ["bench", *TINY], ["verify", *TINY]])
 def test_devices_are_no_outputs(room, command):
     os.mkfifo(room.path / "pipe")
-    assert "is no regular file" in room.error(2, *command, "-o", "pipe", timeout=60)
+    assert "expected the name of a regular file" in room.error(2, *command, "-o", "pipe", timeout=60)
 
 
 def test_a_full_standard_output(room):

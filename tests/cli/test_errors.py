@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import subprocess
 
 import pytest
 
@@ -35,7 +36,23 @@ def tune(room, *arguments):
     (LAYER + ["--topk-weights"], "topk_weights needs permute_y"),
     (LAYER + ["--routing", "zipf:-1"], "outside 0 to"),
     (LAYER + ["--routing", "zipf:x"], "not a number"),
-    (LAYER + ["--routing", "uniform,"], "has an empty word"),
+    (LAYER + ["--routing", "uniform,"], "--routing: the list 'uniform,' has an empty word"),
+    (LAYER + ["--routing", ","], "--routing: the list ',' has an empty word"),
+    (LAYER + ["--routing", ""], "--routing: the value is empty"),
+    (LAYER + ["--tokens", ""], "--tokens: the value is empty"),
+    (LAYER + ["--tokens", "8,"], "--tokens: the list '8,' has an empty value"),
+    (LAYER + ["--variant", ","], "--variant: the list ',' has an empty word"),
+    (LAYER + ["--tp", ""], "--tp: the value is empty"),
+    (LAYER + ["--seed", ""], "--seed: the value is empty"),
+    (["--experts", "70000", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 70000 is outside 1 to 65536"),
+    (["--experts", "4294967297", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 4294967297 is outside 1 to 65536"),
+    (LAYER + ["--dry-run=maybe"], "--dry-run is a flag: 'maybe' is neither true nor false"),
+    (LAYER + ["--variant", "simt"], "the space 'quick' has no values for the variant 'simt'\nhint: take --space full"),
+    (LAYER + ["--set", "stagse=3"], "unknown knob 'stagse'\nhint: did you mean 'stages'?"),
+    (LAYER + ["--variant", "cpu", "--set", "stages=3"],
+     "no variant of the space 'quick' has the knob 'stages'\nhint: variants that have it: "),
+    (LAYER + ["--set", "stages=3"],
+     "--set stages=3: no variant of the space 'quick' that runs on a cpu has the knob 'stages'\nhint: variants that have it: "),
     (LAYER + ["--routing", "grouped:3:1"], "grouped"),
     (LAYER + ["--time-budget", "soon"], "'soon' is not a duration"),
     (LAYER + ["--time-budget", "0s"], "not a duration"),
@@ -184,6 +201,120 @@ def test_candidates_that_cannot_run_are_told(room):
     assert "simt runs on GPUs" in result.stdout
 
 
+def test_knobs_that_a_candidate_leaves_out_come_from_the_default(room):
+    result = room.ok("bench", *TINY, "--rounds", "1", "--candidate", "cpu", "--format", "json")
+    assert [point["role"] for point in json.loads(result.stdout)["points"]] == ["candidate+default", "baseline"]
+    result = room.ok("verify", *TINY, "--candidate", "cpu block_m=24", "--format", "json")
+    (point,) = json.loads(result.stdout)["points"]
+    assert point["contender"]["candidate"]["block_m"] == 24 and point["contender"]["candidate"]["threads"] > 0
+
+
+def test_a_dry_run_ends_as_the_run_does(room):
+    for options in (["--op", "dx"], ["--set", "block_m=7"], ["--variant", "mma"], ["--set", "stages=3"]):
+        run = room.error(2, "tune", *TINY, *options)
+        dry = room.run("tune", *TINY, *options, "--dry-run")
+        assert dry.returncode == 2
+        assert dry.stderr.splitlines()[0] == run.splitlines()[0]
+    assert "block_m must be a multiple of 8" in room.run("tune", *TINY, "--set", "block_m=7", "--dry-run").stdout
+    missing = ["--routing", "trace:missing.json"]
+    assert room.error(2, "tune", *TINY, *missing) == room.error(2, "tune", *TINY, *missing, "--dry-run")
+
+
+@pytest.mark.parametrize("knobs, words", [
+    ({"block_m": [-5]}, "s.json: variants.cpu.block_m[0]: -5 is outside 0 to 1048576\n"),
+    ({"block_m": [1.5]}, "s.json: variants.cpu.block_m[0]: expected an integer, found 1.5\n"),
+    ({"blok_m": [8]}, "s.json: variants.cpu"),
+])
+def test_errors_of_spaces_name_the_file_once(room, knobs, words):
+    room.write("s.json", {"schema": "moetune.space/1", "variants": {"cpu": knobs}})
+    text = room.error(2, "tune", *TINY, "--space", "s.json")
+    assert text.startswith("moetune: error: " + words) and text.count("s.json") == 1, text
+
+
+def test_errors_of_spaces_name_the_file_of_an_unknown_variant(room):
+    room.write("s.json", {"schema": "moetune.space/1", "variants": {"cpuu": {}}})
+    assert room.error(2, "tune", *TINY, "--space", "s.json") == (
+        "moetune: error: s.json: variants.cpuu: unknown variant 'cpuu'\nhint: did you mean 'cpu'?\n")
+
+
+def large_space(room):
+    """Over five million candidates of the cpu."""
+    values = {"block_m": [8 * i for i in range(1, 201)], "block_n": [32 * i for i in range(1, 101)],
+              "block_k": [64 * i for i in range(1, 61)], "threads": [1, 2, 3, 4, 5]}
+    return room.write("large.json", {"schema": "moetune.space/1", "variants": {"cpu": values}})
+
+
+def test_a_space_too_large_to_list_names_the_remedy(room):
+    space = large_space(room)
+    for command in (["tune", *TINY], ["tune", *TINY, "--dry-run"], ["tune", *TINY, "--strategy", "random"], ["verify", *TINY]):
+        text = room.error(2, *command, "--space", space)
+        assert "the space of 'cpu' has over 5000000 candidates" in text
+        assert "--max-candidates N" in text and "--strategy random" in text
+        assert room.files() == [space]
+
+
+def test_a_space_too_large_to_list_is_drawn_from(room):
+    drawing = ["tune", *TINY, "--space", large_space(room), "--strategy", "random", "--max-candidates", "4"]
+    plan = json.loads(room.ok(*drawing, "--dry-run", "--format", "json").stdout)["cells"][0]
+    assert plan["legal"] == 4
+    room.ok(*drawing, "-q")
+    tried = [line["candidate"] for line in room.journal() if line["kind"] == "trial"]
+    assert len(tried) == 4  # the default among them
+    room.ok("verify", *TINY, "--space", "large.json", "--max-candidates", "2", "-q")
+
+
+def test_the_full_space_of_hopper_is_drawn_from(room):
+    full = ["compile", "--model", "qwen3-30b-a3b", "--space", "full", "--variant", "wgmma", "--show-unit"]
+    units = room.ok(*full, "--max-candidates", "5").stdout
+    assert units.count("struct Config") == 5
+    assert units == room.ok(*full, "--max-candidates", "5").stdout != room.ok(*full, "--max-candidates", "5", "--seed", "1").stdout
+    assert "none is named" in room.error(2, "compile", *LAYER, "--max-candidates", "5")
+    assert "--max-candidates: 0 is outside" in room.error(2, *full, "--max-candidates", "0")
+
+
+def is_clean(text):
+    """Nothing in it steers a terminal."""
+    return all(c == "\n" or c.isprintable() for c in text)
+
+
+HOSTILE = "a\x1b[31m\x07\x9b\u202eb\x7f"
+
+
+def test_control_characters_reach_no_terminal(room):
+    room.write("hostile.json", {"schema": HOSTILE})
+    room.write("layers.json", {"experts": 4, "top_k": 2, "tokens": 6, "layers": {HOSTILE: [6, 3, 2, 1]}})
+    room.write(HOSTILE + ".json", {"num_local_experts": 4, "num_experts_per_tok": 2, "hidden_size": 64, "intermediate_size": 64})
+    for command in (["list", HOSTILE], [HOSTILE], ["tune", "--" + HOSTILE], ["tune", *CPU, "--model", HOSTILE],
+                    ["tune", *TINY, "--space", HOSTILE], ["check", HOSTILE], ["check", "hostile.json"],
+                    ["tune", *TINY, "--device=" + HOSTILE], ["tune", *TINY, "-o", HOSTILE + "/" + "x" * 300],
+                    ["tune", *CPU, *LAYER, "--routing", "trace:layers.json"], ["tune", *CPU, "--model", HOSTILE + ".json"],
+                    ["tune", *CPU, *LAYER, "--routing", f"trace:{HOSTILE}.json"], ["bench", *TINY, "--candidate", HOSTILE]):
+        text = room.error(2, *command)
+        assert is_clean(text), repr(text)
+    assert "\\x1b[31m\\x07\\u009b\\u202eb\\u007f" in room.error(2, "list", HOSTILE)
+
+
+def test_names_of_files_and_devices_are_escaped_in_results(room):
+    table = room.json(room.made_table())
+    table["device"]["name"] = HOSTILE
+    room.write("named.json", table)
+    for command in (["export", "named.json"], ["export", "named.json", "--format", "csv"], ["merge", "named.json", "named.json"],
+                    ["lookup", "named.json", *LAYER, "--tokens", "8", "--routing", "balanced"],
+                    ["lookup", "named.json", *LAYER, "--tokens", "8", "--routing", "balanced", "--format", "csv"]):
+        result = room.ok(*command)
+        assert is_clean(result.stdout) and is_clean(result.stderr), repr(result.stdout)
+    merged = json.loads(room.ok("merge", "named.json", "named.json").stdout)
+    assert merged["device"]["name"] == HOSTILE  # JSON keeps what it says
+
+
+def test_arguments_that_are_no_utf8_are_escaped(room):
+    for arguments in ([b"list", b"a\xffb"], [b"check", b"a\xffb"], [b"tune", b"--routing", b"trace:\xff.json", *map(os.fsencode, LAYER)]):
+        result = subprocess.run([os.fsencode(room.binary), *arguments], cwd=room.path, env=room.env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+        assert result.returncode == 2
+        assert b"\\xff" in result.stderr and is_clean(result.stderr.decode("utf-8"))
+
+
 def test_candidate_texts(room):
     assert "block_q" in room.error(2, "bench", *TINY, "--candidate", "cpu block_q=8")
     assert "8x" in room.error(2, "bench", *TINY, "--candidate", "cpu block_m=8x")
@@ -211,6 +342,13 @@ def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
     assert "no candidate of the space 'quick' is legal: cpu has no dw" in room.error(2, "tune", *TINY, "--op", "dw")
     assert room.files() == before
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+@pytest.mark.parametrize("op", ["dx", "dw"])
+def test_gradients_are_refused_before_anything_runs(room, command, op):
+    text = room.error(2, command, *TINY, "--op", op)
+    assert f": no variant has {op}\n" in text and "use --op fwd" in text
 
 
 def test_values_of_which_none_is_legal_are_not_replaced_by_the_default(room):

@@ -143,11 +143,20 @@ def test_mistyped_words_get_the_nearest(room, arguments, hint):
 
 def test_unknown_device(room):
     room.error(2, "tune", "--device", "cuba", *TINY[2:])
+    for word, meant in (("gpu", "cuda"), ("gpu:1", "cuda:1")):
+        assert f"unknown device '{word}'\nhint: did you mean '{meant}'?" in room.error(2, "tune", "--device", word, *TINY[2:])
+
+
+def test_help_is_a_command_too(room):
+    assert room.ok("help", "tune").stdout == room.ok("tune", "--help").stdout
+    assert room.ok("help").stdout == room.ok("--help").stdout
+    assert room.error(2, "help", "tnue") == "moetune: error: unknown command 'tnue'\nhint: did you mean 'tune'?\n"
+    assert room.ok("-V").stdout == room.ok("--version").stdout
 
 
 def test_results_on_stdout_and_the_rest_on_stderr(room):
     result = room.ok("tune", *TINY, *FEW)
-    assert result.stdout.startswith("| cell")
+    assert result.stdout.startswith("custom up, fwd bf16: 4 experts")
     assert "[1/1]" in result.stderr and "[1/1]" not in result.stdout
 
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/grid.h"
+#include "base/units.h"
 #include "cli/console.h"
 #include "cli/progress.h"
 #include "cli/winners.h"
@@ -34,7 +35,11 @@ TEST(Wording, SpeedupTurnsTheRatioRound) {
   rival.ratio = 0.5;
   rival.ratio_interval = {0.49, 0.51};
   EXPECT_EQ(speedup_text(&rival), "2.00x (1.96 to 2.04)");
+  EXPECT_EQ(speedup_text(&rival, false), "2.00x ± 2.0 %");
   EXPECT_EQ(speedup_text(nullptr), "?");
+  rival.ratio_interval = {0.25, 1};
+  EXPECT_EQ(speedup_text(&rival, false), "1.00x to 4.00x");
+  EXPECT_EQ(speedup_text(&rival, true), "1.00x to 4.00x");
   EXPECT_EQ(factor_text(131.2, {129.6, 133.4}), "131x (130 to 133)");
 }
 
@@ -160,11 +165,11 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
           id(noisy().cell) +
           " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
           "machine.");
-  const Grid grid = winners_grid(table);
-  EXPECT_EQ(grid.rows[0][3], "2.00x (2.00 to 2.00)");
-  EXPECT_EQ(grid.rows[1][3], "noisy");
-  EXPECT_EQ(grid.rows[1][4], "noisy");
-  EXPECT_TRUE(grid.rows[1][1].ends_with(" (too noisy to trust)")) << grid.rows[1][1];
+  const std::string told = results_text(table, Format::text, {}, false);
+  EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
+  EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
+  EXPECT_NE(told.find(" (too noisy to trust) |"), std::string::npos) << told;
+  EXPECT_EQ(told.find("31.48"), std::string::npos) << told;
   EXPECT_FALSE(cell_line(table.entries[1], 1, 2).find("the default") != std::string::npos);
   table.entries = {noisy()};
   EXPECT_TRUE(answer(table, 1).starts_with("1 of 1 cell tuned. 1 of 1 cell is too noisy to trust: "));
@@ -193,17 +198,42 @@ TEST(Winners, ACellWithoutAWinnerTellsWhy) {
   TunedTable table;
   table.entries = {won(0.5)};
   table.entries[0].skipped = "out of memory";
-  EXPECT_EQ(winners_grid(table).rows.at(0).at(1), "none: out of memory");
+  EXPECT_NE(results_text(table, Format::text, {}, false).find("none: out of memory"), std::string::npos);
   EXPECT_EQ(answer(table, 1), "0 of 1 cell tuned.");
   EXPECT_EQ(cell_line(table.entries[0], 0, 1), "[1/1] " + id(table.entries[0].cell) + ": no winner: out of memory");
 }
 
-TEST(Winners, RowsAreAsLongAsTheirColumns) {
+TEST(Winners, TextFitsIn80Columns) {
   TunedTable table;
-  table.entries = {won(0.5), won(0.5)};
-  table.entries[1].skipped = "broken";
-  for (const Grid& grid : {winners_grid(table), routing_grid(table)})
-    for (const std::vector<std::string>& row : grid.rows) EXPECT_EQ(row.size(), grid.columns.size());
+  for (int i = 0; i < 3; ++i) {
+    Entry entry = won(0.5);
+    const Candidate fallback = parse_candidate(
+        "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+        "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static");
+    entry.cell.tokens = 4096;
+    entry.cell.routing = parse_routing("trace:gpt-oss-20b#11");
+    entry.candidate = fallback;
+    entry.figures = {32768, 128, 4096, 13.44, 2.5, 128};
+    if (i > 0)  // every knob differs
+      entry.candidate = parse_candidate(
+          "wgmma block_m=176 block_n=256 block_k=128 stages=16 raster=n group=16 consumers=2 schedule=pingpong swap=no "
+          "cluster=m in_flight=0 tma_x=no tma_store=rows tiles=dynamic mix=4 hold=256");
+    entry.rivals[0].candidate = fallback;
+    entry.rivals.push_back(entry.rivals[0]);
+    entry.rivals[1].name = "cublas-loop";
+    entry.rivals.push_back(entry.rivals[0]);
+    entry.rivals[2].name = "cublas-grouped";
+    if (i == 2) entry.skipped = "out of memory: it needs 120 GB, 80 GB are free";
+    table.entries.push_back(entry);
+  }
+  const std::string told = results_text(table, Format::text, {}, false);
+  for (const std::string& line : split(told, '\n')) EXPECT_LE(display_width(line), 80) << line;
+  EXPECT_NE(told.find("the default "), std::string::npos) << told;
+  EXPECT_NE(told.find("block_m=176 block_n=256"), std::string::npos) << told;
+  EXPECT_EQ(told.find("cublas-grouped"), std::string::npos) << told;
+  const std::string all = results_text(table, Format::text, {}, true);
+  EXPECT_NE(all.find("cublas-grouped"), std::string::npos) << all;
+  EXPECT_NE(all.find(text(table.entries[0].candidate)), std::string::npos) << all;
 }
 
 TEST(Winners, LineOfACell) {
@@ -224,14 +254,12 @@ TEST(Console, ColorWords) {
 TEST(Winners, LossToBalancedHasAColumnWhereThereAreBalancedRows) {
   TunedTable table;
   table.entries = {won(0.5), won(0.5)};
-  const size_t without = routing_grid(table).columns.size();
+  EXPECT_EQ(results_text(table, Format::text, {}, false).find("loss"), std::string::npos);
   table.entries[0].cell.routing = parse_routing("balanced");
   table.entries[1].measurement.seconds = 1.25e-6;
-  const Grid grid = routing_grid(table);
-  ASSERT_EQ(grid.columns.size(), without + 1);
-  EXPECT_EQ(grid.columns.back().title, "loss to balanced");
-  EXPECT_EQ(grid.rows[0].back(), "");
-  EXPECT_EQ(grid.rows[1].back(), "+25.0 %");
+  const std::string told = results_text(table, Format::text, {}, false);
+  EXPECT_NE(told.find(" loss |"), std::string::npos) << told;
+  EXPECT_NE(told.find("| +25.0 % |"), std::string::npos) << told;
 }
 
 }  // namespace

@@ -168,11 +168,12 @@ TEST(ClaimedJournal, ANewOneIsMadeAndEmpty) {
 TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
-  write(folder / "old", "older");
+  write(folder / "j.old", "older");
   Journal journal = Journal::claim(folder / "j");
-  journal.keep_copy(folder / "old");
+  EXPECT_EQ(journal.keep_copy(), folder / "j.old2");
   journal.begin(header());
-  EXPECT_EQ(read_text(folder / "old"), text);
+  EXPECT_EQ(read_text(folder / "j.old"), "older");
+  EXPECT_EQ(read_text(folder / "j.old2"), text);
   EXPECT_TRUE(read_journal(folder / "j").trials.empty());
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);  // ours all the time
 }

@@ -14,6 +14,11 @@ namespace {
 using sample::Folder;
 using sample::small_table;
 
+std::filesystem::path write(const std::filesystem::path& path, const TunedTable& table) {
+  KeptFile file(path);
+  return write_table(file, table);
+}
+
 TunedTable reread(const TunedTable& table) {
   const Json json = Json::parse(pretty_json(to_json(table)));
   return table_from_json(JsonAt(json, "t.json"));
@@ -271,13 +276,23 @@ TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
 
 TEST(TableFile, WrittenAndReadIsTheSame) {
   const Folder folder;
-  write_table(folder / "t.json", small_table());
+  write(folder / "t.json", small_table());
   EXPECT_EQ(to_json(read_table(folder / "t.json")), to_json(small_table()));
+}
+
+TEST(TableFile, TheTableBeforeIsKept) {
+  const Folder folder;
+  TunedTable other = small_table();
+  other.entries.pop_back();
+  write(folder / "t.json", small_table());
+  EXPECT_EQ(write(folder / "t.json", small_table()), "");  // the same
+  EXPECT_EQ(write(folder / "t.json", other), folder / "t.json.old");
+  EXPECT_EQ(read_table(folder / "t.json.old").entries.size(), 3u);
 }
 
 TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
   const Folder folder;
-  write_table(folder / "t.json", small_table());
+  write(folder / "t.json", small_table());
   const std::string text = read_text(folder / "t.json");
   for (size_t length = 0; length + 2 < text.size(); length += 97) {
     std::ofstream(folder / "cut.json", std::ios::binary | std::ios::trunc) << text.substr(0, length);
@@ -289,8 +304,8 @@ TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
 
 TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
   const Folder folder;
-  write_table(folder / "t.json", small_table());
-  EXPECT_EQ(error_of([&] { write_table(folder / "no/t.json", small_table()); }).exit, Exit::machine);
+  write(folder / "t.json", small_table());
+  EXPECT_EQ(error_of([&] { write(folder / "no/t.json", small_table()); }).exit, Exit::machine);
   EXPECT_EQ(read_table(folder / "t.json").entries.size(), 3u);
 }
 

@@ -8,6 +8,7 @@
 
 #include "error_of.h"
 #include "tune/tuning.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -33,8 +34,8 @@ TEST(Tune, AnEntryTellsTheCellInFull) {
   const Problem problem = make_problem(fake::small_cell());
   EXPECT_EQ(entry.cell, fake::small_cell());
   EXPECT_EQ(entry.m_sizes, problem.routing.m_sizes);
-  EXPECT_EQ(entry.flops, problem.flops());
-  EXPECT_EQ(entry.bytes, problem.bytes());
+  EXPECT_EQ(entry.flops, flops(product_of(problem)));
+  EXPECT_EQ(entry.bytes, bytes(product_of(problem)));
   EXPECT_EQ(entry.figures.rows, 32);
   EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(problem.routing, 48));
 }
@@ -221,20 +222,42 @@ TEST(Tune, AFaultOfTheMachineKeepsTheCellsBefore) {
   EXPECT_EQ(tuning.tables, (std::vector<size_t>{1}));
 }
 
-TEST(Tune, ACellThatDoesNotFitIsSkippedWithItsSize) {
+TEST(Tune, ACellThatDoesNotFitIsSkippedAndToldOnce) {
   Tuning tuning;
   tuning.request.cells = {fake::small_cell(16), fake::small_cell(64), fake::small_cell(32)};
   tuning.backend.script.load = [](const Problem& problem) {
-    if (problem.rows() > 64) throw OutOfMemory("8 GB are free", 12'300'000'000);
+    if (problem.rows() > 64) throw OutOfMemory("needs 12.3 GB, 8 GB are free", 12'300'000'000);
   };
   const TunedTable table = tuning.run();
   ASSERT_EQ(table.entries.size(), 3U);
-  EXPECT_TRUE(holds(table.entries[1].skipped, "12.3 GB")) << table.entries[1].skipped;
-  EXPECT_TRUE(holds(table.entries[1].skipped, "8 GB are free")) << table.entries[1].skipped;
+  EXPECT_EQ(table.entries[1].skipped, "out of memory: needs 12.3 GB, 8 GB are free");
+  EXPECT_TRUE(lacks_memory(table.entries[1]));
+  EXPECT_FALSE(lacks_memory(table.entries[0]));
   EXPECT_EQ(table.entries[1].measured, 0);
   EXPECT_EQ(table.entries[2].candidate, fake::best_of_small_space());
-  ASSERT_EQ(tuning.notes.size(), 1U);
-  EXPECT_TRUE(holds(tuning.notes[0], "is skipped, out of memory")) << tuning.notes[0];
+  EXPECT_EQ(tuning.notes, (std::vector<std::string>{}));
+}
+
+TEST(Tune, RandomDrawsWithoutListingTheSpace) {
+  Tuning tuning;
+  tuning.request.strategy = "random", tuning.request.max_candidates = 3, tuning.request.seed = 5;
+  const std::vector<Candidate> drawn =
+      draw(tuning.request.space, tuning.request.cells[0].shape, tuning.backend.device(), 3, 5).legal;
+  EXPECT_EQ(drawn_candidates(tuning.request), 3);
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.legal, 3);
+  ASSERT_EQ(tuning.trials.size(), 3U);
+  EXPECT_EQ(tuning.trials[0].candidate, tuning.fallback());
+  for (size_t i = 1; i < 3; ++i)
+    EXPECT_NE(std::find(drawn.begin(), drawn.end(), tuning.trials[i].candidate), drawn.end());
+}
+
+TEST(Tune, RandomListsASpaceThatItIsToTryWhole) {
+  Tuning tuning;
+  tuning.request.strategy = "random";
+  EXPECT_EQ(drawn_candidates(tuning.request), 0);
+  tuning.request.strategy = "exhaustive", tuning.request.max_candidates = 3;
+  EXPECT_EQ(drawn_candidates(tuning.request), 0);
 }
 
 TEST(Tune, ACellWithoutACorrectCandidateSaysWhy) {

@@ -22,6 +22,14 @@ TEST(Candidate, TextRoundTrips) {
   EXPECT_EQ(text(candidate), kText);
 }
 
+TEST(Candidate, ADifferenceNamesWhatIsOther) {
+  const Candidate candidate = parse_candidate(kText);
+  EXPECT_EQ(difference(candidate, candidate), "");
+  EXPECT_EQ(difference(with_value(with_value(candidate, "stages", 4), "raster", 0), candidate), "stages=4 raster=n");
+  EXPECT_EQ(difference(candidate, parse_candidate("simt block_m=16 block_n=16 block_k=16")), kText);
+  EXPECT_EQ(text(parse_partial_candidate("mma warps=4")), "mma warps=4");
+}
+
 TEST(Candidate, CommasAndAnyOrderParse) {
   EXPECT_EQ(parse_candidate("mma,group=8, raster=m,stages=3,warps=8,block_k=64,block_n=256 block_m=128"),
             parse_candidate(kText));

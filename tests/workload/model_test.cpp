@@ -73,6 +73,15 @@ TEST(FindModel, ReadsAConfigOrItsFolder) {
   EXPECT_EQ(find_model(path.parent_path().string()), model);
   EXPECT_EQ(find_model(folder.write("Small.json", kConfig).string()).name, "small");
 }
+TEST(FindModel, TellsTheFileThatItReads) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("m/config.json", kConfig);
+  EXPECT_EQ(model_file(path.string()), path);
+  EXPECT_EQ(model_file(path.parent_path().string()), path);
+  EXPECT_EQ(model_file("missing.json"), "missing.json");
+  EXPECT_EQ(model_file("DeepSeek-V3"), "");
+  EXPECT_EQ(model_file("no-such-word"), "");
+}
 TEST(FindModel, NamesModelsOfADownloadCache) {
   const TemporaryFolder folder;
   const fs::path path = folder.write("models--Qwen--Qwen9-30B/snapshots/0123abcd/config.json", kConfig);

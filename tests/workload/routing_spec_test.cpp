@@ -95,6 +95,14 @@ TEST(RoutingKinds, TellRangesAndDefaults) {
   EXPECT_TRUE(kinds.at(2).description.ends_with("; a 0 to 10, 1 unless given")) << kinds.at(2).description;
 }
 
+TEST(RoutingSpec, NamesOfFilesAndLayersCanBeShown) {
+  for (const char* text : {"trace:a\x1b.json", "trace:a.json#l\n1", "trace:\xff.npy"}) {
+    const auto error = error_of([&] { parse_routing(text); });
+    EXPECT_EQ(error.exit, Exit::request);
+    EXPECT_NE(error.what.find("the name holds characters that cannot be shown"), std::string::npos) << error.what;
+  }
+}
+
 TEST(RoutingSpec, AFileThatIsThereMayHoldTheLayersMark) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "my tr#1.json").string();

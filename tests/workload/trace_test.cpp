@@ -108,6 +108,9 @@ TEST(JsonTrace, RefusesLayerNamesThatARoutingCannotSay) {
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"a#b": [1, 2]}})").what,
             "t.json: layers.a#b: a layer cannot be called 'a#b'");
   EXPECT_NE(refusal(R"({"top_k": 1, "layers": {"": [1, 2]}})").what, "");
+  EXPECT_NE(
+      refusal(R"({"top_k": 1, "layers": {"a\u001b[31m": [1, 2]}})").what.find("holds characters that cannot be shown"),
+      std::string::npos);
 }
 TEST(JsonTrace, ChecksItsSchemaWhereItHasOne) {
   EXPECT_EQ(refusal(R"({"schema": "moetune.table/1", "entries": []})").what,

@@ -90,7 +90,8 @@ KernelSources kernel_sources(const std::string& folder) {
       if (file.path.starts_with(kFolder)) sources.emplace(file.path.substr(kFolder.size()), file.text);
     return sources;
   }
-  if (!fs::is_directory(folder)) throw request_error(fmt::format("{}: no such folder of kernels", folder));
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) throw request_error(fmt::format("{}: no such folder of kernels", folder));
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".cuh" || entry.path().extension() == ".h")
       sources.emplace(entry.path().filename().string(), read_text(entry.path()));

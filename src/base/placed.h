@@ -1,4 +1,4 @@
-// Reading values of other rooms inside this room's files, so that every error names its place.
+// Reading values inside a file by functions that know nothing of files, so that every error names its place.
 #pragma once
 #include <string_view>
 #include <utility>

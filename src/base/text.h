@@ -1,0 +1,16 @@
+// Text that others wrote, made safe to show.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace moetune {
+
+/// `text` with everything escaped that could steer a terminal or is not UTF-8: bytes that are not UTF-8 and control
+/// characters as \xHH, delete, C1 controls, invisible characters and changes of writing direction as \uHHHH, so that a
+/// JSON document stays one. Line feeds and tabs stay.
+std::string printable(std::string_view text);
+
+/// True where printable() changes nothing and there is no line feed or tab either: fit for a name.
+bool is_printable(std::string_view text);
+
+}  // namespace moetune

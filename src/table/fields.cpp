@@ -1,0 +1,88 @@
+// Columns and their values.
+#include "table/fields.h"
+
+#include <fmt/format.h>
+
+#include "base/grid.h"
+#include "variant/variant.h"
+
+namespace moetune {
+
+std::string number_field(double value, int digits) {
+  return rounded(value, digits).is_null() ? "" : fmt::format("{:.{}g}", value, digits);
+}
+
+std::string boolean_field(bool value) { return value ? "true" : "false"; }
+
+void add_cell(Fields& fields, const Cell& cell) {
+  const Layer& layer = cell.shape.layer;
+  const auto add = [&](std::string_view column, auto value) { fields.emplace_back(column, fmt::format("{}", value)); };
+  add("id", id(cell));
+  add("model", layer.model);
+  add("projection", name(layer.projection));
+  add("op", name(cell.shape.op));
+  add("dtype", name(layer.dtype));
+  add("experts", layer.experts);
+  add("top_k", layer.top_k);
+  add("n", layer.n);
+  add("k", layer.k);
+  add("tp", layer.tp);
+  add("ep", layer.ep);
+  add("permute_x", boolean_field(cell.shape.fusion.permute_x));
+  add("permute_y", boolean_field(cell.shape.fusion.permute_y));
+  add("topk_weights", boolean_field(cell.shape.fusion.topk_weights));
+  add("tokens", cell.tokens);
+  add("routing", text(cell.routing));
+  add("seed", cell.seed);
+}
+
+void add_figures(Fields& fields, const RoutingFigures& figures) {
+  fields.emplace_back("rows", std::to_string(figures.rows));
+  fields.emplace_back("active_experts", std::to_string(figures.active_experts));
+  fields.emplace_back("max_rows", std::to_string(figures.max_rows));
+  fields.emplace_back("max_over_mean", number_field(figures.max_over_mean, 5));
+  fields.emplace_back("cv", number_field(figures.cv, 5));
+  fields.emplace_back("effective_experts", number_field(figures.effective_experts, 5));
+}
+
+// A knob that the variant doesn't have stays empty: 0 would be a value.
+void add_candidate(Fields& fields, const Candidate* candidate) {
+  if (candidate && candidate->variant.empty()) candidate = nullptr;
+  fields.emplace_back("variant", candidate ? candidate->variant : "");
+  const Variant* variant = candidate ? &find_variant(candidate->variant) : nullptr;
+  for (const std::string& name : knob_names()) {
+    std::string value;
+    for (size_t i = 0; variant && i < variant->knobs.size(); ++i)
+      if (variant->knobs[i].name == name) value = knob_text(variant->knobs[i], candidate->values[i]);
+    fields.emplace_back(name, value);
+  }
+}
+
+void add_measurement(Fields& fields, const Measurement* time) {
+  const auto add = [&](std::string_view column, auto&& value) {
+    fields.emplace_back(column, time ? value() : std::string());
+  };
+  add("median_us", [&] { return number_field(time->seconds * 1e6); });
+  add("low_us", [&] { return number_field(time->interval.low * 1e6); });
+  add("high_us", [&] { return number_field(time->interval.high * 1e6); });
+  add("samples", [&] { return std::to_string(time->samples); });
+  add("launches", [&] { return std::to_string(time->launches); });
+  add("clock_mhz", [&] { return time->clock_mhz > 0 ? number_field(time->clock_mhz, 5) : ""; });
+}
+
+void add_verdict(Fields& fields, const Verdict* verdict) {
+  fields.emplace_back("normalised_error", verdict ? number_field(verdict->normalised_error, 4) : "");
+  fields.emplace_back("max_ulps", verdict ? number_field(verdict->max_ulps, 4) : "");
+}
+
+std::string csv_text(const Fields& columns, const std::vector<Fields>& rows) {
+  Grid grid;
+  for (const auto& field : columns) grid.columns.push_back({field.first});
+  for (const Fields& row : rows) {
+    grid.rows.emplace_back();
+    for (const auto& field : row) grid.rows.back().push_back(field.second);
+  }
+  return csv(grid);
+}
+
+}  // namespace moetune

@@ -1,0 +1,32 @@
+// What a space offers to cells: all of its legal candidates, or some drawn at random.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "variant/space.h"
+
+namespace moetune {
+
+/// Looks for legal candidates once for cells that follow each other with the same shape: legality knows nothing of
+/// rows.
+class Offer {
+ public:
+  /// `drawn` candidates at random for each cell, by `draw`; 0 = all of the space, by `enumerate`.
+  Offer(SearchSpace space, DeviceInfo device, int64_t drawn = 0);
+
+  const SearchSpace& space() const { return space_; }
+
+  /// `seed` is for those drawn. Exit::request where all are asked for and the space is too large. The same object as
+  /// before means the same candidates.
+  std::shared_ptr<const Enumeration> to(const Shape& shape, uint64_t seed);
+
+ private:
+  SearchSpace space_;
+  DeviceInfo device_;
+  int64_t drawn_;
+  std::optional<Shape> shape_;
+  uint64_t seed_ = 0;
+  std::shared_ptr<const Enumeration> found_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,97 @@
+"""CSV of every command: numbers alone, the unit in the header, the same columns for the same thing."""
+import csv
+import io
+import os
+
+import pytest
+
+from conftest import CANDIDATE, CPU, LAYER, TINY
+
+CELL = ["id", "model", "projection", "op", "dtype", "experts", "top_k", "n", "k", "tp", "ep", "permute_x", "permute_y",
+        "topk_weights", "tokens", "routing", "seed"]
+
+
+def rows_of(result):
+    """Rows as dictionaries; every line has every column."""
+    lines = list(csv.reader(io.StringIO(result.stdout)))
+    assert all(len(line) == len(lines[0]) for line in lines), result.stdout
+    assert len(set(lines[0])) == len(lines[0])
+    return [dict(zip(lines[0], line)) for line in lines[1:]]
+
+
+def number(row, column):
+    return float(row[column])
+
+
+def test_csv_of_bench(room):
+    result = room.run("bench", *TINY, "--rounds", "3", "--candidate", CANDIDATE, "--candidate", "simt", "--format", "csv")
+    assert result.returncode == 1
+    rows = rows_of(result)
+    assert list(rows[0])[:len(CELL)] == CELL
+    assert [row["role"] for row in rows] == ["candidate", "candidate", "default", "baseline"]
+    named, illegal, default, baseline = rows
+    assert (named["variant"], named["block_m"], named["threads"], named["stages"]) == ("cpu", "24", "1", "")
+    for row in (named, default, baseline):
+        assert row["status"] == "ok" and row["samples"] == "3"
+        assert 0 < number(row, "low_us") <= number(row, "median_us") <= number(row, "high_us")
+        assert number(row, "tflops") > 0 and number(row, "tbps") > 0 and number(row, "baseline_speedup") > 0
+    assert baseline["baseline"] == "loop" and baseline["variant"] == "" and number(baseline, "baseline_speedup") == 1
+    assert illegal["status"] == "illegal" and "GPUs" in illegal["reason"] and illegal["median_us"] == illegal["tflops"] == ""
+
+
+def test_csv_of_verify(room):
+    rows = rows_of(room.ok("verify", *TINY, "--candidate", CANDIDATE, "--repeat-for", "10ms", "--format", "csv"))
+    row, = rows
+    assert list(row)[:len(CELL)] == CELL
+    assert row["status"] == "ok" and row["reason"] == "" and row["mismatches"] == "0"
+    assert number(row, "elements") == 2 * 16 * 64 and number(row, "max_ulps") < 4
+    assert number(row, "repeated_launches") > 1 and row["different_launches"] == "0"
+
+
+def test_csv_of_lookup(room):
+    table = room.made_table(tokens=(8, 16))
+    result = room.run("lookup", table, *LAYER, "--tokens", "8,32", "--routing", "balanced", "--format", "csv")
+    exact, nearest = rows_of(result)
+    assert (exact["match"], nearest["match"]) == ("exact", "nearest")
+    assert exact["table_id"] == exact["id"] and number(exact, "median_us") == 10
+    assert nearest["table_id"].split("/")[4] == "t16" and nearest["explanation"] != ""
+    result = room.run("lookup", table, "--experts", "8", "--top-k", "2", "--n", "64", "--k", "64", "--format", "csv")
+    row, = rows_of(result)
+    assert result.returncode == 1 and row["match"] == "none" and row["variant"] == row["median_us"] == row["table_id"] == ""
+
+
+def test_csv_of_compile(room):
+    compiled = ["compile", *LAYER, "--candidate", "simt block_m=16 block_n=64 block_k=16"]
+    if room.run(*compiled).returncode != 0:
+        pytest.skip("no NVRTC here")
+    row, = rows_of(room.ok(*compiled, "--format", "csv", "-o", "cubins"))
+    assert row["arch"] == "sm_90a" and row["id"] == "custom/up/fwd/bf16/t256/uniform/e4/top2/n64/k64"
+    assert (row["variant"], row["block_m"], row["status"], row["spill_bytes"]) == ("simt", "16", "ok", "0")
+    assert number(row, "registers") > 0 and number(row, "block_threads") > 0 and number(row, "compile_seconds") >= 0
+    assert number(row, "shared_bytes") >= 0 and row["from_cache"] in ("true", "false")
+    assert os.path.exists(room.path / row["file"])
+
+
+def test_csv_of_a_dry_run(room):
+    rows = rows_of(room.ok("tune", *CPU, *LAYER, "--tokens", "8,16", "--set", "block_m=8,7", "--dry-run", "--format", "csv"))
+    assert [row["tokens"] for row in rows] == ["8", "16"]
+    for row in rows:
+        assert list(row)[1:1 + len(CELL)] == CELL
+        assert number(row, "candidates") == number(row, "legal") + number(row, "pruned")
+        assert number(row, "legal") == number(row, "pruned") > 0 and "block_m" in row["pruned_because"]
+
+
+def test_csv_of_devices_has_numbers(room):
+    for row in rows_of(room.ok("list", "devices", "--format", "csv")):
+        assert number(row, "memory_bytes") > 1e8 and "memory" not in row
+    assert "memory_bytes" not in room.ok("list", "devices").stdout
+
+
+def test_csv_quotes_as_rfc_4180_says(room):
+    room.write("suite.json", {"schema": "moetune.suite/1",
+                              "cells": [{"experts": 4, "top_k": 2, "n": 64, "k": 64, "routing": "trace:q\"uoted.json"}]})
+    (room.path / "q\"uoted.json").write_text('{"experts": 4, "top_k": 2, "tokens": 6, "layers": {"x, y": [6, 3, 2, 1]}}')
+    result = room.ok("tune", *CPU, "--suite", "suite.json", "--dry-run", "--format", "csv")
+    row, = rows_of(result)
+    assert row["routing"] == "trace:q\"uoted.json#x, y"
+    assert '"trace:q""uoted.json#x, y"' in result.stdout
