@@ -35,7 +35,11 @@ TEST(Wording, SpeedupTurnsTheRatioRound) {
   rival.ratio = 0.5;
   rival.ratio_interval = {0.49, 0.51};
   EXPECT_EQ(speedup_text(&rival), "2.00x (1.96 to 2.04)");
+  EXPECT_EQ(speedup_text(&rival, false), "2.00x ± 2.0 %");
   EXPECT_EQ(speedup_text(nullptr), "?");
+  rival.ratio_interval = {0.25, 1};
+  EXPECT_EQ(speedup_text(&rival, false), "1.00x to 4.00x");
+  EXPECT_EQ(speedup_text(&rival, true), "1.00x to 4.00x");
   EXPECT_EQ(factor_text(131.2, {129.6, 133.4}), "131x (130 to 133)");
 }
 
