@@ -1,162 +1,158 @@
-// A thin function per instruction of sm_90: barriers in shared memory, tensor copies, clusters, wgmma's fences. No policy.
+// A thin function per instruction of sm_90: barriers in shared memory, tensor copies, clusters, wgmma's fences.
 #pragma once
 #include "args.h"
 #include "ptx.cuh"
 
 namespace moetune {
 
+// clang-format off
 // Barriers are 8 bytes of shared memory, named by their address. A wait is for the phase of that parity to be over.
-__device__ __forceinline__ void barrier_init(unsigned barrier, int arrivals) {
+__forceinline__ void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-__device__ __forceinline__ void barrier_arrive(unsigned barrier) {
+__forceinline__ void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-__device__ __forceinline__ void barrier_arrive_expect(unsigned barrier, int bytes) {
+__forceinline__ void barrier_arrive_expect(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Arrives at the same barrier of block `rank` of the cluster. What it releases are reads by wgmma that are over, and no
-// writes: the wider .release.cluster would wait for every store of the thread.
-__device__ __forceinline__ void barrier_arrive_at(unsigned barrier, int rank) {
-  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier), "r"(rank)
-               : "memory");
+// Arrives at the same barrier of block `rank` of the cluster. It releases reads by wgmma that are over, and no writes:
+// the wider .release.cluster would wait for every store of the thread.
+__forceinline__ void barrier_arrive_at(unsigned barrier, int rank) {
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+               "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier), "r"(rank) : "memory");
 }
 // Arrives when all cp.async of this thread so far have landed; counts as one of the expected arrivals.
-__device__ __forceinline__ void barrier_arrive_after_copies(unsigned barrier) {
+__forceinline__ void barrier_arrive_after_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
-// The thread sleeps until then, 10 ms at a time: whoever asks again and again takes power from those that multiply.
-__device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
-  asm volatile(
-      "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, 10000000; @!done bra again; }" ::"r"(barrier), "r"(parity)
-      : "memory");
+// The thread sleeps until then, 10 ms at a time: asking again and again takes power from the threads that multiply.
+__forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
+  asm volatile("{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, 10000000; "
+               "@!done bra again; }" ::"r"(barrier), "r"(parity) : "memory");
 }
 // Makes initialised barriers visible to the cluster and to copies.
-__device__ __forceinline__ void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__forceinline__ void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 // True for one lane of a whole warp, always the same one: the compiler knows that what follows is one lane's.
-__device__ __forceinline__ bool elect_one() {
+__forceinline__ bool elect_one() {
   unsigned chosen;
   asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(chosen));
   return chosen;
 }
 
-__device__ __forceinline__ int cluster_rank() {
+__forceinline__ int cluster_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 // For threads of all blocks; lanes of a warp may come one by one.
-__device__ __forceinline__ void cluster_sync() {
+__forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // Named barriers of a block: 1 to 15 (0 is __syncthreads).
-__device__ __forceinline__ void named_sync(int barrier, int threads) {
+__forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void named_arrive(int barrier, int threads) {
+__forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+__forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-
-// Rewriting a tensor map of a matrix, a copy of 128 bytes in shared memory: where the matrix begins, how many rows it has.
-__device__ __forceinline__ void replace_address(unsigned map, const void* address) {
-  asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(map), "l"(address) : "memory");
+// Rewrites a copy of a tensor map in shared memory: where its matrix begins, and how many rows it has.
+__forceinline__ void replace_address(unsigned map, const void* address) {
+  asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;"
+               ::"r"(map), "l"(address) : "memory");
 }
-__device__ __forceinline__ void replace_rows(unsigned map, int rows) {
+__forceinline__ void replace_rows(unsigned map, int rows) {
   asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %1;" ::"r"(map), "r"(rows) : "memory");
 }
-// Copies a map from shared to global memory, where copies can read it; for a whole warp. Who copies by it then acquires it.
-__device__ __forceinline__ void publish_map(TensorMap* destination, unsigned map) {
-  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(destination), "r"(map)
-               : "memory");
+// Copies a map from shared to global memory, where copies can read it; for a whole warp, which then acquires it.
+__forceinline__ void publish_map(TensorMap* destination, unsigned map) {
+  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;"
+               ::"l"(destination), "r"(map) : "memory");
 }
-__device__ __forceinline__ void acquire_map(const TensorMap* map) {
+__forceinline__ void acquire_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-// A box of `map` whose first element is (row, column) to shared memory; its bytes are counted on `barrier`. A hint that W
-// leave L2 first costs 1 to 4 % where tiles share it (4096 tokens, H200).
-__device__ __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%4, %3}], [%2];" ::"r"(destination), "l"(&map),
-               "r"(barrier), "r"(row), "r"(column)
-               : "memory");
+// The box of `map` whose first element is (row, column), to shared memory; its bytes are counted on `barrier`.
+#define MOETUNE_LOAD_BOX "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+__forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column) {
+  asm volatile(MOETUNE_LOAD_BOX " [%0], [%1, {%4, %3}], [%2];"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column) : "memory");
 }
-// With a mask of blocks the box goes to the same place of each and is counted there.
-__device__ __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column, unsigned short blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;" ::"r"(destination),
-      "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks)
-      : "memory");
+// The same to all blocks of a mask, at the same place of each, counted there.
+__forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
+                                     unsigned short blocks) {
+  asm volatile(MOETUNE_LOAD_BOX ".multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks) : "memory");
 }
-// What L2 is to treat as `policy` says.
-__device__ __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column, unsigned long long policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%4, %3}], [%2], %5;" ::"r"(destination),
-      "l"(&map), "r"(barrier), "r"(row), "r"(column), "l"(policy)
-      : "memory");
+// The same with a cache policy for L2.
+__forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
+                              unsigned long long policy) {
+  asm volatile(MOETUNE_LOAD_BOX ".L2::cache_hint [%0], [%1, {%4, %3}], [%2], %5;"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "l"(policy) : "memory");
 }
-__device__ __forceinline__ unsigned long long policy_to_keep() {
+__forceinline__ unsigned long long policy_to_keep() {
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
 // `bytes` (a multiple of 16) from shared to global memory; part of this thread's current group of stores.
-__device__ __forceinline__ void store_bytes(void* destination, unsigned source, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source), "r"(bytes) : "memory");
+__forceinline__ void store_bytes(void* destination, unsigned source, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+               ::"l"(destination), "r"(source), "r"(bytes) : "memory");
 }
 // The box of `map` at (row, column) from shared memory; clipped where it leaves the tensor.
-__device__ __forceinline__ void store_box(const TensorMap& map, unsigned source, int row, int column) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%3, %2}], [%1];" ::"l"(&map), "r"(source), "r"(row), "r"(column) : "memory");
+__forceinline__ void store_box(const TensorMap& map, unsigned source, int row, int column) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%3, %2}], [%1];"
+               ::"l"(&map), "r"(source), "r"(row), "r"(column) : "memory");
 }
-__device__ __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until at most `pending` groups of this thread have not yet read their source.
 template <int pending>
-__device__ __forceinline__ void stores_wait_read() {
+__forceinline__ void stores_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
 // Orders this thread's ordinary accesses to shared memory before copies and wgmma that follow a barrier.
-__device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// The same for global memory, whoever wrote what this thread has seen.
-__device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+__forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// The same for global memory, whichever thread wrote what this thread has seen.
+__forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Four 8x8 matrices of 16-bit elements to shared memory; lane i gives the address of row i % 8 of matrix i / 8. With
 // `transposed` it is column i % 8 that is stored there.
 template <bool transposed>
-__device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned a, unsigned b, unsigned c, unsigned d) {
+__forceinline__ void stmatrix_x4(unsigned address, unsigned a, unsigned b, unsigned c, unsigned d) {
   if constexpr (transposed)
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
   else
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
 template <int count>
-__device__ __forceinline__ void registers_down() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
-}
+__forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
 template <int count>
-__device__ __forceinline__ void registers_up() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
-}
+__forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }
 
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most `pending` of the newest groups are still under way.
 template <int pending>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
-}
+__forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
+// clang-format on
 
 // A K-major operand in shared memory, rows of 128 bytes in the 128-byte swizzle, at a 1024-byte boundary (PTX ISA,
-// "Matrix Descriptor Format"): the low half is address / 16, to which 2 is added a step of 16 elements along k; the high
-// half is 1024 / 16 from one group of eight rows to the next, and the swizzle's mode. In halves, for sums of 32 bits.
-__device__ __forceinline__ unsigned descriptor_low(unsigned address) { return (address & 0x3ffffu) >> 4 | 1u << 16; }
-__device__ __forceinline__ unsigned long long operand_descriptor(unsigned low) { return (1ull << 30 | 64ull) << 32 | low; }
+// "Matrix Descriptor Format"): the low half is address / 16, to which 2 is added a step of 16 elements along k; the
+// high half is 1024 / 16 from one group of eight rows to the next, and the swizzle's mode. Sums of 32 bits are cheaper.
+__forceinline__ unsigned descriptor_low(unsigned address) { return (address & 0x3ffffu) >> 4 | 1u << 16; }
+__forceinline__ unsigned long long operand_descriptor(unsigned low) { return (1ull << 30 | 64ull) << 32 | low; }
 
 }  // namespace moetune

@@ -1,55 +1,59 @@
 // The mma variant: persistent blocks, a cp.async ring, ldmatrix and mma.sync; sm_80 and up, any m, n and k.
-// The ring runs on over tile borders: while a tile's last steps are multiplied, the next tile's first are loading.
+// The ring does not stop between tiles: while the last steps of a tile are multiplied, the first of the next are
+// loaded.
 #pragma once
 #include "epilogue.cuh"
+#include "mma_plan.h"
 #include "scheduler.cuh"
-#include "split.cuh"
 #include "tile.cuh"
+#include "tile_pieces.cuh"
 
 namespace moetune {
 
 template <class Config>
 struct Mma {
   using Element = typename Config::Element;
-  static constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
-  static constexpr int stages = Config::stages, warps = Config::warps, threads = 32 * warps;
-  static constexpr int warp_m = block_m / Config::warps_m, warp_n = block_n / Config::warps_n;
+  static constexpr MmaKnobs knobs = Config::knobs;
+  static constexpr WarpGrid grid = warp_grid(knobs);
+  static constexpr MmaLayout layout = mma_layout(knobs, sizeof(Element));
+  static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
+  static constexpr int stages = knobs.stages, warps = knobs.warps, threads = 32 * warps, split = knobs.split;
+  static constexpr int warp_m = block_m / grid.m, warp_n = block_n / grid.n;
   static constexpr int k_steps = block_k / 16;  // mma steps in a stage
   static constexpr int chunks = Swizzle<block_k>::chunks;
   static constexpr int row_step = threads / chunks;  // rows that all threads copy at once, a chunk each
   static constexpr int x_copies = (block_m + row_step - 1) / row_step;
   static constexpr int w_copies = (block_n + row_step - 1) / row_step;
-  static constexpr int staging_stride = warp_n + 8;  // elements; the pad spreads rows over the banks
-  static constexpr int split = Config::split;
-  using Pieces = Split<split>;
-  using Tiles = Scheduler<Config, 1, 1, 0, split>;
+  static constexpr int staging_pitch = mma_staging_pitch(knobs);
+  using Cut = typename Choice<split == 1, WholeTiles, TilePieces<split>>::type;
+  using Tiles = Scheduler<Config, Cut>;
 
-  static_assert(Config::warps_m * Config::warps_n == warps, "the warp grid must use every warp");
-  static_assert(block_m % (16 * Config::warps_m) == 0, "a warp's rows come in mma tiles of 16");
-  static_assert(block_n % (16 * Config::warps_n) == 0, "a warp's columns come in ldmatrix pairs of 16");
+  static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
+  static_assert(layout.scheduler % alignof(Aligned<typename Tiles::State>) == 0, "the scheduler is copied aligned");
   static_assert(stages >= 2, "one stage is multiplied while another is filled");
 
-  // Tiles that are under way: the loader writes one when it begins it, the epilogue reads it when it is multiplied. The
-  // loader is at most stages - 1 steps ahead, so that eight slots never meet.
-  static constexpr int tile_slots = 8;
-
+  // The block's shared memory.
   struct Shared {
-    alignas(256) Element x[stages][block_m * block_k];
-    alignas(256) Element w[stages][block_n * block_k];
-    Element staging[warps][16 * staging_stride];
-    Tile tiles[tile_slots];          // rows = 0 ends the sequence
-    Tiles scheduler;                 // here and not in registers: it is needed once a tile
+    char* memory;
+    template <class T>
+    __forceinline__ T* at(int offset) const {
+      return reinterpret_cast<T*>(memory + offset);
+    }
+    __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
+    __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
+    __forceinline__ auto* staging() const { return at<Element[16 * staging_pitch]>(layout.staging); }
+    __forceinline__ Tile* tiles() const { return at<Tile>(layout.tiles); }
+    __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
   };
-  static_assert(sizeof(Shared) == Config::shared_bytes, "the host's plan and the kernel disagree on shared memory");
 
-  // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are issued
-  // one by one between the multiplications, and it is committed.
+  // Copies stage after stage, tile after tile; runs ahead of the multiplication. A stage is begun, its copies are
+  // issued one by one between the multiplications, and it is committed.
   struct Loader {
     const Args& args;
-    Shared& shared;
+    Shared shared;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
-    int k_end = 0;    // of the tile, where it may be a piece along k; for whole ones args.k stands, which takes no register
+    int k_end = 0;    // of a piece of a tile; whole tiles end at args.k, which takes no register
     int stage = 0;
     int valid;                     // bytes of this thread's chunk before the end of k
     int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
@@ -59,57 +63,61 @@ struct Mma {
     const long long row_bytes = args.k * 2, step_bytes = row_bytes * row_step;
     int gathered[Config::permute_x ? x_copies : 1];
 
-    __device__ __forceinline__ Loader(const Args& a, Shared& s) : args(a), shared(s) {}
+    __forceinline__ Loader(const Args& a, const Shared& s) : args(a), shared(s) {}
 
-    static __device__ __forceinline__ int row() { return threadIdx.x / chunks; }
-    static __device__ __forceinline__ int chunk() { return threadIdx.x % chunks; }
+    static __forceinline__ int row() { return threadIdx.x / chunks; }
+    static __forceinline__ int chunk() { return threadIdx.x % chunks; }
 
     // Warp 0 puts the next tile into `slot`; the others may read it behind the next barrier.
-    __device__ __forceinline__ void find_tile() {
+    __forceinline__ void find_tile() {
       if (threadIdx.x >= 32) return;
-      Tiles scheduler = shared.scheduler;
+      typename Tiles::State scheduler = shared.scheduler().value;
       Tile tile;
-      if (!scheduler.next(tile)) tile.rows = 0;
+      if (!Tiles::next(scheduler, tile, Cut(nullptr))) tile.rows = 0;
       __syncwarp();
       if (threadIdx.x == 0) {
-        shared.tiles[slot] = tile;
-        shared.scheduler = scheduler;
+        shared.tiles()[slot] = tile;
+        shared.scheduler().value = scheduler;
       }
     }
 
-    __device__ __forceinline__ void begin() {
+    __forceinline__ void begin() {
       if (split == 1 ? k_first == 0 : k_first >= k_end) {
-        const Tile tile = shared.tiles[slot];
+        const Tile tile = shared.tiles()[slot];
         if constexpr (split > 1) {
-          const auto steps = Pieces::steps_of(tile, Tiles::depth(args));
+          const auto steps = Cut::steps_of(tile, Tiles::depth(args));
           k_first = steps.first * block_k, k_end = steps.end * block_k;
         }
         x_rows_left = tile.rows - row();
-        w_rows_left = tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.n - row();
+        w_rows_left = tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.column - row();
         x = static_cast<const char*>(args.x) + chunk() * 16 + k_first * 2;
         if constexpr (Config::permute_x) {
 #pragma unroll
           for (int i = 0; i < x_copies; ++i)
-            gathered[i] = i * row_step < x_rows_left ? static_cast<int>(source_row<Config>(args, tile.row + row() + i * row_step)) : 0;
+            gathered[i] = i * row_step < x_rows_left
+                              ? static_cast<int>(source_row<Config>(args, tile.row + row() + i * row_step))
+                              : 0;
         } else {
           x += (tile.row + row()) * row_bytes;
         }
-        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.n + row()) * row_bytes + chunk() * 16 + k_first * 2;
+        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.column + row()) * row_bytes + chunk() * 16 +
+            k_first * 2;
       }
-      x_to = shared_address(shared.x[stage]) + Swizzle<block_k>::offset(row(), chunk());
-      w_to = shared_address(shared.w[stage]) + Swizzle<block_k>::offset(row(), chunk());
-      // Past the end of k zeros are written: on both sides, for a NaN times zero would still be NaN.
+      x_to = shared_address(shared.x()[stage]) + Swizzle<block_k>::offset(row(), chunk());
+      w_to = shared_address(shared.w()[stage]) + Swizzle<block_k>::offset(row(), chunk());
+      // Past the end of k zeros are written for both operands: a NaN times zero would still be NaN.
       valid = (static_cast<int>(args.k) - k_first - chunk() * 8) * 2;
       x_rows_now = valid > 0 ? x_rows_left : 0;
       w_rows_now = valid > 0 ? w_rows_left : 0;
     }
 
     // Copy number `index` of the stage: this thread's chunk of one row of X, or of W. Rows past the end become zeros.
-    // Copies come in order: the pointers walk down the rows and back at the last.
+    // Copies come in order: each moves the pointer down to the next row, and the last moves it back up.
     template <int index>
-    __device__ __forceinline__ void copy() {
+    __forceinline__ void copy() {
       constexpr bool is_x = index < x_copies;
-      constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies, block = is_x ? block_m : block_n;
+      constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies,
+                    block = is_x ? block_m : block_n;
       const bool inside = number * row_step < (is_x ? x_rows_now : w_rows_now);
       const int bytes = inside ? (Config::load_bytes == 16 ? 16 : valid) : 0;
       const char*& from = is_x ? x : w;
@@ -128,7 +136,7 @@ struct Mma {
 
     // Copies [from, to).
     template <int from, int to>
-    __device__ __forceinline__ void copy_range() {
+    __forceinline__ void copy_range() {
       if constexpr (from < to) {
         copy<from>();
         copy_range<from + 1, to>();
@@ -137,14 +145,14 @@ struct Mma {
 
     // Closes the stage, also where nothing was left to load, so that group counts stay the same. True where a new tile
     // was looked for. A barrier must follow before the next begin.
-    __device__ __forceinline__ bool commit() {
+    __forceinline__ bool commit() {
       cp_async_commit();
       stage = stage + 1 == stages ? 0 : stage + 1;
       k_first += block_k;
       if (k_first < (split == 1 ? args.k : k_end)) return false;
       if constexpr (split == 1) k_first = 0;
-      if (shared.tiles[slot].rows == 0) return false;
-      slot = (slot + 1) % tile_slots;
+      if (shared.tiles()[slot].rows == 0) return false;
+      slot = (slot + 1) % kMmaTileSlots;
       find_tile();
       return true;
     }
@@ -165,13 +173,13 @@ struct Mma {
   // Where a lane's ldmatrix rows begin in stage 0; a step along k flips bits inside a row (see Swizzle).
   struct FragmentAddresses {
     unsigned x, w;
-    __device__ __forceinline__ FragmentAddresses(const Shared& shared, int m0, int n0) {
+    __forceinline__ FragmentAddresses(const Shared& shared, int m0, int n0) {
       const int lane = threadIdx.x % 32;
       // X: rows 0-7, rows 8-15, then the same 8 further along k. W: columns 0-7 at k and k + 8, then columns 8-15.
-      x = shared_address(shared.x[0]) + Swizzle<block_k>::offset(m0 + lane % 16, lane / 16);
-      w = shared_address(shared.w[0]) + Swizzle<block_k>::offset(n0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+      x = shared_address(shared.x()[0]) + Swizzle<block_k>::offset(m0 + lane % 16, lane / 16);
+      w = shared_address(shared.w()[0]) + Swizzle<block_k>::offset(n0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
     }
-    __device__ __forceinline__ void load(Fragments& f, int stage, int k_step) const {
+    __forceinline__ void load(Fragments& f, int stage, int k_step) const {
       const unsigned x_step = (x + stage * block_m * block_k * 2) ^ (k_step * 32);
       const unsigned w_step = (w + stage * block_n * block_k * 2) ^ (k_step * 32);
 #pragma unroll
@@ -185,17 +193,19 @@ struct Mma {
 
   // Leaves a piece's sums; true for the block that is then to store the tile, with their total. They lie as
   // [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread.
-  static __device__ __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
+  static __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
     constexpr int of_piece = warp_m / 16 * (warp_n / 8) * threads;
-    float4* first = reinterpret_cast<float4*>(args.workspace) + static_cast<long long>(piece / split) * (split * of_piece) + threadIdx.x;
+    float4* first = reinterpret_cast<float4*>(args.workspace) +
+                    static_cast<long long>(piece / split) * (split * of_piece) + threadIdx.x;
     float4* mine = first + piece % split * of_piece;
 #pragma unroll
     for (int i = 0; i < warp_m / 16; ++i)
 #pragma unroll
       for (int j = 0; j < warp_n / 8; ++j)
-        __stcg(mine + (i * (warp_n / 8) + j) * threads, make_float4(sum[i][j][0], sum[i][j][1], sum[i][j][2], sum[i][j][3]));
+        __stcg(mine + (i * (warp_n / 8) + j) * threads,
+               make_float4(sum[i][j][0], sum[i][j][1], sum[i][j][2], sum[i][j][3]));
     __syncthreads();
-    if (!__syncthreads_or(threadIdx.x == 0 && Pieces::comes_last(args, piece / split))) return false;
+    if (!__syncthreads_or(threadIdx.x == 0 && Cut::is_last(args, piece / split))) return false;
 #pragma unroll
     for (int i = 0; i < warp_m / 16; ++i)
 #pragma unroll 1  // with more loads at once registers spill
@@ -204,20 +214,22 @@ struct Mma {
         for (int j = 0; j < warp_n / 8; ++j) {
           const float4 d = __ldcg(first + p * of_piece + (i * (warp_n / 8) + j) * threads);
 #pragma unroll
-          for (int c = 0; c < 4; ++c) sum[i][j][c] = (p == 0 ? 0.0f : sum[i][j][c]) + (c == 0 ? d.x : c == 1 ? d.y : c == 2 ? d.z : d.w);
+          for (int c = 0; c < 4; ++c)
+            sum[i][j][c] = (p == 0 ? 0.0f : sum[i][j][c]) + (c == 0 ? d.x : c == 1 ? d.y : c == 2 ? d.z : d.w);
         }
     return true;
   }
 
   // One step along k, copies in between: position 0 is the last step of a stage, position 1 the first of the next.
   template <int position, int row = 0>
-  static __device__ __forceinline__ void multiply(Accumulators& sum, const Fragments& f, Loader& loader) {
+  static __forceinline__ void multiply(Accumulators& sum, const Fragments& f, Loader& loader) {
     if constexpr (row < warp_m / 16) {
 #pragma unroll
       for (int j = 0; j < warp_n / 8; ++j) {
         // Back and forth along n: the last column's fragment serves the next row at once.
         const int column = row % 2 ? warp_n / 8 - 1 - j : j;
-        mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2], f.w[column / 2][column % 2 * 2 + 1]);
+        mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2],
+                              f.w[column / 2][column % 2 * 2 + 1]);
       }
       constexpr int slot = position * (warp_m / 16) + row;
       loader.template copy_range<copies_before(slot), copies_before(slot + 1)>();
@@ -227,7 +239,8 @@ struct Mma {
 
   // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
   // pieces and no other warp has to wait.
-  static __device__ __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging, int m0, int n0) {
+  static __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging,
+                                    int m0, int n0) {
     const int lane = threadIdx.x % 32;
     Element* y = static_cast<Element*>(args.y);
 #pragma unroll
@@ -240,7 +253,7 @@ struct Mma {
 #pragma unroll
         for (int j = 0; j < warp_n / 8; ++j) {
           const unsigned pair = finish_pair<Config>(sum[i][j][half * 2], sum[i][j][half * 2 + 1], weights);
-          *reinterpret_cast<unsigned*>(staging + r * staging_stride + j * 8 + lane % 4 * 2) = pair;
+          *reinterpret_cast<unsigned*>(staging + r * staging_pitch + j * 8 + lane % 4 * 2) = pair;
         }
       }
       __syncwarp();
@@ -250,10 +263,10 @@ struct Mma {
       for (int at = lane; at < 16 * pieces; at += 32) {
         const int r = at / pieces, c = at % pieces * width;
         const int row = m0 + i * 16 + r;
-        const long long column = tile.n + n0 + c;
+        const long long column = tile.column + n0 + c;
         if (row < tile.rows && column < args.n) {
           Element* target = y + target_row<Config>(args, tile.row + row) * args.n + column;
-          const Element* source = staging + r * staging_stride + c;
+          const Element* source = staging + r * staging_pitch + c;
           if constexpr (Config::store_bytes == 16)
             *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
           else if constexpr (Config::store_bytes == 4)
@@ -267,7 +280,8 @@ struct Mma {
   }
 
   template <int step>
-  static __device__ __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentAddresses& addresses, int& stage) {
+  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum,
+                                     const FragmentAddresses& addresses, int& stage) {
     if constexpr (step == k_steps - 1) {
       // The next stage has landed, and every warp holds its last fragments of this one: it may be overwritten.
       loader.commit();
@@ -281,16 +295,16 @@ struct Mma {
     if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, addresses, stage);
   }
 
-  static __device__ __forceinline__ void run(const Args& args) {
+  static __forceinline__ void run(const Args& args) {
     extern __shared__ __align__(256) char memory[];
-    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    const Shared shared = {memory};
     const int warp = threadIdx.x / 32;
-    const int m0 = warp / Config::warps_n * warp_m, n0 = warp % Config::warps_n * warp_n;
+    const int m0 = warp / grid.n * warp_m, n0 = warp % grid.n * warp_n;
 
     if (threadIdx.x < 32) {
-      Tiles scheduler(args);
-      if constexpr (split > 1) scheduler.cut(Tiles::depth(args), false);
-      if (threadIdx.x == 0) shared.scheduler = scheduler;
+      typename Tiles::State scheduler = Tiles::begin(args);
+      Cut(nullptr).template plan<Tiles>(scheduler, Tiles::depth(args), false);
+      if (threadIdx.x == 0) shared.scheduler().value = scheduler;
     }
     __syncwarp();
     Loader loader(args, shared);
@@ -310,16 +324,16 @@ struct Mma {
     int stage = 0;
     const FragmentAddresses addresses(shared, m0, n0);
     addresses.load(fragments[0], stage, 0);
-    for (int slot = 0; shared.tiles[slot].rows > 0; slot = (slot + 1) % tile_slots) {
+    for (int slot = 0; shared.tiles()[slot].rows > 0; slot = (slot + 1) % kMmaTileSlots) {
       Accumulators sum = {};
       if constexpr (split == 1) {
         for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, addresses, stage);
       } else {
-        const auto steps = Pieces::steps_of(shared.tiles[slot], Tiles::depth(args));
+        const auto steps = Cut::steps_of(shared.tiles()[slot], Tiles::depth(args));
         for (int k = steps.first; k < steps.end; ++k) k_step<0>(loader, fragments, sum, addresses, stage);
-        if (const int piece = shared.tiles[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
+        if (const int piece = shared.tiles()[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
       }
-      store(args, shared.tiles[slot], sum, shared.staging[warp], m0, n0);
+      store(args, shared.tiles()[slot], sum, shared.staging()[warp], m0, n0);
     }
     cp_async_wait<0>();
   }

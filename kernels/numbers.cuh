@@ -13,83 +13,78 @@ struct fp16 {
   unsigned short bits;
 };
 
-__device__ __forceinline__ float to_float(fp32 x) { return x.value; }
-__device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
-__device__ __forceinline__ float to_float(fp16 x) {
+__forceinline__ float to_float(fp32 x) { return x.value; }
+__forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
+__forceinline__ float to_float(fp16 x) {
   float result;
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
   return result;
 }
 
 template <class Element>
-__device__ __forceinline__ Element round_to(float value);
+__forceinline__ Element round_to(float value);
 
 template <>
-__device__ __forceinline__ fp32 round_to<fp32>(float value) {
+__forceinline__ fp32 round_to<fp32>(float value) {
   return {value};
 }
 template <>
-__device__ __forceinline__ bf16 round_to<bf16>(float value) {
+__forceinline__ bf16 round_to<bf16>(float value) {
   // To nearest even on the bits: cvt.rn.bf16 needs sm_80, this runs anywhere.
   const unsigned bits = __float_as_uint(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<unsigned short>((bits >> 16) | 0x40)};
   return {static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 template <>
-__device__ __forceinline__ fp16 round_to<fp16>(float value) {
+__forceinline__ fp16 round_to<fp16>(float value) {
   fp16 result;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
   return result;
 }
 
+template <class Element>
+constexpr bool is_bf16 = false;
+template <>
+constexpr bool is_bf16<bf16> = true;
+
 // Two neighbours in one register, `low` at the lower address.
 template <class Element>
-__device__ __forceinline__ unsigned pack(float low, float high);
-
-template <>
-__device__ __forceinline__ unsigned pack<bf16>(float low, float high) {
+__forceinline__ unsigned pack(float low, float high) {
   unsigned result;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
-  return result;
-}
-template <>
-__device__ __forceinline__ unsigned pack<fp16>(float low, float high) {
-  unsigned result;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  if constexpr (is_bf16<Element>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
 
 // Two neighbours times two others, each product rounded once.
 template <class Element>
-__device__ __forceinline__ unsigned multiply_pair(unsigned a, unsigned b);
-
-template <>
-__device__ __forceinline__ unsigned multiply_pair<bf16>(unsigned a, unsigned b) {
+__forceinline__ unsigned multiply_pair(unsigned a, unsigned b) {
   unsigned result;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(0x80008000u));  // -0 changes no product; mul needs sm_90
-  return result;
-}
-template <>
-__device__ __forceinline__ unsigned multiply_pair<fp16>(unsigned a, unsigned b) {
-  unsigned result;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  if constexpr (is_bf16<Element>)  // adding -0 changes no product; mul needs sm_90
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(0x80008000u));
+  else
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
 }
 
 // The twin of operand_value in src/workload/problem.h, which states the formula.
-__device__ __forceinline__ unsigned long long splitmix64(unsigned long long x) {
+__forceinline__ unsigned long long splitmix64(unsigned long long x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
 }
-__device__ __forceinline__ float integer_value(unsigned bits) { return static_cast<float>(static_cast<int>((bits >> 8) % 9u) - 4); }
-__device__ __forceinline__ float random_value(unsigned bits) {
+__forceinline__ float integer_value(unsigned bits) {
+  return static_cast<float>(static_cast<int>((bits >> 8) % 9u) - 4);
+}
+__forceinline__ float random_value(unsigned bits) {
   const int sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);
   const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
   return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * 1.32144990e-05f;
 }
-__device__ __forceinline__ float weight_value(unsigned bits) {
+__forceinline__ float weight_value(unsigned bits) {
   return (static_cast<float>(bits >> 8) + 0.5f) * 5.9604644775390625e-08f;
 }
 

@@ -1,48 +1,50 @@
 // Filling operands, moving rows, and probing the clock: the work around a measured kernel.
 #pragma once
-#include "epilogue.cuh"
+#include "numbers.cuh"
 
 namespace moetune {
 
-// values: 0 integer, 1 random, 2 weights; the formulas stand at operand_value in src/workload/problem.h.
+// values: 0 integer, 1 random, 2 weights, 3 weights rounded up to quarters; the formulas stand at operand_value in
+// src/workload/problem.h.
 template <class Element>
 __device__ __forceinline__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x * 2;
-  for (unsigned long long i = (static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x) * 2; i < count; i += step) {
+  for (unsigned long long i = (static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x) * 2; i < count;
+       i += step) {
     const unsigned long long h = splitmix64(base + i / 2);
     for (int half = 0; half < 2 && i + half < count; ++half) {
       const unsigned bits = static_cast<unsigned>(half ? h >> 32 : h);
-      out[i + half] = round_to<Element>(values == 0 ? integer_value(bits) : values == 1 ? random_value(bits) : weight_value(bits));
+      const float weight = values == 3 ? ceilf(4 * weight_value(bits)) / 4 : weight_value(bits);
+      out[i + half] = round_to<Element>(values == 0 ? integer_value(bits) : values == 1 ? random_value(bits) : weight);
     }
   }
 }
 
-// A separate gather or scatter of rows, as somebody without a fused kernel needs it. One block a row, 16 bytes a thread
-// where rows are whole multiples of that.
-//   gather   out[i] = in[indices[i] / top_k]
-//   scatter  out[indices[i]] = in[i], times the row's weight where there are weights
-template <class Element>
-__device__ __forceinline__ void move_rows(Element* out, const Element* in, const int* indices, const float* weights, int rows,
-                                          long long width, int top_k, bool scatter) {
+// A separate gather, scatter or weighting of rows, as somebody without a fused kernel needs it: out[to[i]] =
+// in[from[i]], times weights[slots[i]] where there are weights, rounded once. No map: row i. `round_weights` rounds
+// them to Out first. One block a row, 16 bytes a thread where rows are copied and whole multiples of that.
+template <class Out, class In>
+__device__ __forceinline__ void move_rows(Out* out, const In* in, const int* from, const int* to, const int* slots,
+                                          const float* weights, bool round_weights, int rows, long long width) {
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
-    const long long source = scatter ? row : indices[row] / top_k;
-    const long long target = scatter ? indices[row] : row;
+    const In* source = in + (from ? from[row] : row) * width;
+    Out* target = out + (to ? to[row] : row) * width;
     if (weights) {
-      const float weight = to_float(round_to<Element>(weights[indices[row]]));
+      const float exact = weights[slots[row]], weight = round_weights ? to_float(round_to<Out>(exact)) : exact;
       for (long long j = threadIdx.x; j < width; j += blockDim.x)
-        out[target * width + j] = round_to<Element>(to_float(in[source * width + j]) * weight);
-    } else if (width * sizeof(Element) % 16 == 0) {
-      const uint4* from = reinterpret_cast<const uint4*>(in + source * width);
-      uint4* to = reinterpret_cast<uint4*>(out + target * width);
-      for (long long j = threadIdx.x; j < width * static_cast<long long>(sizeof(Element)) / 16; j += blockDim.x) to[j] = from[j];
+        target[j] = round_to<Out>(to_float(source[j]) * weight);
+    } else if (sizeof(Out) == sizeof(In) && width * sizeof(Out) % 16 == 0) {
+      const uint4* pieces = reinterpret_cast<const uint4*>(source);
+      for (long long j = threadIdx.x; j < width * static_cast<long long>(sizeof(Out)) / 16; j += blockDim.x)
+        reinterpret_cast<uint4*>(target)[j] = pieces[j];
     } else {
-      for (long long j = threadIdx.x; j < width; j += blockDim.x) out[target * width + j] = in[source * width + j];
+      for (long long j = threadIdx.x; j < width; j += blockDim.x) target[j] = round_to<Out>(to_float(source[j]));
     }
   }
 }
 
-// Every SM's cycle counter beside the time: out[2 * sm] and out[2 * sm + 1]. Two readings of one SM tell its clock between
-// them. Launch several blocks an SM, so that none is missed.
+// Every SM's cycle counter beside the time: out[2 * sm] and out[2 * sm + 1]. Two readings of one SM tell its clock
+// between them. Launch several blocks an SM, so that none is missed.
 __device__ __forceinline__ void read_clocks(unsigned long long* out) {
   unsigned sm;
   unsigned long long time;
@@ -56,7 +58,8 @@ __device__ __forceinline__ void read_all(const uint4* in, unsigned long long cou
   unsigned sum = 0;
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
 #pragma unroll 8
-  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += step) {
     const uint4 v = in[i];
     sum ^= v.x ^ v.y ^ v.z ^ v.w;
   }
@@ -66,7 +69,9 @@ __device__ __forceinline__ void read_all(const uint4* in, unsigned long long cou
 __device__ __forceinline__ void copy_all(const uint4* in, unsigned long long count, uint4* out) {
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
 #pragma unroll 8
-  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) out[i] = in[i];
+  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += step)
+    out[i] = in[i];
 }
 
 }  // namespace moetune

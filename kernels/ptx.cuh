@@ -4,41 +4,42 @@
 
 namespace moetune {
 
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+__forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Copies `bytes` (4, 8 or 16) from global to shared memory, or writes as many zeros where not `valid`: the source is then
-// not read. The predicate costs one instruction, a byte count five.
+// clang-format off
+// Copies `bytes` (4, 8 or 16) from global to shared memory, or writes as many zeros where not `valid`: the source is
+// then not read. A predicate needs fewer instructions than a count of bytes.
 template <int bytes>
-__device__ __forceinline__ void cp_async(unsigned destination, const void* source, bool valid) {
+__forceinline__ void cp_async(unsigned destination, const void* source, bool valid) {
   if constexpr (bytes == 16)
-    asm volatile("{ .reg .pred ignore; setp.eq.u32 ignore, %2, 0; cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }" ::"r"(destination),
-                 "l"(source), "r"(static_cast<unsigned>(valid)) : "memory");
+    asm volatile("{ .reg .pred ignore; setp.eq.u32 ignore, %2, 0; "
+                 "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }"
+                 ::"r"(destination), "l"(source), "r"(static_cast<unsigned>(valid)) : "memory");
   else
-    asm volatile("{ .reg .pred ignore; setp.eq.u32 ignore, %2, 0; cp.async.ca.shared.global [%0], [%1], %3, ignore; }" ::"r"(destination),
-                 "l"(source), "r"(static_cast<unsigned>(valid)), "n"(bytes) : "memory");
+    asm volatile("{ .reg .pred ignore; setp.eq.u32 ignore, %2, 0; cp.async.ca.shared.global [%0], [%1], %3, ignore; }"
+                 ::"r"(destination), "l"(source), "r"(static_cast<unsigned>(valid)), "n"(bytes) : "memory");
 }
 
-// The same of 16 bytes, and only if place < end: no branch, for the assembler has three loads that do nothing go before the
-// first copy after one (CUDA 13.0, sm_90a).
-__device__ __forceinline__ void cp_async_below(int place, int end, unsigned destination, const void* source, bool valid) {
-  asm volatile(
-      "{ .reg .pred ignore, below; setp.eq.u32 ignore, %2, 0; setp.lt.s32 below, %3, %4;\n"
-      "@below cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }" ::"r"(destination),
-      "l"(source), "r"(static_cast<unsigned>(valid)), "r"(place), "r"(end) : "memory");
+// The same of 16 bytes, and only if place < end. No branch: before the first copy after one the assembler inserts loads
+// that do nothing.
+__forceinline__ void cp_async_below(int place, int end, unsigned destination, const void* source, bool valid) {
+  asm volatile("{ .reg .pred ignore, below; setp.eq.u32 ignore, %2, 0; setp.lt.s32 below, %3, %4;\n"
+               "@below cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }"
+               ::"r"(destination), "l"(source), "r"(static_cast<unsigned>(valid)), "r"(place), "r"(end) : "memory");
 }
 
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most `pending` of this thread's newest groups are still under way.
 template <int pending>
-__device__ __forceinline__ void cp_async_wait() {
+__forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 // Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned address) {
+__forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
                : "r"(address)
@@ -46,26 +47,21 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned ad
 }
 
 // d[16, 8] += a[16, 16] b[16, 8], fp32 accumulation; a row-major, b column-major.
+#define MOETUNE_MMA(type)                                                                                          \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "  \
+               "{%8, %9}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                      \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 template <class Element>
-__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
-
-template <>
-__device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+__forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (is_bf16<Element>)
+    MOETUNE_MMA("bf16");
+  else
+    MOETUNE_MMA("f16");
 }
-template <>
-__device__ __forceinline__ void mma_m16n8k16<fp16>(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+// clang-format on
 
 // A word that other blocks write; never from a cache of this SM.
-__device__ __forceinline__ unsigned load_relaxed(const unsigned* word) {
+__forceinline__ unsigned load_relaxed(const unsigned* word) {
   unsigned value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
   return value;

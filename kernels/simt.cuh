@@ -1,19 +1,20 @@
 // The plain variant: CUDA cores, one shared-memory tile, every access checked. Obviously right, on any GPU.
 #pragma once
 #include "epilogue.cuh"
+#include "simt_plan.h"
 
 namespace moetune {
 
 template <class Config>
 __device__ void simt(const Args& args) {
   using Element = typename Config::Element;
-  constexpr int block_m = Config::block_m, block_n = Config::block_n, block_k = Config::block_k;
+  constexpr SimtKnobs knobs = Config::knobs;
+  constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   constexpr int columns = block_n / 4;  // threads across; each computes 4 x 4 elements
-  constexpr int threads = block_m / 4 * columns;
-  static_assert(block_m % 4 == 0 && block_n % 4 == 0, "a thread computes 4 x 4 elements");
+  constexpr int threads = simt_threads(knobs);
 
-  __shared__ float x_tile[block_k][block_m + 1];
-  __shared__ float w_tile[block_k][block_n + 1];
+  __shared__ float x_tile[block_k][simt_pitch(block_m)];
+  __shared__ float w_tile[block_k][simt_pitch(block_n)];
 
   const Element* x = static_cast<const Element*>(args.x);
   const Element* w = static_cast<const Element*>(args.w);
@@ -36,7 +37,8 @@ __device__ void simt(const Args& args) {
           const int row = m_first + i / block_k;
           const long long depth = k_first + i % block_k;
           const bool inside = row < m && depth < k;
-          x_tile[i % block_k][i / block_k] = inside ? to_float(x[source_row<Config>(args, first_row + row) * k + depth]) : 0.0f;
+          x_tile[i % block_k][i / block_k] =
+              inside ? to_float(x[source_row<Config>(args, first_row + row) * k + depth]) : 0.0f;
         }
         for (int i = threadIdx.x; i < block_n * block_k; i += threads) {
           const long long column = n_first + i / block_k, depth = k_first + i % block_k;
@@ -46,7 +48,8 @@ __device__ void simt(const Args& args) {
         __syncthreads();
         for (int depth = 0; depth < block_k; ++depth)
           for (int i = 0; i < 4; ++i)
-            for (int j = 0; j < 4; ++j) sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][thread_n + j * columns];
+            for (int j = 0; j < 4; ++j)
+              sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][thread_n + j * columns];
         __syncthreads();
       }
       for (int i = 0; i < 4; ++i) {

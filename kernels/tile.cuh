@@ -12,16 +12,16 @@ struct Swizzle {
 
   // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index fall on eight different bank groups. The
   // key is exclusive-ored, so that going 2^i chunks on flips one bit of the address of a chunk below it.
-  static __device__ __forceinline__ int offset(int row, int chunk) {
+  static __forceinline__ int offset(int row, int chunk) {
     const int key = chunks == 4 ? row / 2 % 4 : row % 8;
     return (row * chunks + (chunk ^ key)) * 16;
   }
 };
 
-// Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple of
-// the piece; the rest become zeros.
+// Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple
+// of the piece; the rest become zeros.
 template <int load_bytes>
-__device__ __forceinline__ void copy_chunk(unsigned destination, const void* source, int valid) {
+__forceinline__ void copy_chunk(unsigned destination, const void* source, int valid) {
   if constexpr (load_bytes >= 4) {
 #pragma unroll
     for (int at = 0; at < 16; at += load_bytes)
@@ -29,7 +29,8 @@ __device__ __forceinline__ void copy_chunk(unsigned destination, const void* sou
   } else {
 #pragma unroll
     for (int at = 0; at < 16; at += 2) {
-      const unsigned short bits = at < valid ? *reinterpret_cast<const unsigned short*>(static_cast<const char*>(source) + at) : 0;
+      const unsigned short bits =
+          at < valid ? *reinterpret_cast<const unsigned short*>(static_cast<const char*>(source) + at) : 0;
       asm volatile("st.shared.b16 [%0], %1;" ::"r"(destination + at), "h"(bits) : "memory");
     }
   }

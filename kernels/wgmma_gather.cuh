@@ -1,78 +1,118 @@
-// The wgmma variant's rows of X that are put in order by warps that have nothing else to do, while others already multiply
-// what is in order. Tensor copies then read them, and tiles are those of a plain problem.
+// Rows of X that are gathered once, before the tiles that read them: warps that have nothing else to do copy them into
+// expert order in memory while others already multiply what is in order. Tensor copies then read them as in a problem
+// without permute_x.
 #pragma once
 #include "epilogue.cuh"
-#include "wgmma_shape.cuh"
+#include "wgmma_block.cuh"
 
 namespace moetune {
 
-template <class Config>
-struct WgmmaGather : WgmmaShape<Config> {
-  using Shape = WgmmaShape<Config>;
-  using Shape::gathers_first, Shape::consumers;
-  using Element = typename Shape::Element;
-  using Shared = typename Shape::Shared;
-  using Tile = typename Shape::Tile;
+// Nothing is gathered in advance.
+template <class Block>
+struct NoGatherFirst {
+  static __forceinline__ void begin(const auto&...) {}
+  static __forceinline__ void wait_for(const auto&...) {}
+  static __forceinline__ void clear(const auto&...) {}
+  static __forceinline__ void load_first(const auto&...) {}
+};
 
-  static constexpr int warps = 4 * (1 + consumers);  // of a block: a row each to begin with
-  static constexpr int helpers = 2, run = 4;         // then these of its producer go on, by so many rows
-  static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted in one place");
+template <class Block>
+struct GatherFirst {
+  using Tile = Block::Tile;
+  using Element = Block::Element;
 
-  static __device__ __forceinline__ int all_rows(const Shared& shared) {
+  static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
+  static constexpr int helpers = 2, run = 4;  // warps of its producer that then copy the rest, `run` rows at a time
+  static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted by one counter");
+
+  // Copies the first rows. All warps of all blocks call it when m_sizes are in shared memory.
+  static __forceinline__ void begin(const Block& block) {
+    const int rows = all_rows(block), row = blockIdx.x * warps + threadIdx.x / 32;
+    if (row < rows) copy<8>(block.args, row, 1, rows);
+  }
+  // The role of helper warp `helper`: copies the rest, without waiting for the tiles.
+  static __forceinline__ void help(const Block& block, int helper) {
+    const int rows = all_rows(block);
+    for (int first = gridDim.x * warps + (blockIdx.x * helpers + helper) * run; first < rows;
+         first += gridDim.x * helpers * run)
+      copy<4>(block.args, first, min(run, rows - first), rows);
+  }
+  // The finding warp waits until the tile's rows are in order, except for the block's first tile: its loader waits
+  // instead, with W already on its way.
+  static __forceinline__ void wait_for(const Args& args, const Tile& tile, bool first) {
+    if (!first) wait<32>(args, tile);
+  }
+  // Fills the stages of the block's first tile: W of all, then X when its rows are in order. Other tiles only pass the
+  // fence: tensor copies read rows that ordinary stores wrote.
+  template <class Copies>
+  static __forceinline__ void load_first(const Copies& copies, const Steps& steps, bool first, int& k,
+                                         typename Block::Stage& stage) {
+    const int count = first ? min(Block::stages, steps.end - k) : 0;
+    if (elect_one()) {
+      if (count > 0) {
+#pragma unroll 1
+        for (int i = 0; i < count; ++i) copies.template issue<false, true>(i, (k + i) * Block::block_k);
+        wait<1>(copies.block.args, copies.tile);
+        fence_async_global();
+#pragma unroll 1
+        for (int i = 0; i < count; ++i) copies.template issue<true, false>(i, (k + i) * Block::block_k);
+      } else {
+        fence_async_global();
+      }
+    }
+    k += count;
+    stage.advance(count);
+  }
+  // The last block clears the counts for the next launch.
+  static __forceinline__ void clear(const Args& args, int rows) {
+    for (int place = 0; place * gathered_together < rows; ++place) args.gathered[place] = 0;
+  }
+
+ private:
+  static __forceinline__ int all_rows(const Block& block) {
     int rows = 0;
-    for (int e = threadIdx.x % 32; e < Config::experts; e += 32) rows += shared.m_sizes[e];
+    for (int e = threadIdx.x % 32; e < Block::experts; e += 32) rows += block.m_sizes()[e];
     return __reduce_add_sync(~0u, rows);
   }
 
-  // A warp copies rows [first, first + count) of expert order and tells; with the last of all it makes their count whole.
+  // A warp copies rows [first, first + count) of expert order and counts them; the last of all `rows` fills up its
+  // count.
   template <int unrolled>
-  static __device__ __forceinline__ void copy(const Args& args, int first, int count, int rows) {
+  static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
     const int lane = threadIdx.x % 32;
-    const int mine = lane < count ? static_cast<int>(source_row<Config>(args, first + lane)) : 0;
+    const int mine = lane < count ? static_cast<int>(source_row<Block>(args, first + lane)) : 0;
     for (int r = 0; r < count; ++r) {
-      const auto* from = reinterpret_cast<const uint4*>(static_cast<const Element*>(args.x) + __shfl_sync(~0u, mine, r) * args.k);
+      const Element* source = static_cast<const Element*>(args.x) + __shfl_sync(~0u, mine, r) * args.k;
+      const auto* from = reinterpret_cast<const uint4*>(source);
       auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * args.k);
-      const int pieces = static_cast<int>(args.k / 8);
+      const int chunks = static_cast<int>(args.k / 8);
 #pragma unroll unrolled
-      for (int i = lane; i < pieces; i += 32) to[i] = __ldg(from + i);
+      for (int i = lane; i < chunks; i += 32) to[i] = __ldg(from + i);
     }
     __syncwarp();
     if (lane == 0) {
       __threadfence();
-      const int missing = first + count == rows ? (gathered_together - rows % gathered_together) % gathered_together : 0;
+      const int missing =
+          first + count == rows ? (gathered_together - rows % gathered_together) % gathered_together : 0;
       atomicAdd(args.gathered + first / gathered_together, count + missing);
     }
   }
 
-  // All warps of all blocks call this, when m_sizes are in shared memory.
-  static __device__ __forceinline__ void begin(const Args& args, const Shared& shared) {
-    if constexpr (gathers_first) {
-      const int rows = all_rows(shared), row = blockIdx.x * warps + threadIdx.x / 32;
-      if (row < rows) copy<8>(args, row, 1, rows);
-    }
-  }
-  // The rest. That they run ahead of the tiles by hundreds of MB costs at most 0.6 % (waiting for tiles; H200).
-  static __device__ __forceinline__ void go_on(const Args& args, const Shared& shared, int helper) {
-    const int rows = all_rows(shared);
-    for (int first = gridDim.x * warps + (blockIdx.x * helpers + helper) * run; first < rows; first += gridDim.x * helpers * run)
-      copy<4>(args, first, min(run, rows - first), rows);
-  }
-
-  // Waits until the tile's rows are in order, for lanes of a warp or one thread; a block of a cluster may have none, and where
-  // they would begin nobody counts. Who copies them by a tensor map has yet to pass fence_async_global.
+  // Waits until the tile's rows are in order; for lanes of a warp or one thread. A block of a cluster may have no rows,
+  // and no counter where they would begin.
   template <int lanes>
-  static __device__ __forceinline__ void wait(const Args& args, const Tile& tile) {
+  static __forceinline__ void wait(const Args& args, const Tile& tile) {
     const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;
-    for (int place = tile.row / gathered_together + static_cast<int>(threadIdx.x % lanes); place * gathered_together < end; place += lanes)
+    for (int place = tile.row / gathered_together + static_cast<int>(threadIdx.x % lanes);
+         place * gathered_together < end; place += lanes)
       while (load_relaxed(args.gathered + place) < gathered_together) {
       }
     if constexpr (lanes > 1) __syncwarp();
     __threadfence();
   }
-  // The last block leaves the counts as it found them.
-  static __device__ __forceinline__ void forget(const Args& args, int rows) {
-    for (int place = 0; place * gathered_together < rows; ++place) args.gathered[place] = 0;
-  }
 };
+
+template <class Block>
+using WgmmaGather = typename Choice<Block::gathers_first, GatherFirst<Block>, NoGatherFirst<Block>>::type;
 
 }  // namespace moetune

@@ -1,240 +1,174 @@
-// The wgmma variant's epilogue: sums of a warpgroup to rows of Y, by way of shared memory.
+// Staged rows of Y on their way from shared memory: stored by threads, by tensor copies of boxes, or by copies of whole
+// rows. Each policy also says how rows lie in the staging buffer, and when that may be written again.
 #pragma once
-#include "wgmma_notes.cuh"
+#include "wgmma_addresses.cuh"
+#include "wgmma_targets.cuh"
 
 namespace moetune {
 
-template <class Config>
-struct WgmmaStore : WgmmaShape<Config> {
-  using Shape = WgmmaShape<Config>;
-  using Shape::block_m, Shape::block_n, Shape::groups, Shape::weighs, Shape::scatters, Shape::copies_out;
-  using Shape::copies_boxes, Shape::copies_rows, Shape::pitch, Shape::buffer;
-  using Shape::staged_rows, Shape::planes, Shape::plane, Shape::warpgroup_sync;
-  using Shape::by_pointers, Shape::holds;
-  using Rows = typename WgmmaNotes<Config>::Rows;
-  using Tile = typename Shape::Tile;
-  using Element = typename Shape::Element;
-  using Shared = typename Shape::Shared;
-  using Sums = typename Shape::Sums;
+template <class Element>
+__forceinline__ void copy_16_bytes(Element* to, const Element* from) {
+  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+}
 
-  // What a warpgroup holds: tiles, and their rows in steps of 16.
-  struct Hold {
-    int tiles = 0, rows = 0;
-  };
-  static __device__ __forceinline__ int steps_of_16(int rows) { return (rows + 15) / 16 * 16; }
+// Row `row` of the tile in Y.
+template <class Block, class Tile>
+__forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
+  if constexpr (!Block::permute_y) return WgmmaAddresses<Block>::y(args, tile, row);
+  const long long target = targets[row];
+  return static_cast<typename Block::Element*>(args.y) + target * args.n;
+}
 
-  // `targets` of the tile's rows, where they scatter.
-  static __device__ __forceinline__ Element* target_of(const Args& args, const Tile& tile, const int* targets, int row) {
-    if constexpr (by_pointers && !scatters) return static_cast<Element*>(tile.y) + (tile.first + row) * args.n;
-    const long long target = scatters ? targets[row] : tile.row + row;
-    return static_cast<Element*>(args.y) + target * args.n;
+// Rows of a staging buffer and where they go: row `row` and on of the tile, `columns` columns of Y from `column`.
+template <class Block>
+struct StagedRows {
+  using Element = Block::Element;
+  const Args& args;
+  const Block::Tile& tile;
+  const int* targets;
+  const Element* staging;
+  int row;
+  long long column;
+  int columns;
+
+  __forceinline__ Element* y(int r) const { return row_of_y<Block>(args, tile, targets, row + r) + column; }
+};
+
+// Threads store 16 bytes each, a few rows at a time.
+template <class Block>
+struct ThreadStores {
+  using Element = Block::Element;
+  static constexpr Staging shape = staging(Block::knobs);
+
+  static __forceinline__ void prefetch(const auto&...) {}
+  // Where 8 columns of a staged row lie: planes in the swizzle of tensor copies.
+  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
+    return staging + column / 64 * shape.plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
   }
+  // Before a warpgroup stages a tile: the rows of the tile before have left.
+  static __forceinline__ void begin_tile() { warpgroup_sync(); }
+  // Before `threads` threads write a staging buffer again: the copies that read it are over, but for the `newer` last.
+  template <int threads, int newer>
+  static __forceinline__ void wait() {}
+  // Before a warpgroup stages the rows of a tile from `first` on, into one of two buffers.
+  static __forceinline__ void begin_buffer(int) {}
+  // After the buffer is written.
+  static __forceinline__ void publish() {}
 
-  static __device__ __forceinline__ void copy_16(Element* to, const Element* from) { *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from); }
-  // Where 8 columns of a staged row lie.
-  static __device__ __forceinline__ const Element* staged_at(const Element* staging, int row, int column) {
-    if constexpr (copies_rows) return staging + row * pitch + column;
-    return staging + column / 64 * plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
-  }
-
+  // Stores rows from `first` on, by `threads` threads.
   template <int threads>
-  static constexpr int rows_a_warp = staged_rows / (threads / 32);
-  // Whether this thread issues copies: the first threads a box each, or the first lanes of every warp a row each.
-  template <int threads>
-  static __device__ __forceinline__ bool issues() {
-    if constexpr (copies_rows) return threadIdx.x % 32 < rows_a_warp<threads>;
-    return threadIdx.x % threads < staged_rows / 8 * planes;
-  }
-
-  // `columns` of staged rows to rows `row` and on of the tile, columns from `column`, by `threads` threads. If
-  // that is chosen, boxes of 8 whole rows leave by tensor copies, or all rows by copies of their bytes, each issued by a
-  // thread; others by 16 bytes a thread and turn.
-  template <int threads>
-  static __device__ __forceinline__ void store_rows(const Args& args, const Tile& tile, const int* targets, const Element* staging, int row, long long column,
-                                                    int columns) {
+  static __forceinline__ void store(const StagedRows<Block>& rows, int first = 0) {
     const int thread = threadIdx.x % threads;
-    if constexpr (copies_rows) {
-      if (issues<threads>()) {
-        const int r = thread / 32 * rows_a_warp<threads> + thread % 32;
-        const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
-        if (row + r < tile.rows && bytes > 0)
-          store_bytes(target_of(args, tile, targets, row + r) + column, shared_address(staged_at(staging, r, 0)), bytes);
-        stores_commit();
-      }
-      return;
-    }
-    int first = 0;  // of the rows that threads store
-    if constexpr (copies_boxes) {
-      const int boxes = min(staged_rows, tile.rows - row) / 8;
-      if (thread < staged_rows / 8 * planes) {
-        const int box = thread % (staged_rows / 8), part = thread / (staged_rows / 8);
-        if (box < boxes && column + part * 64 < args.n)
-          store_box(args.y_map, shared_address(staging + part * plane + box * 8 * 64), tile.row + row + box * 8, static_cast<int>(column) + part * 64);
-        stores_commit();
-      }
-      first = boxes * 8;
-    }
-    constexpr int pieces = planes * 8, rows_a_turn = threads / pieces;
-    const auto leaves = [&](int r) { return r >= first && row + r < tile.rows; };
-    if constexpr (threads % pieces == 0) {
-      const int r = thread / pieces, c = thread % pieces * 8;
-      if (c >= columns || column + c >= args.n) return;
-      Element* to = scatters ? nullptr : target_of(args, tile, targets, row + r) + column + c;
+    const Args& args = rows.args;
+    constexpr int chunks = shape.planes * 8, rows_a_turn = threads / chunks;
+    const auto leaves = [&](int r) { return r >= first && rows.row + r < rows.tile.rows; };
+    if constexpr (threads % chunks == 0) {
+      const int r = thread / chunks, c = thread % chunks * 8;
+      if (c >= rows.columns || rows.column + c >= args.n) return;
+      Element* to = Block::scatters ? nullptr : rows.y(r) + c;
 #pragma unroll
-      for (int i = 0; i < staged_rows; i += rows_a_turn) {
+      for (int i = 0; i < shape.rows; i += rows_a_turn) {
         if (leaves(r + i)) {
-          if (scatters) to = target_of(args, tile, targets, row + r + i) + column + c;
-          copy_16(to, staged_at(staging, r + i, c));
+          if (Block::scatters) to = rows.y(r + i) + c;
+          copy_16_bytes(to, at(rows.staging, r + i, c));
         }
-        if (!scatters) to += rows_a_turn * args.n;
+        if (!Block::scatters) to += rows_a_turn * args.n;
       }
     } else {
 #pragma unroll
-      for (int i = thread; i < staged_rows * pieces; i += threads) {
-        const int r = i / pieces, c = i % pieces * 8;
-        if (leaves(r) && c < columns && column + c < args.n) copy_16(target_of(args, tile, targets, row + r) + column + c, staged_at(staging, r, c));
+      for (int i = thread; i < shape.rows * chunks; i += threads) {
+        const int r = i / chunks, c = i % chunks * 8;
+        if (leaves(r) && c < rows.columns && rows.column + c < args.n)
+          copy_16_bytes(rows.y(r) + c, at(rows.staging, r, c));
       }
     }
-  }
-  // Before a staging buffer is written again: the copies of it that this thread issued, but for the `newer` last, are over.
-  template <int threads, int newer>
-  static __device__ __forceinline__ void wait_for_copies() {
-    if constexpr (copies_out)
-      if (issues<threads>()) stores_wait_read<newer>();
-  }
-
-  // All that is held leaves.
-  static __device__ __forceinline__ void store_held(const Args& args, Shared& shared, int consumer, int first_group, Hold& hold) {
-    if constexpr (holds) {
-      constexpr int pieces = planes * 8;
-      warpgroup_sync();  // it is staged
-      for (int i = 0; i < hold.tiles; ++i) {
-        const auto& [tile, first] = shared.held[consumer].tiles[i];
-        const long long column = tile.n + first_group * 64;
-        for (int j = threadIdx.x % 128; j < tile.rows * pieces; j += 128) {
-          const int r = j / pieces, c = j % pieces * 8;
-          if (column + c < args.n)
-            copy_16(target_of(args, tile, shared.held[consumer].target + first, r) + column + c, staged_at(shared.staging[consumer], first + r, c));
-        }
-      }
-      warpgroup_sync();  // its room may be written
-      hold = {};
-    }
-  }
-  // Before a tile begins.
-  static __device__ __forceinline__ void make_room(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, Hold& hold) {
-    if constexpr (holds)
-      if (hold.rows + steps_of_16(tile.rows) > staged_rows) store_held(args, shared, consumer, first_group, hold);
-  }
-
-  // 16 rows from `row` of the tile to row `to` of the staging and on. Swapped: sum[g][4 j ...] holds columns
-  // 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1 on).
-  template <class Sum>
-  static __device__ __forceinline__ void stage_swapped(const Rows& rows, Element* staging, int to, int row, const Sum& sum) {
-    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    unsigned weights[2] = {};
-    if constexpr (weighs)
-      for (int i = 0; i < 2; ++i) weights[i] = *reinterpret_cast<const unsigned*>(rows.weight + row + i * 8 + lane % 4 * 2);
-    sum.with([&](const auto& four) {
-#pragma unroll
-      for (int g = 0; g < groups; ++g) {
-        const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
-        const auto two = [&](int i, int half) {
-          return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[i]) : finish_pair<Config>(d[i].z, d[i].w, weights[i]);
-        };
-        const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
-        stmatrix_x4<true>(shared_address(staged_at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
-      }
-    });
-  }
-
-  template <class Sum>
-  static __device__ __forceinline__ void hold_swapped(Shared& shared, const Tile& tile, int consumer, const Rows& rows, Hold& hold, const Sum& sum) {
-    if (tile.rows == 0) return;
-    auto& held = shared.held[consumer];
-#pragma unroll
-    for (int row = 0; row < block_m; row += 16) {
-      if (row >= tile.rows) break;
-      stage_swapped(rows, shared.staging[consumer], hold.rows + row, row, sum);
-    }
-    if constexpr (scatters)
-      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) held.target[hold.rows + r] = rows.target[r];
-    if (threadIdx.x % 128 == 0) held.tiles[hold.tiles] = {tile, hold.rows};
-    ++hold.tiles;
-    hold.rows += steps_of_16(tile.rows);
-  }
-
-  template <class Sum>
-  static __device__ __forceinline__ void store_swapped(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
-                                                       const Sum& sum) {
-    if constexpr (!copies_out) warpgroup_sync();  // the tile before has left the buffers
-#pragma unroll
-    for (int first = 0; first < block_m; first += staged_rows) {
-      if (first >= tile.rows) break;
-      // Two buffers in turn: a warp that passed the sync of one has read the other. Which of them the tile before used
-      // last depends on its rows.
-      Element* staging = shared.staging[consumer] + first / staged_rows % 2 * buffer;
-      if constexpr (copies_out) {
-        if (first == 0)
-          wait_for_copies<128, 0>();
-        else
-          wait_for_copies<128, 1>();
-        warpgroup_sync();
-      }
-#pragma unroll
-      for (int r = 0; r < staged_rows && first + r < block_m; r += 16) stage_swapped(rows, staging, r, first + r, sum);
-      if constexpr (copies_out) fence_async_shared();
-      warpgroup_sync();
-      store_rows<128>(args, tile, rows.target, staging, first, tile.n + first_group * 64, planes * 64);
-    }
-  }
-
-  // Plain: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1 on).
-  template <class Sum>
-  static __device__ __forceinline__ void store_plain(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
-                                                     const Sum& sum) {
-    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    Element* staging = shared.staging[consumer] + warp * buffer;
-#pragma unroll
-    for (int g = 0; g < groups; ++g) {
-      const int first = (first_group + g) * 64 + warp * 16;
-      if (first >= tile.rows) break;
-      unsigned weights[2] = {};
-      if constexpr (weighs)
-        for (int i = 0; i < 2; ++i) weights[i] = both(rows.weight[first + lane / 4 + i * 8]);
-#pragma unroll
-      for (int from = 0; from < block_n; from += 64) {
-        wait_for_copies<32, 0>();
-        __syncwarp();
-#pragma unroll
-        for (int c = 0; c < 64 && from + c < block_n; c += 16) {
-          sum.with([&](const auto& four) {
-            const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
-            const auto two = [&](int i, int half) {
-              return half == 0 ? finish_pair<Config>(d[i].x, d[i].y, weights[0]) : finish_pair<Config>(d[i].z, d[i].w, weights[1]);
-            };
-            const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
-            stmatrix_x4<false>(shared_address(staged_at(staging, row, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
-          });
-        }
-        if constexpr (copies_out) fence_async_shared();
-        __syncwarp();
-        store_rows<32>(args, tile, rows.target, staging, first, tile.n + from, min(64, block_n - from));
-      }
-    }
-  }
-
-  // `sum` is one of WgmmaSplit's.
-  template <class Sum>
-  static __device__ __forceinline__ void store(const Args& args, Shared& shared, const Tile& tile, int consumer, int first_group, const Rows& rows,
-                                               Hold& hold, const Sum& sum) {
-    if constexpr (holds)
-      hold_swapped(shared, tile, consumer, rows, hold, sum);
-    else if constexpr (Shape::swapped)
-      store_swapped(args, shared, tile, consumer, first_group, rows, sum);
-    else
-      store_plain(args, shared, tile, consumer, first_group, rows, sum);
   }
 };
+
+// What both kinds of copies do to a staging buffer: threads that issued copies wait for them before it is written
+// again.
+template <class Kind>
+struct CopyStores {
+  static __forceinline__ void begin_tile() {}
+  template <int threads, int newer>
+  static __forceinline__ void wait() {
+    if (Kind::template issues<threads>()) stores_wait_read<newer>();
+  }
+  // The two buffers are used in turn, so the copies of the one before may go on; which one the last tile used depends
+  // on its rows.
+  static __forceinline__ void begin_buffer(int first) {
+    if (first == 0)
+      wait<128, 0>();
+    else
+      wait<128, 1>();
+    warpgroup_sync();
+  }
+  static __forceinline__ void publish() { fence_async_shared(); }
+};
+
+// Boxes of 8 whole rows leave by tensor copies, issued by one thread each; rows that fill no box by threads.
+template <class Block>
+struct BoxStores : CopyStores<BoxStores<Block>> {
+  using Threads = ThreadStores<Block>;
+  using Element = Block::Element;
+  static constexpr Staging shape = Threads::shape;
+  static constexpr int boxes_a_plane = shape.rows / kYBox;
+
+  static __forceinline__ void prefetch(const Args& args) { prefetch_map(args.y_map); }
+  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
+    return Threads::at(staging, row, column);
+  }
+  // Whether this thread issues copies: the first ones a box each.
+  template <int threads>
+  static __forceinline__ bool issues() {
+    return threadIdx.x % threads < boxes_a_plane * shape.planes;
+  }
+  template <int threads>
+  static __forceinline__ void store(const StagedRows<Block>& rows) {
+    const int thread = threadIdx.x % threads;
+    const int boxes = min(shape.rows, rows.tile.rows - rows.row) / kYBox;
+    if (issues<threads>()) {
+      const int box = thread % boxes_a_plane, plane = thread / boxes_a_plane;
+      if (box < boxes && rows.column + plane * 64 < rows.args.n)
+        store_box(rows.args.y_map, shared_address(rows.staging + plane * shape.plane + box * kYBox * 64),
+                  rows.tile.row + rows.row + box * kYBox, static_cast<int>(rows.column) + plane * 64);
+      stores_commit();
+    }
+    Threads::template store<threads>(rows, boxes * kYBox);
+  }
+};
+
+// Whole rows leave by copies of their bytes, each issued by a thread; staged rows are padded.
+template <class Block>
+struct RowStores : CopyStores<RowStores<Block>> {
+  using Element = Block::Element;
+  static constexpr Staging shape = staging(Block::knobs);
+
+  static __forceinline__ void prefetch(const auto&...) {}
+  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
+    return staging + row * shape.pitch + column;
+  }
+  template <int threads>
+  static constexpr int rows_a_warp = shape.rows / (threads / 32);
+  // Whether this thread issues copies: the first lanes of every warp a row each.
+  template <int threads>
+  static __forceinline__ bool issues() {
+    return threadIdx.x % 32 < rows_a_warp<threads>;
+  }
+  template <int threads>
+  static __forceinline__ void store(const StagedRows<Block>& rows) {
+    if (!issues<threads>()) return;
+    const int thread = threadIdx.x % threads, r = thread / 32 * rows_a_warp<threads> + thread % 32;
+    const int bytes = static_cast<int>(min(static_cast<long long>(rows.columns), rows.args.n - rows.column)) * 2;
+    if (rows.row + r < rows.tile.rows && bytes > 0)
+      store_bytes(rows.y(r), shared_address(at(rows.staging, r, 0)), bytes);
+    stores_commit();
+  }
+};
+
+template <class Block>
+using WgmmaStore = typename Choice<
+    Block::knobs.tma_store == TmaStore::none, ThreadStores<Block>,
+    typename Choice<Block::knobs.tma_store == TmaStore::boxes, BoxStores<Block>, RowStores<Block>>::type>::type;
 
 }  // namespace moetune

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -41,18 +42,92 @@ std::string_view kind_of(const Json& value) {
   return value.is_array() ? "an array" : "an object";
 }
 
+// Where the parser is: "entries[3].measurement.median_us".
+class ParserPlace {
+ public:
+  // False for a key that its object has already.
+  bool follow(Json::parse_event_t event, const Json& value) {
+    using Event = Json::parse_event_t;
+    if (event == Event::key) {
+      frames_.back().key = value.get<std::string>();
+      return frames_.back().keys.insert(frames_.back().key).second;
+    }
+    if (event == Event::object_end || event == Event::array_end) {
+      frames_.pop_back();
+      return true;
+    }
+    if (!frames_.empty()) ++frames_.back().elements;
+    if (event != Event::value) frames_.push_back({.is_array = event == Event::array_start});
+    return true;
+  }
+
+  std::string text() const {
+    std::string text;
+    for (const Frame& frame : frames_)
+      text += frame.is_array ? fmt::format("[{}]", frame.elements - 1) : (text.empty() ? "" : ".") + frame.key;
+    return text;
+  }
+
+ private:
+  struct Frame {
+    bool is_array = false;
+    size_t elements = 0;  // begun
+    std::string key = {};
+    std::set<std::string> keys = {};
+  };
+  std::vector<Frame> frames_;
+};
+
+// A text that JSON has no longer words for than the original had.
+struct Plain {
+  std::string text;
+  std::vector<size_t> longer;  // places in `text` that hold one byte more than the original
+
+  size_t original(size_t byte) const {
+    const auto passed = std::count_if(longer.begin(), longer.end(), [&](size_t at) { return at < byte; });
+    return byte - static_cast<size_t>(passed);
+  }
+};
+
+// Python's words for numbers that JSON doesn't have become null, of their length where that fits.
+Plain without_python_numbers(std::string_view text) {
+  constexpr std::string_view kWords[] = {"NaN", "Infinity", "-Infinity"};
+  Plain plain;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const auto word = std::find_if(std::begin(kWords), std::end(kWords),
+                                   [&](std::string_view one) { return text.substr(i).starts_with(one); });
+    if (!in_string && word != std::end(kWords)) {
+      plain.text += fmt::format("{:<{}}", "null", word->size());
+      if (word->size() < 4) plain.longer.push_back(plain.text.size() - 1);
+      i += word->size();
+      continue;
+    }
+    const size_t taken = in_string && text[i] == '\\' && i + 1 < text.size() ? 2 : 1;
+    if (text[i] == '"') in_string = !in_string;
+    plain.text += text.substr(i, taken);
+    i += taken;
+  }
+  return plain;
+}
+
 }  // namespace
 
-Json parse_json(std::string_view text, const std::string& where) {
-  const Json::parser_callback_t depth_guard = [&](int depth, Json::parse_event_t, Json&) {
+Json parse_json(std::string_view text, const std::string& where, Dialect dialect) {
+  const Plain plain = dialect == Dialect::python ? without_python_numbers(text) : Plain{};
+  ParserPlace place;
+  const Json::parser_callback_t guard = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > kMaxDepth) throw request_error(fmt::format("{}: nested deeper than {} levels", where, kMaxDepth));
+    if (!place.follow(event, value) && dialect == Dialect::strict)
+      throw request_error(fmt::format("{}: {} is there twice", where, place.text()), "keep the right one");
     return true;
   };
   try {
-    return Json::parse(text, depth_guard);
+    return Json::parse(dialect == Dialect::python ? plain.text : text, guard);
   } catch (const Json::parse_error& error) {
-    const auto [line, column] = line_and_column(text, error.byte > 0 ? error.byte - 1 : 0);
-    const bool cut = error.byte > text.size();
+    const size_t byte = plain.original(error.byte);
+    const auto [line, column] = line_and_column(text, byte > 0 ? byte - 1 : 0);
+    const bool cut = byte > text.size();
     throw request_error(fmt::format("{}:{}:{}: {}", where, line, column,
                                     text.empty() ? "the file is empty"
                                     : cut        ? "the JSON ends too early"
@@ -63,8 +138,8 @@ Json parse_json(std::string_view text, const std::string& where) {
   }
 }
 
-Json read_json(const std::filesystem::path& path, int64_t limit) {
-  return parse_json(read_text(path, limit), path.string());
+Json read_json(const std::filesystem::path& path, Dialect dialect, int64_t limit) {
+  return parse_json(read_text(path, limit), path.string(), dialect);
 }
 
 Json rounded(double value, int digits) {

@@ -16,11 +16,17 @@ namespace moetune {
 /// Keys keep their order, so that files diff well.
 using Json = nlohmann::ordered_json;
 
-/// Parses `text`. Errors (Exit::request) name `where`, the line and the column. Nesting deeper than 64 is refused.
-Json parse_json(std::string_view text, const std::string& where);
+/// strict: JSON as RFC 8259 has it, with each key at most once in an object. python: what Python's json module writes
+/// and reads: NaN, Infinity and -Infinity are values too (null here), and the last of equal keys counts.
+enum class Dialect { strict, python };
+
+/// Parses `text`. Errors (Exit::request) name `where` and the line and column, or the place of a key that is there
+/// twice. Nesting deeper than 64 is refused.
+Json parse_json(std::string_view text, const std::string& where, Dialect dialect = Dialect::strict);
 
 /// Reads and parses a file of at most `limit` bytes. Errors name the path.
-Json read_json(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
+Json read_json(const std::filesystem::path& path, Dialect dialect = Dialect::strict,
+               int64_t limit = int64_t{256} << 20);
 
 /// `value` to `digits` significant decimal digits; NaN and infinities become null.
 Json rounded(double value, int digits = 6);

@@ -61,6 +61,11 @@ Interval bootstrap_median_interval(std::span<const double> samples, double confi
   return {quantile(medians, (1 - confidence) / 2), quantile(medians, (1 + confidence) / 2)};
 }
 
+double log_half_width(const Interval& interval) {
+  if (!(interval.low > 0 && interval.high >= interval.low)) return std::numeric_limits<double>::infinity();
+  return std::log(interval.high / interval.low) / 2;
+}
+
 double geometric_mean(std::span<const double> samples) {
   double sum = 0;
   for (const double sample : samples) sum += std::log(sample);

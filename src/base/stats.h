@@ -26,6 +26,9 @@ Interval median_interval(std::span<const double> samples, double confidence = 0.
 Interval bootstrap_median_interval(std::span<const double> samples, double confidence = 0.95, int resamples = 2000,
                                    uint64_t seed = 1);
 
+/// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
+double log_half_width(const Interval& interval);
+
 /// exp of the mean of logs; all samples > 0. NaN for no samples.
 double geometric_mean(std::span<const double> samples);
 

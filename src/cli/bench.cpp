@@ -19,6 +19,7 @@
 #include "table/fields.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -100,11 +101,12 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
               {.baseline = "", .candidate = default_candidate(load_space(kSpace), problem, backend.device())});
   for (const std::string& baseline : backend.baselines())
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+  const Product product = product_of(problem);
   std::vector<Point> points;
   for (const Entrant& entrant : work.entrants) {
     points.push_back({.cell = work.cell, .entrant = entrant});
-    points.back().flops = problem.flops();
-    points.back().bytes = problem.bytes();
+    points.back().flops = flops(product);
+    points.back().bytes = bytes(product);
   }
   try {
     backend.load(problem);
@@ -248,7 +250,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
   if (options.hot && !options.peers.empty()) throw request_error("--peers were measured cold: they contradict --hot");
-  const std::vector<PeerTime> peers = options.peers.empty() ? std::vector<PeerTime>{} : read_peers(options.peers);
+  const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
   std::vector<std::string> told;
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
   std::vector<Cell> cells;
@@ -262,6 +264,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
+  if (!options.peers.empty()) require_same_device(peers, backend->device());
   const DeviceLock held = lock(*backend, options.device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 
@@ -274,7 +277,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
       std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot});
-      add_peers(peers, measured);
+      add_peers(peers.times, measured);
       for (Point& point : measured) points.push_back(std::move(point));
     }
   } catch (const std::exception& error) {

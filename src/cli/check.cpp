@@ -1,11 +1,17 @@
 // `moetune check`: is anything slower than this baseline?
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <memory>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "cli/advice.h"
@@ -31,9 +37,15 @@ struct CheckOptions {
   CellOptions cells;
   DeviceOptions device;
   std::string threshold = "5%", rounds, patience, wait, time_budget;
-  std::string output, junit, markdown, format;
+  std::string output, junit, markdown, format, inconclusive = "fail";
   bool quiet = false;
 };
+
+Undecided parse_undecided(const std::string& word) {
+  if (word == "fail") return Undecided::fail;
+  if (word == "pass") return Undecided::pass;
+  throw unknown_word("--inconclusive", word, {"fail", "pass"});
+}
 
 // "5%" or "0.05".
 double parse_threshold(std::string_view text) {
@@ -75,6 +87,11 @@ Json to_json(const CellFinding& finding) {
   json["change"] = rounded(finding.change);
   json["change_low"] = rounded(finding.change_interval.low);
   json["change_high"] = rounded(finding.change_interval.high);
+  json["time_change"] = rounded(finding.time_change);
+  json["time_change_low"] = rounded(finding.time_change_interval.low);
+  json["time_change_high"] = rounded(finding.time_change_interval.high);
+  json["by_ratio"] = name(finding.by_ratio);
+  json["by_time"] = name(finding.by_time);
   json["now"] = to_json(finding.now);
   json["before_us"] = rounded(finding.before_seconds * 1e6);
   json["control_now_us"] = rounded(finding.control_now_seconds * 1e6);
@@ -115,13 +132,22 @@ std::vector<std::string> bench_command_line(const CheckOptions& options) {
   return words;
 }
 
+CheckRun begin_run(Undecided undecided) {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host = {"unknown"};
+  return {.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr))),
+          .hostname = host.data(),
+          .undecided = undecided};
+}
+
 void write_named(const std::string& path, const std::string& text) {
   if (!path.empty()) write_atomic(path, text);
 }
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
 void report(const std::vector<CellFinding>& findings, const std::string& fault, const CheckOptions& options,
-            const CheckRequest& request, const Invocation& invocation, const TunedTable& table, Backend& backend) {
+            const CheckRequest& request, const CheckRun& run, const Invocation& invocation, const TunedTable& table,
+            Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
   const std::string summary = markdown(findings, request.threshold, 0, fault);
   Json json = {{"schema", "moetune.check/1"},
@@ -133,7 +159,7 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
                {"findings", Json::array()}};
   for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
   if (!fault.empty()) json["fault"] = fault;
-  const std::string json_text = pretty_json(json), junit = junit_xml(findings, fault);
+  const std::string json_text = pretty_json(json), junit = junit_xml(findings, run, fault);
   std::string next;  // of a whole check: what is left of another one is nothing to judge
   if (fault.empty()) next = advice(findings, request, invocation.argv, table.tool, bench_command_line(options));
   if (!next.empty()) next = "\n" + next + "\n";
@@ -161,6 +187,8 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
 
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
+  CheckRun run = begin_run(parse_undecided(options.inconclusive));
+  const auto begin = std::chrono::steady_clock::now();
   request_of(options, DeviceKind::cpu);  // what can't be read ends the command here
   TunedTable table = read_table(options.baseline);
   pick_entries(table, options.baseline, options.cells);
@@ -182,17 +210,19 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
       tell(fmt::format("[{}/{}] {}: {}: {}\n", findings.size(), cells.size(), id(finding.cell), name(finding.finding),
                        finding.reason));
   };
+  const auto report_so_far = [&](const std::string& fault) {
+    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report(findings, fault, options, request, run, invocation, table, *backend);
+  };
   try {
     check(table, *backend, request, listen, stop);
   } catch (const std::exception& error) {
-    if (!findings.empty())
-      keep_in_spite(invocation.terminal,
-                    [&] { report(findings, error.what(), options, request, invocation, table, *backend); });
+    if (!findings.empty()) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
     throw;
   }
   const std::string fault = interruption(stop, findings, cells.size());
-  report(findings, fault, options, request, invocation, table, *backend);
-  return !fault.empty() ? Exit::interrupted : static_cast<Exit>(exit_code(findings));
+  report_so_far(fault);
+  return !fault.empty() ? Exit::interrupted : static_cast<Exit>(exit_code(findings, run.undecided));
 }
 
 Action declare_check(OptionSet& set) {
@@ -207,6 +237,8 @@ Action declare_check(OptionSet& set) {
             "How long a slowdown must last to be a regression, by default 30s on a cpu and 1s on a GPU");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors, by default 30s on a cpu");
+  set.value("--inconclusive", options->inconclusive, "WORD",
+            "What cells count as that can't be judged: fail (exit 4) or pass (exit 0)");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");

@@ -1,9 +1,12 @@
 // `moetune lookup`: what does this table say for this problem, and how good is the match?
 #include <fmt/format.h>
 
+#include <limits>
 #include <memory>
 
+#include "base/error.h"
 #include "base/grid.h"
+#include "base/units.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
@@ -21,7 +24,7 @@ const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::js
 struct LookupOptions {
   std::string table;
   CellOptions cells;
-  std::string device, format;
+  std::string device, max_distance, format;
 };
 
 struct Found {
@@ -39,8 +42,12 @@ Json entry_json(const TunedTable& table, const Entry& entry) {
 Json answer_json(const TunedTable& table, const Found& found) {
   Json json = {
       {"cell", to_json(found.cell)}, {"match", name(found.answer.match)}, {"explanation", found.answer.explanation}};
+  if (const auto& distance = found.answer.distance) {
+    json["distance"] = rounded(distance->total());
+    json["log_tokens_distance"] = rounded(distance->tokens);
+    json["log_skew_distance"] = rounded(distance->skew);
+  }
   if (found.answer.entry == nullptr) return json;
-  json["log_tokens_distance"] = rounded(found.answer.log_tokens_distance);
   json["entry"] = entry_json(table, *found.answer.entry);
   return json;
 }
@@ -64,7 +71,10 @@ Fields fields_of(const TunedTable& table, const Found& found) {
   row.emplace_back("match", name(answer.match));
   row.emplace_back("table_device", table.device.name);
   row.emplace_back("table_id", answer.entry ? id(answer.entry->cell) : "");
-  row.emplace_back("log_tokens_distance", answer.entry ? number_field(answer.log_tokens_distance) : "");
+  const Distance distance = answer.distance.value_or(Distance{});
+  row.emplace_back("distance", answer.distance ? number_field(distance.total()) : "");
+  row.emplace_back("log_tokens_distance", answer.distance ? number_field(distance.tokens) : "");
+  row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
   add_candidate(row, won ? &answer.entry->candidate : nullptr);
   add_measurement(row, won ? &answer.entry->measurement : nullptr);
   row.emplace_back("explanation", answer.explanation);
@@ -79,6 +89,9 @@ std::string csv(const TunedTable& table, const std::vector<Found>& all) {
 
 Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
+  const double max_distance = options.max_distance.empty() ? std::numeric_limits<double>::infinity()
+                                                           : parse_number(options.max_distance, "--max-distance");
+  if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
   const std::vector<Cell> cells = make_cells(options.cells);
   const TunedTable table = read_table(options.table);
   std::unique_ptr<Backend> backend;
@@ -89,7 +102,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   std::vector<Found> all;
   int64_t none = 0;
   for (const Cell& cell : cells) {
-    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr)});
+    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance)});
     none += all.back().answer.match == Match::none;
   }
   Json answers = Json::array();
@@ -112,6 +125,8 @@ Action declare_lookup(OptionSet& set) {
   const auto options = std::make_shared<LookupOptions>();
   set.argument("TABLE", options->table, "A tuned table");
   declare(set, options->cells);
+  set.value("--max-distance", options->max_distance, "D",
+            "No answer from farther away, in doublings of tokens or skew (max/mean rows) [any distance]");
   set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]");
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };

@@ -5,12 +5,15 @@
 
 #include <set>
 
+#include "base/error.h"
+
 namespace moetune {
 
-std::vector<PeerTime> peers_from_json(const JsonAt& json) {
+Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
   const JsonAt entries = json["entries"];
-  std::vector<PeerTime> times;
+  Peers peers{.device = json["environment"]["device"].string(), .times = {}};
+  std::vector<PeerTime>& times = peers.times;
   std::set<std::pair<std::string, std::string>> known;
   for (size_t i = 0; i < entries.size(); ++i) {
     const JsonAt entry = entries[i];
@@ -18,12 +21,18 @@ std::vector<PeerTime> peers_from_json(const JsonAt& json) {
     if (!known.emplace(times.back().cell, times.back().peer).second)
       entry.fail(fmt::format("{} is twice in {}", times.back().peer, times.back().cell));
   }
-  return times;
+  return peers;
 }
 
-std::vector<PeerTime> read_peers(const std::string& file) {
+Peers read_peers(const std::string& file) {
   const Json json = read_json(file);
   return peers_from_json(JsonAt(json, file));
+}
+
+void require_same_device(const Peers& peers, const DeviceInfo& device) {
+  if (peers.device == device.name) return;
+  throw machine_error(fmt::format("--peers: these times are of '{}', this device is '{}'", peers.device, device.name),
+                      "times of two devices don't compare: run scripts/peers.py on this one");
 }
 
 }  // namespace moetune

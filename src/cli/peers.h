@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "table/measurement.h"
+#include "variant/device.h"
 
 namespace moetune {
 
@@ -14,8 +15,16 @@ struct PeerTime {
   Measurement measurement;
 };
 
-/// In the order of the file. Errors name the place; a peer twice in one cell is one.
-std::vector<PeerTime> peers_from_json(const JsonAt& json);
-std::vector<PeerTime> read_peers(const std::string& file);
+struct Peers {
+  std::string device;           // its name
+  std::vector<PeerTime> times;  // in the order of the file
+};
+
+/// Errors name the place; a peer twice in one cell is one.
+Peers peers_from_json(const JsonAt& json);
+Peers read_peers(const std::string& file);
+
+/// Throws Exit::machine, with both names, where the peers were measured on another device.
+void require_same_device(const Peers& peers, const DeviceInfo& device);
 
 }  // namespace moetune

@@ -46,7 +46,7 @@ std::string cell_line(const Entry& entry, size_t cell, size_t cells) {
   if (!entry.skipped.empty()) return line + "no winner: " + entry.skipped;
   line += fmt::format("{}, {}", winner_text(entry), time_text(entry.measurement));
   if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio > 0)
-    line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
+    if (distrust(entry).empty()) line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
   line += fmt::format(", {} of {} measured", entry.measured, entry.legal);
   if (entry.failed > 0) line += fmt::format(", {} failed", entry.failed);
   if (!entry.complete) line += ", stopped early";

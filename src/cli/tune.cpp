@@ -39,9 +39,9 @@ struct TuneOptions {
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
-  std::string strategy = "exhaustive", max_candidates, time_budget;
+  std::string strategy = "exhaustive", max_candidates, time_budget, wait;
   std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false, verbose = false;
+  bool resume = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -54,6 +54,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   request.seed = seed_of(options.cells);
   request.tool = tool_json(invocation.argv);
   return request;
@@ -118,6 +119,8 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     print("\n" + last);
   else if (!options.quiet)
     tell(last);
+  else if (const std::string noise = noise_sentence(table); !noise.empty())
+    warn(invocation.terminal, noise);
 }
 
 Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal,
@@ -191,7 +194,9 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   }
   print_results(options, invocation, table, request.cells.size(), complete);
   if (stop && !complete) return Exit::interrupted;
-  return !all_won ? Exit::no : all_fit ? Exit::yes : Exit::machine;
+  if (!all_won) return Exit::no;
+  if (!all_fit) return Exit::machine;
+  return options.require_quiet && !noise_sentence(table).empty() ? Exit::inconclusive : Exit::yes;
 }
 
 Action declare_tune(OptionSet& set) {
@@ -204,6 +209,9 @@ Action declare_tune(OptionSet& set) {
   set.value("--max-candidates", options->max_candidates, "N",
             "At most so many trials a cell; --strategy random draws them, however large the space");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; a cell that is begun is ended");
+  set.value("--wait", options->wait, "TIME",
+            "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
+  set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table; one that is there already is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");

@@ -13,6 +13,8 @@
 namespace moetune {
 namespace {
 
+constexpr size_t kNamed = 3;  // noisy cells, in a sentence
+
 // Names of all rivals in the table, in the order of their first appearance.
 std::vector<std::string> rival_names(const TunedTable& table) {
   std::vector<std::string> names;
@@ -22,15 +24,27 @@ std::vector<std::string> rival_names(const TunedTable& table) {
   return names;
 }
 
-// "1.35x as fast as the default", over the cells that met this rival.
-std::string against(const TunedTable& table, const std::string& name) {
+// Whether the entry's ratio to this rival may be told as a fact.
+bool is_sure(const Entry& entry, const Rival* rival) {
+  return entry.skipped.empty() && rival && rival->ratio > 0 &&
+         log_half_width(rival->ratio_interval) <= kUncertainRatio && distrust(entry).empty();
+}
+
+// "1.35x as fast as the default", over the cells that met this rival and can be trusted.
+std::string against(const TunedTable& table, const std::string& name, int64_t won) {
   std::vector<double> speedups;
   for (const Entry& entry : table.entries)
-    if (const Rival* rival = find_rival(entry, name); entry.skipped.empty() && rival && rival->ratio > 0)
-      speedups.push_back(1 / rival->ratio);
+    if (const Rival* rival = find_rival(entry, name); is_sure(entry, rival)) speedups.push_back(1 / rival->ratio);
   if (speedups.empty()) return "";
-  return fmt::format("{} as fast as {}", factor_text(geometric_mean(speedups)),
-                     name == "default" ? "the default" : name);
+  const auto count = static_cast<int64_t>(speedups.size());
+  return fmt::format("{} as fast as {}{}", factor_text(geometric_mean(speedups)),
+                     name == "default" ? "the default" : name,
+                     count < won ? fmt::format(" in {}", counted(count, "cell", "cells")) : "");
+}
+
+std::string marks(const Entry& entry) {
+  return fmt::format("{}{}", entry.complete ? "" : " (stopped early)",
+                     distrust(entry).empty() ? "" : " (too noisy to trust)");
 }
 
 using Entries = std::vector<const Entry*>;
@@ -90,12 +104,14 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
       row.resize(grid.columns.size());
       if (verbose) row.back() = "none: " + entry->skipped;
     } else {
+      const bool noisy = !distrust(*entry).empty();
       row.push_back(time_text(entry->measurement));
-      for (const std::string& rival : rivals) row.push_back(speedup_text(find_rival(*entry, rival), verbose));
+      for (const std::string& rival : rivals)
+        row.push_back(noisy ? "noisy" : speedup_text(find_rival(*entry, rival), verbose));
       if (verbose) {
         row.push_back(fmt::format("{:.4g}", tflops(*entry)));
         row.push_back(fmt::format("{:.3g}", terabytes_per_second(*entry)));
-        row.push_back(text(entry->candidate));
+        row.push_back(text(entry->candidate) + marks(*entry));
       }
     }
     grid.rows.push_back(std::move(row));
@@ -118,8 +134,7 @@ Grid winners_grid(const Entries& entries, int width) {
   Grid grid{cell_columns(), {}};
   grid.columns.push_back({"winner, by what differs from the default"});
   for (const Entry* entry : entries) {
-    const std::string text = entry->skipped.empty() ? winner_text(*entry) + (entry->complete ? "" : " (stopped early)")
-                                                    : "none: " + entry->skipped;
+    const std::string text = entry->skipped.empty() ? winner_text(*entry) + marks(*entry) : "none: " + entry->skipped;
     std::vector<std::string> row = cell_texts(*entry);
     for (const std::string& line : width > 0 ? wrapped(text, width) : std::vector{text}) {
       row.push_back(line);
@@ -158,16 +173,34 @@ std::string winner_text(const Entry& entry) {
   return words.empty() ? "the default" : words;
 }
 
+std::string noise_sentence(const TunedTable& table) {
+  std::vector<std::string> noisy;
+  for (const Entry& entry : table.entries)
+    if (const std::string reason = distrust(entry); !reason.empty())
+      noisy.push_back(fmt::format("{} ({})", id(entry.cell), reason));
+  if (noisy.empty()) return "";
+  const size_t count = noisy.size();
+  if (count > kNamed) noisy.resize(kNamed), noisy.push_back(fmt::format("and {} more", count - kNamed));
+  return fmt::format("{} of {} {} too noisy to trust: {}; tune again with a longer --wait or on a quieter machine.",
+                     count, counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"),
+                     count == 1 ? "is" : "are", fmt::join(noisy, ", "));
+}
+
 std::string answer(const TunedTable& table, size_t cells) {
   int64_t won = 0;
   for (const Entry& entry : table.entries) won += entry.skipped.empty();
   std::string sentence = fmt::format("{} of {} tuned", won, counted(static_cast<int64_t>(cells), "cell", "cells"));
   std::vector<std::string> facts;
   for (const std::string& name : rival_names(table))
-    if (std::string fact = against(table, name); !fact.empty() && facts.size() < 2) facts.push_back(std::move(fact));
-  if (facts.empty()) return sentence + ".";
-  return fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are", fmt::join(facts, " and "),
-                     won == 1 ? "" : " (geometric means)");
+    if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
+      facts.push_back(std::move(fact));
+  if (facts.empty())
+    sentence += ".";
+  else
+    sentence = fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are",
+                           fmt::join(facts, " and "), won == 1 ? "" : " (geometric means)");
+  const std::string noise = noise_sentence(table);
+  return noise.empty() ? sentence : sentence + " " + noise;
 }
 
 }  // namespace moetune

@@ -18,8 +18,12 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
 /// no default, or one of another variant.
 std::string winner_text(const Entry& entry);
 
+/// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune them again, with --wait for a
+/// quiet machine." Empty where every winner can be trusted.
+std::string noise_sentence(const TunedTable& table);
+
 /// "6 of 6 cells tuned: the winners are 1.35x as fast as the default and 1.10x as fast as cublas-loop (geometric
-/// means)."
+/// means)." Ratios that are too uncertain to claim are left out, and the noise sentence follows.
 std::string answer(const TunedTable& table, size_t cells);
 
 }  // namespace moetune

@@ -11,6 +11,8 @@
 namespace moetune {
 
 std::string time_text(const Measurement& measurement) {
+  if (log_half_width(measurement.interval) > kUncertainTime)
+    return fmt::format("{} to {}", format_time(measurement.interval.low), format_time(measurement.interval.high));
   const double half = (measurement.interval.high - measurement.interval.low) / 2;
   const double percent = 100 * half / measurement.seconds;
   return fmt::format("{} ± {:.{}f} %", format_time(measurement.seconds), percent, percent < 9.95 ? 1 : 0);
@@ -21,6 +23,8 @@ std::string factor_text(double factor) {
 }
 
 std::string factor_text(double factor, const Interval& interval) {
+  if (log_half_width(interval) > kUncertainRatio)
+    return fmt::format("{} to {}", factor_text(interval.low), factor_text(interval.high));
   const int digits = factor < 99.5 ? 2 : 0;
   return fmt::format("{} ({:.{}f} to {:.{}f})", factor_text(factor), interval.low, digits, interval.high, digits);
 }

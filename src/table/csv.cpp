@@ -56,6 +56,7 @@ Fields fields_of(const Entry& entry, const TunedTable& table) {
   fields.emplace_back("failed", std::to_string(entry.failed));
   fields.emplace_back("complete", boolean_field(entry.complete));
   fields.emplace_back("skipped", entry.skipped);
+  fields.emplace_back("untrusted", distrust(entry));
   return fields;
 }
 

@@ -34,12 +34,48 @@ double log_distance(int64_t a, int64_t b) {
   return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
 }
 
-// Smaller is better. Equal distances: the fewer tokens; then what can't change the kernel's work, the layer's name and
-// the seed; then the order of the table.
-auto rank(const Entry& entry, const Cell& cell) {
-  const Layer &a = entry.cell.shape.layer, &b = cell.shape.layer;
-  return std::tuple(entry.cell.routing != cell.routing, log_distance(entry.cell.tokens, cell.tokens), entry.cell.tokens,
-                    a.model != b.model || a.projection != b.projection, entry.cell.seed != cell.seed);
+bool is_exact(const Entry& entry, const Cell& cell) {
+  return entry.cell.tokens == cell.tokens && entry.cell.routing == cell.routing;
+}
+
+// Where no expert has rows there is no skew either.
+double skew_distance(const RoutingFigures& a, const RoutingFigures& b) {
+  if (a.max_over_mean <= 0 || b.max_over_mean <= 0) return 0;
+  return std::abs(std::log2(a.max_over_mean / b.max_over_mean));
+}
+
+// An entry that may answer, and how far it is. The figures of the cell asked for are needed for that alone: they are
+// made once, and not where an entry is exact.
+struct Candidacy {
+  const Entry* entry = nullptr;
+  Distance distance = {};
+};
+
+Candidacy candidacy(const Entry& entry, const Cell& cell, std::optional<RoutingFigures>& asked) {
+  if (is_exact(entry, cell)) return {&entry, {}};
+  if (!asked) asked = figures(make_problem(cell).routing);
+  return {&entry, {log_distance(entry.cell.tokens, cell.tokens), skew_distance(entry.figures, *asked)}};
+}
+
+// Smaller is better. Distances are compared in millionths, so that a rounding decides nothing.
+auto rank(const Candidacy& one, const Cell& cell) {
+  const Cell& found = one.entry->cell;
+  const Layer &a = found.shape.layer, &b = cell.shape.layer;
+  return std::tuple(!is_exact(*one.entry, cell), std::llround(1e6 * one.distance.total()),
+                    found.routing != cell.routing, found.tokens, a.model != b.model || a.projection != b.projection,
+                    found.seed != cell.seed);
+}
+
+Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell) {
+  std::optional<RoutingFigures> asked;
+  const auto exact = std::find_if(entries.begin(), entries.end(), [&](const Entry* e) { return is_exact(*e, cell); });
+  Candidacy best;
+  for (const Entry* entry : entries) {
+    if (exact != entries.end() && !is_exact(*entry, cell)) continue;
+    const Candidacy one = candidacy(*entry, cell, asked);
+    if (!best.entry || rank(one, cell) < rank(best, cell)) best = one;
+  }
+  return best;
 }
 
 Answer no_answer(const TunedTable& table, const Cell& cell) {
@@ -85,10 +121,9 @@ std::string explain(const Answer& answer, const TunedTable& table, const Cell& c
                ? fmt::format("tuned on {}, not on {}: take it as a first guess;", table.device.name, device->name)
                : "tuned";
     told += " " + tokens_told(cell, *answer.entry);
-    told += found.routing == cell.routing
-                ? fmt::format(", with {} routing", text(found.routing))
-                : fmt::format(", with {} routing, not {}: another skew may have another winner", text(found.routing),
-                              text(cell.routing));
+    told += fmt::format(", with {} routing{}", text(found.routing),
+                        found.routing == cell.routing ? "" : fmt::format(", not {}", text(cell.routing)));
+    if (!is_exact(*answer.entry, cell)) told += fmt::format("; distance {}", text(*answer.distance));
   }
   const Layer &a = cell.shape.layer, &b = found.shape.layer;
   if (a.model != b.model || a.projection != b.projection)
@@ -115,8 +150,12 @@ std::string_view name(Match match) {
   return "none";
 }
 
-Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device) {
-  const Entry* best = nullptr;
+std::string text(const Distance& distance) {
+  return fmt::format("{:.2f} (tokens {:.2f}, skew {:.2f})", distance.total(), distance.tokens, distance.skew);
+}
+
+Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance) {
+  std::vector<const Entry*> able;
   std::string obstacle;
   const bool elsewhere = device && device->name != table.device.name;  // the table's own runs what it was timed on
   for (const Entry& entry : table.entries) {
@@ -125,21 +164,23 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
       if (obstacle.empty()) obstacle = *reason;
       continue;
     }
-    if (!best || rank(entry, cell) < rank(*best, cell)) best = &entry;
+    able.push_back(&entry);
   }
-  if (!best && !obstacle.empty())
+  if (able.empty() && !obstacle.empty())
     return {.explanation = fmt::format("tuned on {}; {} cannot run what won there: {}", table.device.name, device->name,
                                        obstacle)};
-  if (!best) return no_answer(table, cell);
-  Answer answer{.match = Match::exact,
-                .entry = best,
-                .log_tokens_distance = log_distance(best->cell.tokens, cell.tokens),
-                .explanation = {}};
-  if (device && device->name != table.device.name)
+  if (able.empty()) return no_answer(table, cell);
+  const Candidacy best = nearest_of(able, cell);
+  if (best.distance.total() > max_distance)
+    return {.distance = best.distance,
+            .explanation = fmt::format("the nearest entry, {}, is at distance {}, over the {:g} allowed",
+                                       id(best.entry->cell), text(best.distance), max_distance)};
+  Answer answer{.match = Match::exact, .entry = best.entry, .distance = best.distance, .explanation = {}};
+  if (elsewhere)
     answer.match = Match::other_device;
-  else if (best->cell.routing != cell.routing)
+  else if (best.entry->cell.routing != cell.routing)
     answer.match = Match::other_routing;
-  else if (best->cell.tokens != cell.tokens)
+  else if (best.entry->cell.tokens != cell.tokens)
     answer.match = Match::nearest;
   answer.explanation = explain(answer, table, cell, device);
   return answer;

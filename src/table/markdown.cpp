@@ -12,6 +12,8 @@ namespace moetune {
 namespace {
 
 std::string time_told(const Measurement& time) {
+  if (log_half_width(time.interval) > kUncertainTime)
+    return fmt::format("{} to {}", format_time(time.interval.low), format_time(time.interval.high));
   return fmt::format("{} [{}, {}]", format_time(time.seconds), format_time(time.interval.low),
                      format_time(time.interval.high));
 }
@@ -19,6 +21,8 @@ std::string time_told(const Measurement& time) {
 // The ratio is winner over rival, a speed-up its inverse.
 std::string speedup_told(const Rival* rival) {
   if (!rival) return "";
+  if (log_half_width(rival->ratio_interval) > kUncertainRatio)
+    return fmt::format("{:.2f}x to {:.2f}x", 1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low);
   return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", 1 / rival->ratio, 1 / rival->ratio_interval.high,
                      1 / rival->ratio_interval.low);
 }
@@ -40,14 +44,16 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
     return cells;
   }
   const double roof = roof_seconds(entry, device);
-  cells.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)"));
+  cells.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)") +
+                  (distrust(entry).empty() ? "" : " (too noisy to trust)"));
   cells.push_back(time_told(entry.measurement));
   cells.push_back(fmt::format("{:.4g}", tflops(entry)));
   cells.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
   const double percent = 100 * roof / entry.measurement.seconds;
   const std::string told = percent < 9.95 ? fmt::format("{:.2g} %", percent) : fmt::format("{:.0f} %", percent);
   cells.push_back(roof > 0 ? told : "");
-  for (const std::string& rival : rivals) cells.push_back(speedup_told(find_rival(entry, rival)));
+  const bool noisy = !distrust(entry).empty();
+  for (const std::string& rival : rivals) cells.push_back(noisy ? "noisy" : speedup_told(find_rival(entry, rival)));
   cells.push_back(std::to_string(entry.ties.size()));
   return cells;
 }
@@ -104,6 +110,15 @@ std::string section(const std::vector<const Entry*>& entries, const TunedTable& 
                      routing_section(entries, table));
 }
 
+// Why the winners that are marked so cannot be trusted.
+std::string noise_section(const TunedTable& table) {
+  std::string lines;
+  for (const Entry& entry : table.entries)
+    if (const std::string reason = distrust(entry); !reason.empty())
+      lines += fmt::format("- {}: {}\n", markdown_text(id(entry.cell)), markdown_text(reason));
+  return lines.empty() ? "" : "\nToo noisy to trust, tune again on a quiet machine:\n\n" + lines;
+}
+
 }  // namespace
 
 Export export_markdown(const TunedTable& table) {
@@ -125,7 +140,8 @@ Export export_markdown(const TunedTable& table) {
         "Times are medians of one launch on cold operands, with their 95 % intervals in brackets. \"vs\" is how much "
         "faster\n"
         "the winner is than a rival, from paired interleaved rounds: above 1, the winner is faster. Ties are other\n"
-        "candidates whose interval overlaps the winner's.\n";
+        "candidates whose interval overlaps the winner's.\n" +
+        noise_section(table);
   return {.files = {{"", out}}, .notes = {}};
 }
 

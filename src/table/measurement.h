@@ -23,6 +23,8 @@ struct Measurement {
 /// longer, which is what `check` looks for.
 constexpr double kBusy = 0.05;
 
+constexpr int kFewest = 5;  // rounds, or looks: fewer give no interval to speak of
+
 /// The summary of blocks; nothing is dropped.
 Measurement summarise(const std::vector<Block>& blocks);
 

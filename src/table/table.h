@@ -1,6 +1,8 @@
 // A tuned table: for each cell the winner, how sure it is, and what it was compared with.
 #pragma once
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +62,21 @@ double tflops(const Entry& entry);  // on real rows
 double terabytes_per_second(const Entry& entry);
 double roof_seconds(const Entry& entry, const DeviceInfo& device);  // max(flops / peak, bytes / bandwidth); 0 unknown
 const Rival* find_rival(const Entry& entry, const std::string& name);
+/// The rival that `check` judges an entry by: its fastest baseline, else its default; null where it has neither. Only
+/// baselines of `offered` count, unless that is null.
+const Rival* find_control(const Entry& entry, const std::vector<std::string>* offered = nullptr);
+/// Why an entry's times are too noisy to judge by, as a sentence: others used the processors, the final was too short,
+/// or its time or its ratio to the control is uncertain. Empty where they are not, and for an entry without a winner.
+std::string uncertainty(const Entry& entry);
+/// Why `check` could not trust this entry: its uncertainty, or ratios that are not those of its times. Empty where it
+/// can be trusted.
+std::string distrust(const Entry& entry);
+/// Half an interval, in the logarithm: wider ratios hide what `check` looks for, wider times say little.
+constexpr double kUncertainRatio = 0.05, kUncertainTime = 0.10;
+/// Whether a rival's ratio cannot come from the two times: it lies outside what their intervals allow, by more than
+/// kUncertainRatio.
+bool contradicts_times(const Entry& entry, const Rival& rival);
+
 /// What uneven rows cost: how much longer the winner takes than the table's winner for balanced rows of the same shape
 /// and number, 0.12 for 12 %. Nothing for the balanced entry itself and where there is none.
 std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry);
@@ -76,16 +93,30 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer);
 enum class Match { none, other_device, other_routing, nearest, exact };
 std::string_view name(Match match);
 
+/// How far an entry is from a cell, in doublings: tokens = |log2(t1 / t2)|, skew = |log2(s1 / s2)|, where s is the
+/// realised rows of the largest expert over the mean (max_over_mean). Tokens set the rows of the mean expert, tokens
+/// times skew those of the largest, and these two choose the tiles: twice the skew counts as much as twice the tokens.
+struct Distance {
+  double tokens = 0, skew = 0;
+  double total() const { return std::hypot(tokens, skew); }
+};
+/// "1.42 (tokens 1.00, skew 1.01)".
+std::string text(const Distance& distance);
+
 struct Answer {
   Match match = Match::none;
-  const Entry* entry = nullptr;    // null for none
-  double log_tokens_distance = 0;  // |log2(tokens / entry tokens)|
-  std::string explanation;         // one sentence: what matched, what did not
+  const Entry* entry = nullptr;           // null for none
+  std::optional<Distance> distance = {};  // of the entry, or of the nearest where that is too far; 0 for exact
+  std::string explanation = {};           // one sentence: what matched, what did not
 };
 
-/// The best entry for a cell: same shape (layer sizes, op, dtype, fusion), then device, routing, and distance in
-/// log(tokens). An entry of another device is an answer only as Match::other_device, and only where that
-/// device can run its winner. `device` null: not compared.
-Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device);
+/// The best entry for a cell: same shape (layer sizes, op, dtype, fusion), and the least total distance; the same
+/// tokens and routing are exact, whatever the seed. Equal distances: the same routing, then the fewer tokens, then the
+/// layer's name, the seed, the table's order. An entry of another device is an answer only as Match::other_device, and
+/// only where that device can run its winner. `device` null: not compared. Where the nearest entry lies farther than
+/// `max_distance` the match is none. Errors: the cell's rows cannot be made (a missing trace), unless the match is
+/// exact.
+Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device,
+              double max_distance = std::numeric_limits<double>::infinity());
 
 }  // namespace moetune

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
 #include "base/placed.h"
+#include "table/contradictions.h"
 #include "table/table.h"
 
 namespace moetune {
@@ -42,14 +44,32 @@ Json to_json(const Rival& rival) {
   return json;
 }
 
-Json derived(const Entry& entry, const DeviceInfo& device) {
-  Entry seen = entry;
-  seen.measurement.seconds = as_written(entry.measurement.seconds * 1e6) * 1e-6;
-  seen.flops = count(entry.flops).get<double>();
-  seen.bytes = count(entry.bytes).get<double>();
+Measurement as_read(Measurement measurement) {
+  const auto time = [](double seconds) { return as_written(seconds * 1e6) * 1e-6; };
+  measurement.seconds = time(measurement.seconds);
+  measurement.interval = {time(measurement.interval.low), time(measurement.interval.high)};
+  measurement.waited = std::round(1000 * measurement.waited) / 1000;
+  return measurement;
+}
+
+Entry as_read(Entry entry) {
+  entry.measurement = as_read(entry.measurement);
+  entry.flops = count(entry.flops).get<double>();
+  entry.bytes = count(entry.bytes).get<double>();
+  for (Rival& rival : entry.rivals) {
+    rival.measurement = as_read(rival.measurement);
+    const Interval told = {std::min(rival.ratio, rival.ratio_interval.low),
+                           std::max(rival.ratio, rival.ratio_interval.high)};
+    rival.ratio = as_written(rival.ratio, 5);
+    rival.ratio_interval = {as_written(told.low, 5), as_written(told.high, 5)};
+  }
+  return entry;
+}
+
+Json derived(const Entry& seen, const DeviceInfo& device) {
   const double roof = roof_seconds(seen, device);
   Json speedup = Json::object();
-  for (const Rival& rival : entry.rivals) speedup[rival.name] = rounded(1 / as_written(rival.ratio, 5), kDerivedDigits);
+  for (const Rival& rival : seen.rivals) speedup[rival.name] = rounded(1 / rival.ratio, kDerivedDigits);
   const bool roof_known = roof > 0 && seen.measurement.seconds > 0;
   return {{"tflops", rounded(tflops(seen), kDerivedDigits)},
           {"tbps", rounded(terabytes_per_second(seen), kDerivedDigits)},
@@ -67,7 +87,9 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
     json["candidate"] = to_json(entry.candidate);
     json["measurement"] = to_json(entry.measurement);
     json["occupancy"] = rounded(entry.occupancy, 5);
-    json["derived"] = derived(entry, device);
+    const Entry seen = as_read(entry);
+    json["derived"] = derived(seen, device);
+    if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
     json["verdict"] = to_json(entry.verdict);
     json["rivals"] = Json::array();
     for (const Rival& rival : entry.rivals) json["rivals"].push_back(to_json(rival));
@@ -133,18 +155,6 @@ std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
   return m_sizes;
 }
 
-void require_agreement(const RoutingFigures& figures, const std::vector<int32_t>& m_sizes, const JsonAt& json) {
-  const auto rows = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
-  const auto active = std::count_if(m_sizes.begin(), m_sizes.end(), [](int32_t m) { return m > 0; });
-  const int64_t most = m_sizes.empty() ? 0 : *std::max_element(m_sizes.begin(), m_sizes.end());
-  const auto require = [&](std::string_view key, int64_t told, int64_t counted) {
-    if (told != counted) json[key].fail(fmt::format("{} contradicts m_sizes, which make {}", told, counted));
-  };
-  require("rows", figures.rows, rows);
-  require("active_experts", figures.active_experts, active);
-  require("max_rows", figures.max_rows, most);
-}
-
 void read_winner(const JsonAt& json, Entry& entry) {
   entry.candidate = placed(json["candidate"], candidate_from_json);
   entry.measurement = measurement_from_json(json["measurement"]);
@@ -160,12 +170,11 @@ void read_winner(const JsonAt& json, Entry& entry) {
   for (size_t i = 0; i < json["ties"].size(); ++i) entry.ties.push_back(placed(json["ties"][i], candidate_from_json));
 }
 
-Entry entry_from_json(const JsonAt& json) {
+Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
   Entry entry;
   entry.cell = placed(json["cell"], cell_from_json);
   entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
   entry.figures = figures_from_json(json["figures"]);
-  require_agreement(entry.figures, entry.m_sizes, json["figures"]);
   entry.flops = at_least_zero(json["flops"]);
   entry.bytes = at_least_zero(json["bytes"]);
   if (json.has("skipped")) {
@@ -181,6 +190,7 @@ Entry entry_from_json(const JsonAt& json) {
   entry.measured = counts["measured"].integer(0);
   entry.failed = counts["failed"].integer(0, entry.measured);
   entry.complete = json["complete"].boolean();
+  require_consistent(entry, device, json);
   return entry;
 }
 
@@ -210,7 +220,7 @@ TunedTable table_from_json(const JsonAt& json) {
   const JsonAt entries = json["entries"];
   std::map<std::string, size_t> seen;
   for (size_t i = 0; i < entries.size(); ++i) {
-    table.entries.push_back(entry_from_json(entries[i]));
+    table.entries.push_back(entry_from_json(entries[i], table.device));
     const auto [first, fresh] = seen.emplace(id(table.entries.back().cell), i);
     if (!fresh) entries[i].fail(fmt::format("the same cell as entries[{}]: {}", first->second, first->first));
   }

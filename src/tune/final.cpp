@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kFinalists = 3;
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival; `check` lives off it
-constexpr double kUseless = 0.05;    // of that ratio: what `check` looks for hides in it
 constexpr int kStretch = 3;
 constexpr int kFewestOfALook = 3;
 constexpr int kStrikes = 2;
@@ -98,7 +97,7 @@ size_t winner_of(const Final& final) {
 }
 
 // Half the interval of the winner's ratio to its first rival, in the logarithm.
-double uncertainty(const Final& final) {
+double ratio_uncertainty(const Final& final) {
   const std::optional<size_t> rival = final.first_rival();
   const size_t winner = winner_of(final);
   if (!rival || winner == *rival) return 0;
@@ -127,7 +126,7 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
   Quiet quiet{.wait = request.wait, .stop = request.stop};
   if (looks > 1 && final.candidates < final.contenders.size()) quiet.control = final.candidates;  // the first baseline
   for (int look = 0; look < most; ++look) {
-    if (look >= looks && look % looks == 0 && uncertainty(final) <= kPrecision) break;
+    if (look >= looks && look % looks == 0 && ratio_uncertainty(final) <= kPrecision) break;
     if (look > 0 && stopped()) break;
     if (look > 0 && looks > 1 && !reload(request, begin)) break;
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
@@ -137,21 +136,6 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
   if (missing > 0 && !stopped())
     append(final.rounds, measure_rounds(backend, final.contenders, missing, request.sample, quiet));
   final.rounds = undisturbed(final.rounds, quiet);
-}
-
-// Says so where something else kept this machine busy: `check` judges by the winner's ratio to its first rival.
-void warn_of_company(const Final& final, const std::string& cell, const Say& note) {
-  const std::optional<size_t> rival = final.first_rival();
-  if (!rival) return;
-  const double half = uncertainty(final);
-  const double waited =
-      std::max(summarise(final.rounds.blocks[winner_of(final)]).waited, summarise(final.rounds.blocks[*rival]).waited);
-  if (!(half > kUseless) && !(waited > kBusy)) return;
-  const std::string company = waited > kBusy
-                                  ? fmt::format("other programs took {:.0f} % of the processors' time", 100 * waited)
-                                  : "something else keeps this machine busy";
-  note(fmt::format("{}: the winner's ratio to {} is uncertain by {:.0f} %: {}; tune again when it is quiet", cell,
-                   text(final.contenders[*rival]), 100 * half, company));
 }
 
 // Plays until nobody fails any more. Nothing where no candidate is left.
@@ -204,7 +188,6 @@ bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, con
   const std::optional<Final> final = settle(trials, backend, shape, request, note);
   if (!final) return false;
 
-  warn_of_company(*final, id(entry.cell), note);
   const size_t winner = winner_of(*final);
   const Trial& screening = *find_trial(trials, final->contenders[winner].candidate);
   entry.candidate = screening.candidate;
@@ -219,6 +202,8 @@ bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, con
     if (trial.status == Status::ok && trial.candidate != entry.candidate &&
         overlap(trial.measurement.interval, screening.measurement.interval))
       entry.ties.push_back(trial.candidate);
+  if (const std::string reason = distrust(entry); !reason.empty())
+    note(fmt::format("{} is too noisy to trust: {}; tune it again on a quiet machine", id(entry.cell), reason));
   return true;
 }
 

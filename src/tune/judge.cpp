@@ -29,6 +29,7 @@ struct Change {
 };
 
 struct Bout {
+  const Entry* entry = nullptr;
   std::vector<Contender> contenders;  // the winner first, then the rivals
   std::vector<const Rival*> rivals;   // the control last
   const Rival& control() const { return *rivals.back(); }
@@ -44,18 +45,16 @@ struct Limits {
 };
 
 std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& offered) {
-  Bout bout;
-  const Rival *fallback = find_rival(entry, "default"), *first = nullptr, *fastest = nullptr;
-  if (fallback && fallback->candidate != entry.candidate) bout.rivals.push_back(fallback);
-  for (const Rival& rival : entry.rivals) {
-    const bool here = std::find(offered.begin(), offered.end(), rival.name) != offered.end();
-    if (rival.name == "default" || !here) continue;
-    if (!first) first = &rival;
-    if (!fastest || rival.measurement.seconds < fastest->measurement.seconds) fastest = &rival;
-  }
-  if (first) bout.rivals.push_back(first);
-  if (fastest != first) bout.rivals.push_back(fastest);
-  if (bout.rivals.empty()) return std::nullopt;
+  const Rival* control = find_control(entry, &offered);
+  if (!control) return std::nullopt;
+  Bout bout{.entry = &entry, .contenders = {}, .rivals = {}};
+  const Rival* fallback = find_rival(entry, "default");
+  if (fallback && fallback != control && fallback->candidate != entry.candidate) bout.rivals.push_back(fallback);
+  const auto first = std::find_if(entry.rivals.begin(), entry.rivals.end(), [&](const Rival& rival) {
+    return std::find(offered.begin(), offered.end(), rival.name) != offered.end();
+  });
+  if (first != entry.rivals.end() && &*first != control) bout.rivals.push_back(&*first);
+  bout.rivals.push_back(control);
   bout.contenders.push_back({.baseline = "", .candidate = entry.candidate});
   for (const Rival* rival : bout.rivals) {
     const bool is_default = rival->name == "default";
@@ -74,10 +73,32 @@ Change change_of(const Rounds& rounds, const Bout& bout) {
   return change_against(rounds, bout.rivals.size() - 1, bout.control());
 }
 
+Change change_of_time(const Rounds& rounds, const Bout& bout) {
+  const Measurement& then = bout.entry->measurement;
+  const Ratio now = time_of(rounds, 0);
+  return {std::log(now.median / then.seconds), std::hypot(log_half_width(now.interval), log_half_width(then.interval))};
+}
+
+// How many times as long the control takes as in the table.
+double control_moved(const Rounds& rounds, const Bout& bout) {
+  return median(rounds.seconds.back()) / bout.control().measurement.seconds;
+}
+
+// The part of the time's change that a slower machine does not explain.
+Change excess_of_time(const Rounds& rounds, const Bout& bout) {
+  Change change = change_of_time(rounds, bout);
+  change.middle -= std::max(0.0, std::log(control_moved(rounds, bout)));
+  return change;
+}
+
 // Where the interval itself is wider than the threshold, noise has more ways than the interval knows of: be surer.
 bool shows_regression(const Change& change, const Limits& limits) {
   const double sure = change.half <= limits.threshold ? kSure : kSurerWhenNoisy;
   return change.middle > limits.threshold && change.middle > sure * change.half;
+}
+
+bool shows_regression(const Rounds& rounds, const Bout& bout, const Limits& limits) {
+  return shows_regression(change_of(rounds, bout), limits) || shows_regression(excess_of_time(rounds, bout), limits);
 }
 
 // A set of rounds, shared out to looks. The first of all looks is at what is loaded already.
@@ -108,11 +129,11 @@ bool stays(Backend& backend, const Problem& problem, const Bout& bout, const Che
       return false;
     }
     append(again, more);
-    const bool shown = shows_regression(change_of(again, bout), limits);
+    const bool shown = shows_regression(again, bout, limits);
     const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
     if (!enough && !limits.over()) continue;
     append(all, again);
-    return (enough || !limits.stop) && shown && shows_regression(change_of(all, bout), limits);
+    return (enough || !limits.stop) && shown && shows_regression(all, bout, limits);
   }
 }
 
@@ -124,7 +145,7 @@ bool measure(Backend& backend, const Problem& problem, const Bout& bout, const C
   for (int done = set;; done += set) {
     const Change change = change_of(all, bout);
     if (change.high() < limits.threshold || limits.stop) return false;
-    if (shows_regression(change, limits)) return stays(backend, problem, bout, request, limits, all);
+    if (shows_regression(all, bout, limits)) return stays(backend, problem, bout, request, limits, all);
     if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
     append(all, measure_set(backend, problem, bout, request, limits, false));
   }
@@ -151,7 +172,7 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_th
   };
   if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
   if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
-  const double moved = median(rounds.seconds.back()) / bout.control().measurement.seconds;
+  const double moved = control_moved(rounds, bout);
   const double most = quiet.control ? kControlStayed : kControlMoved;
   if (moved <= most && moved >= 1 / most) return {};
   return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
@@ -167,15 +188,25 @@ Finding judge(const Change& change, bool confirmed, const Limits& limits) {
   return Finding::equivalent;
 }
 
-std::string explain(const CellFinding& finding, const Change& change, const Rounds& rounds, const Bout& bout,
-                    const std::string& doubts) {
-  std::string reason = fmt::format("its time by {} changed by {}", finding.control, told(change));
+// "the default", "loop".
+std::string called(const std::string& rival) { return rival == "default" ? "the default" : rival; }
+
+std::string explain(const CellFinding& finding, const Rounds& rounds, const Bout& bout, const std::string& doubts) {
+  const std::string control = called(finding.control);
+  const std::string ratio = told(change_of(rounds, bout)), time = told(change_of_time(rounds, bout));
+  const std::string control_time = percent(std::log(control_moved(rounds, bout)));
+  std::string reason = fmt::format("its ratio to {} changed by {}, its time by {}", control, ratio, time);
+  if (is_told_by_time(finding))
+    reason = fmt::format("its time changed by {} and that of {} by {}; their ratio, {}, is too noisy to tell", time,
+                         control, control_time, ratio);
+  if (is_slower_machine(finding))
+    reason += fmt::format("; the time of {} changed by {}: the machine is slower", control, control_time);
   if (finding.finding == Finding::untrusted) reason += ", but " + doubts;
   if (finding.finding == Finding::inconclusive)
-    reason += fmt::format(", which {} rounds can't tell from noise: {}", finding.rounds,
+    reason += fmt::format("; {} rounds cannot tell that ratio from noise: {}", finding.rounds,
                           doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
   for (size_t i = 0; i + 1 < bout.rivals.size(); ++i)
-    reason += fmt::format("; by {} {}", bout.rivals[i]->name == "default" ? "the default" : bout.rivals[i]->name,
+    reason += fmt::format("; its ratio to {} by {}", called(bout.rivals[i]->name),
                           percent(change_against(rounds, i, *bout.rivals[i]).middle));
   return reason;
 }
@@ -215,15 +246,24 @@ std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend,
   return std::nullopt;
 }
 
+void fill_changes(CellFinding& finding, const Rounds& rounds, const Bout& bout) {
+  const Change ratio = change_of(rounds, bout), time = change_of_time(rounds, bout);
+  finding.change = std::expm1(ratio.middle);
+  finding.change_interval = {std::expm1(ratio.low()), std::expm1(ratio.high())};
+  finding.time_change = std::expm1(time.middle);
+  finding.time_change_interval = {std::expm1(time.low()), std::expm1(time.high())};
+}
+
 CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
                          const Limits& limits, const Entry& entry) {
-  const Change change = change_of(rounds, bout);
-  finding.change = std::expm1(change.middle);
-  finding.change_interval = {std::expm1(change.low()), std::expm1(change.high())};
+  fill_changes(finding, rounds, bout);
+  const Change ratio = change_of(rounds, bout), time = change_of_time(rounds, bout);
   finding.now = summarise(rounds.blocks[0]);
   finding.control_now_seconds = median(rounds.seconds.back());
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
-  finding.finding = judge(change, confirmed, limits);
+  finding.by_ratio = judge(ratio, confirmed && shows_regression(ratio, limits), limits);
+  finding.by_time = judge(time, shows_regression(time, limits), limits);
+  finding.finding = confirmed ? Finding::regressed : finding.by_ratio;
   auto [doubts, remedy] = doubt(rounds, bout, entry.measurement, limits.quiet);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
   if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
@@ -231,7 +271,7 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
       log_half_width(bout.control().ratio_interval) > limits.threshold)
     doubts = "the table's own interval is wider than the threshold, tune again", remedy = Remedy::tune;
   if (finding.finding == Finding::inconclusive || finding.finding == Finding::untrusted) finding.remedy = remedy;
-  finding.reason = explain(finding, change, rounds, bout, doubts);
+  finding.reason = explain(finding, rounds, bout, doubts);
   return finding;
 }
 
@@ -310,7 +350,9 @@ std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, con
       limits.end = Clock::now() + share;
       limits.quiet.wait = std::clamp(std::chrono::duration<double>(share).count(), 0.0, request.wait);
     }
+    const Clock::time_point begin = Clock::now();
     findings.push_back(check_cell(*entries[i], backend, request, limits));
+    findings.back().seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     if (listen) listen(findings.back());
   }
   return findings;

@@ -20,17 +20,27 @@ enum class Remedy { none, rounds, again, tune };
 struct CellFinding {
   Cell cell;
   Finding finding = Finding::inconclusive;
-  std::string reason;  // a sentence
-  double change = 0;   // how much slower than the table says, as a ratio - 1; by the control named
+  std::string reason;                        // a sentence
+  Finding by_ratio = Finding::inconclusive;  // by the ratio to the control alone
+  Finding by_time = Finding::inconclusive;   // by the time alone
+  double change = 0;  // how much slower than the table says, as a ratio - 1; by the control named
   Interval change_interval;
+  double time_change = 0;  // of the time itself
+  Interval time_change_interval;
   std::string control;  // the rival whose ratio was judged: "cublas-loop", "default", ...
   Measurement now;
   double before_seconds = 0;
   double control_now_seconds = 0;
   double control_before_seconds = 0;
   int rounds = 0;
+  double seconds = 0;  // that the cell took to check
   Remedy remedy = Remedy::none;
 };
+
+/// Whether the time shows a regression that the ratio is too uncertain to show.
+bool is_told_by_time(const CellFinding& finding);
+/// Whether the winner takes longer than in the table only as its control does.
+bool is_slower_machine(const CellFinding& finding);
 
 struct CheckRequest {
   double threshold = 0.05;  // smallest change that counts
@@ -50,10 +60,14 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// interleaved rounds, and judges change = (winner / control now) / (winner / control in the table) - 1. The control is
 /// the fastest baseline, or the default where the table has none: a loop over many small experts waits for its
 /// launches, which take 5 % more or less time from load to load. Both ratios' uncertainties count, as independent ones.
+/// The change of the time itself is judged too, for a noisy control hides a slowdown: it shows a regression where the
+/// ratio tells nothing and the time is longer by more than the control's own is.
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does
 ///   improved      the same, and the median is below minus the threshold, the interval below 0
-///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0; and further sets of
-///                 rounds, over operands made anew, say so too for as long as patience asks, none of them the contrary
+///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or by
+///   the
+///                 time; and further sets of rounds, over operands made anew, say so too for as long as patience asks,
+///                 none of them the contrary
 ///   inconclusive  after all rounds noise hides a change of the threshold; or there is nothing to compare with
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
 ///                 changed, takes over 1.25 times as long as in the table or as short (1.15 where rounds were waited
@@ -64,16 +78,27 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
                                const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
+/// What an inconclusive or untrusted finding counts as.
+enum class Undecided { fail, pass };
+
 /// 0 no regression, 1 a regression, a wrong result or a winner that fails, 4 something inconclusive or untrusted and
-/// nothing regressed, or no finding at all.
-int exit_code(const std::vector<CellFinding>& findings);
+/// nothing regressed (0 where that may pass), or no finding at all.
+int exit_code(const std::vector<CellFinding>& findings, Undecided undecided = Undecided::fail);
 
 /// A table for people, which fits `columns` as `fitted` does, and what it says in a sentence. A `fault`, which ended
 /// the check before its last cell, is told after it.
 std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns = 0,
                      const std::string& fault = {});
-/// One test case a cell, for a CI: failures as in exit code 1, skipped as in exit code 4. A `fault` is a case of its
-/// own with an error: what is left out has not passed.
-std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault = {});
+/// When and where a check ran, and how long.
+struct CheckRun {
+  std::string timestamp;  // its begin, UTC: "2026-11-23T01:26:06"
+  std::string hostname;
+  double seconds = 0;
+  Undecided undecided = Undecided::fail;
+};
+
+/// One test case a cell, for a CI: failures as in exit code 1, errors as in exit code 4, which are skipped cases where
+/// the undecided may pass. A `fault` is a case of its own with an error: what is left out has not passed.
+std::string junit_xml(const std::vector<CellFinding>& findings, const CheckRun& run, const std::string& fault = {});
 
 }  // namespace moetune

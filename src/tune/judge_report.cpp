@@ -21,12 +21,20 @@ bool is_open(Finding finding) { return finding == Finding::inconclusive || findi
 
 bool was_measured(const CellFinding& finding) { return finding.rounds > 0; }
 
+// "+8.0 % ± 1.0 %"; a range alone where the change is too uncertain for a number.
+std::string percent_text(double change, const Interval& interval) {
+  const double side = (interval.high - interval.low) / 2;
+  if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * interval.low, 100 * interval.high);
+  return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change, 100 * side);
+}
+
 std::string change_text(const CellFinding& finding) {
   if (!was_measured(finding)) return "";
-  const double middle = 100 * finding.change;
-  const double side = 50 * (finding.change_interval.high - finding.change_interval.low);
-  return fmt::format("{:+.1f} % ± {:.1f} %", middle, side);
+  return is_told_by_time(finding) ? percent_text(finding.time_change, finding.time_change_interval)
+                                  : percent_text(finding.change, finding.change_interval);
 }
+
+std::string judged_by(const CellFinding& finding) { return is_told_by_time(finding) ? "time" : finding.control; }
 
 // XML 1.0 has no way to write most control characters.
 std::string escaped(const std::string& text) {
@@ -62,8 +70,10 @@ std::string sentence(const std::vector<CellFinding>& findings, double threshold,
   const std::string cells = fmt::format("{} {}", findings.size(), findings.size() == 1 ? "cell" : "cells");
   const std::string limit = fmt::format("{:g} %", 100 * threshold);
   const std::string undecided = open > 0 ? fmt::format(", {} undecided", open) : "";
+  const auto slower = std::count_if(findings.begin(), findings.end(), is_slower_machine);
   if (bad == 0 && open == 0)
-    return fmt::format("{}: none is slower than its table says by more than {}.", cells, limit);
+    return fmt::format("{}: none is slower than its table says by more than {}{}.", cells, limit,
+                       slower > 0 ? fmt::format(", but for {} whose control is slower too", slower) : "");
   if (bad == 0) return fmt::format("{}: no regression over {} was found{}.", cells, limit, undecided);
   const auto worst = std::max_element(findings.begin(), findings.end(), [](const CellFinding& a, const CellFinding& b) {
     return std::pair(is_no(a.finding), a.change) < std::pair(is_no(b.finding), b.change);
@@ -76,17 +86,27 @@ std::string sentence(const std::vector<CellFinding>& findings, double threshold,
 
 }  // namespace
 
+bool is_told_by_time(const CellFinding& finding) {
+  return (finding.finding == Finding::regressed || finding.finding == Finding::untrusted) &&
+         finding.by_ratio == Finding::inconclusive && finding.by_time == Finding::regressed;
+}
+
+bool is_slower_machine(const CellFinding& finding) {
+  return (finding.finding == Finding::equivalent || finding.finding == Finding::improved) &&
+         finding.by_time == Finding::regressed;
+}
+
 std::string_view name(Finding finding) {
   constexpr std::array<std::string_view, 7> kNames = {"equivalent",   "improved", "regressed", "inconclusive",
                                                       "wrong_result", "failed",   "untrusted"};
   return kNames.at(static_cast<size_t>(finding));
 }
 
-int exit_code(const std::vector<CellFinding>& findings) {
+int exit_code(const std::vector<CellFinding>& findings, Undecided undecided) {
   Exit code = findings.empty() ? Exit::inconclusive : Exit::yes;
   for (const CellFinding& finding : findings) {
     if (is_no(finding.finding)) return static_cast<int>(Exit::no);
-    if (is_open(finding.finding)) code = Exit::inconclusive;
+    if (is_open(finding.finding) && undecided == Undecided::fail) code = Exit::inconclusive;
   }
   return static_cast<int>(code);
 }
@@ -97,44 +117,47 @@ std::string markdown(const std::vector<CellFinding>& findings, double threshold,
   for (const CellFinding& finding : findings)
     grid.rows.push_back({id(finding.cell), format_time(finding.before_seconds),
                          was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),
-                         finding.control, std::string(name(finding.finding))});
+                         judged_by(finding), std::string(name(finding.finding))});
   std::string text = fitted(grid, columns);
   std::string reasons;
   for (const CellFinding& finding : findings)
-    if (finding.finding != Finding::equivalent && finding.finding != Finding::improved)
+    if ((finding.finding != Finding::equivalent && finding.finding != Finding::improved) || is_slower_machine(finding))
       reasons += fmt::format("- {}: {}\n", markdown_text(id(finding.cell)), markdown_text(finding.reason));
   if (!reasons.empty()) text += "\n" + reasons;
-  return text + "\nThe change is that of the paired ratio to the control, not of the times themselves.\n" +
+  return text + "\nThe change is that of the paired ratio to the control, or of the time itself where it says time.\n" +
          sentence(findings, threshold, fault.empty()) + "\n" + cut_short(fault);
 }
 
-std::string junit_xml(const std::vector<CellFinding>& findings, const std::string& fault) {
-  size_t failures = 0, skipped = 0;
+std::string junit_xml(const std::vector<CellFinding>& findings, const CheckRun& run, const std::string& fault) {
+  const std::string open_kind = run.undecided == Undecided::fail ? "error" : "skipped";
+  std::map<std::string, size_t> counts;
   std::string cases;
-  for (const CellFinding& finding : findings) {
-    const std::string kind = is_no(finding.finding) ? "failure" : is_open(finding.finding) ? "skipped" : "";
-    failures += is_no(finding.finding);
-    skipped += is_open(finding.finding);
-    const std::string head =
-        fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\"", escaped(id(finding.cell)));
+  const auto add = [&](const std::string& name, double seconds, const std::string& kind, const std::string& type,
+                       const std::string& message) {
+    ++counts[kind];
+    cases += fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\" time=\"{:.3f}\"", escaped(name), seconds);
     if (kind.empty()) {
-      cases += head + "/>\n";
-      continue;
+      cases += "/>\n";
+      return;
     }
-    const std::string type = kind == "failure" ? fmt::format(" type=\"{}\"", name(finding.finding)) : "";
-    cases += fmt::format("{}>\n    <{} message=\"{}: {}\"{}/>\n  </testcase>\n", head, kind, name(finding.finding),
-                         escaped(finding.reason), type);
+    const std::string typed = kind == "skipped" ? "" : fmt::format(" type=\"{}\"", type);
+    cases += fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, escaped(message), typed);
+  };
+  for (const CellFinding& finding : findings) {
+    const std::string type(name(finding.finding));
+    add(id(finding.cell), finding.seconds,
+        is_no(finding.finding)     ? "failure"
+        : is_open(finding.finding) ? open_kind
+                                   : "",
+        type, fmt::format("{}: {}", type, finding.reason));
   }
-  const size_t errors = fault.empty() ? 0 : 1;
-  if (errors > 0)
-    cases += fmt::format(
-        "  <testcase classname=\"moetune.check\" name=\"the cells left\">\n    <error message=\"{}\"/>\n  "
-        "</testcase>\n",
-        escaped(fault));
+  if (!fault.empty()) add("the cells left", 0, "error", "fault", fault);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n{}</testsuite>\n",
-      findings.size() + errors, failures, errors, skipped, cases);
+      "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\" "
+      "timestamp=\"{}\" hostname=\"{}\">\n{}</testsuite>\n",
+      findings.size() + (fault.empty() ? 0 : 1), counts["failure"], counts["error"], counts["skipped"], run.seconds,
+      escaped(run.timestamp), escaped(run.hostname), cases);
 }
 
 }  // namespace moetune

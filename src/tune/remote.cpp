@@ -12,6 +12,7 @@
 #include "tune/link.h"
 #include "tune/protocol.h"
 #include "tune/worker.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -118,12 +119,12 @@ void WorkerBackend::prepare(bool references) {
       return;
     } catch (const WorkerGone& gone) {
       if (!gone.timed_out && attempt == 1) continue;
-      const auto bytes = static_cast<int64_t>(problem_->bytes());
+      const auto needed = static_cast<int64_t>(bytes(product_of(*problem_)));
       if (gone.signal == SIGKILL)
-        throw OutOfMemory(fmt::format("the worker was killed twice while it made them ({})", gone.what()), bytes);
-      throw machine_error(
-          fmt::format("a problem of {} could not be loaded: {}", format_bytes(static_cast<double>(bytes)), gone.what()),
-          "see `moetune doctor`, or try smaller sizes");
+        throw OutOfMemory(fmt::format("the worker was killed twice while it made them ({})", gone.what()), needed);
+      throw machine_error(fmt::format("a problem of {} could not be loaded: {}",
+                                      format_bytes(static_cast<double>(needed)), gone.what()),
+                          "see `moetune doctor`, or try smaller sizes");
     }
   }
 }

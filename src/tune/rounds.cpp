@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <thread>
 
 #include "base/error.h"
-#include "table/measurement.h"
 
 namespace moetune {
 namespace {
@@ -17,6 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kEnoughCalm = 10;  // rounds
+constexpr size_t kTeachers = 3;     // blocks
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -30,6 +29,13 @@ size_t whose_turn(size_t round, size_t turn, size_t count) {
 }
 
 bool is_slow(const Block& block, const Quiet& quiet) { return block.seconds > kDisturbed * quiet.control_seconds; }
+
+void learn(Quiet& quiet, double seconds) {
+  quiet.fastest.insert(std::upper_bound(quiet.fastest.begin(), quiet.fastest.end(), seconds), seconds);
+  if (quiet.fastest.size() < kTeachers) return;
+  quiet.fastest.resize(kTeachers);
+  quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * quiet.fastest.back());
+}
 
 // A block of each into `round`. False where that is for nothing: as soon as the control shows it, while there is time
 // to measure again.
@@ -49,7 +55,7 @@ bool measure_round(Backend& backend, const std::vector<Contender>& contenders, s
       throw ContenderFault(who, fault);
     }
     if (who != quiet.control) continue;
-    quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * round[who].seconds);
+    learn(quiet, round[who].seconds);
     if (quiet.waits() && is_slow(round[who], quiet)) return false;
   }
   return true;
@@ -141,8 +147,9 @@ Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, d
   return {std::exp(middle), {std::exp(std::min(interval.low, middle)), std::exp(std::max(interval.high, middle))}};
 }
 
-Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
-  const std::vector<double>&above = rounds.seconds[a], &below = rounds.seconds[b];
+namespace {
+
+Ratio ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, const std::vector<double>& below) {
   if (rounds.looks.size() < kFewest) return paired_ratio(above, below);
   std::vector<double> medians;
   for (size_t look = 0, at = 0; look < rounds.looks.size(); at += rounds.looks[look++]) {
@@ -153,9 +160,15 @@ Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
   return paired_ratio(medians, std::vector<double>(medians.size(), 1));
 }
 
-double log_half_width(const Interval& interval) {
-  if (!(interval.low > 0 && interval.high >= interval.low)) return std::numeric_limits<double>::infinity();
-  return std::log(interval.high / interval.low) / 2;
+}  // namespace
+
+Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
+  return ratio_by_looks(rounds, rounds.seconds[a], rounds.seconds[b]);
+}
+
+Ratio time_of(const Rounds& rounds, size_t contender) {
+  const std::vector<double>& seconds = rounds.seconds[contender];
+  return ratio_by_looks(rounds, seconds, std::vector<double>(seconds.size(), 1));
 }
 
 }  // namespace moetune

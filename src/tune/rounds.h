@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/stats.h"
+#include "table/measurement.h"
 
 namespace moetune {
 
@@ -32,16 +33,16 @@ struct Quiet {
   std::optional<size_t> control = {};                                // the contender
   double control_seconds = std::numeric_limits<double>::infinity();  // what it takes in peace, as far as is known
   const std::atomic<bool>* stop = nullptr;                           // once it is set nothing is waited for
+  std::vector<double> fastest = {};                                  // of the control's blocks, ascending
 
   bool waits() const { return wait > 0 && !(stop && *stop); }
 };
-constexpr int kFewest = 5;  // rounds, or looks: fewer give no interval to speak of
 constexpr double kDisturbed = 1.05;
 constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)
 
 /// One look: `rounds` rounds of one block each; the order changes from round to round. Throws ContenderFault. What is
-/// disturbed is measured again while `quiet` has time left; after that it counts as it is. Who takes less in a block
-/// than `quiet` knows teaches it.
+/// disturbed is measured again while `quiet` has time left; after that it counts as it is. What the control takes in
+/// peace is learnt from its third fastest block: a single one may be luck that doesn't come again.
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
@@ -65,10 +66,10 @@ Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, d
 /// must hold that too.
 Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b);
 
+/// Median and interval of a contender's own seconds, in the same way.
+Ratio time_of(const Rounds& rounds, size_t contender);
+
 /// Looks at a cpu that tell more than they cost: from one to the next its times differ by about 3 %.
 constexpr int kCpuLooks = 8;
-
-/// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
-double log_half_width(const Interval& interval);
 
 }  // namespace moetune

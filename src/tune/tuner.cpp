@@ -13,6 +13,7 @@
 #include "tune/final.h"
 #include "tune/strategy.h"
 #include "tune/trial.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -23,7 +24,9 @@ constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
 constexpr std::string_view kOutOfMemory = "out of memory: ";
 constexpr int kEndsOfACulprit = 2;
 constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
-constexpr double kShortestWait = 5;  // seconds of a final for a quiet machine: as long as its search took, within these
+// Seconds of a final for a quiet machine: as long as its search took, within these. Small cells have two speeds, by
+// where a virtual machine's processors are, and wait for the faster one in vain: that may cost little.
+constexpr double kShortestWait = 0.5;
 constexpr double kLongestWait = 20;
 
 // What stays the same from cell to cell.
@@ -82,8 +85,9 @@ Entry new_entry(const CellRun& state) {
   entry.cell = *state.cell;
   entry.m_sizes = state.problem.routing.m_sizes;
   entry.figures = figures(state.problem.routing);
-  entry.flops = state.problem.flops();
-  entry.bytes = state.problem.bytes();
+  const Product product = product_of(state.problem);
+  entry.flops = flops(product);
+  entry.bytes = bytes(product);
   entry.legal = static_cast<int64_t>(state.enumeration->legal.size());
   return entry;
 }
@@ -183,7 +187,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                            .looks = run.request.final_looks,
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),
-                           .wait = std::clamp(searched, kShortestWait, kLongestWait),
+                           .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
                            .stretch = Clock::now() < run.end,
                            .stop = &run.stop,
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},

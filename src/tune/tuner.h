@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,9 +24,10 @@ struct TuneRequest {
   uint64_t seed = 0;
   int blocks = 5;  // timed blocks of a trial
   double block_seconds = 2e-3;
-  int final_rounds = 11;  // of winner, default and baselines
-  int final_looks = 1;    // that these are shared out to, each over operands made anew
-  Json tool;              // for the table
+  int final_rounds = 11;             // of winner, default and baselines
+  int final_looks = 1;               // that these are shared out to, each over operands made anew
+  std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
+  Json tool;                         // for the table
 };
 
 struct CellStarted {

@@ -140,7 +140,7 @@ Candidate candidate_from_json(const JsonAt& json) {
   set_absent_values(candidate, variant);
   for (const RetiredKnob& retired : variant.retired)
     if (json.has(retired.name)) {
-      const Json& value = json[retired.name].value();
+      const Json value = json[retired.name].value();
       set_retired(candidate, retired, value.is_string() ? value.get<std::string>() : value.dump());
     }
   return candidate;

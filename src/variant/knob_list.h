@@ -31,12 +31,16 @@ class KnobList {
   KnobList& add(const char* name, bool Values::*member, const char* help, int absent = kNeeded) {
     return add_any({.name = name, .help = help, .words = {"no", "yes"}, .absent = absent}, member, {});
   }
-  /// The words of an enum, in the order of its values. `type` and the words are also how the enum and its values are
-  /// spelled in the header that device code reads, such as "Raster" with "n" and "m".
+  /// The words of an enum, in the order of its values. `type` is the enum's name in the header that device code reads,
+  /// such as "Raster"; its values are spelled there as the words are, or, where given, as `spelled` tells.
   template <class Enum>
   KnobList& add(const char* name, Enum Values::*member, const char* help, const char* type,
-                std::initializer_list<const char*> words, int absent = kNeeded) {
-    return add_any({.name = name, .help = help, .words = {words.begin(), words.end()}, .absent = absent}, member, type);
+                std::initializer_list<const char*> words, int absent = kNeeded,
+                std::initializer_list<const char*> spelled = {}) {
+    add_any({.name = name, .help = help, .words = {words.begin(), words.end()}, .absent = absent}, member, type);
+    const std::initializer_list<const char*>& names = spelled.size() > 0 ? spelled : words;
+    fields_.back().spelled = {names.begin(), names.end()};
+    return *this;
   }
 
   std::vector<Knob> knobs() const {
@@ -60,11 +64,11 @@ class KnobList {
     for (const Field& field : fields_) {
       if (!field.knob.in_unit) continue;
       const int value = field.get(values);
-      const std::string text = !field.type.empty()
-                                   ? fmt::format("moetune::{}::{}", field.type, knob_text(field.knob, value))
-                               : field.knob.words.empty() ? std::to_string(value)
-                               : value != 0               ? "true"
-                                                          : "false";
+      const std::string text =
+          !field.type.empty() ? fmt::format("moetune::{}::{}", field.type, field.spelled.at(static_cast<size_t>(value)))
+          : field.knob.words.empty() ? std::to_string(value)
+          : value != 0               ? "true"
+                                     : "false";
       result += fmt::format("{}.{} = {}", result.empty() ? "" : ", ", field.knob.name, text);
     }
     return "{" + result + "}";
@@ -73,7 +77,8 @@ class KnobList {
  private:
   struct Field {
     Knob knob;
-    std::string type;  // of an enum, as device code spells it
+    std::string type;                       // of an enum, as device code spells it
+    std::vector<std::string> spelled = {};  // its values
     std::function<int(const Values&)> get;
     std::function<void(Values&, int)> set;
   };

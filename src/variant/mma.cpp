@@ -6,15 +6,14 @@
 #include <algorithm>
 
 #include "kernels/args.h"
+#include "kernels/mma_plan.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"
 
 namespace moetune {
 namespace {
 
-struct Knobs {
-  int block_m = 0, block_n = 0, block_k = 0, warps = 0, stages = 0, raster = 0, group = 0, split = 0;
-};
+using Knobs = MmaKnobs;
 
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
@@ -24,42 +23,28 @@ const KnobList<Knobs>& list() {
           .add("block_k", &Knobs::block_k, "depth of one step along k")
           .add("warps", &Knobs::warps, "warps in a block")
           .add("stages", &Knobs::stages, "tiles in flight between memory and the multiplier")
-          .add("raster", &Knobs::raster, "which tile index moves fastest", "", {"n", "m"})
+          .add("raster", &Knobs::raster, "which tile index moves fastest", "Raster", {"n", "m"})
           .add("group", &Knobs::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
           .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = whole", 1);
   return knobs;
 }
 
-constexpr int64_t kElementBytes = 2;
+constexpr int kElementBytes = 2;
 constexpr int kRegistersPerSm = 65536;
 constexpr int kMaxRegisters = 255;  // a thread
 constexpr int kMaxBlocksPerSm = 8;  // more does not help a persistent kernel
 static_assert(2 * kMaxBlocksPerSm <= arrivals_per_sm, "every tile that is cut has a counter");
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
-constexpr int64_t kTileState = 8 * 20 + 56;   // tile slots and the scheduler, as the kernel lays them out
-constexpr int64_t kAlign = 256;               // of the whole: a swizzled row never crosses it
 constexpr int64_t kReservedShared = 1024;     // a block, by the driver
 // Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to
 // 76; large ones make do with fewer.
 constexpr int kStateRegisters = 76;
 
-int64_t shared_bytes(const Knobs& c, const WarpGrid& grid) {
-  const int64_t ring = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * kElementBytes;
-  const int64_t staging = int64_t{c.warps} * 16 * (c.block_n / grid.warps_n + 8) * kElementBytes;
-  return (ring + staging + kTileState + kAlign - 1) / kAlign * kAlign;
-}
+int shared_bytes(const Knobs& c) { return mma_layout(c, kElementBytes).bytes; }
 
-// Registers a thread needs at the least.
-int registers(const Knobs& c, const WarpGrid& grid) {
-  const int warp_m = c.block_m / grid.warps_m, warp_n = c.block_n / grid.warps_n;
-  const int accumulators = warp_m * warp_n / 32;
-  const int fragments = 2 * (warp_m / 16 * 4 + warp_n / 16 * 4);
-  return accumulators + fragments;
-}
-
-int blocks_per_sm(const Knobs& c, const WarpGrid& grid) {
-  const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, grid) + kStateRegisters);
-  const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c, grid) + kReservedShared));
+int blocks_per_sm(const Knobs& c) {
+  const int by_registers = kRegistersPerSm / (32 * c.warps) / (mma_registers(c) + kStateRegisters);
+  const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c) + kReservedShared));
   return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
 }
 
@@ -71,46 +56,48 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (!one_of(c.block_k, {32, 64, 128})) return "block_k must be 32, 64 or 128";
   if (!one_of(c.warps, {4, 8})) return "warps must be 4 or 8";
   if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
-  if (!one_of(c.raster, {0, 1})) return "raster must be n or m";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
-  const auto grid = warp_grid(c.block_m, c.block_n, c.warps);
-  if (!grid) return fmt::format("no split of the tile gives each of {} warps 16 x 16 elements", c.warps);
-  if (registers(c, *grid) + kStateRegisters / 2 > kMaxRegisters)
-    return "accumulators and fragments over 255 registers a thread";
-  if (shared_bytes(c, *grid) > device.shared_memory_per_block)
-    return fmt::format("shared memory over {} bytes", device.shared_memory_per_block);
-  return illegal_split(c.split, c.block_m, c.block_n, 1, blocks_per_sm(c, *grid), device);
+  if (warp_grid(c).m == 0) return fmt::format("no split of the tile gives each of {} warps 16 x 16 elements", c.warps);
+  if (mma_registers(c) + kStateRegisters / 2 > kMaxRegisters)
+    return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
+  if (shared_bytes(c) > device.shared_memory_per_block)
+    return fmt::format("stages, block_m, block_n or block_k must be smaller: shared memory over {} bytes",
+                       device.shared_memory_per_block);
+  return illegal_split(c.split, c.block_m, c.block_n, 1, blocks_per_sm(c), device);
 }
 
 LaunchPlan plan(const Knobs& c, const Shape&) {
-  const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
   return {.threads = 32 * c.warps,
-          .shared_bytes = shared_bytes(c, grid),
-          .min_blocks_per_sm = blocks_per_sm(c, grid),
+          .shared_bytes = shared_bytes(c),
+          .min_blocks_per_sm = blocks_per_sm(c),
           .tile_rows = c.block_m,
           .tile_columns = c.block_n,
           .pieces = c.split,
-          .workspace = split_workspace(c.split, c.block_m, c.block_n)};
+          .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n)};
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {
-  const WarpGrid grid = *warp_grid(c.block_m, c.block_n, c.warps);
-  const LaunchPlan launch = plan(c, shape);
-  return print_unit(mma_variant(), list().candidate(c), shape, launch,
-                    {{"warps_m", grid.warps_m},
-                     {"warps_n", grid.warps_n},
-                     {"load_bytes", alignment(shape.layer.k * kElementBytes, 16)},
-                     {"store_bytes", shape.layer.n % 8 == 0   ? 16
-                                     : shape.layer.n % 2 == 0 ? 4
-                                                              : 2},
-                     {"shared_bytes", launch.shared_bytes}},
-                    "moetune::Mma<Config>::run(args)");
+  const int64_t store_bytes = shape.layer.n % 8 == 0 ? 16 : shape.layer.n % 2 == 0 ? 4 : 2;
+  return print_unit(
+      {.variant = "mma",
+       .knobs_type = "MmaKnobs",
+       .knobs = list().initialiser(c),
+       .constants = {{"load_bytes", alignment(shape.layer.k * kElementBytes, 16)}, {"store_bytes", store_bytes}},
+       .call = "moetune::Mma<Config>::run(args)"},
+      shape, plan(c, shape));
 }
 
 // Few rows an expert: wide tiles read W in long pieces and k goes by in large steps. Many: the largest tile.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
-  Knobs c{.block_m = 16, .block_n = 256, .block_k = 128, .warps = 8, .stages = 3, .raster = 1, .group = 1, .split = 1};
+  Knobs c{.block_m = 16,
+          .block_n = 256,
+          .block_k = 128,
+          .warps = 8,
+          .stages = 3,
+          .raster = Raster::m,
+          .group = 1,
+          .split = 1};
   if (mean_rows > 8) c.block_m = 32;
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
   if (mean_rows > 96) c.block_m = 128, c.group = 8;
@@ -126,18 +113,6 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 }
 
 }  // namespace
-
-std::optional<WarpGrid> warp_grid(int block_m, int block_n, int warps) {
-  std::optional<WarpGrid> best;
-  int best_reads = 0;
-  for (int warps_m = 1; warps_m <= warps; warps_m *= 2) {
-    const int warps_n = warps / warps_m;
-    if (block_m % (16 * warps_m) != 0 || block_n % (16 * warps_n) != 0) continue;
-    const int reads = block_m / warps_m + block_n / warps_n;  // fragment rows a warp fetches for each step along k
-    if (!best || reads < best_reads) best = WarpGrid{warps_m, warps_n}, best_reads = reads;
-  }
-  return best;
-}
 
 Variant mma_variant() {
   return {.name = "mma",

@@ -3,15 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "kernels/simt_plan.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"
 
 namespace moetune {
 namespace {
 
-struct Knobs {
-  int block_m = 0, block_n = 0, block_k = 0;
-};
+using Knobs = SimtKnobs;
 
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs = KnobList<Knobs>("simt")
@@ -23,26 +22,29 @@ const KnobList<Knobs>& list() {
 
 constexpr int64_t kStaticShared = 48 * 1024;  // what a block has without opting in, on every GPU
 
-int threads_of(const Knobs& c) { return c.block_m / 4 * (c.block_n / 4); }
-
 std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported("simt", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32})) return reason;
   if (device.compute_capability < 75) return "simt needs sm_75 or newer, the oldest that NVRTC compiles for";
   if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
     return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";
   if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";
-  if (threads_of(c) < 32 || threads_of(c) > 1024) return "block_m * block_n / 16 threads must lie in 32 to 1024";
-  const int64_t shared = int64_t{4} * c.block_k * (c.block_m + 1 + c.block_n + 1);
-  if (shared > kStaticShared) return "shared memory over 48 KB";
+  if (simt_threads(c) < 32 || simt_threads(c) > 1024) return "block_m * block_n / 16 threads must lie in 32 to 1024";
+  if (simt_shared_bytes(c) > kStaticShared)
+    return "block_k, block_m or block_n must be smaller: shared memory over 48 KB";
   return std::nullopt;
 }
 
 LaunchPlan plan(const Knobs& c, const Shape&) {
-  return {.threads = threads_of(c), .tile_rows = c.block_m, .tile_columns = c.block_n};
+  return {.threads = simt_threads(c), .tile_rows = c.block_m, .tile_columns = c.block_n};
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {
-  return print_unit(simt_variant(), list().candidate(c), shape, plan(c, shape), {}, "moetune::simt<Config>(args)");
+  return print_unit({.variant = "simt",
+                     .knobs_type = "SimtKnobs",
+                     .knobs = list().initialiser(c),
+                     .constants = {},
+                     .call = "moetune::simt<Config>(args)"},
+                    shape, plan(c, shape));
 }
 
 Knobs fallback(const Problem& problem, const DeviceInfo&) {

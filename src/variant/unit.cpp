@@ -5,29 +5,48 @@
 
 #include <algorithm>
 
+#include "kernels/tiles.h"
+
 namespace moetune {
 
-std::string print_unit(const Variant& variant, const Candidate& candidate, const Shape& shape, const LaunchPlan& plan,
-                       const std::vector<std::pair<std::string_view, int64_t>>& extra, std::string_view call) {
-  std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config {{\n", variant.name);
+namespace {
+
+// An initialiser "{.a = 1, .b = 2}" in lines of at most `width` characters.
+std::string in_lines(const std::string& initialiser, size_t width, std::string_view indent) {
+  std::string result, line;
+  for (size_t begin = 0; begin < initialiser.size();) {
+    const size_t end = std::min(initialiser.find(", ", begin) + 2, initialiser.size());
+    const std::string item = initialiser.substr(begin, end < begin + 2 ? std::string::npos : end - begin);
+    if (!line.empty() && line.size() + item.size() > width) {
+      result += line.substr(0, line.find_last_not_of(' ') + 1) + "\n" + std::string(indent);
+      line.clear();
+    }
+    line += item;
+    begin += item.size();
+  }
+  return result + line;
+}
+
+}  // namespace
+
+std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
+  std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config {{\n", text.variant);
   unit += fmt::format("  using Element = moetune::{};\n", name(shape.layer.dtype));
-  const auto constant = [&](std::string_view what, int64_t value) {
-    unit += fmt::format("  static constexpr int {} = {};\n", what, value);
-  };
-  for (size_t i = 0; i < variant.knobs.size(); ++i)
-    if (variant.knobs[i].in_unit) constant(variant.knobs[i].name, candidate.values[i]);
+  unit +=
+      fmt::format("  static constexpr moetune::{} knobs = {};\n", text.knobs_type, in_lines(text.knobs, 100, "      "));
   const auto flag = [&](std::string_view what, bool value) {
     unit += fmt::format("  static constexpr bool {} = {};\n", what, value);
   };
   flag("permute_x", shape.fusion.permute_x);
   flag("permute_y", shape.fusion.permute_y);
   flag("topk_weights", shape.fusion.topk_weights);
-  for (const auto& [what, value] : extra) constant(what, value);
+  for (const auto& [what, value] : text.constants)
+    unit += fmt::format("  static constexpr int {} = {};\n", what, value);
   const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";
   unit += fmt::format(
       "}};\n\nextern \"C\" __global__ void{} __launch_bounds__({}, {})\n"
       "moetune_kernel(const __grid_constant__ moetune::Args args) {{ {}; }}\n",
-      cluster, plan.threads, plan.min_blocks_per_sm, call);
+      cluster, plan.threads, plan.min_blocks_per_sm, text.call);
   return unit;
 }
 
@@ -42,12 +61,6 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
 
 bool one_of(int value, std::initializer_list<int> values) {
   return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-int64_t split_workspace(int split, int block_m, int block_n) {
-  constexpr int64_t kSumBytes = 4;
-  const int64_t pieces = split == 1 ? 0 : split == 0 ? 1 : int64_t{2} * split;
-  return pieces * block_m * block_n * kSumBytes;
 }
 
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
@@ -65,8 +78,8 @@ std::optional<std::string> illegal_split(int split, int block_m, int block_n, in
                                          const DeviceInfo& device) {
   constexpr int kMaxSplit = 8;
   if (split < fewest || split > kMaxSplit) return fmt::format("split must lie in {} to {}", fewest, kMaxSplit);
-  if (split_workspace(split, block_m, block_n) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
-    return "sums of pieces over the workspace";
+  if (split_workspace_bytes(split, block_m, block_n) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
+    return "split must be smaller: the sums of pieces need more device memory than a launch may ask for";
   return std::nullopt;
 }
 

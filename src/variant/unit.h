@@ -10,10 +10,18 @@
 
 namespace moetune {
 
-/// A unit of about 20 lines: struct Config with the element type, a constant for each knob, the fusions, then `extra`
-/// constants; and the entry moetune_kernel, which calls `call`, such as "moetune::Mma<Config>::run(args)".
-std::string print_unit(const Variant& variant, const Candidate& candidate, const Shape& shape, const LaunchPlan& plan,
-                       const std::vector<std::pair<std::string_view, int64_t>>& extra, std::string_view call);
+/// What differs between the units of the variants.
+struct UnitText {
+  std::string_view variant;                                     // includes <variant>.cuh
+  std::string_view knobs_type;                                  // "MmaKnobs", of the header that both compilers read
+  std::string knobs;                                            // its initialiser
+  std::vector<std::pair<std::string_view, int64_t>> constants;  // of Config, beside those of all variants
+  std::string_view call;                                        // "moetune::Mma<Config>::run(args)"
+};
+
+/// A unit of about 20 lines: struct Config with the element type, the knobs, the fusions and further constants; and the
+/// entry moetune_kernel.
+std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan);
 
 /// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.
 int64_t alignment(int64_t bytes, int64_t most);
@@ -26,10 +34,6 @@ bool one_of(int value, std::initializer_list<int> values);
 
 /// Tiles of block_m x block_n of all experts.
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);
-
-/// Device memory, bytes a block, for the sums of pieces of tiles that are cut along k: each block has fewer than two
-/// such tiles, or leaves no more than one part of a tile that blocks share (split 0).
-int64_t split_workspace(int split, int block_m, int block_n);
 
 /// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.
 int processors_of(const DeviceInfo& device);

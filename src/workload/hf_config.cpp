@@ -59,6 +59,15 @@ int64_t size_of(const JsonAt& json, std::string_view what, const Names& names, i
   return found->value().is_array() ? (*found)[0].integer(1, high) : found->integer(1, high);
 }
 
+// A dense model's config has none of the fields, or says 0.
+void require_experts(const JsonAt& json, const std::string& name) {
+  const std::optional<JsonAt> found = first_field(json, kExperts);
+  const std::string what = fmt::format("the model {} has no experts", name);
+  const std::string hint = "name a mixture-of-experts model, or give the layer with --experts --top-k --n --k";
+  if (found && found->value() == 0) found->fail(what + ": this is 0", hint);
+  if (!found) json.fail(fmt::format("{}: it has none of the fields {}", what, fmt::join(kExperts, ", ")), hint);
+}
+
 // Synonyms must agree, for nothing tells which of them is meant.
 void require_agreement(const JsonAt& json, const Names& names) {
   const auto first_of = [](const JsonAt& at) {
@@ -91,6 +100,7 @@ Model model_from_hf_config(const JsonAt& config, const std::string& name) {
   model.name = name;
   if (config.has("architectures") && config["architectures"].size() > 0)
     model.architecture = config["architectures"][0].string();
+  require_experts(json, name);
   require_agreement(json, kExperts);
   require_agreement(json, kTopK);
   model.experts = size_of(json, "the number of experts", kExperts, kMaxExperts);

@@ -69,7 +69,7 @@ const Model* find_preset(const std::string& wanted) {
 }
 
 Model read_config(const fs::path& path) {
-  const Json json = read_json(path);
+  const Json json = read_json(path, Dialect::python);
   return model_from_hf_config(JsonAt(json, path.string()), name_of_config(path));
 }
 

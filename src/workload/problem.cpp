@@ -8,39 +8,9 @@
 #include "base/random.h"
 
 namespace moetune {
-namespace {
-
-int64_t tokens_used(const Routing& routing) {
-  std::vector<bool> used(static_cast<size_t>(routing.tokens), false);
-  for (const int32_t slot : routing.gather_indices) used[static_cast<size_t>(slot / routing.top_k)] = true;
-  return std::count(used.begin(), used.end(), true);
-}
-
-}  // namespace
-
-int64_t Problem::x_rows() const { return shape.fusion.permute_x ? routing.tokens : rows(); }
-
-int64_t Problem::y_rows() const { return shape.fusion.permute_y ? routing.tokens * routing.top_k : rows(); }
 
 int64_t Problem::active_experts() const {
   return std::count_if(routing.m_sizes.begin(), routing.m_sizes.end(), [](int32_t m) { return m > 0; });
-}
-
-double Problem::flops() const {
-  return 2.0 * static_cast<double>(rows()) * static_cast<double>(shape.layer.n) * static_cast<double>(shape.layer.k);
-}
-
-double Problem::bytes() const {
-  const Layer& layer = shape.layer;
-  // dw writes zeros for experts without rows; dx stores a row for every slot, permuted or not.
-  const int64_t experts = shape.op == Op::dw ? layer.local_experts() : active_experts();
-  const int64_t x = shape.fusion.permute_x && shape.op != Op::dx ? tokens_used(routing) : rows();
-  const double elements = static_cast<double>(experts) * static_cast<double>(layer.n) * static_cast<double>(layer.k) +
-                          static_cast<double>(x) * static_cast<double>(layer.k) +
-                          static_cast<double>(rows()) * static_cast<double>(layer.n);
-  const bool permuted = shape.fusion.permute_x || shape.fusion.permute_y;
-  const int64_t words = layer.local_experts() + rows() * ((permuted ? 1 : 0) + (shape.fusion.topk_weights ? 1 : 0));
-  return elements * static_cast<double>(size_bytes(layer.dtype)) + 4.0 * static_cast<double>(words);
 }
 
 Problem make_problem(const Cell& cell) {

@@ -36,12 +36,7 @@ struct Problem {
   uint64_t seed = 0;
 
   int64_t rows() const { return routing.rows(); }  // of the grouped GEMM
-  int64_t x_rows() const;                          // rows of X in memory: tokens with permute_x, else rows()
-  int64_t y_rows() const;                          // rows of Y: tokens * top_k with permute_y, else rows()
   int64_t active_experts() const;
-  double flops() const;  // 2 * rows * n * k: real rows only
-  /// Fewest bytes through memory: W of active experts, X rows used once each, Y rows written once, indices, weights.
-  double bytes() const;
   bool operator==(const Problem&) const = default;
 };
 
@@ -60,7 +55,7 @@ Problem problem_from_json(const JsonAt& json);
 ///            power and with it the clock of a GPU depend on which bits change
 /// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1].
 enum class Values { integer, random };
-enum ValueStream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2 };
+enum ValueStream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2, kStreamDy = 3 };
 float operand_value(Values values, uint64_t seed, int stream, uint64_t index);
 
 }  // namespace moetune

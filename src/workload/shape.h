@@ -36,12 +36,21 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
-/// Row permutations and scaling inside the kernel; semantics below, after Unsloth's grouped GEMM.
-/// gather_indices[i] is the flat slot (token * top_k + slot) of row i in expert order.
+/// Row permutations and scaling inside the kernel, after Unsloth's grouped GEMM. gather[i] is the flat slot
+/// (token * top_k + slot) of row i in expert order, w[i] its top-k weight, read by that slot.
+///
+///               fwd                              dx                             dw
+/// permute_x     load X[gather[i] / top_k]        store dX[gather[i]]            load X[gather[i] / top_k]
+/// permute_y     store Y[gather[i]]               load dY[gather[i]]             load dY[gather[i]]
+/// topk_weights  y = round(round(sum) * round(w)) dx = round(sum * w), one       dY rows: round(dy * w) to the
+///                                                rounding, w in fp32            dtype, then multiplied
+///
+/// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx leaves the sum over top_k to
+/// others. Each combination that is legal for fwd is legal for dx and dw, and no other.
 struct Fusion {
-  bool permute_x = false;     // X is [tokens, k]; row i of expert order is X[gather[i] / top_k]
-  bool permute_y = false;     // row i is stored to Y[gather[i]]: Y is in (token, slot) order
-  bool topk_weights = false;  // y = round(acc); y = round(y * round(weight[gather[i]])); only with permute_y
+  bool permute_x = false;
+  bool permute_y = false;     // excludes permute_x
+  bool topk_weights = false;  // only with permute_y
 
   bool operator==(const Fusion&) const = default;
 };
@@ -61,8 +70,8 @@ inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
-/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y, experts over kMaxExperts, n
-/// or k over kMaxSide, E*n*k over 2^46, a model name that is empty, holds '/' or is not printable.
+/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), experts over
+/// kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, holds '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

@@ -44,6 +44,27 @@ TEST(ParseJson, TakesSixtyFourLevelsAndNoMore) {
   EXPECT_EQ(parse_error(std::string(1000000, '[')).what, "a.json: nested deeper than 64 levels");
 }
 TEST(ParseJson, KeepsTheOrderOfKeys) { EXPECT_EQ(parse_json(R"({"b": 1, "a": 2})", "x").dump(), R"({"b":1,"a":2})"); }
+TEST(ParseJson, RefusesAKeyThatIsThereTwice) {
+  EXPECT_EQ(parse_error(R"({"a": 1, "b": 2, "a": 3})").what, "a.json: a is there twice");
+  EXPECT_EQ(parse_error(R"({"a": [7, {"x": 1}, {"b": {"c": 1, "d": {}, "c": 1}}]})").what,
+            "a.json: a[2].b.c is there twice");
+  EXPECT_EQ(parse_error(R"({"a": {"b": 1}, "c": {"b": 1}, "d": [{"b": 1}, {"b": 1}]})").exit, Exit::yes);
+}
+TEST(ParseJson, ReadsPythonsNumbersWhereAskedAlone) {
+  const std::string text = R"({"limit": [0.0, Infinity, -Infinity,NaN], "a": "Infinity \"NaN\\", "b": -1})";
+  EXPECT_EQ(parse_json(text, "a.json", Dialect::python).dump(),
+            R"({"limit":[0.0,null,null,null],"a":"Infinity \"NaN\\","b":-1})");
+  EXPECT_EQ(parse_error(text).what, "a.json:1:17: not valid JSON");
+  EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "a.json", Dialect::python).dump(), R"({"a":2})");
+}
+TEST(ParseJson, CountsColumnsBehindPythonsNumbers) {
+  const auto python_error = [](std::string_view text) {
+    return error_of([&] { parse_json(text, "a.json", Dialect::python); }).what;
+  };
+  EXPECT_EQ(python_error("[NaN, NaN, -Infinity, x]"), "a.json:1:23: not valid JSON");
+  EXPECT_EQ(python_error("[NaN, NaNs]"), "a.json:1:10: not valid JSON");
+  EXPECT_EQ(python_error("[NaN, \"NaN\""), "a.json:1:12: the JSON ends too early");
+}
 
 TEST(JsonAt, NamesThePlace) {
   const Json json = parse_json(R"({"entries": [{"candidate": {"block_m": "x"}}]})", "a.json");

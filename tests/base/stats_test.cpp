@@ -80,5 +80,12 @@ TEST(GeometricMean, MultipliesAndTakesTheRoot) {
   EXPECT_TRUE(std::isnan(geometric_mean({})));
 }
 
+TEST(LogHalfWidth, IsTheRelativeUncertainty) {
+  EXPECT_NEAR(log_half_width({0.99, 1.01}), 0.01, 1e-6);
+  EXPECT_EQ(log_half_width({2, 2}), 0);
+  EXPECT_TRUE(std::isinf(log_half_width({0, 1})));
+  EXPECT_TRUE(std::isinf(log_half_width({std::nan(""), 1})));
+}
+
 }  // namespace
 }  // namespace moetune

@@ -304,6 +304,13 @@ def test_check_without_a_control_is_inconclusive(room):
     finding, = room.json("check.json")["findings"]
     assert finding["finding"] == "inconclusive" and not disturbed(finding)
     assert result.stdout.endswith(f"\nNext, tune again: {table_line}\n")
+    for word, kind, code in [("fail", "error", 4), ("pass", "skipped", 0)]:
+        assert room.run("check", "alone.json", *CPU, "--inconclusive", word, "--junit", "c.xml").returncode == code
+        suite = xml.etree.ElementTree.parse(room.path / "c.xml").getroot()
+        assert len(list(suite.iter(kind))) == 1
+        assert suite.get("hostname") and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp"))
+        assert float(suite.get("time")) >= float(suite[0].get("time")) >= 0
+    assert "one of: fail, pass" in room.error(2, "check", "alone.json", "--inconclusive", "skip")
 
 
 def test_check_against_a_table_of_a_busy_machine_trusts_no_regression(planted):

@@ -142,6 +142,42 @@ def test_a_table_with_a_wrong_value_names_its_place(room):
     assert "wrong.json: entries[0].measurement.median_us: expected a number, found a string" in room.error(2, "check", "wrong.json")
 
 
+def test_tables_that_contradict_themselves_name_the_place(room):
+    good = json.loads(room.tuned().read_text())
+    cases = []
+
+    def damaged(words, change):
+        table = json.loads(json.dumps(good))
+        change(table["entries"][0])
+        cases.append((table, words))
+
+    damaged("wrong.json: entries[0].id: 'x' contradicts the cell, which is custom/up/", lambda entry: entry.update(id="x"))
+    damaged("wrong.json: entries[0].candidate: the table's own device cannot run it: ",
+            lambda entry: entry["candidate"].update(threads=100000))
+    damaged("wrong.json: entries[0].figures.max_over_mean: 4 contradicts m_sizes",
+            lambda entry: entry["figures"].update(max_over_mean=4))
+    damaged("wrong.json: entries[0].derived.tflops: ", lambda entry: entry["derived"].update(tflops=12345))
+    for table, words in cases:
+        room.write("wrong.json", table)
+        assert words in room.error(2, "check", "wrong.json")
+    doubled = (room.path / "moetune-table.json").read_text().replace('"median_us"', '"low_us": 1, "median_us"', 1)
+    room.write("wrong.json", doubled)
+    assert "wrong.json: entries[0].measurement.low_us is there twice" in room.error(2, "lookup", "wrong.json", *LAYER)
+
+
+def test_configs_of_models_that_python_wrote(room):
+    config = {"n_routed_experts": 8, "num_experts_per_tok": 2, "hidden_size": 64, "moe_intermediate_size": 64,
+              "time_step_limit": [0.0, float("inf")], "mlp_hidden_act": "relu2"}
+    room.write("nemotron.json", config)
+    assert "Infinity" in (room.path / "nemotron.json").read_text()
+    room.ok("tune", *CPU, "--model", "nemotron.json", "--tokens", "8", "--dry-run")
+    room.write("dense.json", {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128})
+    text = room.error(2, "tune", *CPU, "--model", "dense.json")
+    assert "dense.json: the model dense has no experts: it has none of the fields n_routed_experts, num_experts," in text
+    room.write("suite.json", '{"schema": "moetune.suite/1", "cells": [{"tokens": NaN}]}')
+    assert "suite.json:1:" in room.error(2, "tune", *CPU, "--suite", "suite.json")  # our own files stay JSON
+
+
 def test_a_huge_file_is_refused(room):
     with open(room.path / "huge.json", "wb") as file:
         file.truncate(3 << 30)  # sparse: takes no room
@@ -306,6 +342,13 @@ def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
     assert "no candidate of the space 'quick' is legal: cpu has no dw" in room.error(2, "tune", *TINY, "--op", "dw")
     assert room.files() == before
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+@pytest.mark.parametrize("op", ["dx", "dw"])
+def test_gradients_are_refused_before_anything_runs(room, command, op):
+    text = room.error(2, command, *TINY, "--op", op)
+    assert f": no variant has {op}\n" in text and "use --op fwd" in text
 
 
 def test_values_of_which_none_is_legal_are_not_replaced_by_the_default(room):

@@ -412,6 +412,7 @@ def test_bench_shows_peers_beside_our_own(room):
     other = peers_file(tuned["cell"])["entries"][0]
     file = peers_file(tuned["cell"], id=tuned["id"])
     file["entries"].append(other)
+    file["environment"]["device"] = room.json("moetune-table.json")["device"]["name"]
     room.write("peers.json", file)
     validate("peers", room.path / "peers.json")
     output = room.ok("bench", *TINY, "--rounds", "2", "-q", "--peers", "peers.json", "-o", "bench.json").stdout
@@ -421,6 +422,18 @@ def test_bench_shows_peers_beside_our_own(room):
     points = [point for point in room.json("bench.json")["points"] if point["role"] == "peer"]
     assert [point["contender"] for point in points] == [{"baseline": "deepgemm-masked"}]
     assert points[0]["measurement"]["median_us"] == 1e-3
+
+
+def test_bench_refuses_peers_of_another_device_with_both_names(room):
+    tuned = json.loads(room.tuned().read_text())
+    file = peers_file(tuned["entries"][0]["cell"], id=tuned["entries"][0]["id"])
+    file["environment"]["device"] = "NVIDIA H200"
+    room.write("peers.json", file)
+    text = room.error(3, "bench", *TINY, "--peers", "peers.json")
+    assert f"these times are of 'NVIDIA H200', this device is '{tuned['device']['name']}'" in text
+    del file["environment"]
+    room.write("peers.json", file)
+    assert "peers.json: 'environment' is missing" in room.error(2, "bench", *TINY, "--peers", "peers.json")
 
 
 @pytest.mark.parametrize("changes, words", [

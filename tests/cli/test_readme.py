@@ -4,6 +4,7 @@ A fenced block of shell commands is run when the line before its fence is the co
 the lines that begin with "$ " are commands and the rest is output, which is not compared; in `sh` blocks every line is
 a command. A leading "moetune" or "build/release/moetune" is the binary under test. Blocks share one folder.
 """
+import json
 import re
 import shlex
 
@@ -46,6 +47,29 @@ def test_marked_commands_run(tmp_path):
         assert words[0] in ("moetune", "build/release/moetune", "./build/release/moetune"), line
         result = room.run(*words[1:], timeout=600)
         assert result.returncode == 0, f"{line}\n{result.stdout}\n{result.stderr}"
+
+
+def test_recordings_are_read_as_they_stand_there(tmp_path):
+    """The block behind <!-- files -->: a file's name, and what it holds from the same column on."""
+    block, = re.findall(r"^<!-- files -->\n```text\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
+    files = {}
+    for line in block.splitlines():
+        name = line[:12].strip() or name
+        files.setdefault(name, []).append(line[12:])
+    assert sorted(files) == ["ids.csv", "ids.json", "ids.npy", "rows.csv", "rows.json"]
+    numpy = pytest.importorskip("numpy")
+    room = Room(tmp_path)
+    realised = set()
+    for name, lines in files.items():
+        if name.endswith(".npy"):
+            words = re.search(r"numpy.array\((.*?)\)", lines[0])[1]
+            numpy.save(tmp_path / name, numpy.array(json.loads(words)))
+        else:
+            room.write(name, "\n".join(lines) + "\n")
+        plan = json.loads(room.ok("tune", "--device", "cpu", "--experts", 4, "--top-k", 2, "--n", 64, "--k", 64, "--routing",
+                                  f"trace:{name}#0", "--dry-run", "--format", "json").stdout)
+        realised.add(json.dumps(plan["cells"][0]["figures"]))
+    assert len(realised) == 1  # they all tell the same rows
 
 
 def test_every_moetune_command_in_the_readme_parses(tmp_path):

@@ -1,17 +1,25 @@
 """lookup on other devices, and export: which files it writes, and where."""
 import copy
+import json
 import os
 
-from conftest import CPU, LAYER, SOURCE
+import pytest
+
+from conftest import CPU, LAYER, SOURCE, validate
 
 MMA = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3, "raster": "n", "group": 1}
 VLLM_NAME = "E=4,N=32,device_name=NVIDIA_H200.json"
 
 
+def h200():
+    path = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
+    return json.loads(path.read_text(encoding="utf-8"))["device"]
+
+
 def gpu_table(room, candidate=MMA):
     """A tuned table as if of a GPU."""
     table = room.json(room.tuned())
-    table["device"].update(kind="cuda", name="NVIDIA H200")
+    table["device"] = h200()
     for entry in table["entries"]:
         entry["candidate"] = dict(candidate)
         entry["ties"] = []
@@ -24,6 +32,7 @@ def sglang_table(room):
     table = gpu_table(room)
     down = copy.deepcopy(table["entries"][0])
     down["cell"].update(projection="down", n=64, k=32)
+    del down["id"]  # that of up
     table["entries"].append(down)
     return room.write("gpu.json", table)
 
@@ -36,6 +45,36 @@ def test_lookup_on_a_cpu_gives_no_kernel_of_a_gpu(room):
     assert "mma runs on GPUs only" in " ".join(result.stdout.replace("|", " ").split())
     assert "0 of 1 cell answered" in result.stdout
     assert "1 of 1 cell answered" in room.ok(*asked).stdout  # asked of the table alone
+
+
+def test_lookup_answers_from_no_farther_than_asked(room):
+    room.tuned()
+    asked = ["lookup", "moetune-table.json", *LAYER, "--tokens", "64", "--format", "json", "--max-distance"]
+    near = room.ok(*asked, "3.5")
+    answer, = json.loads(near.stdout)["answers"]
+    assert answer["match"] == "nearest" and answer["log_tokens_distance"] == 3
+    assert answer["distance"] == pytest.approx((answer["log_skew_distance"] ** 2 + 9) ** 0.5, rel=1e-4)
+    far = room.run(*asked, "2.5")
+    assert far.returncode == 1
+    answer, = json.loads(far.stdout)["answers"]
+    assert answer["match"] == "none" and "entry" not in answer and answer["distance"] > 2.5
+    assert "is at distance 3." in answer["explanation"] and "over the 2.5 allowed" in answer["explanation"]
+    for result in (near, far):
+        validate("lookup", text=result.stdout)
+    assert "cannot be negative" in room.error(2, *asked, "-1")
+    assert "--max-distance" in room.error(2, *asked, "far")
+
+
+def test_lookup_prefers_few_tokens_of_another_routing_to_many_of_the_same(room):
+    table = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text(encoding="utf-8"))
+    table["entries"] = [entry for entry in table["entries"]
+                        if not (entry["cell"]["routing"].startswith("zipf") and entry["cell"]["tokens"] < 4096)]
+    room.write("t.json", table)
+    asked = ["lookup", "t.json", "--model", "qwen3-30b-a3b", "--format", "json", "--tokens"]
+    answer, = json.loads(room.ok(*asked, "16", "--routing", "zipf:1.0").stdout)["answers"]
+    assert (answer["match"], answer["entry"]["cell"]["tokens"]) == ("other_routing", 16)
+    answer, = json.loads(room.ok(*asked, "4096", "--routing", "zipf:1.3").stdout)["answers"]
+    assert (answer["match"], answer["entry"]["cell"]["routing"]) == ("other_routing", "zipf:1")
 
 
 def test_a_folder_is_made_for_vllm(room):

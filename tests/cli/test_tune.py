@@ -22,6 +22,29 @@ def test_leaves_a_table_and_a_journal(room):
     assert last.endswith("Next: moetune check moetune-table.json")
 
 
+def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted):
+    noise = {"MOETUNE_PLANT": "waited:0.5"}
+    command = ["tune", *TINY, *FEW, "--wait", "0"]
+    result = planted.ok(*command, env=noise)
+    words = "1 of 1 cell is too noisy to trust: custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64 (other programs took 50 % of"
+    assert words in result.stdout and "(too noisy to trust)" in result.stdout
+    assert "as fast as" not in result.stdout  # no claim
+    validate("table", planted.path / "moetune-table.json")
+    entry, = planted.json("moetune-table.json")["entries"]
+    assert entry["untrusted"] == "other programs took 50 % of the processors' time"
+    quiet = planted.run(*command, "-q", "--format", "markdown", "--require-quiet", env=noise)
+    assert quiet.returncode == 4 and "warning: " + words in quiet.stderr
+    assert words in planted.run(*command, "-q", "--require-quiet", env=noise).stdout
+    exported = planted.ok("export", "moetune-table.json", "--format", "markdown").stdout
+    assert "(too noisy to trust)" in exported and "- custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64: other programs" in exported
+    row, = csv.DictReader(io.StringIO(planted.ok("export", "moetune-table.json", "--format", "csv").stdout))
+    assert row["untrusted"] == entry["untrusted"]
+
+
+def test_wrong_waits_are_refused(room):
+    assert "soon" in room.error(2, "tune", *TINY, "--wait", "soon")
+
+
 def test_every_winner_is_no_slower_than_its_default(room):
     room.ok("tune", *CPU, *LAYER, "--tokens", "1,16", "--routing", "uniform,single")
     for entry in room.json("moetune-table.json")["entries"]:

@@ -33,8 +33,8 @@ TEST(Wording, TimesTellTheirUncertainty) {
 TEST(Wording, SpeedupTurnsTheRatioRound) {
   Rival rival;
   rival.ratio = 0.5;
-  rival.ratio_interval = {0.4, 0.625};
-  EXPECT_EQ(speedup_text(&rival), "2.00x (1.60 to 2.50)");
+  rival.ratio_interval = {0.49, 0.51};
+  EXPECT_EQ(speedup_text(&rival), "2.00x (1.96 to 2.04)");
   EXPECT_EQ(speedup_text(nullptr), "?");
   EXPECT_EQ(factor_text(131.2, {129.6, 133.4}), "131x (130 to 133)");
 }
@@ -116,11 +116,16 @@ Entry won(double ratio) {
   entry.candidate = parse_candidate("simt block_m=16 block_n=64 block_k=16");
   entry.measurement.seconds = 1e-6;
   entry.measurement.interval = {0.99e-6, 1.01e-6};
+  entry.measurement.samples = 11;
   entry.flops = 1e6, entry.bytes = 1e6;
   entry.occupancy = 0.5;
   entry.legal = 10, entry.measured = 9, entry.failed = 2;
   Rival rival;
   rival.name = "default", rival.ratio = ratio, rival.ratio_interval = {ratio, ratio};
+  rival.candidate = parse_candidate("simt block_m=32 block_n=64 block_k=16");
+  rival.measurement = entry.measurement;
+  rival.measurement.seconds /= ratio;
+  rival.measurement.interval = {0.99e-6 / ratio, 1.01e-6 / ratio};
   entry.rivals = {rival};
   return entry;
 }
@@ -131,6 +136,58 @@ TEST(Winners, AnswerIsTheGeometricMean) {
   EXPECT_EQ(answer(table, 3), "2 of 3 cells tuned: the winners are 4.00x as fast as the default (geometric means).");
   table.entries = {won(0.5)};
   EXPECT_EQ(answer(table, 1), "1 of 1 cell tuned: the winner is 2.00x as fast as the default.");
+}
+
+// As many rounds as an interval needs, and a loop that it is 31.48 times as fast as, give or take much.
+Entry noisy(int64_t tokens = 16) {
+  Entry entry = won(0.5);
+  entry.cell.tokens = tokens;
+  Rival loop;
+  loop.name = "loop", loop.ratio = 1 / 31.48, loop.ratio_interval = {1 / 350.0, 1 / 2.8};
+  loop.measurement = entry.measurement;
+  loop.measurement.seconds *= 31.48;
+  loop.measurement.interval = {31e-6, 32e-6};
+  entry.rivals.push_back(loop);
+  return entry;
+}
+
+TEST(Winners, NoNoiseIsToldAsAFact) {
+  TunedTable table;
+  table.entries = {won(0.5), noisy()};
+  EXPECT_EQ(
+      answer(table, 2),
+      "2 of 2 cells tuned: the winners are 2.00x as fast as the default in 1 cell (geometric means). 1 of 2 cells "
+      "is too noisy to trust: " +
+          id(noisy().cell) +
+          " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
+          "machine.");
+  const std::string told = results_text(table, Format::text, {}, false);
+  EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
+  EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
+  EXPECT_NE(told.find(" (too noisy to trust) |"), std::string::npos) << told;
+  EXPECT_EQ(told.find("31.48"), std::string::npos) << told;
+  EXPECT_FALSE(cell_line(table.entries[1], 1, 2).find("the default") != std::string::npos);
+  table.entries = {noisy()};
+  EXPECT_TRUE(answer(table, 1).starts_with("1 of 1 cell tuned. 1 of 1 cell is too noisy to trust: "));
+}
+
+TEST(Winners, OfManyNoisyCellsThreeAreNamed) {
+  TunedTable table;
+  for (const int64_t tokens : {1, 2, 3, 4, 5}) table.entries.push_back(noisy(tokens));
+  const std::string sentence = noise_sentence(table);
+  EXPECT_TRUE(sentence.starts_with("5 of 5 cells are too noisy to trust: ")) << sentence;
+  EXPECT_NE(sentence.find(id(table.entries[2].cell)), std::string::npos);
+  EXPECT_EQ(sentence.find(id(table.entries[3].cell)), std::string::npos);
+  EXPECT_NE(sentence.find(", and 2 more; tune again"), std::string::npos) << sentence;
+  EXPECT_EQ(noise_sentence({}), "");
+}
+
+TEST(Wording, NoiseIsARange) {
+  EXPECT_EQ(factor_text(31.48, {2.8, 350}), "2.80x to 350x");
+  EXPECT_EQ(factor_text(1.35, {1.31, 1.39}), "1.35x (1.31 to 1.39)");
+  Measurement time = won(1).measurement;
+  time.interval = {0.5e-6, 11.2e-6};
+  EXPECT_EQ(time_text(time), "0.50 µs to 11.2 µs");
 }
 
 TEST(Winners, ACellWithoutAWinnerTellsWhy) {

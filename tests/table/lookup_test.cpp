@@ -1,4 +1,8 @@
 // What a table answers for cells that it has, and for those that it doesn't.
+#include <fmt/format.h>
+
+#include <functional>
+
 #include "table/sample.h"
 
 namespace moetune {
@@ -29,7 +33,7 @@ TEST(Lookup, TheCellItselfIsExact) {
   const Answer answer = ask(table, cell(small_up(), 256));
   EXPECT_EQ(answer.match, Match::exact);
   EXPECT_EQ(answer.entry, &table.entries[1]);
-  EXPECT_DOUBLE_EQ(answer.log_tokens_distance, 0);
+  EXPECT_DOUBLE_EQ(answer.distance->total(), 0);
   EXPECT_EQ(answer.explanation, "tuned for this very cell on NVIDIA H200");
 }
 
@@ -67,38 +71,106 @@ TEST(Lookup, TheNameAskedForIsPreferredAmongTheSameSizes) {
   EXPECT_EQ(ask(table, cell(renamed, 16)).entry, &table.entries[1]);
 }
 
+// balanced rows at 16 and 256 tokens: their skew is 1, so that tokens alone make the distance between such cells.
+TunedTable balanced() {
+  return sample::table(
+      {entry(cell(small_up(), 16, "balanced"), mma(16), 1), entry(cell(small_up(), 256, "balanced"), mma(64), 2)});
+}
+
 TEST(Lookup, NearestIsMeasuredInTheLogarithmOfTokens) {
-  const TunedTable table = spread();
+  const TunedTable table = balanced();
   // 60 is 3.75x over 16 and 4.27x under 256; 70 is 4.38x over 16 and 3.66x under 256, though 16 is closer in tokens.
-  EXPECT_EQ(ask(table, cell(small_up(), 60)).entry, &table.entries[0]);
-  const Answer answer = ask(table, cell(small_up(), 70));
+  EXPECT_EQ(ask(table, cell(small_up(), 60, "balanced")).entry, &table.entries[0]);
+  const Answer answer = ask(table, cell(small_up(), 70, "balanced"));
   EXPECT_EQ(answer.match, Match::nearest);
   EXPECT_EQ(answer.entry, &table.entries[1]);
-  EXPECT_NEAR(answer.log_tokens_distance, std::log2(256.0 / 70), 1e-12);
-  EXPECT_EQ(answer.explanation, "tuned for 256 tokens, 3.7x more than the 70 asked, with uniform routing");
+  EXPECT_NEAR(answer.distance->tokens, std::log2(256.0 / 70), 1e-12);
+  EXPECT_NEAR(answer.distance->skew, 0, 1e-12);
+  EXPECT_EQ(
+      answer.explanation,
+      "tuned for 256 tokens, 3.7x more than the 70 asked, with balanced routing; distance 1.87 (tokens 1.87, skew "
+      "0.00)");
 }
 
 TEST(Lookup, EquallyNearGoesToTheFewerTokens) {
-  const TunedTable table = spread();
-  const Answer answer = ask(table, cell(small_up(), 64));
+  const TunedTable table = balanced();
+  const Answer answer = ask(table, cell(small_up(), 64, "balanced"));
   EXPECT_EQ(answer.entry, &table.entries[0]);
-  EXPECT_DOUBLE_EQ(answer.log_tokens_distance, 2);
+  EXPECT_DOUBLE_EQ(answer.distance->total(), 2);
 }
 
-TEST(Lookup, TheSameRoutingFarAwayBeatsAnotherRoutingNearby) {
-  const TunedTable table = spread();
-  const Answer answer = ask(table, cell(small_up(), 16, "zipf:1"));
-  EXPECT_EQ(answer.match, Match::nearest);
-  EXPECT_EQ(answer.entry, &table.entries[2]);
+TEST(Lookup, EquallyNearGoesToTheRoutingAskedFor) {
+  Entry other = entry(cell(small_up(), 16, "balanced"), mma(16), 1);
+  other.cell.routing = parse_routing("hot:1:0.25");  // the same rows by another name
+  const TunedTable table = sample::table({other, entry(cell(small_up(), 256, "balanced"), mma(32), 1)});
+  EXPECT_EQ(ask(table, cell(small_up(), 64, "balanced")).entry, &table.entries[1]);
+}
+
+TEST(Lookup, SkewCountsAsTokensDo) {
+  // One expert of four has all the tokens that it can: twice the mean. Balanced rows of twice the tokens give the
+  // largest expert as many.
+  const TunedTable table = sample::table(
+      {entry(cell(small_up(), 64, "hot:1:0.5"), mma(16), 1), entry(cell(small_up(), 32, "balanced"), mma(32), 1)});
+  const Answer answer = ask(table, cell(small_up(), 128, "balanced"));
+  EXPECT_EQ(answer.entry, &table.entries[0]);
+  EXPECT_NEAR(answer.distance->tokens, 1, 1e-12);
+  EXPECT_NEAR(answer.distance->skew, 1, 0.01);
+  EXPECT_NEAR(answer.distance->total(), std::sqrt(2), 0.01);
+  EXPECT_EQ(answer.match, Match::other_routing);
 }
 
 TEST(Lookup, AnotherRoutingIsSaidSo) {
-  const TunedTable table = spread();
-  const Answer answer = ask(table, cell(small_up(), 256, "zipf:1.2"));
+  const TunedTable table = balanced();
+  const Answer answer = ask(table, cell(small_up(), 256, "hot:1:0.5"));
   EXPECT_EQ(answer.match, Match::other_routing);
   EXPECT_EQ(answer.entry, &table.entries[1]);
   EXPECT_EQ(answer.explanation,
-            "tuned for 256 tokens as asked, with uniform routing, not zipf:1.2: another skew may have another winner");
+            "tuned for 256 tokens as asked, with balanced routing, not hot:1:0.5; distance 1.00 (tokens 0.00, skew "
+            "1.00)");
+}
+
+// The table of an H200 that lies in the repository, without the entries that `drop` names.
+TunedTable hopper_peers(const std::function<bool(const Cell&)>& drop) {
+  TunedTable table =
+      read_table(std::filesystem::path(MOETUNE_SOURCE_DIR) / "configs/tuned/nvidia-h200-hopper-peers.json");
+  std::erase_if(table.entries, [&](const Entry& one) { return drop(one.cell); });
+  return table;
+}
+
+TEST(Lookup, ACellOfFewTokensNeverGetsAnEntryOfManyForItsRoutingsSake) {
+  const TunedTable table =
+      hopper_peers([](const Cell& one) { return one.routing.name == "zipf" && one.tokens < 4096; });
+  const Answer answer = ask(table, cell(qwen_up(), 16, "zipf:1"));
+  ASSERT_NE(answer.entry, nullptr);
+  EXPECT_EQ(answer.match, Match::other_routing);
+  EXPECT_EQ(answer.entry->cell.tokens, 16);
+  EXPECT_LT(answer.distance->total(), 2);
+}
+
+TEST(Lookup, ASkewThatIsNotInTheTableGetsTheNearestSkew) {
+  const TunedTable table = hopper_peers([](const Cell&) { return false; });
+  for (const int64_t tokens : {16, 256, 4096}) {
+    const Answer answer = ask(table, cell(qwen_up(), tokens, "zipf:1.3"));
+    ASSERT_NE(answer.entry, nullptr);
+    EXPECT_EQ(text(answer.entry->cell.routing), "zipf:1") << tokens;
+    EXPECT_EQ(answer.entry->cell.tokens, tokens);
+    EXPECT_EQ(ask(table, cell(qwen_up(), tokens, "zipf:0.1")).entry->cell.routing.name, "uniform") << tokens;
+  }
+}
+
+TEST(Lookup, WhatIsTooFarIsNoAnswerAndTellsHowFar) {
+  const TunedTable table = balanced();
+  const DeviceInfo device = h200();
+  const Cell wanted = cell(small_up(), 64, "balanced");
+  EXPECT_EQ(lookup(table, wanted, &device, 2).entry, &table.entries[0]);
+  const Answer answer = lookup(table, wanted, &device, 1.5);
+  EXPECT_EQ(answer.match, Match::none);
+  EXPECT_EQ(answer.entry, nullptr);
+  EXPECT_DOUBLE_EQ(answer.distance->total(), 2);
+  EXPECT_EQ(answer.explanation, fmt::format("the nearest entry, {}, is at distance 2.00 (tokens 2.00, skew 0.00), over "
+                                            "the 1.5 allowed",
+                                            id(table.entries[0].cell)));
+  EXPECT_EQ(lookup(table, cell(small_up(), 256, "balanced"), &device, 0).match, Match::exact);
 }
 
 TEST(Lookup, AnotherDeviceIsNeverSilent) {
@@ -138,13 +210,11 @@ TEST(Lookup, AnOlderGpuGetsNoKernelThatItCannotRun) {
 }
 
 TEST(Lookup, TokensNearbyAreToldByTheirDifference) {
-  const TunedTable table = spread();
-  EXPECT_EQ(ask(table, cell(small_up(), 255)).explanation,
-            "tuned for 256 tokens, 1 more than the 255 asked, with uniform routing");
-  EXPECT_EQ(ask(table, cell(small_up(), 270)).explanation,
-            "tuned for 256 tokens, 14 fewer than the 270 asked, with uniform routing");
-  EXPECT_EQ(ask(table, cell(small_up(), 230)).explanation,
-            "tuned for 256 tokens, 1.1x more than the 230 asked, with uniform routing");
+  const TunedTable table = balanced();
+  const auto told = [&](int64_t tokens) { return ask(table, cell(small_up(), tokens, "balanced")).explanation; };
+  EXPECT_TRUE(told(255).starts_with("tuned for 256 tokens, 1 more than the 255 asked, with balanced routing;"));
+  EXPECT_TRUE(told(270).starts_with("tuned for 256 tokens, 14 fewer than the 270 asked, with balanced routing;"));
+  EXPECT_TRUE(told(230).starts_with("tuned for 256 tokens, 1.1x more than the 230 asked, with balanced routing;"));
 }
 
 TEST(Lookup, AnotherCardOfTheSameModelIsTheSameDevice) {

@@ -12,6 +12,7 @@
 #include "error_of.h"
 #include "table/journal.h"
 #include "table/table.h"
+#include "workload/product.h"
 
 namespace moetune::sample {
 
@@ -100,8 +101,8 @@ inline Entry entry(const Cell& of, const Candidate& winner, double us) {
   result.cell = of;
   result.m_sizes = problem.routing.m_sizes;
   result.figures = figures(problem.routing);
-  result.flops = problem.flops();
-  result.bytes = problem.bytes();
+  result.flops = flops(product_of(problem));
+  result.bytes = bytes(product_of(problem));
   result.candidate = winner;
   result.occupancy = tile_occupancy(problem.routing, find_value(winner, "block_m").value());
   result.measurement = measurement(us);

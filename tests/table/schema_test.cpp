@@ -174,7 +174,13 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
   add("lookup",
       {{"table", "t.json"},
        {"answers",
-        {{{"cell", cell}, {"match", "nearest"}, {"explanation", "x"}, {"log_tokens_distance", 1}, {"entry", entry}}}}},
+        {{{"cell", cell},
+          {"match", "nearest"},
+          {"explanation", "x"},
+          {"distance", 1},
+          {"log_tokens_distance", 1},
+          {"log_skew_distance", 0},
+          {"entry", entry}}}}},
       "/answers/0/entry", false);
   add("list", {{"what", "models"}, {"items", {{{"name", "x"}}}}}, "/items/0/name", false);
   const Json compiled = to_json(sample::trial(sample::mma(64), 1).compile);
@@ -208,12 +214,69 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
   }
 }
 
+struct CommittedFiles {
+  const char *kind, *folder;
+  size_t at_least;
+};
+void PrintTo(const CommittedFiles& files, std::ostream* out) { *out << files.folder; }
+
+class CommittedSchema : public Schema, public testing::WithParamInterface<CommittedFiles> {};
+
+TEST_P(CommittedSchema, AllFilesAreValid) {
+  std::string command = fmt::format("python3 '{}/tests/table/validate.py' {}", MOETUNE_SOURCE_DIR, GetParam().kind);
+  size_t files = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(fmt::format("{}/configs/{}", MOETUNE_SOURCE_DIR, GetParam().folder))) {
+    if (file.path().extension() != ".json") continue;
+    command += fmt::format(" '{}'", file.path().string());
+    ++files;
+  }
+  EXPECT_GE(files, GetParam().at_least);
+  const Outcome result = run(command);
+  EXPECT_EQ(result.exit, 0) << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Repository, CommittedSchema,
+                         testing::Values(CommittedFiles{"space", "spaces", 6}, CommittedFiles{"model", "models", 31},
+                                         CommittedFiles{"routing", "routings", 1}, CommittedFiles{"suite", "suites", 4},
+                                         CommittedFiles{"table", "tuned", 4}));
+
+TEST_F(Schema, InputsThatNobodyCanReadAreRefusedWithThePlace) {
+  expect_refused("space",
+                 {{R"({"schema": "moetune.space/1", "variants": {"mma": {"warps": []}}})", ": variants.mma.warps: [] "},
+                  {R"({"schema": "moetune.space/1", "variants": {"mma": {"warps": [1.5]}}})",
+                   ": variants.mma.warps[0]: 1.5 is not of type"},
+                  {R"({"schema": "moetune.space/1"})", ": the top: 'variants' is a required property"}});
+  expect_refused("routing", {{R"({"experts": 4, "topk_ids": {"0": [[0, -1]]}})", ": topk_ids.0[0][1]: -1 is less"},
+                             {R"({"top_k": 2, "layers": {"0": [1.5]}})", ": layers.0[0]: 1.5 is not of type"},
+                             {R"({"layers": {"0": [1]}, "loads": [{"name": "x", "counts": [1]}]})", ": the top: "},
+                             {R"({"top_k": 2})", ": the top: "}});
+  expect_refused("model", {{R"({"schema": "moetune.model/1", "name": "x", "architecture": "", "experts": 0, "top_k": 1,
+                              "hidden": 1, "intermediate": 1, "gated": true})",
+                            ": experts: 0 is less than the minimum of 1"}});
+}
+
+TEST_F(Schema, EveryKindOfRecordingIsValid) {
+  std::string command = fmt::format("python3 '{}/tests/table/validate.py' routing", MOETUNE_SOURCE_DIR);
+  int files = 0;
+  for (const char* recording : {R"({"experts": 4, "top_k": 2, "layers": {"0": [3, 0, 1, 2]}})",
+                                R"({"experts": 4, "top_k": 2, "topk_ids": {"0": [[0, 3], [0, 2], [3, 0]]}})",
+                                R"({"loads": [{"name": "a", "tokens": 3, "top_k": 2, "counts": [3, 0, 1, 2]}]})"}) {
+    const std::string file = (folder_ / fmt::format("recording{}", ++files)).string();
+    std::ofstream(file, std::ios::binary) << recording;
+    command += fmt::format(" '{}'", file);
+  }
+  const Outcome result = run(command);
+  EXPECT_EQ(result.exit, 0) << result.output;
+}
+
 TEST_F(Schema, WrongUsageNamesTheKinds) {
   const Outcome result = validate("tables", "{}");
   EXPECT_EQ(result.exit, 2);
-  EXPECT_TRUE(
-      holds(result.output,
-            "KIND is one of: bench, check, compile, doctor, journal, list, lookup, peers, plan, suite, table, verify"));
+  EXPECT_TRUE(holds(result.output,
+                    "KIND is one of: bench, check, compile, doctor, journal, list, lookup, model, peers, plan, "
+                    "routing, space, suite, "
+                    "table, verify"));
 }
 
 }  // namespace

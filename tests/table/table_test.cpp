@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "table/pretty.h"
 #include "table/sample.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -172,9 +173,29 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/entries/0/m_sizes/1", "99999999999",
                "t.json: entries[0].m_sizes[1]: 99999999999 is outside 0 to 2147483647"},
         Damage{"/entries/0/figures/rows", "31",
-               "t.json: entries[0].figures.rows: 31 contradicts m_sizes, which make 32"},
+               "t.json: entries[0].figures.rows: 31 contradicts m_sizes, from which follows 32"},
         Damage{"/entries/0/figures/active_experts", "1",
-               "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes, which make 4"},
+               "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes, from which follows 4"},
+        Damage{"/entries/0/figures/max_over_mean", "3",
+               "t.json: entries[0].figures.max_over_mean: 3 contradicts m_sizes, from which follows 1.25"},
+        Damage{"/entries/0/id", "\"custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32\"",
+               "t.json: entries[0].id: 'custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32' contradicts the cell, which is "
+               "custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32"},
+        Damage{"/entries/0/derived/tflops", "1",
+               "t.json: entries[0].derived.tflops: 1 contradicts flops and the median, from which follows 0.010617"},
+        Damage{"/entries/0/derived/speedup/default", "31.48",
+               "t.json: entries[0].derived.speedup.default: 31.48 contradicts the ratio to default, from which follows "
+               "1.25"},
+        Damage{"/entries/0/rivals/1/measurement",
+               R"({"median_us": 54, "low_us": 53, "high_us": 55, "samples": 11, "launches": 220, "clock_mhz": 0})",
+               "t.json: entries[0].rivals[1].ratio: 0.5 contradicts the times 12.3457 and 54 us, from which follows "
+               "0.2286"},
+        Damage{
+            "/entries/0/candidate/block_m", "17",
+            "t.json: entries[0].candidate: the table's own device cannot run it: block_m must be a multiple of 16 in "
+            "16 to 256"},
+        Damage{"/entries/0/rivals/0/candidate/warps", "64",
+               "t.json: entries[0].rivals[0]: the table's own device cannot run it: warps must be 4 or 8"},
         Damage{"/entries/0/figures/cv", "-0.5", "t.json: entries[0].figures.cv: cannot be negative, found -0.5"},
         Damage{"/entries/0/flops", "\"many\"", "t.json: entries[0].flops: expected a number, found a string"},
         Damage{"/entries/0/candidate", "",
@@ -211,6 +232,46 @@ TEST(TableJson, TheSameCellTwiceIsAContradiction) {
   json["entries"].push_back(json["entries"][1]);
   EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t.json")); }).what,
             "t.json: entries[3]: the same cell as entries[1]: custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed3");
+}
+
+TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake) {
+  TunedTable table = small_table();
+  Rival& loop = table.entries[0].rivals[1];
+  loop.ratio = 0.2;
+  loop.ratio_interval = {0.198, 0.202};
+  const Json json = to_json(table);
+  EXPECT_EQ(json["entries"][0]["untrusted"], "its ratio to cublas-loop, 0.2, is not that of their times");
+  EXPECT_EQ(reread(table).entries[0].rivals[1].ratio, 0.2);
+  Json unmarked = json;
+  unmarked["entries"][0].erase("untrusted");
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(unmarked, "t.json")); }).what,
+            "t.json: entries[0].rivals[1].ratio: 0.2 contradicts the times 12.3457 and 24.6914 us, from which follows "
+            "0.5");
+}
+
+TEST(TableJson, ACandidateOfKernelsFromBeforeIsLeftToCheck) {
+  TunedTable table = small_table();
+  table.entries[0].candidate.retired = "stream_k=yes";
+  EXPECT_TRUE(cannot_run(table.entries[0].candidate, table.entries[0].cell.shape, table.device).has_value());
+  const Json json = to_json(table);
+  EXPECT_EQ(json["entries"][0]["candidate"]["stream_k"], "yes");
+  Json older = json;  // of a knob that is retired today
+  const Variant& wgmma = find_variant("wgmma");
+  ASSERT_FALSE(wgmma.retired.empty());
+  older["entries"][0]["candidate"] = to_json(wgmma.fallback(make_problem(table.entries[0].cell), table.device));
+  older["entries"][0]["candidate"][wgmma.retired[0].name] = "another";
+  EXPECT_FALSE(table_from_json(JsonAt(older, "t.json")).entries[0].candidate.retired.empty());
+}
+
+TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
+  int tables = 0;
+  for (const auto& file : std::filesystem::directory_iterator(std::string(MOETUNE_SOURCE_DIR) + "/configs/tuned")) {
+    if (file.path().extension() != ".json") continue;
+    ++tables;
+    const TunedTable table = read_table(file.path());
+    for (const Entry& entry : table.entries) EXPECT_EQ(distrust(entry), "") << file.path() << " " << id(entry.cell);
+  }
+  EXPECT_GE(tables, 4);
 }
 
 TEST(TableFile, WrittenAndReadIsTheSame) {

@@ -19,7 +19,8 @@ def load_schema(kind):
     """One schema with the shared parts folded in: no library version then has to resolve files."""
     text = (SCHEMAS / f"{kind}.json").read_text(encoding="utf-8")
     schema = json.loads(text.replace('"parts.json#/', '"#/'))
-    schema["$defs"] = json.loads((SCHEMAS / "parts.json").read_text(encoding="utf-8"))["$defs"]
+    parts = json.loads((SCHEMAS / "parts.json").read_text(encoding="utf-8"))["$defs"]
+    schema["$defs"] = {**parts, **schema.get("$defs", {})}
     return schema
 
 

@@ -303,8 +303,10 @@ TEST(Decide, AnUncertainRatioIsWarnedAbout) {
   busy.trials = {screened(cpu(12), 100)};
   ASSERT_TRUE(busy.run());
   ASSERT_EQ(busy.notes.size(), 1U);
-  EXPECT_EQ(busy.notes[0].find(id(fake::small_cell()) + ": the winner's ratio to loop is uncertain by "), 0U)
+  EXPECT_EQ(busy.notes[0].find(id(fake::small_cell()) + " is too noisy to trust: its ratio to loop is uncertain by "),
+            0U)
       << busy.notes[0];
+  EXPECT_FALSE(distrust(busy.entry).empty());
   script.noise = {.sigma = 0.03};
   Deciding quiet(script);
   quiet.trials = {screened(cpu(12), 100)};
@@ -321,8 +323,8 @@ TEST(Decide, AFinalOnBusyProcessorsIsWarnedAbout) {
   ASSERT_TRUE(busy.run());
   EXPECT_EQ(busy.notes,
             std::vector<std::string>{id(fake::small_cell()) +
-                                     ": the winner's ratio to loop is uncertain by 0 %: other programs took "
-                                     "20 % of the processors' time; tune again when it is quiet"});
+                                     " is too noisy to trust: other programs took 20 % of the processors' time; "
+                                     "tune it again on a quiet machine"});
 }
 
 }  // namespace

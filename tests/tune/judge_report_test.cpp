@@ -39,6 +39,9 @@ TEST(CheckExitCode, FollowsTheWorstFinding) {
   EXPECT_EQ(code({untrusted, equivalent}), 4);
   EXPECT_EQ(code({inconclusive, regressed, untrusted}), 1);
   EXPECT_EQ(code({}), 4);  // nothing checked is no all-clear
+  EXPECT_EQ(exit_code({finding(untrusted), finding(inconclusive)}, Undecided::pass), 0);
+  EXPECT_EQ(exit_code({finding(untrusted), finding(regressed)}, Undecided::pass), 1);
+  EXPECT_EQ(exit_code({}, Undecided::pass), 4);
 }
 
 // Without what aligns the columns.
@@ -52,6 +55,34 @@ TEST(CheckMarkdown, HasARowACellAndASentence) {
   EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 % | loop | improved |")) << text;
   EXPECT_TRUE(text.ends_with("2 cells: none is slower than its table says by more than 5 %.\n")) << text;
   EXPECT_FALSE(holds(text, "because")) << text;
+}
+
+TEST(CheckMarkdown, TellsWhichVerdictsAreByTheTime) {
+  CellFinding timed = finding(Finding::regressed, 0.9);
+  timed.by_time = Finding::regressed;
+  timed.time_change = 0.963;
+  timed.time_change_interval = {0.953, 0.973};
+  const std::string text = markdown({timed}, 0.05);
+  EXPECT_TRUE(holds(unaligned(text), "| +96.3 % ± 1.0 % | time | regressed |")) << text;
+  timed.by_ratio = Finding::regressed;
+  EXPECT_TRUE(holds(unaligned(markdown({timed}, 0.05)), "| +90.0 % ± 1.0 % | loop | regressed |"));
+}
+
+TEST(CheckMarkdown, ASlowerMachineIsNoPlainAllClear) {
+  CellFinding slower = finding(Finding::equivalent);
+  slower.by_time = Finding::regressed;
+  const std::string text = markdown({slower, finding(Finding::equivalent, 0, 64)}, 0.05);
+  EXPECT_TRUE(
+      text.ends_with("2 cells: none is slower than its table says by more than 5 %, but for 1 whose control is "
+                     "slower too.\n"))
+      << text;
+  EXPECT_TRUE(holds(text, "- " + id(slower.cell) + ": because\n")) << text;
+}
+
+TEST(CheckMarkdown, AChangeThatIsTooUncertainIsARange) {
+  CellFinding noisy = finding(Finding::inconclusive, 30.48);
+  noisy.change_interval = {-0.5, 60};
+  EXPECT_TRUE(holds(unaligned(markdown({noisy}, 0.05)), "| -50 % to +6000 % | loop | inconclusive |"));
 }
 
 TEST(CheckMarkdown, NamesTheWorstRegressionAndTheReasons) {
@@ -88,30 +119,57 @@ TEST(CheckMarkdown, WhatWasNotMeasuredHasNoNumbers) {
   EXPECT_TRUE(holds(text, "1 cell: 1 failed at a threshold of 5 %; " + id(broken.cell) + ": wrong_result.")) << text;
 }
 
+CheckRun run_of(Undecided undecided = Undecided::fail) {
+  return {.timestamp = "2026-11-23T01:26:06", .hostname = "node<1>", .seconds = 12.3456, .undecided = undecided};
+}
+
+std::string junit(const std::vector<CellFinding>& findings, const std::string& fault = {}) {
+  return junit_xml(findings, run_of(), fault);
+}
+
+TEST(CheckJUnit, TellsWhenWhereAndHowLong) {
+  CellFinding slow = finding(Finding::equivalent);
+  slow.seconds = 1.23456;
+  const std::string xml = junit({slow});
+  EXPECT_TRUE(holds(xml, " time=\"12.346\" timestamp=\"2026-11-23T01:26:06\" hostname=\"node&lt;1&gt;\">")) << xml;
+  EXPECT_TRUE(holds(xml, "name=\"" + id(slow.cell) + "\" time=\"1.235\"/>")) << xml;
+}
+
+TEST(CheckJUnit, WhatIsUndecidedIsAnErrorOrSkippedWhereItMayPass) {
+  const std::vector<CellFinding> open = {finding(Finding::untrusted), finding(Finding::inconclusive, 0, 64)};
+  const std::string failing = junit(open), passing = junit_xml(open, run_of(Undecided::pass));
+  EXPECT_TRUE(holds(failing, "failures=\"0\" errors=\"2\" skipped=\"0\"")) << failing;
+  EXPECT_TRUE(holds(failing, "<error message=\"untrusted: because\" type=\"untrusted\"/>")) << failing;
+  EXPECT_TRUE(holds(passing, "failures=\"0\" errors=\"0\" skipped=\"2\"")) << passing;
+  EXPECT_TRUE(holds(passing, "<skipped message=\"inconclusive: because\"/>")) << passing;
+}
+
 TEST(CheckJUnit, CountsAndNamesTheCases) {
-  const std::string xml = junit_xml({finding(Finding::equivalent), finding(Finding::regressed, 0.1, 64),
-                                     finding(Finding::inconclusive, 0, 256), finding(Finding::failed, 0, 512)});
+  const std::string xml = junit({finding(Finding::equivalent), finding(Finding::regressed, 0.1, 64),
+                                 finding(Finding::inconclusive, 0, 256), finding(Finding::failed, 0, 512)});
   EXPECT_TRUE(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n")) << xml;
-  EXPECT_TRUE(holds(xml, "tests=\"4\" failures=\"2\" errors=\"0\" skipped=\"1\"")) << xml;
-  EXPECT_TRUE(holds(xml, "name=\"" + id(fake::small_cell()) + "\"/>")) << xml;
+  EXPECT_TRUE(holds(xml, "tests=\"4\" failures=\"2\" errors=\"1\" skipped=\"0\"")) << xml;
+  EXPECT_TRUE(holds(xml, "name=\"" + id(fake::small_cell()) + "\" time=\"0.000\"/>")) << xml;
   EXPECT_TRUE(holds(xml, "<failure message=\"regressed: because\" type=\"regressed\"/>")) << xml;
-  EXPECT_TRUE(holds(xml, "<skipped message=\"inconclusive: because\"/>")) << xml;
 }
 
 TEST(CheckJUnit, EscapesWhatXmlCannotHold) {
   CellFinding nasty = finding(Finding::failed);
   nasty.reason = "a<b> & \"c\" 'd'\x01\x1b[31m\n\x7f";
-  const std::string xml = junit_xml({nasty});
+  const std::string xml = junit({nasty});
   EXPECT_TRUE(holds(xml, "failed: a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;  [31m  \"")) << xml;
 }
 
 TEST(CheckJUnit, AFaultIsACaseWithAnError) {
-  const std::string xml = junit_xml({finding(Finding::equivalent)}, "the worker \"died\"");
+  const std::string xml = junit({finding(Finding::equivalent)}, "the worker \"died\"");
   EXPECT_TRUE(holds(xml, "tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"0\"")) << xml;
-  EXPECT_TRUE(holds(xml, "name=\"the cells left\">\n    <error message=\"the worker &quot;died&quot;\"/>\n")) << xml;
+  EXPECT_TRUE(holds(
+      xml,
+      "name=\"the cells left\" time=\"0.000\">\n    <error message=\"the worker &quot;died&quot;\" type=\"fault\"/>\n"))
+      << xml;
 }
 
-TEST(CheckJUnit, NoFindingsAreAnEmptySuite) { EXPECT_TRUE(holds(junit_xml({}), "tests=\"0\"")) << junit_xml({}); }
+TEST(CheckJUnit, NoFindingsAreAnEmptySuite) { EXPECT_TRUE(holds(junit({}), "tests=\"0\"")) << junit({}); }
 
 TEST(FindingNames, AreDifferent) {
   EXPECT_EQ(name(Finding::equivalent), "equivalent");

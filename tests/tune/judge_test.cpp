@@ -62,8 +62,10 @@ TEST(Check, ASlowdownIsSeenTwiceBeforeItIsARegression) {
   EXPECT_NEAR(finding.change, 0.1, 1e-9);
   EXPECT_EQ(finding.rounds, 30);
   EXPECT_EQ(checking.backend.loads, 2);  // the second set has operands of its own
-  EXPECT_TRUE(holds(finding.reason, "its time by loop changed by +10.0 %")) << finding.reason;
-  EXPECT_TRUE(holds(finding.reason, "by the default +0.0 %")) << finding.reason;  // which is as slow
+  EXPECT_TRUE(holds(finding.reason, "its ratio to loop changed by +10.0 %")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "; its ratio to the default by +0.0 %")) << finding.reason;  // which is as slow
+  EXPECT_EQ(finding.by_ratio, Finding::regressed);
+  EXPECT_EQ(finding.by_time, Finding::regressed);
 }
 
 TEST(Check, BelowTheThresholdIsNoRegression) {
@@ -141,7 +143,7 @@ TEST(Check, WithoutABaselineTheDefaultIsTheControl) {
   const CellFinding finding = Checking(alone).one(table);
   EXPECT_EQ(finding.control, "default");
   EXPECT_EQ(finding.finding, Finding::regressed);
-  EXPECT_FALSE(holds(finding.reason, "by the default +")) << finding.reason;
+  EXPECT_FALSE(holds(finding.reason, "its ratio to the default by")) << finding.reason;
 }
 
 TEST(Check, WithoutAnyControlNothingCanBeSaid) {
@@ -169,8 +171,8 @@ TEST(Check, TheFastestBaselineJudgesAndAnotherThatMovedHidesNothing) {
   EXPECT_EQ(finding.finding, Finding::regressed);
   EXPECT_NEAR(finding.control_before_seconds, 200e-6, 1e-9);
   EXPECT_NEAR(finding.control_now_seconds, 200e-6, 1e-9);
-  EXPECT_TRUE(holds(finding.reason, "its time by grouped changed by +10.0 %")) << finding.reason;
-  EXPECT_TRUE(holds(finding.reason, "; by loop +3.8 %")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "its ratio to grouped changed by +10.0 %")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "; its ratio to loop by +3.8 %")) << finding.reason;
 }
 
 TEST(Check, ABaselineBesideTheControlThatFailsIsDoneWithout) {
@@ -181,8 +183,8 @@ TEST(Check, ABaselineBesideTheControlThatFailsIsDoneWithout) {
   };
   const CellFinding finding = Checking(script).one(tuned({.baselines = both}));
   EXPECT_EQ(finding.finding, Finding::equivalent);
-  EXPECT_FALSE(holds(finding.reason, "by loop")) << finding.reason;
-  EXPECT_TRUE(holds(finding.reason, "by the default +0.0 %")) << finding.reason;
+  EXPECT_FALSE(holds(finding.reason, "ratio to loop")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "its ratio to the default by +0.0 %")) << finding.reason;
 }
 
 TEST(Check, AWrongWinnerIsFoundBeforeItIsTimed) {
@@ -232,7 +234,7 @@ TEST(Check, AFailingDefaultIsDoneWithout) {
   };
   const CellFinding finding = Checking(script).one(table);
   EXPECT_EQ(finding.finding, Finding::regressed);
-  EXPECT_FALSE(holds(finding.reason, "by the default")) << finding.reason;
+  EXPECT_FALSE(holds(finding.reason, "ratio to the default")) << finding.reason;
 }
 
 TEST(Check, AFaultInTheMiddleOfTheRoundsIsTheWinners) {
@@ -283,26 +285,76 @@ TEST(Check, AHurriedTablesWrongWinnerIsFoundAllTheSame) {
   EXPECT_EQ(Checking(script).one(table).finding, Finding::wrong_result);
 }
 
-TEST(Check, TheTablesOwnUncertaintyCounts) {
+// A table of a noisy machine: the winner's ratio to loop, and its time if asked, are known to 20 %.
+TunedTable noisy_table(bool time_too) {
   TunedTable table = tuned();
-  Rival& loop = table.entries[0].rivals.back();
+  Entry& entry = table.entries[0];
+  Rival& loop = entry.rivals.back();
   loop.ratio_interval = {loop.ratio / 1.2, loop.ratio * 1.2};
+  const double seconds = entry.measurement.seconds;
+  if (time_too) entry.measurement.interval = {seconds / 1.2, seconds * 1.2};
+  return table;
+}
+
+TEST(Check, TheTablesOwnUncertaintyCounts) {
+  const TunedTable table = noisy_table(true);
   Checking checking(slowed(1.1));
   const CellFinding finding = checking.one(table);
   EXPECT_EQ(finding.finding, Finding::inconclusive);  // 10 %, give or take 20
   EXPECT_EQ(finding.rounds, 60);
   EXPECT_NEAR(finding.change_interval.high, 1.1 * 1.2 - 1, 0.01);
-  EXPECT_TRUE(holds(finding.reason, "60 rounds can't tell from noise: the table's own interval is wider"))
+  EXPECT_TRUE(holds(finding.reason, "60 rounds cannot tell that ratio from noise: the table's own interval is wider"))
       << finding.reason;
   EXPECT_EQ(finding.remedy, Remedy::tune);  // however many rounds
 }
 
 TEST(Check, AHugeSlowdownNeedsNoNarrowInterval) {
-  TunedTable table = tuned();
-  Rival& loop = table.entries[0].rivals.back();
-  loop.ratio_interval = {loop.ratio / 1.2, loop.ratio * 1.2};
+  const TunedTable table = noisy_table(true);
   EXPECT_EQ(Checking(slowed(4)).one(table).finding, Finding::regressed);
   EXPECT_EQ(Checking(slowed(2)).one(table).finding, Finding::inconclusive);  // 3.8 half intervals
+}
+
+TEST(Check, ATimeThatDoublesBesideTheSameLoopIsARegressionThoughTheRatioIsNoisy) {
+  const CellFinding finding = Checking(slowed(106.0 / 54)).one(noisy_table(false));
+  EXPECT_EQ(finding.finding, Finding::regressed);
+  EXPECT_EQ(finding.by_ratio, Finding::inconclusive);
+  EXPECT_EQ(finding.by_time, Finding::regressed);
+  EXPECT_NEAR(finding.time_change, 106.0 / 54 - 1, 1e-9);
+  EXPECT_NEAR(finding.time_change_interval.high, 106.0 / 54 - 1, 1e-9);
+  EXPECT_EQ(finding.rounds, 30);  // seen twice
+  EXPECT_TRUE(holds(finding.reason,
+                    "its time changed by +96.3 % (+96.3 % to +96.3 %) and that of loop by +0.0 %; their "
+                    "ratio, +96.3 % ("))
+      << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "is too noisy to tell")) << finding.reason;
+}
+
+TEST(Check, ATimeThatIsLongerAsTheLoopsIsIsNoRegression) {
+  Script slow = slowed(1.2);
+  slow.baselines = {{"loop", 1.18 * 300e-6}};
+  const CellFinding finding = Checking(slow).one(noisy_table(false));
+  EXPECT_EQ(finding.by_time, Finding::regressed);
+  EXPECT_EQ(finding.finding, Finding::inconclusive) << finding.reason;
+}
+
+TEST(Check, ATimeThatWasLongerForALookAloneIsNoRegression) {
+  Checking checking(Script{});
+  FakeBackend* self = &checking.backend;
+  self->script.seconds = [self](const Candidate& c) { return (self->loads <= 1 ? 2 : 1) * fake::formula(c); };
+  const CellFinding finding = checking.one(noisy_table(false));
+  EXPECT_EQ(finding.finding, Finding::inconclusive) << finding.reason;
+  EXPECT_EQ(finding.by_time, Finding::equivalent);
+}
+
+TEST(Check, ASlowerMachineIsToldBesideAnAllClear) {
+  Script slow = slowed(1.2);
+  slow.baselines = {{"loop", 1.2 * 300e-6}};
+  const CellFinding finding = Checking(slow).one(tuned());
+  EXPECT_EQ(finding.finding, Finding::equivalent);
+  EXPECT_EQ(finding.by_time, Finding::regressed);
+  EXPECT_TRUE(is_slower_machine(finding));
+  EXPECT_TRUE(holds(finding.reason, "; the time of loop changed by +20.0 %: the machine is slower")) << finding.reason;
+  EXPECT_FALSE(is_slower_machine(Checking({}).one(tuned())));
 }
 
 // Slower until the operands have been made anew so often.

@@ -6,6 +6,7 @@
 //   abort:PART  the process aborts in verify       spills:PART the compiler says that registers spill
 //   unsteady:PART  repeat finds a launch that differs
 //   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
+//   waited:S    others take the share S of the processors' time while anything is measured
 //   start_ms:N  opening the device takes N ms longer
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,8 +34,8 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",    "abort",
-                                            "spills", "unsteady", "trial_ms", "start_ms"};
+    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",     "abort",
+                                            "spills", "unsteady", "trial_ms", "start_ms", "waited"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -81,6 +82,8 @@ class PlantedBackend final : public Backend {
     if (hits("crash", contender)) std::abort();
     while (hits("hang", contender)) ::pause();
     std::vector<Block> blocks = inner_->sample(contender, request);
+    if (plant_.contains("waited"))
+      for (Block& block : blocks) block.waited = parse_number(plant_["waited"], "waited");
     if (!contender.baseline.empty()) return blocks;
     if (plant_.contains("slow")) slow_down(blocks, contender, request, parse_number(plant_["slow"], "slow") - 1);
     if (plant_.contains("trial_ms")) sleep_for(parse_number(plant_["trial_ms"], "trial_ms") * 1e-3);

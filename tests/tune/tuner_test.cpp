@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <thread>
 
 #include "error_of.h"
 #include "tune/tuning.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -32,8 +34,8 @@ TEST(Tune, AnEntryTellsTheCellInFull) {
   const Problem problem = make_problem(fake::small_cell());
   EXPECT_EQ(entry.cell, fake::small_cell());
   EXPECT_EQ(entry.m_sizes, problem.routing.m_sizes);
-  EXPECT_EQ(entry.flops, problem.flops());
-  EXPECT_EQ(entry.bytes, problem.bytes());
+  EXPECT_EQ(entry.flops, flops(product_of(problem)));
+  EXPECT_EQ(entry.bytes, bytes(product_of(problem)));
   EXPECT_EQ(entry.figures.rows, 32);
   EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(problem.routing, 48));
 }
@@ -385,6 +387,32 @@ TEST(TuneBudget, AGenerousOneChangesNothing) {
   Tuning tuning;
   tuning.request.time_budget = 1000;
   EXPECT_TRUE(tuning.run_one().complete);
+}
+
+// Its baseline has two speeds, for no other program's fault, and the faster one does not come again.
+TEST(Tune, AnUndisturbedSmallCellDoesNotWaitForSeconds) {
+  Tuning tuning;
+  tuning.request.final_rounds = 40;
+  tuning.request.final_looks = 8;
+  int samples = 0;
+  tuning.backend.script.before = [&](const std::string& call, const Contender& who) {
+    if (call == "sample" && who.baseline == "loop" && ++samples > 5) tuning.backend.script.baselines[0].second = 500e-6;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  tuning.run();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TEST(Tune, AFinalWaitsAsLongAsItIsTold) {
+  const auto begin = std::chrono::steady_clock::now();
+  Tuning tuning({.waited = 0.5});
+  tuning.request.final_wait = 0;
+  tuning.run();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(400));
+  tuning.request.final_wait = 0.6;
+  const auto second = std::chrono::steady_clock::now();
+  tuning.run();
+  EXPECT_GE(std::chrono::steady_clock::now() - second, std::chrono::milliseconds(600));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <ostream>
 
+#include "kernels/mma_plan.h"
+#include "kernels/wgmma_plan.h"
 #include "variant/mma.h"
 #include "variant/simt.h"
 #include "variant/unit.h"
@@ -53,13 +55,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=16 block_n=32 block_k=64 warps=4 stages=3 raster=m group=1",
              "no split of the tile gives each of 4 warps 16 x 16 elements"},
         Case{"block_m=256 block_n=256 block_k=32 warps=8 stages=2 raster=m group=1",
-             "accumulators and fragments over 255 registers a thread"},
+             "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread"},
         Case{"block_m=128 block_n=256 block_k=128 warps=8 stages=3 raster=m group=1",
-             "shared memory over 232448 bytes"},
+             "stages, block_m, block_n or block_k must be smaller: shared memory over 232448 bytes"},
         Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=4", ""},
         Case{"block_m=16 block_n=64 block_k=64 warps=4 stages=2 raster=m group=1 split=8", ""},
         Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=8",
-             "sums of pieces over the workspace"},
+             "split must be smaller: the sums of pieces need more device memory than a launch may ask for"},
         Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=0",
              "split must lie in 1 to 8"}));
 
@@ -71,7 +73,8 @@ TEST(WgmmaLegality, TensorCopiesCountRowsOfWIn32Bits) {
   shape.layer.experts = 256;
   shape.layer.n = int64_t{1} << 23;
   shape.layer.k = 8;
-  EXPECT_EQ(reason(text, shape), "W has more rows than tensor copies count");
+  EXPECT_EQ(reason(text, shape),
+            "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count");
   EXPECT_EQ(reason(text + " addressing=pointers", shape), "");  // each expert's are counted from its own
   EXPECT_EQ(reason(text + " tma_w=no", shape), "");
   shape.layer.n -= 8;
@@ -86,11 +89,14 @@ TEST(WgmmaLegality, ExpertsAreMixedWhereBlocksTakeTheirTiles) {
   EXPECT_EQ(reason(text + "dynamic mix=4", shape), "");
   EXPECT_EQ(reason(text + "dynamic mix=1", shape), "mix must be 0 or lie in 2 to 16");
   EXPECT_EQ(reason(text + "dynamic mix=17", shape), "mix must be 0 or lie in 2 to 16");
-  EXPECT_EQ(reason(text + "static mix=4", shape), "who mixes experts takes whole tiles as it has time");
-  EXPECT_EQ(reason(text + "dynamic split=4 mix=4", shape), "who mixes experts takes whole tiles as it has time");
-  EXPECT_EQ(reason(text + "dynamic addressing=pointers mix=4", shape), "experts that are mixed have no own maps");
+  EXPECT_EQ(reason(text + "static mix=4", shape),
+            "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter");
+  EXPECT_EQ(reason(text + "dynamic split=4 mix=4", shape),
+            "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter");
+  EXPECT_EQ(reason(text + "dynamic addressing=pointers mix=4", shape),
+            "mix needs addressing=base and gather=tiles: pointers and rows gathered first follow the order of experts");
   shape.layer.experts = 2048;
-  EXPECT_EQ(reason(text + "dynamic mix=4", shape), "more than 1024 experts are too many to sort");
+  EXPECT_EQ(reason(text + "dynamic mix=4", shape), "mix must be 0 with more than 1024 experts: each block sorts them");
 }
 
 TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
@@ -100,18 +106,21 @@ TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
   Shape shape = shape_of();
   shape.fusion.permute_x = true;
   EXPECT_EQ(reason(text + "no", shape), "");
-  EXPECT_EQ(reason(text + "yes", shape), "tensor copies don't gather rows");
+  EXPECT_EQ(reason(text + "yes", shape),
+            "tma_x must be no with permute_x and gather=tiles: tensor copies don't gather rows");
   EXPECT_EQ(reason(text + "yes gather=first", shape), "");
-  EXPECT_EQ(reason(text + "no gather=first", shape), "who gathers first has X and W come by a tensor map each");
+  EXPECT_EQ(reason(text + "no gather=first", shape),
+            "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
   EXPECT_EQ(reason(text + "yes gather=first addressing=pointers", shape),
-            "who gathers first has X and W come by a tensor map each");
+            "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
 }
 
 TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
-  EXPECT_EQ(split_workspace(8, 128, 128), 1 << 20);
+  EXPECT_EQ(split_workspace_bytes(8, 128, 128), 1 << 20);
   DeviceInfo device = device_of_arch("sm_80");
   EXPECT_EQ(illegal_split(8, 128, 128, 1, 1, device), std::nullopt);
-  EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device).value_or(""), "sums of pieces over the workspace");
+  EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device).value_or(""),
+            "split must be smaller: the sums of pieces need more device memory than a launch may ask for");
   device.processors = 128;
   EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device), std::nullopt);
 }
@@ -126,7 +135,8 @@ TEST(WgmmaSums, TilesThatBlocksShareHaveFewerWhereRowsScatter) {
   Shape shape = shape_of();
   EXPECT_EQ(reason(tile(192), shape), "");
   shape.fusion.permute_y = true;
-  EXPECT_EQ(reason(tile(192), shape), "sums over the registers of a warpgroup");
+  EXPECT_EQ(reason(tile(192), shape),
+            "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers");
   EXPECT_EQ(reason(tile(176), shape), "");
 }
 
@@ -148,8 +158,10 @@ TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
   const std::string candidate = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=4 raster=m group=1";
   EXPECT_EQ(reason(candidate), "");
-  EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "shared memory over 166912 bytes");
-  EXPECT_EQ(reason(candidate, shape_of(), "sm_89"), "shared memory over 101376 bytes");
+  EXPECT_EQ(reason(candidate, shape_of(), "sm_80"),
+            "stages, block_m, block_n or block_k must be smaller: shared memory over 166912 bytes");
+  EXPECT_EQ(reason(candidate, shape_of(), "sm_89"),
+            "stages, block_m, block_n or block_k must be smaller: shared memory over 101376 bytes");
 }
 
 class WgmmaLegality : public testing::TestWithParam<Case> {};
@@ -168,37 +180,37 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=256 block_n=128 block_k=64 stages=5 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "shared memory over 232448 bytes"},
+             "stages, block_m, block_n, block_k or hold must be smaller: shared memory over 232448 bytes"},
         Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
              ""},
         Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=rows tiles=static",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=208 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=256 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=yes "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=128 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "swapped, block_n must be a multiple of 64 rows a warpgroup"},
+             "block_n, with swap=yes, must be a multiple of 64 for each consumer that shares a tile"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "block_m must be a multiple of 64 rows a warpgroup"},
+             "block_m, with swap=no, must be a multiple of 64 for each consumer that shares a tile"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=pingpong swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "ping-pong takes two consumers"},
+             "schedule=pingpong needs consumers=2"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=n in_flight=1 tma_x=no tma_store=no tiles=static",
-             "gathered rows are not shared in a cluster"},
+             "tma_x must be yes with cluster=n: only tensor copies load X for two blocks"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=dynamic",
-             "the blocks of a cluster take tiles by their number"},
+             "tiles must be static in a cluster: its blocks walk through tiles together"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic pace=common",
-             "blocks that take tiles as they have time begin them on their own"},
+             "tiles must be static with pace=common: blocks can only begin the same number of tiles together"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
              ""},
@@ -210,16 +222,16 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=0",
-             "blocks share the last tiles by their numbers, one by one"},
+             "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=m in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
-             "blocks share the last tiles by their numbers, one by one"},
+             "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
         Case{"block_m=160 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=96 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=128 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              ""},
@@ -228,31 +240,31 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=2",
-             "pieces of tiles go to blocks one by one"},
+             "split above 1 needs cluster=none and pace=own: each block takes pieces of tiles by itself"},
         Case{"block_m=144 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=2",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=192 block_n=112 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=192 block_n=96 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
              ""},
         Case{"block_m=192 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=dynamic split=4",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=64 block_n=96 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=5",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=5",
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=dynamic split=8",
-             "sums over the registers of a warpgroup"},
+             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=256 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=8",
-             "sums of pieces over the workspace"},
+             "split must be smaller: the sums of pieces need more device memory than a launch may ask for"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
              ""},
@@ -261,16 +273,16 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=m in_flight=1 tma_x=yes tma_w=no tma_store=no tiles=static",
-             "W is shared in a cluster by tensor copies only"},
+             "tma_w must be yes with cluster=m: only tensor copies load W for two blocks"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static gather=first",
-             "there are no rows to gather"},
+             "gather must be tiles without permute_x: there are no rows to gather"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=48",
-             "a tile's rows must find room in hold"},
+             "hold must be 0 or at least block_m: the rows of a tile must find room"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=72",
              "hold must be a multiple of 16 up to 1024"},
@@ -279,13 +291,13 @@ INSTANTIATE_TEST_SUITE_P(
              "hold must be a multiple of 16 up to 1024"},
         Case{"block_m=64 block_n=64 block_k=64 stages=12 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=512",
-             "shared memory over 232448 bytes"},
+             "stages, block_m, block_n, block_k or hold must be smaller: shared memory over 232448 bytes"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
-             "rows are held of swapped tiles, for threads to store"},
+             "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=static hold=64",
-             "rows are held of swapped tiles, for threads to store"},
+             "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4 hold=64",
              ""},
@@ -294,7 +306,8 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
-             "rows in copy over the registers of the producer"},
+             "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows "
+             "must fit its registers"},
         Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=yes tma_store=no tiles=static",
              ""},
@@ -303,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=yes tiles=static",
-             "tensor copies store 64 columns each, block_n must be a multiple of that"},
+             "block_n must be a multiple of 64 with tma_store=yes: a box of Y has 64 columns"},
         Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              ""},
@@ -315,7 +328,7 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=yes tma_store=yes addressing=pointers tiles=static",
-             "boxes of Y go by one tensor map for all experts"},
+             "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts"},
         Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
              "block_m must be a multiple of 16 in 16 to 256"},
@@ -340,13 +353,14 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   EXPECT_EQ(reason(candidate, shape), "wgmma needs n and k in multiples of 8");
   shape = shape_of();
   shape.fusion.permute_x = true;
-  EXPECT_EQ(reason(candidate, shape), "tensor copies don't gather rows");
+  EXPECT_EQ(reason(candidate, shape),
+            "tma_x must be no with permute_x and gather=tiles: tensor copies don't gather rows");
   shape = shape_of();
   shape.fusion.permute_y = true;
   EXPECT_EQ(reason(candidate, shape), "");
   std::string copies_out = candidate;
   copies_out.replace(copies_out.find("tma_store=no"), 12, "tma_store=yes");
-  EXPECT_EQ(reason(copies_out, shape), "tensor copies don't scatter rows");
+  EXPECT_EQ(reason(copies_out, shape), "tma_store must be no or rows with permute_y: tensor copies don't scatter rows");
   copies_out.replace(copies_out.find("tma_store=yes"), 13, "tma_store=rows");
   EXPECT_EQ(reason(copies_out, shape), "");
 }
@@ -423,7 +437,8 @@ TEST(SimtLegality, Tells) {
   EXPECT_EQ(reason("simt block_m=64 block_n=64 block_k=65"), "block_k must lie in 1 to 64");
   EXPECT_EQ(reason("simt block_m=4 block_n=64 block_k=16"), "block_m * block_n / 16 threads must lie in 32 to 1024");
   EXPECT_EQ(reason("simt block_m=256 block_n=128 block_k=8"), "block_m * block_n / 16 threads must lie in 32 to 1024");
-  EXPECT_EQ(reason("simt block_m=128 block_n=128 block_k=64"), "shared memory over 48 KB");
+  EXPECT_EQ(reason("simt block_m=128 block_n=128 block_k=64"),
+            "block_k, block_m or block_n must be smaller: shared memory over 48 KB");
 }
 
 TEST(WarpGrid, ReadsTheLeastSharedMemory) {
@@ -431,7 +446,7 @@ TEST(WarpGrid, ReadsTheLeastSharedMemory) {
   EXPECT_EQ(warp_grid(256, 128, 8), (WarpGrid{4, 2}));
   EXPECT_EQ(warp_grid(128, 128, 4), (WarpGrid{2, 2}));
   EXPECT_EQ(warp_grid(16, 64, 4), (WarpGrid{1, 4}));  // one row of mma tiles
-  EXPECT_EQ(warp_grid(16, 64, 8), std::nullopt);
+  EXPECT_EQ(warp_grid(16, 64, 8), (WarpGrid{0, 0}));
 }
 
 TEST(Plan, FitsTheRegistersThatItPromises) {
@@ -451,22 +466,13 @@ TEST(Unit, IsReadableAndComplete) {
 
 struct Config {
   using Element = moetune::bf16;
-  static constexpr int block_m = 64;
-  static constexpr int block_n = 128;
-  static constexpr int block_k = 32;
-  static constexpr int warps = 4;
-  static constexpr int stages = 3;
-  static constexpr int raster = 0;
-  static constexpr int group = 4;
-  static constexpr int split = 1;
+  static constexpr moetune::MmaKnobs knobs = {.block_m = 64, .block_n = 128, .block_k = 32, .warps = 4, .stages = 3,
+      .raster = moetune::Raster::n, .group = 4, .split = 1};
   static constexpr bool permute_x = true;
   static constexpr bool permute_y = false;
   static constexpr bool topk_weights = false;
-  static constexpr int warps_m = 1;
-  static constexpr int warps_n = 4;
   static constexpr int load_bytes = 16;
   static constexpr int store_bytes = 16;
-  static constexpr int shared_bytes = 42240;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
@@ -487,6 +493,48 @@ TEST(Unit, DependsOnTheProblemThroughAlignmentAlone) {
   EXPECT_NE(mma_variant().unit(candidate, b).find("load_bytes = 4"), std::string::npos);
   b.layer.n = 4097;
   EXPECT_NE(mma_variant().unit(candidate, b).find("store_bytes = 2"), std::string::npos);
+}
+
+TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
+  const WgmmaKnobs knobs = {.block_m = 64,
+                            .block_n = 128,
+                            .block_k = 64,
+                            .stages = 3,
+                            .consumers = 2,
+                            .swap = true,
+                            .tma_x = false,
+                            .tma_w = true,
+                            .addressing = Addressing::pointers,
+                            .split = 0,
+                            .hold = 64};
+  const WgmmaLayout l = wgmma_layout(knobs, {.permute_x = true, .permute_y = true, .experts = 8, .element_bytes = 2});
+  EXPECT_EQ(l.maps, 0);
+  EXPECT_EQ(l.w, 1024);  // behind two tensor maps
+  EXPECT_EQ(l.x, l.w + 3 * 128 * 64 * 2);
+  EXPECT_EQ(l.staging, l.x + 3 * 64 * 64 * 2);
+  EXPECT_EQ(l.scheduler, l.staging + 2 * 64 * 64 * 2);  // 64 held rows of 64 columns, for each of two consumers
+  EXPECT_EQ(l.m_sizes, l.scheduler + static_cast<int>(sizeof(Walk<ExpertsInOrder>)));
+  EXPECT_EQ(l.tiles, l.m_sizes + 8 * 4);
+  EXPECT_EQ(l.full, l.tiles + 2 * static_cast<int>(sizeof(TileWithPointers<PartialTile>)));
+  EXPECT_EQ(l.targets, l.tile_empty + 2 * 8);
+  EXPECT_EQ(l.target_bytes, 2 * 8 + 64 * (4 + 2));
+  EXPECT_EQ(l.held, l.targets + 2 * l.target_bytes);
+  EXPECT_EQ(l.last, l.held + 2 * l.held_bytes);
+  EXPECT_EQ(l.gathered, l.last + 2 * 4);
+  EXPECT_EQ(l.bytes % 1024, 0);
+  EXPECT_GE(l.bytes, l.last_round + static_cast<int>(sizeof(LastRound)));
+}
+
+TEST(LastRound, IsSharedWhereItsPartsHaveEnoughSteps) {
+  const LastRound last = share_last_round(132 + 33, 64, 132, 64);  // three idle blocks a tile
+  EXPECT_EQ(last.tiles, 33);
+  EXPECT_EQ(last.parts, 2);
+  EXPECT_EQ(last.own, 64 - 2 * 21);
+  EXPECT_EQ(share_last_round(2 * 132, 64, 132, 64).tiles, 0);      // no round is incomplete
+  EXPECT_EQ(share_last_round(132 + 33, 16, 132, 64).tiles, 0);     // parts of five steps
+  const LastRound most = share_last_round(132 + 99, 64, 132, 64);  // blocks make the parts of three tiles each
+  EXPECT_EQ(most.parts, 1);
+  EXPECT_EQ(most.steps - most.own, (64 - 2 * 3) / 4);
 }
 
 TEST(Alignment, IsTheLargestPowerOfTwo) {

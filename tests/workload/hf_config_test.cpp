@@ -132,14 +132,20 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{"moe_intermediate_size", "intermediate_size"}, std::pair{"hidden_size", "d_model"},
         std::pair{"hidden_size", "moe_latent_size"}, std::pair{"hidden_size", "routed_expert_hidden_size"}));
 
-TEST(HfConfig, NamesTheMissingFieldAndWhatWasTried) {
+TEST(HfConfig, SaysThatADenseModelHasNoExpertsAndWhatItLookedFor) {
   const Caught error = refusal(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096})");
   EXPECT_EQ(error.exit, Exit::request);
-  EXPECT_EQ(error.what, "config.json: no field for the number of experts");
-  EXPECT_EQ(
-      error.hint,
-      "tried n_routed_experts, num_experts, num_local_experts, moe_num_experts, ffn_config.moe_num_experts; is this "
-      "the config of a mixture-of-experts model?");
+  EXPECT_EQ(error.what,
+            "config.json: the model m has no experts: it has none of the fields n_routed_experts, num_experts, "
+            "num_local_experts, moe_num_experts, ffn_config.moe_num_experts");
+  EXPECT_EQ(error.hint, "name a mixture-of-experts model, or give the layer with --experts --top-k --n --k");
+  EXPECT_EQ(refusal(R"({"text_config": {"num_experts": 0}, "hidden_size": 4096})").what,
+            "config.json: text_config.num_experts: the model m has no experts: this is 0");
+}
+TEST(HfConfig, NamesTheMissingFieldAndWhatWasTried) {
+  const Caught error = refusal(R"({"num_experts": 4, "hidden_size": 4096})");
+  EXPECT_EQ(error.what, "config.json: no field for the experts a token picks");
+  EXPECT_TRUE(error.hint.starts_with("tried num_experts_per_tok, num_experts_per_token,")) << error.hint;
   EXPECT_EQ(refusal(renamed("hidden_size", "hidden_width").c_str()).what, "config.json: no field for the hidden size");
   EXPECT_EQ(refusal(renamed("moe_intermediate_size", "width").c_str()).what,
             "config.json: no field for the intermediate size of an expert");
@@ -147,7 +153,6 @@ TEST(HfConfig, NamesTheMissingFieldAndWhatWasTried) {
 TEST(HfConfig, NamesThePlaceOfAWrongValue) {
   EXPECT_EQ(refusal(R"({"text_config": {"num_experts": "many"}})").what,
             "config.json: text_config.num_experts: expected an integer, found a string");
-  EXPECT_EQ(refusal(R"({"num_experts": 0})").what, "config.json: num_experts: 0 is outside 1 to 65536");
   EXPECT_EQ(refusal(R"({"num_experts": -8})").what, "config.json: num_experts: -8 is outside 1 to 65536");
   EXPECT_EQ(refusal(R"({"num_experts": 8, "moe_topk": []})").what,
             "config.json: moe_topk: has 0 elements, asked for number 1");

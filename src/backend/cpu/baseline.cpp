@@ -1,25 +1,26 @@
 // Expert after expert in blocks of columns, dealt to the threads, most rows first. How it goes about them is what any
-// decent GEMM does, the variant too: few rows read W where it lies, many pack it. A control that is built otherwise
+// decent GEMM does, the variant too: few rows read B where it lies, many pack it. A control that is built otherwise
 // follows other moods of the machine than what is compared with it.
 #include "backend/cpu/baseline.h"
 
 #include <algorithm>
 #include <cstring>
-
-#include "backend/cpu/dots.h"
+#include <numeric>
 
 namespace moetune {
 namespace {
 
-constexpr int64_t kPackDepth = 64;  // of W at a time
+constexpr int64_t kPackDepth = 64;  // of B at a time
 constexpr int64_t kStripColumns = 64;
 static_assert(kStripColumns % Dots::kMaxTileColumns == 0);
 constexpr int64_t kFewRows = 16;
+// Rows of an A that is read across its rows: so many columns in memory, a few cache lines.
+constexpr int64_t kRowsAcross = 48;
+static_assert(kRowsAcross % Dots::kTileRows == 0);
 
 /// All rows of an expert times some of its columns.
 struct Strip {
   int64_t expert = 0;
-  int64_t first = 0;  // row in expert order
   int64_t rows = 0;
   int64_t column = 0;
   int64_t columns = 0;
@@ -40,130 +41,172 @@ void transpose(const float* from, int64_t from_pitch, float* to, int64_t to_pitc
 }
 
 struct Loop {
-  const Args& args;
-  const Shape& shape;
+  const Product& product;
+  const Matrices& matrices;
   const Dots& dots = moetune::dots();
-  Dtype dtype = shape.layer.dtype;
-  Dots::Few* few = moetune::few(dots, dtype);
+  Input a = input_a(product, matrices);
+  Input b = input_b(product, matrices);
+  Dots::Few* few = moetune::few(dots, product.b.dtype);
 
-  const std::byte* row_of(const void* matrix, int64_t row) const {
-    return static_cast<const std::byte*>(matrix) + row * args.k * size_bytes(dtype);
+  // B lies as its dot products want it.
+  bool is_direct() const { return is_k_major(b.operand) && !b.scales; }
+  // Rows of A that are unpacked at once.
+  int64_t group() const { return is_k_major(a.operand) ? int64_t{Dots::kTileRows} : kRowsAcross; }
+
+  void unpack(const Input& input, int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
+    input.unpack(expert, row, column, count, target);
+    input.scale(expert, row, column, count, target);
   }
 
-  // panel [k, tile_columns] from `columns` rows of W; what is missing is a copy of the last. Written row by row:
-  // across, times differed by 10 % from process to process. Not the variant's packing: a control that shares what it
-  // is compared with slows down beside it.
-  void pack(int64_t expert, int64_t column, int64_t columns, float* panel) const {
+  // panel [k, tile_columns] from `columns` columns of the product; what is missing is a copy of the last. Written row
+  // by row: written across, times differ from process to process. Not the variant's packing: a control that shares what
+  // it is compared with slows down beside it.
+  void pack(int64_t expert, int64_t k, int64_t column, int64_t columns, float* panel) const {
     float piece[Dots::kMaxTileColumns][kPackDepth];
-    for (int64_t from = 0; from < args.k; from += kPackDepth) {
-      const int64_t depth = std::min<int64_t>(kPackDepth, args.k - from);
+    const auto row_of = [&](int64_t c) { return column + std::min(c, columns - 1); };
+    const std::byte* rows[Dots::kMaxTileColumns];
+    for (int64_t c = 0; c < dots.tile_columns; ++c) rows[c] = b.at(expert, row_of(c), 0);
+    for (int64_t from = 0; from < k; from += kPackDepth) {
+      const int64_t depth = std::min<int64_t>(kPackDepth, k - from);
       for (int64_t c = 0; c < dots.tile_columns; ++c) {
-        const std::byte* w = row_of(args.w, expert * args.n + column + std::min(c, columns - 1));
-        widen(dots, dtype, w + from * size_bytes(dtype), depth, piece[c]);
+        widen(dots, b.operand.dtype, rows[c] + from * size_bytes(b.operand.dtype), depth, piece[c]);
+        b.scale(expert, row_of(c), from, depth, piece[c]);
       }
       float* to = panel + from * dots.tile_columns;
-      int64_t k = 0;
-      for (; k + 4 <= depth; k += 4)
+      int64_t i = 0;
+      for (; i + 4 <= depth; i += 4)
         for (int64_t c = 0; c < dots.tile_columns; c += 4)
-          transpose(piece[c] + k, kPackDepth, to + k * dots.tile_columns + c, dots.tile_columns);
-      for (; k < depth; ++k)
-        for (int64_t c = 0; c < dots.tile_columns; ++c) to[k * dots.tile_columns + c] = piece[c][k];
+          transpose(piece[c] + i, kPackDepth, to + i * dots.tile_columns + c, dots.tile_columns);
+      for (; i < depth; ++i)
+        for (int64_t c = 0; c < dots.tile_columns; ++c) to[i * dots.tile_columns + c] = piece[c][i];
     }
   }
 
-  void emit(int64_t row, int64_t column, int64_t columns, float* sums) const {
-    if (shape.fusion.topk_weights) {
-      const float weight = round_to(dtype, args.topk_weights[args.gather_indices[row]]);
-      for (int64_t c = 0; c < columns; ++c) sums[c] = round_to(dtype, sums[c]) * weight;
-    }
-    const int64_t target = shape.fusion.permute_y ? args.gather_indices[row] : row;
-    const int64_t at = target * args.n + column;
-    if (dtype == Dtype::bf16) dots.narrow_bf16(sums, columns, static_cast<uint16_t*>(args.y) + at);
-    if (dtype == Dtype::fp16) std::transform(sums, sums + columns, static_cast<uint16_t*>(args.y) + at, to_fp16);
-    if (dtype == Dtype::fp32) std::copy(sums, sums + columns, static_cast<float*>(args.y) + at);
-  }
-
-  // Rows [first, first + rows) of expert order as floats, one behind the other.
-  void unpack(int64_t first, int64_t rows, float* x) const {
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t source = shape.fusion.permute_x ? args.gather_indices[first + r] / args.top_k : first + r;
-      widen(dots, dtype, row_of(args.x, source), args.k, x + r * args.k);
+  // The same from a B whose rows in memory are the panel's.
+  void pack_across(int64_t expert, int64_t k, int64_t column, int64_t columns, float* panel) const {
+    for (int64_t i = 0; i < k; ++i) {
+      float* to = panel + i * dots.tile_columns;
+      unpack(b, expert, i, column, columns, to);
+      std::fill(to + columns, to + dots.tile_columns, to[columns - 1]);
     }
   }
 
-  // Few rows: W is read where it lies, a few of its rows at a time.
-  void multiply_few(const Strip& strip, float* x) const {
-    unpack(strip.first, strip.rows, x);
+  void emit(int64_t expert, int64_t row, int64_t column, int64_t columns, float* sums) const {
+    const Dtype dtype = product.d.dtype;
+    const bool rounded = product.weighting == Weighting::rounded_result;
+    if (weights_result(product)) {
+      const float weight = weight_of_row(product, matrices.topk_weights, expert, row);
+      const float factor = rounded ? round_to(dtype, weight) : weight;
+      for (int64_t c = 0; c < columns; ++c) sums[c] = (rounded ? round_to(dtype, sums[c]) : sums[c]) * factor;
+    }
+    const int64_t at = memory_row(product, product.d, expert, row) * product.d.columns + column;
+    if (dtype == Dtype::bf16) dots.narrow_bf16(sums, columns, static_cast<uint16_t*>(matrices.d) + at);
+    if (dtype == Dtype::fp16) std::transform(sums, sums + columns, static_cast<uint16_t*>(matrices.d) + at, to_fp16);
+    if (dtype == Dtype::fp32) std::copy(sums, sums + columns, static_cast<float*>(matrices.d) + at);
+  }
+
+  // Rows [first, first + rows) of an expert's product as floats [rows, k]. `line` holds a row of memory.
+  void unpack_rows(int64_t expert, int64_t first, int64_t rows, int64_t k, float* line, float* target) const {
+    if (is_k_major(a.operand)) {
+      for (int64_t r = 0; r < rows; ++r) unpack(a, expert, first + r, 0, k, target + r * k);
+      return;
+    }
+    for (int64_t i = 0; i < k; ++i) {
+      unpack(a, expert, i, first, rows, line);
+      for (int64_t r = 0; r < rows; ++r) target[r * k + i] = line[r];
+    }
+  }
+
+  // Few rows: B is read where it lies, a few of its rows at a time.
+  void multiply_few(const Strip& strip, float* memory) const {
+    const int64_t k = extent(product, strip.expert, Axis::k);
+    float* x = memory + kRowsAcross;
+    unpack_rows(strip.expert, 0, strip.rows, k, memory, x);
     float sums[kFewRows][kStripColumns];
-    const int64_t row_bytes = args.k * size_bytes(dtype);
+    const int64_t row_bytes = k * size_bytes(b.operand.dtype);
     for (int64_t n = 0; n < strip.columns; n += dots.columns) {
-      const std::byte* w_rows[Dots::kMaxColumns];
+      const std::byte* b_rows[Dots::kMaxColumns];
       for (int64_t c = 0; c < dots.columns; ++c)
-        w_rows[c] = row_of(args.w, strip.expert * args.n + strip.column + std::min(n + c, strip.columns - 1));
+        b_rows[c] = b.at(strip.expert, strip.column + std::min(n + c, strip.columns - 1), 0);
       for (int64_t r = 0; r < strip.rows; r += Dots::kRows) {
         const float* x_rows[Dots::kRows];
-        for (int64_t i = 0; i < Dots::kRows; ++i) x_rows[i] = x + std::min(r + i, strip.rows - 1) * args.k;
+        for (int64_t i = 0; i < Dots::kRows; ++i) x_rows[i] = x + std::min(r + i, strip.rows - 1) * k;
         float part[Dots::kRows * Dots::kMaxColumns];
-        few(x_rows, w_rows, args.k, dots.columns * row_bytes, part);
+        few(x_rows, b_rows, k, dots.columns * row_bytes, part);
         for (int64_t i = 0; i < std::min<int64_t>(Dots::kRows, strip.rows - r); ++i)
           for (int64_t c = 0; c < std::min<int64_t>(dots.columns, strip.columns - n); ++c)
             sums[r + i][n + c] = part[i * dots.columns + c];
       }
     }
-    for (int64_t r = 0; r < strip.rows; ++r) emit(strip.first + r, strip.column, strip.columns, sums[r]);
+    for (int64_t r = 0; r < strip.rows; ++r) emit(strip.expert, r, strip.column, strip.columns, sums[r]);
   }
 
-  // Many rows: panels of W are packed once and multiplied by a few rows of X after another.
+  // Many rows: panels of B are packed once and multiplied by a few rows of A after another.
   void multiply_many(const Strip& strip, float* memory) const {
-    float *x = memory, *panels = memory + Dots::kTileRows * args.k;
+    const int64_t k = extent(product, strip.expert, Axis::k), width = dots.tile_columns;
+    float *x = memory + kRowsAcross, *panels = x + group() * k;
+    for (int64_t n = 0; n < strip.columns; n += width) {
+      const int64_t column = strip.column + n, columns = std::min(width, strip.columns - n);
+      if (is_k_major(b.operand))
+        pack(strip.expert, k, column, columns, panels + n * k);
+      else
+        pack_across(strip.expert, k, column, columns, panels + n * k);
+    }
+    for (int64_t first = 0; first < strip.rows; first += group()) {
+      const int64_t unpacked = std::min(group(), strip.rows - first);
+      unpack_rows(strip.expert, first, unpacked, k, memory, x);
+      for (int64_t row = 0; row < unpacked; row += Dots::kTileRows)
+        multiply_tiles(strip, first + row, std::min<int64_t>(Dots::kTileRows, unpacked - row), k, x + row * k, panels);
+    }
+  }
+
+  // A few rows, unpacked at `x`, times all panels.
+  void multiply_tiles(const Strip& strip, int64_t row, int64_t rows, int64_t k, const float* x,
+                      const float* panels) const {
     const int64_t width = dots.tile_columns;
-    for (int64_t n = 0; n < strip.columns; n += width)
-      pack(strip.expert, strip.column + n, std::min(width, strip.columns - n), panels + n * args.k);
-    for (int64_t row = 0; row < strip.rows; row += Dots::kTileRows) {
-      const int64_t rows = std::min<int64_t>(Dots::kTileRows, strip.rows - row);
-      unpack(strip.first + row, rows, x);
-      const float* x_rows[Dots::kTileRows];
-      for (int64_t r = 0; r < Dots::kTileRows; ++r) x_rows[r] = x + std::min(r, rows - 1) * args.k;
-      for (int64_t n = 0; n < strip.columns; n += width) {
-        float sums[Dots::kTileRows * Dots::kMaxTileColumns];
-        dots.tile(x_rows, panels + n * args.k, args.k, sums);
-        for (int64_t r = 0; r < rows; ++r)
-          emit(strip.first + row + r, strip.column + n, std::min(width, strip.columns - n), sums + r * width);
-      }
+    const float* x_rows[Dots::kTileRows];
+    for (int64_t r = 0; r < Dots::kTileRows; ++r) x_rows[r] = x + std::min(r, rows - 1) * k;
+    for (int64_t n = 0; n < strip.columns; n += width) {
+      float sums[Dots::kTileRows * Dots::kMaxTileColumns];
+      dots.tile(x_rows, panels + n * k, k, sums);
+      for (int64_t r = 0; r < rows; ++r)
+        emit(strip.expert, row + r, strip.column + n, std::min(width, strip.columns - n), sums + r * width);
     }
   }
 };
 
-}  // namespace
-
-void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace) {
-  const Loop loop{.args = args, .shape = shape};
-  const int64_t floats = std::max(kFewRows, Dots::kTileRows + kStripColumns) * args.k;
+void grow(LoopWorkspace& workspace, const Product& product, const Loop& loop, int threads) {
+  int64_t k = 0;
+  for (int64_t expert = 0; expert < experts(product); ++expert) k = std::max(k, extent(product, expert, Axis::k));
+  const int64_t floats = kRowsAcross + std::max(kFewRows, loop.group() + kStripColumns) * k;
   const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
-  workspace.memory.resize(static_cast<size_t>(pool.size()));
+  workspace.memory.resize(static_cast<size_t>(threads));
   for (Buffer& memory : workspace.memory)
     if (memory.bytes() < bytes) memory = Buffer::in_one_place(bytes);
-  workspace.first_row.assign(1, 0);
-  workspace.order.clear();
-  for (int e = 0; e < args.experts; ++e) {
-    workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[e]);
-    workspace.order.push_back(e);
-  }
+}
+
+}  // namespace
+
+void loop_baseline(const Product& product, const Matrices& matrices, ThreadPool& pool, LoopWorkspace& workspace) {
+  const Loop loop{.product = product, .matrices = matrices};
+  grow(workspace, product, loop, pool.size());
+  workspace.order.resize(product.m_sizes.size());
+  std::iota(workspace.order.begin(), workspace.order.end(), 0);
   std::stable_sort(workspace.order.begin(), workspace.order.end(),
-                   [&](int a, int b) { return args.m_sizes[a] > args.m_sizes[b]; });
-  const int64_t strips = (args.n + kStripColumns - 1) / kStripColumns;  // of an expert
-  pool.for_each(args.experts * strips, [&](int thread, int64_t i) {
+                   [&](int left, int right) { return product.m_sizes[left] > product.m_sizes[right]; });
+  const int64_t strips = (product.n + kStripColumns - 1) / kStripColumns;  // of an expert
+  pool.for_each(experts(product) * strips, [&](int thread, int64_t i) {
     const int64_t expert = workspace.order[static_cast<size_t>(i / strips)], column = i % strips * kStripColumns;
     const Strip strip = {.expert = expert,
-                         .first = workspace.first_row[static_cast<size_t>(expert)],
-                         .rows = args.m_sizes[expert],
+                         .rows = extent(product, expert, Axis::m),
                          .column = column,
-                         .columns = std::min<int64_t>(kStripColumns, args.n - column)};
+                         .columns = std::min<int64_t>(kStripColumns, product.n - column)};
     auto* memory = workspace.memory[static_cast<size_t>(thread)].as<float>();
-    if (strip.rows > kFewRows)
-      loop.multiply_many(strip, memory);
-    else if (strip.rows > 0)
+    if (strip.rows == 0) return;
+    if (strip.rows <= kFewRows && loop.is_direct())
       loop.multiply_few(strip, memory);
+    else
+      loop.multiply_many(strip, memory);
   });
 }
 

@@ -4,20 +4,18 @@
 #include <vector>
 
 #include "backend/cpu/buffer.h"
+#include "backend/cpu/matrices.h"
 #include "backend/cpu/thread_pool.h"
-#include "kernels/args.h"
-#include "workload/shape.h"
 
 namespace moetune {
 
 /// Memory that launches share.
 struct LoopWorkspace {
-  std::vector<Buffer> memory;      // one a thread: what it has of X and W as floats
-  std::vector<int64_t> first_row;  // [experts + 1] running sum of m_sizes
-  std::vector<int> order;          // experts, most rows first
+  std::vector<Buffer> memory;  // one a thread: what it has of A and B as floats
+  std::vector<int> order;      // experts, most rows first
 };
 
 /// One launch over host memory, on all threads of the pool.
-void loop_baseline(const Args& args, const Shape& shape, ThreadPool& pool, LoopWorkspace& workspace);
+void loop_baseline(const Product& product, const Matrices& matrices, ThreadPool& pool, LoopWorkspace& workspace);
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Scans every row of Y on all threads and puts what it finds into words.
+// Scans every row of D on all threads and puts what it finds into words.
 #include "backend/cpu/compare.h"
 
 #include <fmt/format.h>
@@ -24,12 +24,12 @@ constexpr double kUlpsTwoRoundings = 1.5;
 constexpr double kNormNoise = 1.0;
 constexpr double kWorstNoise = 2.5;
 
-/// What is wrong with some rows of Y, and how far off the rest is.
+/// What is wrong with some rows of D, and how far off the rest is.
 struct Tally {
   int64_t wrong = 0;
   int64_t unwritten = 0;                      // of those
-  int64_t wrong_row = -1, wrong_column = -1;  // the first: a row of Y
-  int64_t foreign = 0;                        // elements written in rows that another rank owns
+  int64_t wrong_row = -1, wrong_column = -1;  // the first: a row of D in memory
+  int64_t foreign = 0;                        // elements written in rows that no expert owns
   int64_t foreign_row = -1, foreign_column = -1;
   double error = 0, reference = 0;  // sums of squares
   double max_ulps = 0;
@@ -53,15 +53,18 @@ struct Tally {
   }
 };
 
-/// A view of Y and of where its rows come from.
+/// A view of D and of where its rows come from.
 struct Result {
-  const Problem& problem;
+  const Product& product;
   const Output& output;
-  std::vector<int64_t> sources;  // [y_rows] row in expert order, -1 where another rank owns it
+  std::vector<int64_t> sources;  // [rows in memory] row in expert order, -1 where no expert owns it
   Dtype dtype;
   int64_t n;
 
-  const std::byte* at(int64_t row, int64_t column) const { return output.y() + (row * n + column) * size_bytes(dtype); }
+  int64_t elements() const { return owned_rows(product, product.d) * n; }
+  const std::byte* at(int64_t row, int64_t column) const {
+    return output.data() + (row * n + column) * size_bytes(dtype);
+  }
   bool is_unwritten(int64_t row, int64_t column) const {
     uint16_t halves[2] = {kUnwritten, kUnwritten};
     std::memcpy(halves, at(row, column), static_cast<size_t>(size_bytes(dtype)));
@@ -75,16 +78,17 @@ float value_at(Dtype dtype, const void* element) {
   return dtype == Dtype::bf16 ? from_bf16(bits) : from_fp16(bits);
 }
 
-Result view(const Problem& problem, const Output& output) {
-  Result result{problem, output, {}, problem.shape.layer.dtype, problem.shape.layer.n};
-  const auto& gather = problem.routing.gather_indices;
-  result.sources.assign(static_cast<size_t>(problem.y_rows()), -1);
-  for (size_t row = 0; row < gather.size(); ++row)
-    result.sources[problem.shape.fusion.permute_y ? static_cast<size_t>(gather[row]) : row] = static_cast<int64_t>(row);
+Result view(const Product& product, const Output& output) {
+  Result result{product, output, {}, product.d.dtype, product.d.columns};
+  result.sources.assign(static_cast<size_t>(product.d.rows), -1);
+  const std::vector<int64_t> rows = row_map(product, product.d);
+  for (size_t row = 0; row < rows.size(); ++row)
+    result.sources[static_cast<size_t>(rows[row])] = static_cast<int64_t>(row);
   return result;
 }
 
-/// check(row of Y, row in expert order, tally) for every row that must be written; looks itself at the others.
+/// check(row of D in memory, row in expert order, tally) for every row that must be written; looks itself at the
+/// others.
 template <class Check>
 Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
   constexpr int64_t kPiece = 16;
@@ -110,25 +114,23 @@ Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
 
 /// "expert 3, row 5, column 7: got 2, wanted 4".
 std::string place(const Result& result, int64_t row, int64_t column, double wanted) {
-  const auto& m_sizes = result.problem.routing.m_sizes;
-  int64_t in_expert = result.sources[static_cast<size_t>(row)];
-  size_t expert = 0;
-  while (in_expert >= m_sizes[expert]) in_expert -= m_sizes[expert++];
-  return fmt::format("expert {}, row {}, column {}: got {:.9g}, wanted {:.9g}", expert, in_expert, column,
+  const Place at = place_of(result.product, result.product.d, result.sources[static_cast<size_t>(row)]);
+  return fmt::format("expert {}, row {}, column {}: got {:.9g}, wanted {:.9g}", at.expert, at.row, column,
                      value_at(result.dtype, result.at(row, column)), wanted);
 }
 
 /// What is wrong outside of the elements that were to be written.
 std::vector<std::string> trespasses(const Result& result, const Tally& tally) {
   std::vector<std::string> reasons;
+  const Operand& d = result.product.d;
   if (tally.foreign > 0)
-    reasons.push_back(
-        fmt::format("{} elements were written in rows of other ranks, the first at row {} of Y, column {}",
-                    tally.foreign, tally.foreign_row, tally.foreign_column));
+    reasons.push_back(fmt::format("{} elements were written in {}, the first at row {} of {}, column {}", tally.foreign,
+                                  d.order == RowOrder::in_place ? "rows of padding" : "rows of other ranks",
+                                  tally.foreign_row, name(d.matrix), tally.foreign_column));
   if (const int64_t bytes = result.output.written_before(); bytes > 0)
-    reasons.push_back(fmt::format("{} bytes were written before the start of Y", bytes));
+    reasons.push_back(fmt::format("{} bytes were written before the start of {}", bytes, name(d.matrix)));
   if (const int64_t bytes = result.output.written_after(); bytes > 0)
-    reasons.push_back(fmt::format("{} bytes were written after the end of Y", bytes));
+    reasons.push_back(fmt::format("{} bytes were written after the end of {}", bytes, name(d.matrix)));
   return reasons;
 }
 
@@ -136,15 +138,15 @@ Verdict judge(const Result& result, std::string_view inputs, const std::vector<s
   Verdict verdict;
   verdict.ok = reasons.empty();
   if (!verdict.ok) verdict.reason = fmt::format("{} inputs: {}", inputs, fmt::join(reasons, "; "));
-  verdict.elements = result.problem.rows() * result.n;
+  verdict.elements = result.elements();
   return verdict;
 }
 
 /// The largest power of two that is no larger than a normal `value`; 0 below.
 double power_below(float value) { return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0x7f800000); }
 
-double rms(const Problem& problem, const float* values, ThreadPool& pool) {
-  const int64_t rows = problem.rows(), n = problem.shape.layer.n;
+/// Root of the mean square of `rows` rows of n values from `values` on.
+double rms(const float* values, int64_t rows, int64_t n, ThreadPool& pool) {
   std::vector<double> squares(static_cast<size_t>(rows));
   pool.for_each(rows, [&](int, int64_t row) {
     double sum = 0;
@@ -156,18 +158,45 @@ double rms(const Problem& problem, const float* values, ThreadPool& pool) {
   return std::sqrt(sum / static_cast<double>(std::max<int64_t>(1, rows * n)));
 }
 
+/// What results that are sums of as many products are held to.
+struct Scope {
+  Tolerance limit;
+  float floor = 0;  // an ulp is that of a value no smaller: the rms of these results
+};
+
+/// One for all rows where K is the same for every expert, else one an expert.
+std::vector<Scope> scopes(const Product& product, const float* wanted, ThreadPool& pool) {
+  const Operand& d = product.d;
+  const auto scope_of = [&](int64_t terms, int64_t first, int64_t rows) {
+    return Scope{tolerance(product, terms), static_cast<float>(rms(wanted + first * d.columns, rows, d.columns, pool))};
+  };
+  if (product.ragged != Axis::k) return {scope_of(product.k, 0, owned_rows(product, d))};
+  std::vector<Scope> scopes;
+  for (int64_t expert = 0; expert < experts(product); ++expert)
+    scopes.push_back(
+        scope_of(extent(product, expert, Axis::k), first_row(product, d, expert), extent(product, expert, d.row_axis)));
+  return scopes;
+}
+
+int64_t most_terms(const Product& product) {
+  int64_t terms = 0;
+  for (int64_t expert = 0; expert < experts(product); ++expert)
+    terms = std::max(terms, extent(product, expert, Axis::k));
+  return terms;
+}
+
 }  // namespace
 
-Tolerance tolerance(const Shape& shape) {
-  const int bits = significand_bits(shape.layer.dtype);
-  const bool twice = shape.fusion.topk_weights;
-  const double noise = std::sqrt(static_cast<double>(shape.layer.k)) * 0x1p-24;
+Tolerance tolerance(const Product& product, int64_t terms) {
+  const int bits = significand_bits(product.d.dtype);
+  const bool twice = product.weighting == Weighting::rounded_result;
+  const double noise = std::sqrt(static_cast<double>(terms)) * 0x1p-24;
   return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
           .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) + std::ldexp(kWorstNoise * noise, bits)};
 }
 
-Verdict compare_exact(const Problem& problem, const Output& output, const void* wanted, ThreadPool& pool) {
-  const Result result = view(problem, output);
+Verdict compare_exact(const Product& product, const Output& output, const void* wanted, ThreadPool& pool) {
+  const Result result = view(product, output);
   const int64_t element = size_bytes(result.dtype), row_bytes = result.n * element;
   const auto* bits = static_cast<const std::byte*>(wanted);
   const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
@@ -182,7 +211,7 @@ Verdict compare_exact(const Problem& problem, const Output& output, const void* 
     const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
     const float right = value_at(result.dtype, bits + (source * result.n + tally.wrong_column) * element);
     reasons.insert(reasons.begin(), fmt::format("{} of {} elements differ ({} never written), the first at {}",
-                                                tally.wrong, problem.rows() * result.n, tally.unwritten,
+                                                tally.wrong, result.elements(), tally.unwritten,
                                                 place(result, tally.wrong_row, tally.wrong_column, right)));
   }
   Verdict verdict = judge(result, "integer", reasons);
@@ -190,19 +219,20 @@ Verdict compare_exact(const Problem& problem, const Output& output, const void* 
   return verdict;
 }
 
-Verdict compare_close(const Problem& problem, const Output& output, const float* wanted, ThreadPool& pool) {
-  const Result result = view(problem, output);
-  const Tolerance limit = tolerance(problem.shape);
+Verdict compare_close(const Product& product, const Output& output, const float* wanted, ThreadPool& pool) {
+  const Result result = view(product, output);
   const double unit = std::ldexp(1, 1 - significand_bits(result.dtype));  // last place of 1.0
-  const auto floor = static_cast<float>(rms(problem, wanted, pool));
+  const std::vector<Scope> all = scopes(product, wanted, pool);
   const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
+    const auto& [limit, floor] = all.size() == 1 ? all[0] : all[place_of(product, product.d, source).expert];
     for (int64_t column = 0; column < result.n; ++column) {
       const float right = wanted[source * result.n + column];
       const float got = value_at(result.dtype, result.at(row, column));
       double error = static_cast<double>(got) - static_cast<double>(right);
       if (!std::isfinite(got))
         error = got == round_to(result.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
-      const double ulps = std::abs(error) / (unit * power_below(std::max(std::abs(right), floor)));
+      const double ulp = unit * power_below(std::max(std::abs(right), floor));  // 0 where all that is wanted is zeros
+      const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
       found.error += error * error;
       found.reference += static_cast<double>(right) * right;
       found.max_ulps = std::max(found.max_ulps, ulps);
@@ -210,6 +240,7 @@ Verdict compare_close(const Problem& problem, const Output& output, const float*
     }
   });
   const double normalised = tally.reference > 0 ? std::sqrt(tally.error / tally.reference) : std::sqrt(tally.error);
+  const Tolerance limit = tolerance(product, most_terms(product));
   std::vector<std::string> reasons = trespasses(result, tally);
   if (!(normalised <= limit.normalised_error))
     reasons.insert(reasons.begin(),
@@ -218,7 +249,7 @@ Verdict compare_close(const Problem& problem, const Output& output, const float*
     const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
     reasons.insert(reasons.begin(),
                    fmt::format("{} of {} elements are more than {:.3g} ulps off ({} never written), the first at {}",
-                               tally.wrong, problem.rows() * result.n, limit.ulps, tally.unwritten,
+                               tally.wrong, result.elements(), limit.ulps, tally.unwritten,
                                place(result, tally.wrong_row, tally.wrong_column,
                                      wanted[source * result.n + tally.wrong_column])));
   }
@@ -229,9 +260,10 @@ Verdict compare_close(const Problem& problem, const Output& output, const float*
 }
 
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {
-  const auto differs = std::mismatch(output.y(), output.y() + output.bytes(), earlier.begin(), earlier.end()).first;
-  if (differs == output.y() + output.bytes()) return std::nullopt;
-  return differs - output.y();
+  const auto differs =
+      std::mismatch(output.data(), output.data() + output.bytes(), earlier.begin(), earlier.end()).first;
+  if (differs == output.data() + output.bytes()) return std::nullopt;
+  return differs - output.data();
 }
 
 }  // namespace moetune

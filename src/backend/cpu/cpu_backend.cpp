@@ -29,12 +29,14 @@ constexpr std::string_view kLoop = "loop";
 /// What verification needs beside the operands: made by the first that asks for it.
 struct References {
   OperandSet integers;
-  Buffer integer_results;  // [rows, n] in the dtype
-  Buffer random_results;   // [rows, n] floats
+  std::vector<float> integer_weights;
+  Buffer integer_results;  // [owned_rows of D, N] in D's dtype
+  Buffer random_results;   // [owned_rows of D, N] floats
 };
 
 struct Loaded {
-  Problem problem;
+  Shape shape;
+  Product product;
   std::vector<float> topk_weights;
   std::vector<OperandSet> sets;
   std::optional<References> references;
@@ -49,13 +51,14 @@ std::string kernels_hash() {
 }
 
 References references_of(const Loaded& loaded, ThreadPool& pool) {
-  const Problem& problem = loaded.problem;
+  const Product& product = loaded.product;
   References references;
-  references.integers = make_set(problem, Values::integer, pool);
-  const Args integers = make_args(problem, references.integers, loaded.topk_weights);
-  const Args randoms = make_args(problem, loaded.sets[0], loaded.topk_weights);
-  references.integer_results = rounded_reference(integers, problem.shape, pool);
-  references.random_results = unrounded_reference(randoms, problem.shape, pool);
+  references.integers = make_set(product, Values::integer, pool);
+  references.integer_weights = make_topk_weights(product, Values::integer);
+  const Matrices integers = matrices_of(references.integers, references.integer_weights);
+  const Matrices randoms = matrices_of(loaded.sets[0], loaded.topk_weights);
+  references.integer_results = rounded_reference(product, integers, pool);
+  references.random_results = unrounded_reference(product, randoms, pool);
   return references;
 }
 
@@ -94,12 +97,12 @@ class CpuBackend : public Backend {
 
   void load(const Problem& problem) override {
     loaded_.reset();
-    if (problem.shape.op != Op::fwd)
-      throw request_error(fmt::format("the cpu backend has no {}", name(problem.shape.op)), "use --op fwd");
-    const MemoryPlan memory = plan_memory(problem, device_, available_memory_bytes());
+    Product product = product_of(problem);
+    const MemoryPlan memory = plan_memory(product, device_, available_memory_bytes());
     try {
-      auto loaded = std::make_unique<Loaded>(Loaded{problem, make_topk_weights(problem), {}, {}});
-      loaded->sets = make_sets(problem, memory.sets, pool_);
+      std::vector<float> weights = make_topk_weights(product, Values::random);
+      auto loaded = std::make_unique<Loaded>(Loaded{problem.shape, std::move(product), std::move(weights), {}, {}});
+      loaded->sets = make_sets(loaded->product, memory.sets, pool_);
       loaded_ = std::move(loaded);
       next_set_ = 0;
     } catch (const std::bad_alloc&) {
@@ -116,25 +119,27 @@ class CpuBackend : public Backend {
     Loaded& loaded = require_runnable(contender);
     make_references();
     const References& references = *loaded.references;
-    run_over_nan(contender, references.integers);
+    run_over_nan(contender, references.integers, references.integer_weights);
     const Verdict exact =
-        compare_exact(loaded.problem, references.integers.y, references.integer_results.data(), pool_);
-    run_over_nan(contender, loaded.sets[0]);
-    return both(exact, compare_close(loaded.problem, loaded.sets[0].y, references.random_results.as<float>(), pool_));
+        compare_exact(loaded.product, references.integers.d, references.integer_results.data(), pool_);
+    run_over_nan(contender, loaded.sets[0], loaded.topk_weights);
+    return both(exact, compare_close(loaded.product, loaded.sets[0].d, references.random_results.as<float>(), pool_));
   }
 
   Repetition repeat(const Contender& contender, double seconds) override {
-    const Output& y = require_runnable(contender).sets[0].y;
-    run_over_nan(contender, loaded_->sets[0]);
-    const std::vector<std::byte> first(y.y(), y.y() + y.bytes());
+    const Loaded& loaded = require_runnable(contender);
+    const Output& d = loaded.sets[0].d;
+    run_over_nan(contender, loaded.sets[0], loaded.topk_weights);
+    const std::vector<std::byte> first(d.data(), d.data() + d.bytes());
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     Repetition repetition;
     do {
-      run_over_nan(contender, loaded_->sets[0]);
+      run_over_nan(contender, loaded.sets[0], loaded.topk_weights);
       ++repetition.launches;
-      const std::optional<int64_t> at = first_difference(y, first);
+      const std::optional<int64_t> at = first_difference(d, first);
       if (at && repetition.different++ == 0)
-        repetition.reason = fmt::format("launch {} differs from the first, at byte {} of Y", repetition.launches, *at);
+        repetition.reason = fmt::format("launch {} differs from the first, at byte {} of {}", repetition.launches, *at,
+                                        name(loaded.product.d.matrix));
     } while (std::chrono::steady_clock::now() < end);
     return repetition;
   }
@@ -166,7 +171,7 @@ class CpuBackend : public Backend {
   Loaded& require_runnable(const Contender& contender) {
     Loaded& loaded = need_problem();
     if (contender.baseline.empty()) {
-      if (const auto reason = illegal(contender.candidate, loaded.problem.shape))
+      if (const auto reason = illegal(contender.candidate, loaded.shape))
         throw CandidateFault(Status::illegal, *reason);
     } else if (contender.baseline != kLoop) {
       throw unknown_word("baseline", contender.baseline, baselines());
@@ -174,25 +179,25 @@ class CpuBackend : public Backend {
     return loaded;
   }
 
-  void launch(const Contender& contender, const OperandSet& set) {
-    const Shape& shape = loaded_->problem.shape;
-    const Args args = make_args(loaded_->problem, set, loaded_->topk_weights);
+  void launch(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
+    const Product& product = loaded_->product;
     if (contender.baseline.empty())
-      grouped_gemm(args, shape, cpu_knobs(contender.candidate), kernel_, pool_, workspace_);
+      grouped_gemm(make_args(product, set, weights), loaded_->shape, cpu_knobs(contender.candidate), kernel_, pool_,
+                   workspace_);
     else
-      loop_baseline(args, shape, pool_, baseline_workspace_);
+      loop_baseline(product, matrices_of(set, weights), pool_, baseline_workspace_);
   }
 
-  void run_over_nan(const Contender& contender, const OperandSet& set) {
-    set.y.reset(pool_);
-    launch(contender, set);
+  void run_over_nan(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
+    set.d.reset(pool_);
+    launch(contender, set, weights);
   }
 
   /// Seconds a launch, over sets in turn: each comes again only after all others.
   double time_launches(const Contender& contender, int launches, bool hot) {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < launches; ++i) {
-      launch(contender, loaded_->sets[next_set_]);
+      launch(contender, loaded_->sets[next_set_], loaded_->topk_weights);
       if (!hot) next_set_ = (next_set_ + 1) % loaded_->sets.size();
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;

@@ -18,26 +18,54 @@ constexpr int kMaxSets = 64;
 constexpr double kUsableMemory = 0.8;
 constexpr int64_t kPiece = int64_t{1} << 16;
 
-/// Elements [first, first + count) of one stream, rounded to the dtype.
-void fill(const Problem& problem, Values values, int stream, int64_t first, int64_t count, const Buffer& target,
-          ThreadPool& pool) {
-  const Dtype dtype = problem.shape.layer.dtype;
+/// Rows of an input in memory, one run after another: those of each expert that has rows, or all of a ragged one.
+struct Run {
+  int64_t first = 0;
+  int64_t rows = 0;
+};
+std::vector<Run> used_runs(const Product& product, const Operand& operand) {
+  if (is_ragged(product, operand)) return {{0, operand.rows}};
+  std::vector<Run> runs;
+  for (int64_t expert = 0; expert < experts(product); ++expert)
+    if (product.m_sizes[static_cast<size_t>(expert)] > 0)
+      runs.push_back({memory_row(product, operand, expert, 0), extent(product, expert, operand.row_axis)});
+  return runs;
+}
+
+int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.dtype); }
+
+/// Elements [first, first + count) of an input's values, rounded to its dtype.
+void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
+          const Buffer& target, ThreadPool& pool) {
   pool.for_each((count + kPiece - 1) / kPiece, [&](int, int64_t piece) {
     const int64_t begin = first + piece * kPiece, end = std::min(first + count, begin + kPiece);
     for (int64_t i = begin; i < end; ++i) {
-      const float value = operand_value(values, problem.seed, stream, static_cast<uint64_t>(i));
-      if (dtype == Dtype::fp32) target.as<float>()[i] = value;
-      if (dtype == Dtype::bf16) target.as<uint16_t>()[i] = to_bf16(value);
-      if (dtype == Dtype::fp16) target.as<uint16_t>()[i] = to_fp16(value);
+      const float value = operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(i));
+      if (operand.dtype == Dtype::fp32) target.as<float>()[i] = value;
+      if (operand.dtype == Dtype::bf16) target.as<uint16_t>()[i] = to_bf16(value);
+      if (operand.dtype == Dtype::fp16) target.as<uint16_t>()[i] = to_fp16(value);
     }
   });
 }
 
-/// Calls f(expert) for those that have rows: nothing else of W is ever read.
-template <class F>
-void for_active(const Problem& problem, F&& f) {
-  for (size_t expert = 0; expert < problem.routing.m_sizes.size(); ++expert)
-    if (problem.routing.m_sizes[expert] > 0) f(static_cast<int64_t>(expert));
+Buffer make_input(const Product& product, const Operand& operand, Values values, ThreadPool& pool) {
+  Buffer input(operand.rows * row_bytes(operand));
+  for (const Run& run : used_runs(product, operand))
+    fill(product, operand, values, run.first * operand.columns, run.rows * operand.columns, input, pool);
+  return input;
+}
+
+Buffer make_scales(const Product& product, const Operand& operand, Values values) {
+  const int64_t count = scale_count(product, operand);
+  Buffer scales(count * static_cast<int64_t>(sizeof(float)));
+  for (int64_t i = 0; i < count; ++i) scales.as<float>()[i] = scale_value(product, operand, values, i);
+  return scales;
+}
+
+Output make_output(const Product& product, ThreadPool& pool) {
+  Output output(product.d.rows, product.d.columns, product.d.dtype);
+  output.reset(pool);
+  return output;
 }
 
 void copy(const std::byte* source, std::byte* target, int64_t bytes, ThreadPool& pool) {
@@ -47,38 +75,40 @@ void copy(const std::byte* source, std::byte* target, int64_t bytes, ThreadPool&
   });
 }
 
-OperandSet empty_set(const Problem& problem) {
-  const Layer& layer = problem.shape.layer;
-  const int64_t element = size_bytes(layer.dtype);
-  return {.x = Buffer(problem.x_rows() * layer.k * element),
-          .w = Buffer(layer.local_experts() * layer.n * layer.k * element),
-          .y = Output(problem.y_rows(), layer.n, layer.dtype)};
+Buffer copy_input(const Product& product, const Operand& operand, const Buffer& source, ThreadPool& pool) {
+  Buffer target(operand.rows * row_bytes(operand));
+  for (const Run& run : used_runs(product, operand)) {
+    const int64_t begin = run.first * row_bytes(operand);
+    copy(source.data() + begin, target.data() + begin, run.rows * row_bytes(operand), pool);
+  }
+  return target;
+}
+
+/// Bytes of an input that have pages behind them.
+int64_t used_bytes(const Product& product, const Operand& operand) {
+  int64_t rows = 0;
+  for (const Run& run : used_runs(product, operand)) rows += run.rows;
+  return rows * row_bytes(operand) + scale_count(product, operand) * static_cast<int64_t>(sizeof(float));
 }
 
 std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 }  // namespace
 
-OperandSet make_set(const Problem& problem, Values values, ThreadPool& pool) {
-  const Layer& layer = problem.shape.layer;
-  OperandSet set = empty_set(problem);
-  fill(problem, values, kStreamX, 0, problem.x_rows() * layer.k, set.x, pool);
-  const int64_t matrix = layer.n * layer.k;
-  for_active(problem, [&](int64_t e) { fill(problem, values, kStreamW, e * matrix, matrix, set.w, pool); });
-  set.y.reset(pool);
-  return set;
+OperandSet make_set(const Product& product, Values values, ThreadPool& pool) {
+  return {.a = make_input(product, product.a, values, pool),
+          .b = make_input(product, product.b, values, pool),
+          .d = make_output(product, pool),
+          .a_scales = make_scales(product, product.a, values),
+          .b_scales = make_scales(product, product.b, values)};
 }
 
-MemoryPlan plan_memory(const Problem& problem, const DeviceInfo& device, int64_t available) {
-  const Layer& layer = problem.shape.layer;
-  const int64_t element = size_bytes(layer.dtype);
+MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t available) {
   MemoryPlan plan;
-  plan.set_bytes =
-      (problem.x_rows() * layer.k + problem.active_experts() * layer.n * layer.k + problem.y_rows() * layer.n) *
-          element +
-      2 * Output::kGuardBytes;
-  plan.reference_bytes = problem.rows() * layer.n * (element + 4);
-  const double touched = std::max(1.0, problem.bytes());
+  plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b) +
+                   product.d.rows * row_bytes(product.d) + 2 * Output::kGuardBytes;
+  plan.reference_bytes = owned_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
+  const double touched = std::max(1.0, bytes(product));
   const double cold = static_cast<double>(kColdFactor * device.cache_bytes);
   const int fewest = touched >= cold ? 1 : 2;
   plan.sets = static_cast<int>(std::clamp(std::ceil(cold / touched), 2.0, static_cast<double>(kMaxSets)));
@@ -91,42 +121,46 @@ MemoryPlan plan_memory(const Problem& problem, const DeviceInfo& device, int64_t
   return plan;
 }
 
-std::vector<OperandSet> make_sets(const Problem& problem, int count, ThreadPool& pool) {
-  const Layer& layer = problem.shape.layer;
+std::vector<OperandSet> make_sets(const Product& product, int count, ThreadPool& pool) {
   std::vector<OperandSet> sets;
-  sets.push_back(make_set(problem, Values::random, pool));
-  const int64_t matrix = layer.n * layer.k * size_bytes(layer.dtype);
-  while (static_cast<int>(sets.size()) < count) {
-    OperandSet set = empty_set(problem);
-    copy(sets[0].x.data(), set.x.data(), set.x.bytes(), pool);
-    for_active(problem,
-               [&](int64_t e) { copy(sets[0].w.data() + e * matrix, set.w.data() + e * matrix, matrix, pool); });
-    set.y.reset(pool);
-    sets.push_back(std::move(set));
-  }
+  sets.push_back(make_set(product, Values::random, pool));
+  while (static_cast<int>(sets.size()) < count)
+    sets.push_back({.a = copy_input(product, product.a, sets[0].a, pool),
+                    .b = copy_input(product, product.b, sets[0].b, pool),
+                    .d = make_output(product, pool),
+                    .a_scales = make_scales(product, product.a, Values::random),
+                    .b_scales = make_scales(product, product.b, Values::random)});
   return sets;
 }
 
-std::vector<float> make_topk_weights(const Problem& problem) {
-  if (!problem.shape.fusion.topk_weights) return {};
-  std::vector<float> weights(static_cast<size_t>(problem.routing.tokens * problem.routing.top_k));
+std::vector<float> make_topk_weights(const Product& product, Values values) {
+  if (product.weighting == Weighting::none) return {};
+  std::vector<float> weights(static_cast<size_t>(product.slots));
   for (size_t slot = 0; slot < weights.size(); ++slot)
-    weights[slot] = operand_value(Values::random, problem.seed, kStreamWeights, slot);
+    weights[slot] = topk_weight(product, values, static_cast<int64_t>(slot));
   return weights;
 }
 
-Args make_args(const Problem& problem, const OperandSet& set, const std::vector<float>& topk_weights) {
-  const Layer& layer = problem.shape.layer;
-  return {.x = set.x.data(),
-          .w = set.w.data(),
-          .y = set.y.y(),
-          .m_sizes = problem.routing.m_sizes.data(),
-          .gather_indices = problem.routing.gather_indices.data(),
+Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weights) {
+  return {.a = set.a.data(),
+          .b = set.b.data(),
+          .d = set.d.data(),
           .topk_weights = topk_weights.data(),
-          .n = layer.n,
-          .k = layer.k,
-          .experts = static_cast<int>(layer.local_experts()),
-          .top_k = static_cast<int>(layer.top_k)};
+          .a_scales = set.a_scales.as<float>(),
+          .b_scales = set.b_scales.as<float>()};
+}
+
+Args make_args(const Product& product, const OperandSet& set, const std::vector<float>& topk_weights) {
+  return {.x = set.a.data(),
+          .w = set.b.data(),
+          .y = set.d.data(),
+          .m_sizes = product.m_sizes.data(),
+          .gather_indices = product.gather_indices.data(),
+          .topk_weights = topk_weights.data(),
+          .n = product.n,
+          .k = product.k,
+          .experts = static_cast<int>(experts(product)),
+          .top_k = static_cast<int>(product.top_k)};
 }
 
 }  // namespace moetune

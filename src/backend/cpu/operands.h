@@ -2,19 +2,22 @@
 #pragma once
 #include <vector>
 
+#include "backend/cpu/matrices.h"
 #include "backend/cpu/output.h"
 #include "kernels/args.h"
 #include "variant/device.h"
 
 namespace moetune {
 
-/// X, W and Y of one launch. Only experts that have rows have pages behind their W.
+/// A, B and D of one launch. Of an input with one matrix an expert, only experts that have rows have pages behind it.
 struct OperandSet {
-  Buffer x;  // [x_rows, k]
-  Buffer w;  // [experts, n, k]
-  Output y;  // [y_rows, n]
+  Buffer a;
+  Buffer b;
+  Output d;
+  Buffer a_scales;  // without scales: empty
+  Buffer b_scales;
 };
-OperandSet make_set(const Problem& problem, Values values, ThreadPool& pool);
+OperandSet make_set(const Product& product, Values values, ThreadPool& pool);
 
 /// What a loaded problem takes: sets of operands that are used in turn, so that each is out of the caches when its turn
 /// comes again, one more for integer inputs, and two references.
@@ -27,15 +30,18 @@ struct MemoryPlan {
 
 /// Sets that touch three last-level caches in all: at least two (one, where that alone does and memory is short), at
 /// most 64. Throws OutOfMemory where they take more than 80 % of `available` bytes.
-MemoryPlan plan_memory(const Problem& problem, const DeviceInfo& device, int64_t available);
+MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t available);
 
 /// The rotation's sets with random values, all alike but in different memory.
-std::vector<OperandSet> make_sets(const Problem& problem, int count, ThreadPool& pool);
+std::vector<OperandSet> make_sets(const Product& product, int count, ThreadPool& pool);
 
-/// [tokens * top_k] by flat slot; empty without that fusion.
-std::vector<float> make_topk_weights(const Problem& problem);
+/// [slots]; empty where nothing is weighted.
+std::vector<float> make_topk_weights(const Product& product, Values values);
 
-/// What a launch on this set is handed. Points into the problem, the set and the weights.
-Args make_args(const Problem& problem, const OperandSet& set, const std::vector<float>& topk_weights);
+/// Where a launch finds a set. Points into the set and the weights.
+Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weights);
+
+/// What a candidate's launch of a forward product is handed. Points into the product, the set and the weights.
+Args make_args(const Product& product, const OperandSet& set, const std::vector<float>& topk_weights);
 
 }  // namespace moetune

@@ -4,31 +4,31 @@
 
 #include "backend/cpu/buffer.h"
 #include "backend/cpu/thread_pool.h"
-#include "workload/problem.h"
+#include "workload/dtype.h"
 
 namespace moetune {
 
 /// What every 16 bits hold before a run: a NaN in bf16, in fp16 and (two of them) in fp32.
 constexpr uint16_t kUnwritten = 0xffdb;
 
-/// Y [rows, n] with a guard zone before and after it.
+/// D [rows, columns] in memory with a guard zone before and after it.
 class Output {
  public:
   static constexpr int64_t kGuardBytes = 64 << 10;
 
   Output() = default;
-  Output(int64_t rows, int64_t n, Dtype dtype)
-      : bytes_(rows * n * size_bytes(dtype)), memory_(bytes_ + 2 * kGuardBytes) {}
+  Output(int64_t rows, int64_t columns, Dtype dtype)
+      : bytes_(rows * columns * size_bytes(dtype)), memory_(bytes_ + 2 * kGuardBytes) {}
 
-  std::byte* y() const { return memory_.data() + kGuardBytes; }
+  std::byte* data() const { return memory_.data() + kGuardBytes; }
   int64_t bytes() const { return bytes_; }
 
-  /// Fills Y and its guards with kUnwritten.
+  /// Fills D and its guards with kUnwritten.
   void reset(ThreadPool& pool) const;
 
-  /// Bytes written before and after Y since reset.
+  /// Bytes written before and after D since reset.
   int64_t written_before() const { return written(memory_.data()); }
-  int64_t written_after() const { return written(y() + bytes_); }
+  int64_t written_after() const { return written(data() + bytes_); }
 
  private:
   static int64_t written(const std::byte* guard);

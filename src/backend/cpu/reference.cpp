@@ -1,108 +1,161 @@
-// The plain product in double: expert after expert, rows of X times rows of W; and where its sums go, with how many
+// The plain product in double: expert after expert, rows of A times rows of B; and where its sums go, with how many
 // roundings.
 #include "backend/cpu/reference.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "backend/cpu/dots.h"
-
 namespace moetune {
 namespace {
 
 constexpr int64_t kRows = 256;
 constexpr int64_t kColumns = 16;
+constexpr int64_t kDepth = int64_t{1} << 16;  // of K at a time
+constexpr int64_t kRoomBytes = sizeof(double) + sizeof(float);
 
-// Row `row` of a matrix [.., k] of `dtype`; `floats` holds k floats.
-void widen_row(Dtype dtype, const void* matrix, int64_t row, int64_t k, float* floats, double* target) {
-  widen(dots(), dtype, static_cast<const std::byte*>(matrix) + row * k * size_bytes(dtype), k, floats);
-  std::copy(floats, floats + k, target);
+/// `count` of an operand's M or N from `first` on, over [from, from + depth) of K.
+struct Part {
+  int64_t expert = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t from = 0;
+  int64_t depth = 0;
+};
+
+// Rows in memory that a part lies in.
+int64_t lines(const Input& input, const Part& part) { return is_k_major(input.operand) ? part.count : part.depth; }
+
+// One of those rows into its place in panel [count, depth]. `room` has kRoomBytes for each element of the row.
+void unpack_line(const Input& input, const Part& part, int64_t line, double* room, double* panel) {
+  const bool k_major = is_k_major(input.operand);
+  const int64_t row = (k_major ? part.first : part.from) + line, column = k_major ? part.from : part.first;
+  const int64_t count = k_major ? part.depth : part.count;
+  auto* floats = reinterpret_cast<float*>(room + count);
+  input.unpack(part.expert, row, column, count, floats);
+  for (int64_t i = 0; i < count; ++i) room[i] = static_cast<double>(floats[i]);
+  input.scale(part.expert, row, column, count, room);
+  for (int64_t i = 0; i < count; ++i) panel[k_major ? line * part.depth + i : i * part.depth + line] = room[i];
 }
 
 // Rows [0, rows) times columns [0, columns), Dots::kRows by dots.columns at a time; where there are fewer, the last is
 // taken again and its result dropped. emit(row, column, sum).
 template <class Emit>
-void block(const double* x, int64_t rows, const double* w, int64_t columns, int64_t k, Emit&& emit) {
+void block(const double* a, int64_t rows, const double* b, int64_t columns, int64_t depth, Emit&& emit) {
   const int step = dots().columns;
   for (int64_t row = 0; row < rows; row += Dots::kRows)
     for (int64_t column = 0; column < columns; column += step) {
-      const double* x_rows[Dots::kRows];
-      const double* w_rows[Dots::kMaxColumns];
+      const double* a_rows[Dots::kRows];
+      const double* b_rows[Dots::kMaxColumns];
       double sums[Dots::kRows * Dots::kMaxColumns];
-      for (int r = 0; r < Dots::kRows; ++r) x_rows[r] = x + std::min(row + r, rows - 1) * k;
-      for (int n = 0; n < step; ++n) w_rows[n] = w + std::min(column + n, columns - 1) * k;
-      dots().of(x_rows, w_rows, k, sums);
+      for (int r = 0; r < Dots::kRows; ++r) a_rows[r] = a + std::min(row + r, rows - 1) * depth;
+      for (int n = 0; n < step; ++n) b_rows[n] = b + std::min(column + n, columns - 1) * depth;
+      dots().of(a_rows, b_rows, depth, sums);
       for (int64_t r = 0; r < std::min<int64_t>(Dots::kRows, rows - row); ++r)
         for (int64_t n = 0; n < std::min<int64_t>(step, columns - column); ++n)
           emit(row + r, column + n, sums[r * step + n]);
     }
 }
 
-// emit(row, column, sum) once for each element of the product, `row` in expert order, from many threads at once.
-template <class Emit>
-void product(const Args& args, const Shape& shape, ThreadPool& pool, Emit&& emit) {
-  const Dtype dtype = shape.layer.dtype;
-  const int64_t n = args.n, k = args.k;
-  constexpr auto kDouble = static_cast<int64_t>(sizeof(double));
-  const Buffer x(kRows * k * kDouble);
-  std::vector<Buffer> w;  // [threads][kColumns, k], then floats on their way
-  for (int thread = 0; thread < pool.size(); ++thread) w.emplace_back(k * (kColumns * kDouble + 4));
-  const auto floats_of = [&](int thread) {
-    return reinterpret_cast<float*>(w[static_cast<size_t>(thread)].as<double>() + kColumns * k);
-  };
-  int64_t first = 0;  // row of the chunk in expert order
-  for (int expert = 0; expert < args.experts; ++expert)
-    for (int64_t left = args.m_sizes[expert]; left > 0;) {
-      const int64_t rows = std::min(left, kRows);
-      pool.for_each(rows, [&](int thread, int64_t r) {
-        const int64_t row = first + r;
-        widen_row(dtype, args.x, shape.fusion.permute_x ? args.gather_indices[row] / args.top_k : row, k,
-                  floats_of(thread), x.as<double>() + r * k);
-      });
-      pool.for_each((n + kColumns - 1) / kColumns, [&](int thread, int64_t tile) {
-        auto* panel = w[static_cast<size_t>(thread)].as<double>();
-        const int64_t column = tile * kColumns, columns = std::min(kColumns, n - column);
-        for (int64_t c = 0; c < columns; ++c)
-          widen_row(dtype, args.w, expert * n + column + c, k, floats_of(thread), panel + c * k);
-        block(x.as<double>(), rows, panel, columns, k,
-              [&](int64_t r, int64_t c, double sum) { emit(first + r, column + c, sum); });
-      });
-      first += rows;
-      left -= rows;
+class Summation {
+ public:
+  Summation(const Product& product, const Matrices& matrices, ThreadPool& pool)
+      : product_(product), pool_(pool), a_(input_a(product, matrices)), b_(input_b(product, matrices)) {
+    int64_t depth = 0;
+    for (int64_t expert = 0; expert < experts(product); ++expert)
+      depth = std::max(depth, extent(product, expert, Axis::k));
+    depth = std::min(depth, kDepth);
+    constexpr auto kDouble = static_cast<int64_t>(sizeof(double));
+    sums_ = Buffer(kRows * product.n * kDouble);
+    a_panel_ = Buffer(kRows * depth * kDouble);
+    for (int thread = 0; thread < pool.size(); ++thread) {
+      b_panels_.emplace_back(kColumns * depth * kDouble);
+      rooms_.emplace_back(std::max(kRows, depth) * kRoomBytes);
     }
+  }
+
+  /// Sums [rows, N] of rows [first, first + rows) of an expert's matrix.
+  const double* rows_of(int64_t expert, int64_t first, int64_t rows) {
+    auto* sums = sums_.as<double>();
+    std::fill_n(sums, rows * product_.n, 0.0);
+    const int64_t k = extent(product_, expert, Axis::k);
+    for (int64_t from = 0; from < k; from += kDepth) add(expert, first, rows, from, std::min(kDepth, k - from));
+    return sums;
+  }
+
+ private:
+  void add(int64_t expert, int64_t first, int64_t rows, int64_t from, int64_t depth) {
+    const Part part{.expert = expert, .first = first, .count = rows, .from = from, .depth = depth};
+    auto* a = a_panel_.as<double>();
+    pool_.for_each(lines(a_, part), [&](int thread, int64_t line) { unpack_line(a_, part, line, room(thread), a); });
+    pool_.for_each((product_.n + kColumns - 1) / kColumns, [&](int thread, int64_t tile) {
+      const int64_t column = tile * kColumns, columns = std::min(kColumns, product_.n - column);
+      const Part panel{.expert = expert, .first = column, .count = columns, .from = from, .depth = depth};
+      auto* b = b_panels_[static_cast<size_t>(thread)].as<double>();
+      for (int64_t line = 0; line < lines(b_, panel); ++line) unpack_line(b_, panel, line, room(thread), b);
+      block(a, rows, b, columns, depth,
+            [&](int64_t r, int64_t c, double sum) { sums_.as<double>()[r * product_.n + column + c] += sum; });
+    });
+  }
+  double* room(int thread) { return rooms_[static_cast<size_t>(thread)].as<double>(); }
+
+  const Product& product_;
+  ThreadPool& pool_;
+  Input a_, b_;
+  Buffer sums_, a_panel_;         // [kRows, N], [kRows, depth]
+  std::vector<Buffer> b_panels_;  // a thread: [kColumns, depth]
+  std::vector<Buffer> rooms_;     // a thread: a row on its way
+};
+
+/// finish(expert, row in the expert, row in expert order, its N sums) for every row of D, from many threads at once.
+template <class Finish>
+void for_rows(const Product& product, const Matrices& matrices, ThreadPool& pool, Finish&& finish) {
+  Summation summation(product, matrices, pool);
+  for (int64_t expert = 0; expert < experts(product); ++expert) {
+    const int64_t m = extent(product, expert, Axis::m), begin = first_row(product, product.d, expert);
+    for (int64_t first = 0; first < m; first += kRows) {
+      const int64_t rows = std::min(kRows, m - first);
+      const double* sums = summation.rows_of(expert, first, rows);
+      pool.for_each(
+          rows, [&](int, int64_t row) { finish(expert, first + row, begin + first + row, sums + row * product.n); });
+    }
+  }
 }
 
-int64_t rows(const Args& args) {
-  int64_t sum = 0;
-  for (int expert = 0; expert < args.experts; ++expert) sum += args.m_sizes[expert];
-  return sum;
-}
-
-float weight(const Args& args, const Shape& shape, int64_t row) {
-  return round_to(shape.layer.dtype, args.topk_weights[args.gather_indices[row]]);
+// What the result's row is multiplied by.
+float result_weight(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
+  if (!weights_result(product)) return 1;
+  const float weight = weight_of_row(product, matrices.topk_weights, expert, row);
+  return product.weighting == Weighting::rounded_result ? round_to(product.d.dtype, weight) : weight;
 }
 
 }  // namespace
 
-Buffer rounded_reference(const Args& args, const Shape& shape, ThreadPool& pool) {
-  const Dtype dtype = shape.layer.dtype;
-  Buffer result(rows(args) * args.n * size_bytes(dtype));
-  product(args, shape, pool, [&](int64_t row, int64_t column, double sum) {
-    auto value = static_cast<float>(sum);
-    if (shape.fusion.topk_weights) value = round_to(dtype, value) * weight(args, shape, row);
-    const int64_t index = row * args.n + column;
-    if (dtype == Dtype::fp32) result.as<float>()[index] = value;
-    if (dtype == Dtype::bf16) result.as<uint16_t>()[index] = to_bf16(value);
-    if (dtype == Dtype::fp16) result.as<uint16_t>()[index] = to_fp16(value);
+Buffer rounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
+  const Dtype dtype = product.d.dtype;
+  const int64_t n = product.n;
+  Buffer result(owned_rows(product, product.d) * n * size_bytes(dtype));
+  for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
+    const float weight = result_weight(product, matrices, expert, row);
+    for (int64_t column = 0; column < n; ++column) {
+      auto value = static_cast<float>(sums[column]);
+      if (product.weighting == Weighting::rounded_result) value = round_to(dtype, value);
+      if (weights_result(product)) value *= weight;
+      const int64_t index = in_order * n + column;
+      if (dtype == Dtype::fp32) result.as<float>()[index] = value;
+      if (dtype == Dtype::bf16) result.as<uint16_t>()[index] = to_bf16(value);
+      if (dtype == Dtype::fp16) result.as<uint16_t>()[index] = to_fp16(value);
+    }
   });
   return result;
 }
 
-Buffer unrounded_reference(const Args& args, const Shape& shape, ThreadPool& pool) {
-  Buffer result(rows(args) * args.n * 4);
-  product(args, shape, pool, [&](int64_t row, int64_t column, double sum) {
-    if (shape.fusion.topk_weights) sum *= static_cast<double>(weight(args, shape, row));
-    result.as<float>()[row * args.n + column] = static_cast<float>(sum);
+Buffer unrounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
+  const int64_t n = product.n;
+  Buffer result(owned_rows(product, product.d) * n * 4);
+  for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
+    const auto weight = static_cast<double>(result_weight(product, matrices, expert, row));
+    for (int64_t column = 0; column < n; ++column)
+      result.as<float>()[in_order * n + column] = static_cast<float>(sums[column] * weight);
   });
   return result;
 }

@@ -1,4 +1,5 @@
-// The cuBLAS calls. cuBLAS is column-major: a row-major Y = X W^T is its Y^T = W X^T.
+// The cuBLAS calls. cuBLAS is column-major: what is row-major here is transposed there, and D = A B^T is its D^T = B
+// A^T.
 #include "backend/cuda/cublas.h"
 
 #include <cublas_v2.h>
@@ -46,11 +47,49 @@ cudaDataType_t data_type(Dtype dtype) {
   return dtype == Dtype::bf16 ? CUDA_R_16BF : dtype == Dtype::fp16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+// One expert's D^T [n, m] = B [n, k] A^T [k, m], as cuBLAS sees it.
+struct ExpertGemm {
+  cublasOperation_t b_op, a_op;
+  int n, m, k;
+  const char *b, *a;
+  char* d;
+  int b_stride, a_stride, d_stride;  // elements from column to column there, from row to row here
+};
+
+int64_t offset_of(const Product& p, const Operand& operand, int64_t expert) {
+  return memory_row(p, operand, expert, 0) * operand.columns * size_bytes(operand.dtype);
+}
+
+ExpertGemm gemm_of(const GroupedGemm& gemm, int64_t expert) {
+  const Product& p = gemm.product;
+  return {.b_op = is_k_major(p.b) ? CUBLAS_OP_T : CUBLAS_OP_N,
+          .a_op = is_k_major(p.a) ? CUBLAS_OP_N : CUBLAS_OP_T,
+          .n = static_cast<int>(extent(p, expert, Axis::n)),
+          .m = static_cast<int>(extent(p, expert, Axis::m)),
+          .k = static_cast<int>(extent(p, expert, Axis::k)),
+          .b = gemm.b + offset_of(p, p.b, expert),
+          .a = gemm.a + offset_of(p, p.a, expert),
+          .d = gemm.d + offset_of(p, p.d, expert),
+          .b_stride = static_cast<int>(p.b.columns),
+          .a_stride = static_cast<int>(p.a.columns),
+          .d_stride = static_cast<int>(p.d.columns)};
+}
+
+// The GEMMs of experts that have something to multiply.
+std::vector<ExpertGemm> gemms_of(const GroupedGemm& gemm) {
+  std::vector<ExpertGemm> gemms;
+  for (int64_t expert = 0; expert < experts(gemm.product); ++expert) {
+    const ExpertGemm one = gemm_of(gemm, expert);
+    if (one.m > 0 && one.k > 0) gemms.push_back(one);
+  }
+  return gemms;
+}
+
 cublasHandle_t as_handle(void* handle) { return static_cast<cublasHandle_t>(handle); }
 
 }  // namespace
 
-Cublas::Cublas(cudaStream_t stream) : api_(Api::get()), workspace_(kWorkspaceBytes) {
+Cublas::Cublas(cudaStream_t stream) : api_(Api::get()), stream_(stream), workspace_(kWorkspaceBytes) {
   cublasHandle_t handle = nullptr;
   api_.require(api_.create(&handle), "cannot start");
   handle_ = handle;
@@ -70,81 +109,79 @@ std::string Cublas::version() const {
   return fmt::format("{}.{}.{}", major, minor, patch);
 }
 
+void Cublas::set_math_mode(const Product& product, bool exact) {
+  const bool fp32_sums = exact || product.ragged == Axis::k;
+  api_.require(api_.set_math_mode(as_handle(handle_),
+                                  fp32_sums ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION : CUBLAS_DEFAULT_MATH),
+               "cannot set the math mode");
+}
+
+void Cublas::clear_empty_sums(const GroupedGemm& gemm) {
+  const Product& p = gemm.product;
+  if (p.ragged != Axis::k) return;
+  const int64_t matrix_bytes = p.m * p.d.columns * size_bytes(p.d.dtype);
+  for (int64_t expert = 0; expert < experts(p); ++expert)
+    if (extent(p, expert, Axis::k) == 0)
+      moetune::require(
+          cudaMemsetAsync(gemm.d + offset_of(p, p.d, expert), 0, static_cast<size_t>(matrix_bytes), stream_),
+          "cannot clear the result");
+}
+
 void Cublas::loop(const GroupedGemm& gemm, bool exact) {
-  const cublasHandle_t handle = as_handle(handle_);
-  api_.require(
-      api_.set_math_mode(handle, exact ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION : CUBLAS_DEFAULT_MATH),
-      "cannot set the math mode");
+  const Product& p = gemm.product;
+  set_math_mode(p, exact);
+  clear_empty_sums(gemm);
   const float one = 1, zero = 0;
-  const int n = static_cast<int>(gemm.n), k = static_cast<int>(gemm.k);
-  int64_t row = 0;
-  for (size_t expert = 0; expert < gemm.m_sizes->size(); ++expert) {
-    const int m = (*gemm.m_sizes)[expert];
-    if (m == 0) continue;
-    const char* w = gemm.w + static_cast<int64_t>(expert) * gemm.n * gemm.k * size_bytes(gemm.dtype);
-    const char* x = gemm.x + row * gemm.k * size_bytes(gemm.dtype);
-    char* y = gemm.y + row * gemm.n * size_bytes(gemm.result_dtype);
-    api_.require(api_.gemm(handle, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &one, w, data_type(gemm.dtype), k, x,
-                           data_type(gemm.dtype), k, &zero, y, data_type(gemm.result_dtype), n, CUBLAS_COMPUTE_32F,
-                           CUBLAS_GEMM_DEFAULT),
+  for (const ExpertGemm& g : gemms_of(gemm))
+    api_.require(api_.gemm(as_handle(handle_), g.b_op, g.a_op, g.n, g.m, g.k, &one, g.b, data_type(p.b.dtype),
+                           g.b_stride, g.a, data_type(p.a.dtype), g.a_stride, &zero, g.d, data_type(p.d.dtype),
+                           g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                  "gemm");
-    row += m;
-  }
 }
 
 DeviceBuffer Cublas::grouped_pointers(const GroupedGemm& gemm) {
-  std::vector<const void*> w, x, y;
-  int64_t row = 0;
-  for (size_t expert = 0; expert < gemm.m_sizes->size(); ++expert) {
-    const int m = (*gemm.m_sizes)[expert];
-    if (m == 0) continue;
-    w.push_back(gemm.w + static_cast<int64_t>(expert) * gemm.n * gemm.k * size_bytes(gemm.dtype));
-    x.push_back(gemm.x + row * gemm.k * size_bytes(gemm.dtype));
-    y.push_back(gemm.y + row * gemm.n * size_bytes(gemm.result_dtype));
-    row += m;
-  }
-  std::vector<const void*> all = w;
-  all.insert(all.end(), x.begin(), x.end());
-  all.insert(all.end(), y.begin(), y.end());
-  DeviceBuffer buffer(static_cast<int64_t>(all.size() * sizeof(void*)));
-  require(cudaMemcpy(buffer.data(), all.data(), all.size() * sizeof(void*), cudaMemcpyHostToDevice),
+  const std::vector<ExpertGemm> gemms = gemms_of(gemm);
+  std::vector<const void*> pointers;
+  for (const ExpertGemm& one : gemms) pointers.push_back(one.b);
+  for (const ExpertGemm& one : gemms) pointers.push_back(one.a);
+  for (const ExpertGemm& one : gemms) pointers.push_back(one.d);
+  DeviceBuffer buffer(static_cast<int64_t>(pointers.size() * sizeof(void*)));
+  require(cudaMemcpy(buffer.data(), pointers.data(), pointers.size() * sizeof(void*), cudaMemcpyHostToDevice),
           "cannot copy pointers");
   return buffer;
 }
 
 void Cublas::grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers) {
-  std::vector<int> m, n, k, size;
-  for (const int rows : *gemm.m_sizes) {
-    if (rows == 0) continue;
-    m.push_back(static_cast<int>(gemm.n));
-    n.push_back(rows);
-    k.push_back(static_cast<int>(gemm.k));
-    size.push_back(1);
+  const Product& p = gemm.product;
+  clear_empty_sums(gemm);
+  std::vector<cublasOperation_t> b_ops, a_ops;
+  std::vector<int> n, m, k, b_strides, a_strides, d_strides;
+  for (const ExpertGemm& one : gemms_of(gemm)) {
+    b_ops.push_back(one.b_op), a_ops.push_back(one.a_op);
+    n.push_back(one.n), m.push_back(one.m), k.push_back(one.k);
+    b_strides.push_back(one.b_stride), a_strides.push_back(one.a_stride), d_strides.push_back(one.d_stride);
   }
-  const size_t groups = m.size();
+  const size_t groups = n.size();
   if (groups == 0) return;
-  const std::vector<cublasOperation_t> transposed(groups, CUBLAS_OP_T), plain(groups, CUBLAS_OP_N);
+  const std::vector<int> size(groups, 1);
   const std::vector<float> one(groups, 1), zero(groups, 0);
-  const auto* w = pointers.as<const void*>();
-  api_.require(api_.set_math_mode(as_handle(handle_), CUBLAS_DEFAULT_MATH), "cannot set the math mode");
-  api_.require(api_.grouped(as_handle(handle_), transposed.data(), plain.data(), m.data(), n.data(), k.data(),
-                            one.data(), w, data_type(gemm.dtype), k.data(), w + groups, data_type(gemm.dtype), k.data(),
-                            zero.data(), const_cast<void**>(w + 2 * groups), data_type(gemm.result_dtype), m.data(),
+  const auto* b = pointers.as<const void*>();
+  set_math_mode(p, false);
+  api_.require(api_.grouped(as_handle(handle_), b_ops.data(), a_ops.data(), n.data(), m.data(), k.data(), one.data(), b,
+                            data_type(p.b.dtype), b_strides.data(), b + groups, data_type(p.a.dtype), a_strides.data(),
+                            zero.data(), const_cast<void**>(b + 2 * groups), data_type(p.d.dtype), d_strides.data(),
                             static_cast<int>(groups), size.data(), CUBLAS_COMPUTE_32F),
                "grouped gemm");
 }
 
 void Cublas::dense(const char* a, const char* b, char* c, int64_t size) {
-  const std::vector<int32_t> rows = {static_cast<int32_t>(size)};
-  loop({.x = a,
-        .w = b,
-        .y = c,
-        .m_sizes = &rows,
-        .n = size,
-        .k = size,
-        .dtype = Dtype::bf16,
-        .result_dtype = Dtype::bf16},
-       false);
+  const Operand square{.rows = size, .columns = size};
+  Product product{.a = square, .b = square, .d = square, .n = size, .k = size};
+  product.b.row_axis = Axis::n;
+  product.d.column_axis = Axis::n;
+  product.m_sizes = {static_cast<int32_t>(size)};
+  product.first_rows = {0, size};
+  loop({.product = product, .a = a, .b = b, .d = c}, false);
 }
 
 }  // namespace moetune

@@ -8,19 +8,16 @@
 #include <vector>
 
 #include "backend/cuda/runtime.h"
-#include "workload/dtype.h"
+#include "workload/product.h"
 
 namespace moetune {
 
-/// Pointers and sizes of Y_e = X_e W_e^T for all experts; rows of X and Y in expert order.
+/// A product whose operands all lie in place, unweighted; and where they lie.
 struct GroupedGemm {
-  const char* x;  // [rows, k]
-  const char* w;  // [experts, n, k]
-  char* y;        // [rows, n]
-  const std::vector<int32_t>* m_sizes;
-  int64_t n, k;
-  Dtype dtype;         // of x and w
-  Dtype result_dtype;  // of y: the same, or fp32
+  const Product& product;
+  const char* a = nullptr;
+  const char* b = nullptr;
+  char* d = nullptr;
 };
 
 class Cublas {
@@ -31,7 +28,8 @@ class Cublas {
   Cublas& operator=(const Cublas&) = delete;
 
   std::string version() const;
-  /// One GEMM an expert, none for empty ones. `exact` forbids sums in less than fp32.
+  /// One GEMM an expert, none for experts without rows of D; zeros where K is 0. `exact` forbids sums in less than
+  /// fp32; so does a ragged K, whose sums may be long.
   void loop(const GroupedGemm& gemm, bool exact);
   /// One cublasGemmGroupedBatchedEx. `pointers` must hold 3 device pointers an expert and stay alive.
   void grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers);
@@ -41,8 +39,12 @@ class Cublas {
   void dense(const char* a, const char* b, char* c, int64_t size);
 
  private:
+  void set_math_mode(const Product& product, bool exact);
+  void clear_empty_sums(const GroupedGemm& gemm);
+
   struct Api;
   const Api& api_;
+  cudaStream_t stream_;
   void* handle_ = nullptr;
   DeviceBuffer workspace_;
 };

@@ -26,6 +26,7 @@ constexpr size_t kMaxKernels = 64;  // loaded at once
 
 // What belongs to the loaded problem; gone with it, in the reverse order.
 struct Loaded {
+  Shape shape;
   Operands operands;
   std::optional<Verifier> verifier;
   std::vector<DeviceBuffer> grouped_pointers;  // a set
@@ -41,6 +42,7 @@ class CudaBackend : public Backend {
                   .sources = kernel_sources(options.kernels_folder),
                   .cache = options.cache,
                   .threads = options.compile_threads},
+        services_(compiler_),
         stream_(std::make_unique<Stream>()),
         cublas_(std::make_unique<Cublas>(stream_->stream)) {}
 
@@ -82,10 +84,10 @@ class CudaBackend : public Backend {
 
   void load(const Problem& problem) override {
     loaded_.reset();
-    const Service& service = service_of(problem.shape.layer.dtype);
     auto loaded = std::make_unique<Loaded>();
-    loaded->operands = make_operands(problem, device_, service, stream_->stream);
-    loaded->sampler.emplace(*stream_, service, device_.processors);
+    loaded->shape = problem.shape;
+    loaded->operands = make_operands(product_of(problem), device_, services_, stream_->stream);
+    loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.a.dtype), device_.processors);
     require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
@@ -107,7 +109,7 @@ class CudaBackend : public Backend {
   Repetition repeat(const Contender& contender, double seconds) override {
     const Verifier& verifier = need_verifier();
     const Enqueue enqueue = enqueue_of(contender);
-    return verifier.repeat([&] { enqueue(0); }, seconds, service_of(Dtype::fp32));
+    return verifier.repeat([&] { enqueue(0); }, seconds);
   }
 
   void make_references() override { need_verifier(); }
@@ -119,7 +121,7 @@ class CudaBackend : public Backend {
 
   Ceilings ceilings() override {
     loaded_.reset();
-    return measure_ceilings(service_of(Dtype::bf16), *cublas_, *stream_, device_.processors);
+    return measure_ceilings(services_.of(Dtype::bf16), *cublas_, *stream_, device_.processors);
   }
 
  private:
@@ -137,16 +139,9 @@ class CudaBackend : public Backend {
 
   const Verifier& need_verifier() {
     Loaded& loaded = need_problem();
-    if (!loaded.verifier) loaded.verifier.emplace(loaded.operands, service(), *cublas_, *stream_);
+    if (!loaded.verifier) loaded.verifier.emplace(loaded.operands, services_, *cublas_, *stream_);
     return *loaded.verifier;
   }
-
-  const Service& service_of(Dtype dtype) {
-    if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, compiler_));
-    return *services_.at(dtype);
-  }
-
-  const Service& service() const { return *services_.at(loaded_->operands.problem.shape.layer.dtype); }
 
   Enqueue enqueue_of(const Contender& contender) {
     Loaded& loaded = *loaded_;
@@ -170,31 +165,24 @@ class CudaBackend : public Backend {
     return [&loaded, kernel, tiles, this](int set) {
       Args args = loaded.operands.args(set);
       args.workspace = workspace_.as<float>();
-      encode_maps(args, kernel.plan, loaded.operands.problem);
+      encode_maps(args, kernel.plan, loaded.operands.product);
       kernel.launch(args, tiles, stream_->stream);
     };
   }
 
-  // Without a fused kernel rows are gathered before and scattered after: that is part of the baseline's time.
+  // Without a fused kernel rows are moved and weighted before and after: that is part of the baseline's time.
   void run_baseline(int set, const std::function<void(const GroupedGemm&)>& multiply) {
-    const Operands& o = loaded_->operands;
-    const Problem& p = o.problem;
-    const Layer& layer = p.shape.layer;
-    const GroupedGemm gemm = o.gemm(set);
-    if (p.shape.fusion.permute_x)
-      service().gather(o.x_sorted.data(), o.args(set).x, o.gather_indices.as<int>(), p.rows(), layer.k, layer.top_k,
-                       stream_->stream);
-    multiply(gemm);
-    if (p.shape.fusion.permute_y)
-      service().scatter(o.y_of(set), o.y_sorted.data(), o.gather_indices.as<int>(), o.weights_or_null(), p.rows(),
-                        layer.n, stream_->stream);
+    const Operands& operands = loaded_->operands;
+    operands.sort_inputs(services_, set, stream_->stream);
+    multiply(operands.gemm(set));
+    operands.unsort_result(services_, set, stream_->stream);
   }
 
   const Kernel& kernel_of(const Candidate& candidate) {
     const std::string key = text(candidate);
     const auto found = loaded_->kernels.find(key);
     if (found != loaded_->kernels.end()) return found->second;
-    const Shape& shape = loaded_->operands.problem.shape;
+    const Shape& shape = loaded_->shape;
     const Variant& variant = find_variant(candidate.variant);
     const std::string unit = variant.unit(candidate, shape);
     if (!compiled_.contains(unit)) compile(shape, {&candidate, 1});
@@ -211,18 +199,18 @@ class CudaBackend : public Backend {
   // A bound that needs no row counts: every expert may end in a partial tile, or, where the blocks of a cluster walk
   // together, in tiles of which all but one are empty.
   int64_t tiles_at_most(const LaunchPlan& plan) const {
-    const Problem& p = loaded_->operands.problem;
-    const int64_t m_tiles =
-        p.rows() / plan.tile_rows + plan.cluster * std::min<int64_t>(p.shape.layer.local_experts(), p.rows());
-    const int64_t n_tiles = (p.shape.layer.n + plan.tile_columns - 1) / plan.tile_columns;
+    const Product& p = loaded_->operands.product;
+    const int64_t rows = routed_rows(p);
+    const int64_t m_tiles = rows / plan.tile_rows + plan.cluster * std::min(experts(p), rows);
+    const int64_t n_tiles = (p.n + plan.tile_columns - 1) / plan.tile_columns;
     return m_tiles * (n_tiles + plan.cluster - 1) * plan.pieces;
   }
 
   DeviceInfo device_;
   CompilerOptions compiler_;
+  Services services_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Cublas> cublas_;
-  std::map<Dtype, std::unique_ptr<Service>> services_;
   std::map<std::string, CompiledUnit> compiled_;  // by unit
   DeviceBuffer workspace_;
   std::unique_ptr<Loaded> loaded_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/backend.h"
+#include "base/error.h"
 #include "base/units.h"
 
 namespace moetune {
@@ -28,50 +29,64 @@ DeviceBuffer upload(const std::vector<T>& values) {
   return buffer;
 }
 
-// Where each expert's X, W and Y begin, set by set. Null for what the router mixes: gathered X, scattered Y.
+int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.dtype); }
+
+int64_t bytes_of(const Operand& operand) { return operand.rows * row_bytes(operand); }
+
+// Where each expert's A, B and D begin, set by set. Null for what the router mixes: rows gathered or scattered.
 std::vector<const char*> expert_pointers(const Operands& o) {
-  const Shape& shape = o.problem.shape;
-  const int64_t element = size_bytes(shape.layer.dtype), n = shape.layer.n, k = shape.layer.k;
   std::vector<const char*> pointers;
   for (int set = 0; set < o.sets; ++set) {
-    const auto append = [&](const char* base, bool mixed, auto bytes_of) {
-      for (const int32_t rows : o.problem.routing.m_sizes) {
-        pointers.push_back(mixed ? nullptr : base);
-        base += bytes_of(rows) * element;
-      }
+    const auto append = [&](const Operand& operand, const char* base) {
+      for (int64_t expert = 0; expert < experts(o.product); ++expert)
+        pointers.push_back(operand.order != RowOrder::in_place
+                               ? nullptr
+                               : base + memory_row(o.product, operand, expert, 0) * row_bytes(operand));
     };
-    append(o.x.data() + set * o.x_stride, shape.fusion.permute_x, [&](int64_t rows) { return rows * k; });
-    append(o.w.data() + set * o.w_stride, false, [&](int64_t) { return n * k; });
-    append(o.y_of(set), shape.fusion.permute_y, [&](int64_t rows) { return rows * n; });
+    append(o.product.a, o.a.data() + set * o.a_stride);
+    append(o.product.b, o.b.data() + set * o.b_stride);
+    append(o.product.d, o.d_of(set));
   }
   return pointers;
 }
 
-int64_t slots(const Problem& p) { return p.routing.tokens * p.routing.top_k; }
+// Nothing for operands in place, whose rows need no map.
+DeviceBuffer upload_map(const Product& product, const Operand& operand) {
+  if (operand.order == RowOrder::in_place && operand.capacity == 0) return {};
+  std::vector<int32_t> rows;
+  for (const int64_t row : row_map(product, operand)) rows.push_back(static_cast<int32_t>(row));
+  return upload(rows);
+}
+
+// Bytes of the sorted copy of an operand, 0 where it needs none.
+int64_t sorted_bytes(const Product& product, const Operand& operand, const Operand& sorted) {
+  return is_moved(product, operand) ? aligned(bytes_of(sorted)) : 0;
+}
 
 }  // namespace
 
-Operands make_operands(const Problem& p, const DeviceInfo& device, const Service& service, cudaStream_t stream) {
-  const Layer& layer = p.shape.layer;
-  const int64_t element = size_bytes(layer.dtype);
+Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
+  if (has_scales(product.a) || has_scales(product.b))
+    throw machine_error("the cuda backend has no scales beside operands", "use the cpu backend");
   Operands o;
-  o.problem = p;
-  o.x_stride = aligned(p.x_rows() * layer.k * element);
-  o.w_stride = aligned(layer.local_experts() * layer.n * layer.k * element);
-  o.y_stride = aligned(p.y_rows() * layer.n * element + kGuardBytes);
-  const bool fused = p.shape.fusion.permute_x || p.shape.fusion.permute_y;
-  const int64_t sorted_x = p.shape.fusion.permute_x ? aligned(p.rows() * layer.k * element) : 0;
-  const int64_t sorted_y = fused ? aligned(p.rows() * layer.n * element) : 0;
-  const int64_t references = 2 * aligned(p.rows() * layer.n * 4);
+  o.plain = in_expert_order(product);
+  o.product = std::move(product);
+  const Product& p = o.product;
+  o.a_stride = aligned(bytes_of(p.a));
+  o.b_stride = aligned(bytes_of(p.b));
+  o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
+  const int64_t sorted_a = sorted_bytes(p, p.a, o.plain.a), sorted_b = sorted_bytes(p, p.b, o.plain.b);
+  const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);
+  const int64_t references = 2 * aligned(owned_rows(p, p.d) * p.d.columns * 4);
 
-  const auto touched = static_cast<int64_t>(p.bytes());
-  const int64_t set_bytes = o.x_stride + o.w_stride + o.y_stride;
+  const auto touched = static_cast<int64_t>(bytes(p));
+  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
-  int64_t sets = p.rows() == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
+  int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
   require(cudaMemGetInfo(&available, &total), "cannot read the free memory");
   const auto needed = [&](int64_t count) {
-    return count * set_bytes + 2 * sorted_x + sorted_y + references + kSpareBytes;
+    return count * set_bytes + 2 * sorted_a + sorted_b + sorted_d + references + kSpareBytes;
   };
   if (needed(sets) > static_cast<int64_t>(available) && touched >= cold) sets = 1;
   if (needed(sets) > static_cast<int64_t>(available))
@@ -80,69 +95,103 @@ Operands make_operands(const Problem& p, const DeviceInfo& device, const Service
                     format_bytes(static_cast<double>(available))),
         needed(sets));
   o.sets = static_cast<int>(sets);
-  o.x = DeviceBuffer(sets * o.x_stride);
-  o.w = DeviceBuffer(sets * o.w_stride);
-  o.y = DeviceBuffer(kGuardBytes + sets * o.y_stride);
-  o.m_sizes = upload(p.routing.m_sizes);
-  o.gather_indices = upload(p.routing.gather_indices);
+  o.a = DeviceBuffer(sets * o.a_stride);
+  o.b = DeviceBuffer(sets * o.b_stride);
+  o.d = DeviceBuffer(kGuardBytes + sets * o.d_stride);
+  o.m_sizes = upload(p.m_sizes);
+  o.gather_indices = upload(p.gather_indices);
   o.pointers = upload(expert_pointers(o));
+  o.a_rows = upload_map(p, p.a), o.b_rows = upload_map(p, p.b), o.d_rows = upload_map(p, p.d);
   const int64_t arrivals = first_arrival + int64_t{arrivals_per_sm} * device.processors;
-  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + p.rows() / gathered_together + 1)));
+  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + routed_rows(p) / gathered_together + 1)));
   o.gathered_offset = arrivals;
-  o.weights = DeviceBuffer(aligned(slots(p) * 4));
-  service.fill(o.weights.data(), slots(p), Values::random, p.seed, kStreamWeights, stream);
-  if (sorted_x > 0) o.x_sorted = DeviceBuffer(sorted_x), o.x_gathered = DeviceBuffer(sorted_x);
-  if (sorted_y > 0) o.y_sorted = DeviceBuffer(sorted_y);
-  for (int set = 0; set < o.sets; ++set) o.fill(service, Values::random, set, stream);
+  o.weights = DeviceBuffer(aligned(p.slots * 4));
+  if (sorted_a > 0) o.a_sorted = DeviceBuffer(sorted_a), o.a_gathered = DeviceBuffer(sorted_a);
+  if (sorted_b > 0) o.b_sorted = DeviceBuffer(sorted_b);
+  if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
+  for (int set = 0; set < o.sets; ++set) o.fill(services, Values::random, set, stream);
   return o;
 }
 
-void Operands::fill(const Service& service, Values values, int set, cudaStream_t stream) const {
-  const Layer& layer = problem.shape.layer;
-  const uint64_t seed = problem.seed + static_cast<uint64_t>(set);
-  service.fill(x.data() + set * x_stride, problem.x_rows() * layer.k, values, seed, kStreamX, stream);
-  service.fill(w.data() + set * w_stride, layer.local_experts() * layer.n * layer.k, values, seed, kStreamW, stream);
+void Operands::fill(Services& services, Values values, int set, cudaStream_t stream) const {
+  const uint64_t seed = product.seed + static_cast<uint64_t>(set);
+  const auto fill_input = [&](const Operand& operand, char* memory) {
+    services.of(operand.dtype)
+        .fill(memory, operand.rows * operand.columns, values, seed, stream_of(operand.matrix), stream);
+  };
+  fill_input(product.a, a.data() + set * a_stride);
+  fill_input(product.b, b.data() + set * b_stride);
+  services.of(product.a.dtype)
+      .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
 }
 
-char* Operands::y_of(int set) const { return y.data() + kGuardBytes + set * y_stride; }
+char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }
 
-const float* Operands::weights_or_null() const {
-  return problem.shape.fusion.topk_weights ? weights.as<float>() : nullptr;
+RowWeights Operands::result_weights() const {
+  if (!weights_result(product)) return {};
+  return {.weights = weights.as<float>(),
+          .slots = gather_indices.as<int>(),
+          .rounded = product.weighting == Weighting::rounded_result};
 }
 
 Args Operands::args(int set) const {
-  const Layer& layer = problem.shape.layer;
-  const int64_t arrays = set * 3 * layer.local_experts();
+  const int64_t arrays = set * 3 * experts(product);
   const auto* const of = pointers.as<const void*>() + arrays;
-  return {.x = x.data() + set * x_stride,
-          .w = w.data() + set * w_stride,
-          .y = y_of(set),
+  return {.x = a.data() + set * a_stride,
+          .w = b.data() + set * b_stride,
+          .y = d_of(set),
           .m_sizes = m_sizes.as<int>(),
           .gather_indices = gather_indices.as<int>(),
           .topk_weights = weights.as<float>(),
-          .n = layer.n,
-          .k = layer.k,
-          .experts = static_cast<int>(layer.local_experts()),
-          .top_k = static_cast<int>(layer.top_k),
+          .n = product.n,
+          .k = product.k,
+          .experts = static_cast<int>(experts(product)),
+          .top_k = static_cast<int>(product.top_k),
           .counters = counters.as<unsigned>(),
-          .gathered_x = x_gathered.data(),
+          .gathered_x = a_gathered.data(),
           .gathered = counters.as<unsigned>() + gathered_offset,
           .x_of = of,
-          .w_of = of + layer.local_experts(),
-          .y_of = pointers.as<void*>() + arrays + 2 * layer.local_experts()};
+          .w_of = of + experts(product),
+          .y_of = pointers.as<void*>() + arrays + 2 * experts(product)};
 }
 
 GroupedGemm Operands::gemm(int set) const {
-  const Layer& layer = problem.shape.layer;
-  const Fusion& fusion = problem.shape.fusion;
-  return {.x = fusion.permute_x ? x_sorted.data() : x.data() + set * x_stride,
-          .w = w.data() + set * w_stride,
-          .y = fusion.permute_y ? y_sorted.data() : y_of(set),
-          .m_sizes = &problem.routing.m_sizes,
-          .n = layer.n,
-          .k = layer.k,
-          .dtype = layer.dtype,
-          .result_dtype = layer.dtype};
+  return {.product = plain,
+          .a = is_moved(product, product.a) ? a_sorted.data() : a.data() + set * a_stride,
+          .b = is_moved(product, product.b) ? b_sorted.data() : b.data() + set * b_stride,
+          .d = is_moved(product, product.d) ? d_sorted.data() : d_of(set)};
+}
+
+void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) const {
+  const auto sort = [&](const Operand& operand, const char* memory, const DeviceBuffer& rows, char* sorted,
+                        const RowWeights& row_weights) {
+    services.of(operand.dtype)
+        .move_rows({.out = sorted,
+                    .in = memory,
+                    .from = rows.as<int>(),
+                    .weights = row_weights,
+                    .rows = routed_rows(product),
+                    .width = operand.columns},
+                   stream);
+  };
+  RowWeights a_weights;
+  if (product.weighting == Weighting::a)
+    a_weights = {.weights = weights.as<float>(), .slots = gather_indices.as<int>(), .rounded = false};
+  if (is_moved(product, product.a)) sort(product.a, a.data() + set * a_stride, a_rows, a_sorted.data(), a_weights);
+  if (is_moved(product, product.b)) sort(product.b, b.data() + set * b_stride, b_rows, b_sorted.data(), {});
+}
+
+void Operands::unsort_result(Services& services, int set, cudaStream_t stream) const {
+  if (!is_moved(product, product.d)) return;
+  services.of(product.d.dtype)
+      .move_rows({.out = d_of(set),
+                  .in = d_sorted.data(),
+                  .from_fp32 = plain.d.dtype == Dtype::fp32,
+                  .to = d_rows.as<int>(),
+                  .weights = result_weights(),
+                  .rows = routed_rows(product),
+                  .width = product.d.columns},
+                 stream);
 }
 
 }  // namespace moetune

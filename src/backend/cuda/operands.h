@@ -6,34 +6,43 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/service.h"
 #include "kernels/args.h"
-#include "workload/problem.h"
+#include "workload/product.h"
 
 namespace moetune {
 
-/// Sets lie one behind the other in each buffer. Y has guard bytes before and after each set.
+/// Sets lie one behind the other in each buffer. D has guard bytes before and after each set.
 struct Operands {
-  Problem problem;
+  Product product;
+  Product plain;  // in expert order: what references and baselines multiply
   int sets = 0;
-  int64_t x_stride = 0, w_stride = 0, y_stride = 0;  // bytes from set to set
-  DeviceBuffer x, w, y;
+  int64_t a_stride = 0, b_stride = 0, d_stride = 0;  // bytes from set to set
+  DeviceBuffer a, b, d;
   DeviceBuffer m_sizes, gather_indices, weights, counters;
-  DeviceBuffer pointers;            // [sets][3][experts]: each expert's X, W and Y
-  DeviceBuffer x_sorted, y_sorted;  // expert order, for references and baselines of fused problems
-  DeviceBuffer x_gathered;          // the same for kernels that gather first: nothing else reads what they write
-  int64_t gathered_offset = 0;      // where their counts begin in `counters`
+  DeviceBuffer pointers;                      // [sets][3][experts]: each expert's A, B and D
+  DeviceBuffer a_rows, b_rows, d_rows;        // row maps of operands that are not in place; else empty
+  DeviceBuffer a_sorted, b_sorted, d_sorted;  // operands of `plain` that are moved, for references and baselines
+  DeviceBuffer a_gathered;      // the same of A for kernels that gather first: nothing else reads what they write
+  int64_t gathered_offset = 0;  // where their counts begin in `counters`
 
+  /// What a candidate's launch of a forward product is handed.
   Args args(int set) const;
-  char* y_of(int set) const;
-  const float* weights_or_null() const;
-  /// The plain GEMM behind the problem: on X as it is, or on the sorted copies where the problem is fused.
+  char* d_of(int set) const;
+  /// Weights of the result's rows, as it is compared.
+  RowWeights result_weights() const;
+  /// The plain GEMM behind the problem: on operands as they are, or on the sorted copies of those that are moved.
   GroupedGemm gemm(int set) const;
-  void fill(const Service& service, Values values, int set, cudaStream_t stream) const;
+  /// Puts inputs that are moved into their sorted copies; what comes out of the GEMM into D.
+  void sort_inputs(Services& services, int set, cudaStream_t stream) const;
+  void unsort_result(Services& services, int set, cudaStream_t stream) const;
+  /// Fills the inputs of a set, and the weights.
+  void fill(Services& services, Values values, int set, cudaStream_t stream) const;
 };
 
 constexpr int64_t kGuardBytes = 4096;
 
 /// Allocates and fills with random values. Rotation covers three times the L2 cache, with at least two sets unless one
-/// alone is that large and two don't fit. Throws OutOfMemory with the size before allocating anything.
-Operands make_operands(const Problem& problem, const DeviceInfo& device, const Service& service, cudaStream_t stream);
+/// alone is that large and two don't fit. Throws OutOfMemory with the size before allocating anything, Exit::machine
+/// for operands with scales.
+Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream);
 
 }  // namespace moetune

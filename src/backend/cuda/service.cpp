@@ -14,7 +14,15 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr unsigned kManyBlocks = 132 * 8;  // a few waves of any GPU
 
-std::string unit(Dtype dtype) {
+unsigned long long base_of(uint64_t seed, int stream_of_values) {
+  return splitmix64(seed * 4 + static_cast<uint64_t>(stream_of_values));
+}
+
+unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int64_t>(rows, 1, 1 << 16)); }
+
+}  // namespace
+
+std::string service_unit(Dtype dtype) {
   return fmt::format("#include \"operands.cuh\"\n#include \"compare.cuh\"\n\nusing Element = moetune::{};\n",
                      name(dtype)) +
          R"(
@@ -24,23 +32,28 @@ extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned
 extern "C" __global__ void fill_weights(moetune::fp32* out, unsigned long long count, unsigned long long base, int values) {
   moetune::fill(out, count, base, values);
 }
-extern "C" __global__ void move_rows(Element* out, const Element* in, const int* indices, const float* weights, int rows,
-                                     long long width, int top_k, bool scatter) {
-  moetune::move_rows(out, in, indices, weights, rows, width, top_k, scatter);
+extern "C" __global__ void move_rows(Element* out, const Element* in, const int* from, const int* to, const int* slots,
+                                     const float* weights, bool round_weights, int rows, long long width) {
+  moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
-extern "C" __global__ void compare(const Element* y, const float* reference, const int* indices, const float* weights, int rows,
-                                   long long n, bool scattered, float rms, int precision, moetune::Comparison* out) {
-  moetune::compare(y, reference, indices, weights, rows, n, scattered, rms, precision, out);
+extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, const int* from, const int* to, const int* slots,
+                                       const float* weights, bool round_weights, int rows, long long width) {
+  moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
-extern "C" __global__ void sum_squares(const float* reference, const int* indices, const float* weights, int rows, long long n,
-                                       moetune::Comparison* out) {
-  moetune::sum_squares<Element>(reference, indices, weights, rows, n, out);
+extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
+                                   long long rows, long long n, const float* rms, long long rms_rows, int precision,
+                                   moetune::Comparison* out) {
+  moetune::compare(d, reference, to, weights, rows, n, rms, rms_rows, precision, out);
+}
+extern "C" __global__ void sum_squares(const float* reference, moetune::RowWeights weights, long long rows, long long n,
+                                       long long sum_rows, double* sums) {
+  moetune::sum_squares<Element>(reference, weights, rows, n, sum_rows, sums);
 }
 extern "C" __global__ void count_changed(const unsigned char* region, unsigned long long bytes, unsigned char byte, unsigned long long* changed) {
   moetune::count_changed(region, bytes, byte, changed);
 }
-extern "C" __global__ void count_unwritten(const Element* y, unsigned long long count, unsigned long long* unwritten) {
-  moetune::count_unwritten(y, count, unwritten);
+extern "C" __global__ void count_unwritten(const Element* d, unsigned long long count, unsigned long long* unwritten) {
+  moetune::count_unwritten(d, count, unwritten);
 }
 extern "C" __global__ void read_clocks(unsigned long long* out) { moetune::read_clocks(out); }
 extern "C" __global__ void read_all(const uint4* in, unsigned long long count, unsigned* out) { moetune::read_all(in, count, out); }
@@ -49,51 +62,43 @@ extern "C" __global__ void nothing() {}
 )";
 }
 
-unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int64_t>(rows, 1, 1 << 16)); }
-
-}  // namespace
-
 Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
-  const std::string text = unit(dtype);
+  const std::string text = service_unit(dtype);
   const CompiledUnit compiled = std::move(compile_units({&text, 1}, options).front());
   if (compiled.cubin.empty())
     throw Error(Exit::bug, fmt::format("the service kernels don't compile: {}", compiled.result.reason), compiled.log);
   module_ = std::make_shared<Module>(compiled.cubin);
 }
 
-void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int operand, cudaStream_t stream) const {
-  const bool weights = operand == kStreamWeights;
-  const auto base = static_cast<unsigned long long>(splitmix64(seed * 4 + static_cast<uint64_t>(operand)));
-  launch(module_->kernel(weights ? "fill_weights" : "fill"), kManyBlocks, kThreads, stream, out,
-         static_cast<unsigned long long>(count), base,
-         weights                     ? 2
-         : values == Values::integer ? 0
-                                     : 1);
+void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values,
+                   cudaStream_t stream) const {
+  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, static_cast<unsigned long long>(count),
+         base_of(seed, stream_of_values), values == Values::integer ? 0 : 1);
 }
 
-void Service::gather(void* out, const void* in, const int* indices, int64_t rows, int64_t width, int64_t top_k,
-                     cudaStream_t stream) const {
-  launch(module_->kernel("move_rows"), blocks_for(rows), kThreads, stream, out, in, indices,
-         static_cast<const float*>(nullptr), static_cast<int>(rows), static_cast<long long>(width),
-         static_cast<int>(top_k), false);
+void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const {
+  launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, static_cast<unsigned long long>(count),
+         base_of(seed, kStreamWeights), quarters ? 3 : 2);
 }
 
-void Service::scatter(void* out, const void* in, const int* indices, const float* weights, int64_t rows, int64_t width,
+void Service::move_rows(const RowMove& move, cudaStream_t stream) const {
+  launch(module_->kernel(move.from_fp32 ? "narrow_rows" : "move_rows"), blocks_for(move.rows), kThreads, stream,
+         move.out, move.in, move.from, move.to, move.weights.slots, move.weights.weights, move.weights.rounded,
+         static_cast<int>(move.rows), static_cast<long long>(move.width));
+}
+
+void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,
+                      int64_t n, const float* rms, int64_t rms_rows, ComparisonCounts* counts,
                       cudaStream_t stream) const {
-  launch(module_->kernel("move_rows"), blocks_for(rows), kThreads, stream, out, in, indices, weights,
-         static_cast<int>(rows), static_cast<long long>(width), 1, true);
+  launch(module_->kernel("compare"), blocks_for(rows), kThreads, stream, d, reference, to, weights,
+         static_cast<long long>(rows), static_cast<long long>(n), rms, static_cast<long long>(rms_rows),
+         significand_bits(dtype_), counts);
 }
 
-void Service::compare(const void* y, const float* reference, const int* indices, const float* weights, int64_t rows,
-                      int64_t n, bool scattered, float rms, ComparisonCounts* counts, cudaStream_t stream) const {
-  launch(module_->kernel("compare"), blocks_for(rows), kThreads, stream, y, reference, indices, weights,
-         static_cast<int>(rows), static_cast<long long>(n), scattered, rms, significand_bits(dtype_), counts);
-}
-
-void Service::sum_squares(const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
-                          ComparisonCounts* counts, cudaStream_t stream) const {
-  launch(module_->kernel("sum_squares"), blocks_for(rows), kThreads, stream, reference, indices, weights,
-         static_cast<int>(rows), static_cast<long long>(n), counts);
+void Service::sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,
+                          double* sums, cudaStream_t stream) const {
+  launch(module_->kernel("sum_squares"), blocks_for(rows), kThreads, stream, reference, weights,
+         static_cast<long long>(rows), static_cast<long long>(n), static_cast<long long>(sum_rows), sums);
 }
 
 void Service::count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
@@ -102,9 +107,9 @@ void Service::count_changed(const void* region, int64_t bytes, unsigned char byt
          changed);
 }
 
-void Service::count_unwritten(const void* y, int64_t elements, unsigned long long* unwritten,
+void Service::count_unwritten(const void* d, int64_t elements, unsigned long long* unwritten,
                               cudaStream_t stream) const {
-  launch(module_->kernel("count_unwritten"), kManyBlocks, kThreads, stream, y,
+  launch(module_->kernel("count_unwritten"), kManyBlocks, kThreads, stream, d,
          static_cast<unsigned long long>(elements), unwritten);
 }
 
@@ -120,6 +125,11 @@ void Service::read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_
 void Service::copy_all(const void* in, int64_t bytes, void* out, cudaStream_t stream) const {
   launch(module_->kernel("copy_all"), kManyBlocks, kThreads, stream, in, static_cast<unsigned long long>(bytes / 16),
          out);
+}
+
+const Service& Services::of(Dtype dtype) {
+  if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, options_));
+  return *services_.at(dtype);
 }
 
 void Service::nothing(cudaStream_t stream) const { launch(module_->kernel("nothing"), 1, 32, stream); }

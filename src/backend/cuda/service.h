@@ -2,7 +2,9 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "backend/cuda/compiler.h"
 #include "backend/cuda/kernel.h"
@@ -16,30 +18,51 @@ struct ComparisonCounts {
   unsigned long long mismatches = 0;
   unsigned long long first = ~0ull;
   double error = 0;
-  double reference = 0;
   unsigned max_ulps_bits = 0;
   unsigned padding = 0;
 };
+
+/// Twin of RowWeights in kernels/compare.cuh.
+struct RowWeights {
+  const float* weights = nullptr;
+  const int* slots = nullptr;
+  bool rounded = false;
+};
+
+/// Rows [rows, width] on their way; see kernels/operands.cuh. Null: no map, no weights.
+struct RowMove {
+  void* out = nullptr;       // elements of the service's dtype
+  const void* in = nullptr;  // the same, or fp32
+  bool from_fp32 = false;
+  const int* from = nullptr;
+  const int* to = nullptr;
+  RowWeights weights = {};
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+
+/// The text of the service kernels of one dtype.
+std::string service_unit(Dtype dtype);
 
 class Service {
  public:
   Service(Dtype dtype, const CompilerOptions& options);
 
   /// Fills `count` elements of an operand as operand_value says.
-  void fill(void* out, int64_t count, Values values, uint64_t seed, int operand, cudaStream_t stream) const;
-  /// Rows between expert order and the layer's order; see kernels/operands.cuh.
-  void gather(void* out, const void* in, const int* indices, int64_t rows, int64_t width, int64_t top_k,
-              cudaStream_t) const;
-  void scatter(void* out, const void* in, const int* indices, const float* weights, int64_t rows, int64_t width,
-               cudaStream_t) const;
-  /// Adds to `counts` on the device what differs; rms > 0 measures errors too.
-  void compare(const void* y, const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
-               bool scattered, float rms, ComparisonCounts* counts, cudaStream_t) const;
-  void sum_squares(const float* reference, const int* indices, const float* weights, int64_t rows, int64_t n,
-                   ComparisonCounts* counts, cudaStream_t) const;
+  void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream) const;
+  /// Fills top-k weights as topk_weight says, in quarters where has_exact_weights.
+  void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
+  /// Between expert order and the layer's order, weighted or not.
+  void move_rows(const RowMove& move, cudaStream_t stream) const;
+  /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
+  void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
+               const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;
+  /// Adds the squares of rows to sums[row / sum_rows] on the device.
+  void sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,
+                   double* sums, cudaStream_t) const;
   void count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
                      cudaStream_t) const;
-  void count_unwritten(const void* y, int64_t elements, unsigned long long* unwritten, cudaStream_t) const;
+  void count_unwritten(const void* d, int64_t elements, unsigned long long* unwritten, cudaStream_t) const;
   /// out: [sms][2] cycles and nanoseconds of each SM.
   void read_clocks(unsigned long long* out, int sms, cudaStream_t) const;
   void read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t) const;
@@ -49,6 +72,17 @@ class Service {
  private:
   Dtype dtype_;
   std::shared_ptr<Module> module_;
+};
+
+/// Those of every dtype, compiled by the first that asks.
+class Services {
+ public:
+  explicit Services(const CompilerOptions& options) : options_(options) {}
+  const Service& of(Dtype dtype);
+
+ private:
+  const CompilerOptions& options_;
+  std::map<Dtype, std::unique_ptr<Service>> services_;
 };
 
 }  // namespace moetune

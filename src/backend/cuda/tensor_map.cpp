@@ -31,7 +31,8 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
 
 // A row-major matrix of 16-bit elements. One without rows, of which nothing is read, is told as one row: maps of
 // nothing there are none.
-TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows, const char* what) {
+TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, int box_rows,
+                 CUtensorMapL2promotion promotion, std::string_view what) {
   static const auto encoder = find_encoder();
   const std::array<cuuint64_t, 2> size = {static_cast<cuuint64_t>(columns),
                                           static_cast<cuuint64_t>(std::max<int64_t>(1, rows))};
@@ -41,7 +42,7 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
   const CUresult result = encoder(
       &map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
       const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_SWIZZLE_128B, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error, fmt::format("no tensor map of {} [{}, {}] in boxes of {} rows: error {}",
                                                            what, rows, columns, box_rows, static_cast<int>(result)));
@@ -52,15 +53,20 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
 
 }  // namespace
 
-void encode_maps(Args& args, const LaunchPlan& plan, const Problem& problem) {
-  const Layer& layer = problem.shape.layer;
-  const int64_t w_experts = plan.maps > 0 ? 1 : layer.local_experts();
-  const void* x = plan.gathers_first ? args.gathered_x : args.x;
-  const int64_t x_rows = plan.gathers_first ? problem.rows() : problem.x_rows();
-  if (plan.x_box > 0) args.x_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_box, "X");
-  if (plan.x_rest > 0) args.x_rest_map = encode(x, x_rows, layer.k, layer.dtype, plan.x_rest, "X");
-  if (plan.w_box > 0) args.w_map = encode(args.w, w_experts * layer.n, layer.k, layer.dtype, plan.w_box, "W");
-  if (plan.y_box > 0) args.y_map = encode(args.y, problem.y_rows(), layer.n, layer.dtype, plan.y_box, "Y");
+void encode_maps(Args& args, const LaunchPlan& plan, const Product& product) {
+  // A miss of an input brings 128 bytes into L2; results are stored, for which this means nothing.
+  const auto of = [](const Operand& operand, const void* base, int64_t rows, int box,
+                     CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_128B) {
+    return encode(base, rows, operand.columns, operand.dtype, box, promotion, name(operand.matrix));
+  };
+  const Operand &a = product.a, &b = product.b, &d = product.d;
+  const void* a_base = plan.gathers_first ? args.gathered_x : args.x;
+  const int64_t a_rows = plan.gathers_first ? owned_rows(product, a) : a.rows;
+  const int64_t b_rows = plan.maps > 0 ? extent(product, 0, b.row_axis) : b.rows;
+  if (plan.x_box > 0) args.x_map = of(a, a_base, a_rows, plan.x_box);
+  if (plan.x_rest > 0) args.x_rest_map = of(a, a_base, a_rows, plan.x_rest);
+  if (plan.w_box > 0) args.w_map = of(b, args.w, b_rows, plan.w_box);
+  if (plan.y_box > 0) args.y_map = of(d, args.y, d.rows, plan.y_box, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 }  // namespace moetune

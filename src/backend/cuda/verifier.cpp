@@ -29,100 +29,114 @@ double max_normalised_error(Dtype dtype, bool weighted) {
   return (weighted ? 2.0 : 1.0) * std::ldexp(1, -significand_bits(dtype)) * 0.75;
 }
 
-struct Position {
-  size_t expert;
-  int64_t row_in_expert;
-};
-
-Position position(const Problem& problem, int64_t row) {
-  size_t expert = 0;
-  while (row >= problem.routing.m_sizes[expert]) row -= problem.routing.m_sizes[expert++];
-  return {expert, row};
+// An input's element as it enters the product: `index` of M or N and `k` of an expert.
+double entering_value(const Product& p, const Operand& operand, Values values, int64_t expert, int64_t index,
+                      int64_t k) {
+  const bool k_major = is_k_major(operand);
+  const int64_t row = k_major ? index : k, column = k_major ? k : index;
+  const int64_t at = memory_row(p, operand, expert, row) * operand.columns + column;
+  const float value =
+      round_to(operand.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
+  if (operand.matrix != p.a.matrix || p.weighting != Weighting::a) return value;
+  const auto in_order = static_cast<size_t>(first_row(p, operand, expert) + row);
+  return round_to(operand.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
 }
 
 }  // namespace
 
-Verifier::Verifier(const Operands& operands, const Service& service, Cublas& cublas, const Stream& stream)
-    : operands_(operands), service_(service), stream_(stream.stream), scratch_(256) {
-  const Problem& p = operands.problem;
-  const int64_t bytes = p.rows() * p.shape.layer.n * 4;
+Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream)
+    : operands_(operands),
+      services_(services),
+      service_(services.of(operands.product.d.dtype)),
+      stream_(stream.stream),
+      scratch_(256) {
+  const Product& p = operands.product;
+  const int64_t bytes = owned_rows(p, p.d) * p.d.columns * 4;
   integer_reference_ = DeviceBuffer(bytes);
   random_reference_ = DeviceBuffer(bytes);
   make_reference(Values::integer, integer_reference_, cublas);
   make_reference(Values::random, random_reference_, cublas);
-  ComparisonCounts counts;
-  auto* device_counts = scratch_.as<ComparisonCounts>();
-  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_),
+  measure_reference();
+}
+
+void Verifier::measure_reference() {
+  const Product& p = operands_.product;
+  const int64_t rows = owned_rows(p, p.d), n = p.d.columns;
+  const int64_t groups = p.ragged == Axis::k ? experts(p) : 1;
+  rms_rows_ = std::max<int64_t>(1, rows / groups);
+  std::vector<double> sums(static_cast<size_t>(groups));
+  const DeviceBuffer device_sums(groups * int64_t{sizeof(double)});
+  const auto bytes = static_cast<size_t>(device_sums.size());
+  require(cudaMemcpyAsync(device_sums.data(), sums.data(), bytes, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  service.sum_squares(random_reference_.as<float>(), operands.gather_indices.as<int>(), operands.weights_or_null(),
-                      p.rows(), p.shape.layer.n, device_counts, stream_);
-  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
+  service_.sum_squares(random_reference_.as<float>(), operands_.result_weights(), rows, n, rms_rows_,
+                       device_sums.as<double>(), stream_);
+  require(cudaMemcpyAsync(sums.data(), device_sums.data(), bytes, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the reference failed");
-  rms_ = std::sqrt(counts.reference / static_cast<double>(std::max<int64_t>(1, p.rows() * p.shape.layer.n)));
+  std::vector<float> rms;
+  for (const double sum : sums) {
+    squares_ += sum;
+    rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(rms_rows_ * n))));
+  }
+  rms_ = DeviceBuffer(static_cast<int64_t>(rms.size() * sizeof(float)));
+  require(cudaMemcpy(rms_.data(), rms.data(), rms.size() * sizeof(float), cudaMemcpyHostToDevice),
+          "cannot copy to the device");
 }
 
 void Verifier::make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const {
-  const Problem& p = operands_.problem;
-  operands_.fill(service_, values, 0, stream_);
-  GroupedGemm gemm = operands_.gemm(0);
-  gemm.y = reference.data();
-  gemm.result_dtype = Dtype::fp32;
-  if (p.shape.fusion.permute_x)
-    service_.gather(operands_.x_sorted.data(), operands_.args(0).x, operands_.gather_indices.as<int>(), p.rows(),
-                    p.shape.layer.k, p.shape.layer.top_k, stream_);
-  cublas.loop(gemm, true);
+  operands_.fill(services_, values, 0, stream_);
+  operands_.sort_inputs(services_, 0, stream_);
+  Product plain = operands_.plain;  // its D is the reference: fp32 and packed
+  plain.d.dtype = Dtype::fp32;
+  plain.d.capacity = 0;
+  const GroupedGemm gemm = operands_.gemm(0);
+  cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = reference.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
   check_samples(values, reference);
 }
 
 void Verifier::check_samples(Values values, const DeviceBuffer& reference) const {
-  const Problem& p = operands_.problem;
-  const Layer& layer = p.shape.layer;
-  if (p.rows() == 0) return;
+  const Product& p = operands_.product;
+  const int64_t rows = owned_rows(p, p.d);
+  if (rows == 0) return;
   Random random(p.seed, 77);
   for (int i = 0; i < kSamples; ++i) {
-    const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.rows())));
-    const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(layer.n)));
-    const auto expert = static_cast<int64_t>(position(p, row).expert);
-    const int64_t x_row =
-        p.shape.fusion.permute_x ? p.routing.gather_indices[static_cast<size_t>(row)] / layer.top_k : row;
+    const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(rows)));
+    const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.d.columns)));
+    const Place place = place_of(p, p.d, row);
     double sum = 0, squares = 0;
-    for (int64_t k = 0; k < layer.k; ++k) {
-      const auto value = [&](int operand, int64_t index) {
-        return static_cast<double>(
-            round_to(layer.dtype, operand_value(values, p.seed, operand, static_cast<uint64_t>(index))));
-      };
-      const double term =
-          value(kStreamX, x_row * layer.k + k) * value(kStreamW, (expert * layer.n + column) * layer.k + k);
+    for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
+      const double term = entering_value(p, p.a, values, place.expert, place.row, k) *
+                          entering_value(p, p.b, values, place.expert, column, k);
       sum += term;
       squares += term * term;
     }
     float got = 0;
-    require(cudaMemcpy(&got, reference.as<float>() + row * layer.n + column, 4, cudaMemcpyDeviceToHost),
+    require(cudaMemcpy(&got, reference.as<float>() + row * p.d.columns + column, 4, cudaMemcpyDeviceToHost),
             "cannot read the reference");
     const double tolerance = values == Values::integer ? 0 : 1e-4 * std::sqrt(squares);
     if (!(std::abs(got - sum) <= tolerance))
       throw machine_error(fmt::format("the cuBLAS reference is wrong at expert {}, row {}, column {}: {} instead of {}",
-                                      expert, row, column, got, sum),
+                                      place.expert, place.row, column, got, sum),
                           "nothing on this machine can be verified; see moetune doctor");
   }
 }
 
-// Y of set 0, with the guards before and after it; and what kernels put in order on the way there.
+// D of set 0, with the guards before and after it; and what kernels put in order on the way there.
 void Verifier::clear_output() const {
-  require(cudaMemsetAsync(operands_.y.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.y_stride), stream_),
+  require(cudaMemsetAsync(operands_.d.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.d_stride), stream_),
           "cannot fill the output");
-  const DeviceBuffer& gathered = operands_.x_gathered;
+  const DeviceBuffer& gathered = operands_.a_gathered;
   if (gathered.size() > 0)
     require(cudaMemsetAsync(gathered.data(), kFill, static_cast<size_t>(gathered.size()), stream_),
             "cannot fill the room for gathered rows");
 }
 
-std::string Verifier::run_and_compare(const RunOnce& run, float rms, const DeviceBuffer& reference,
+std::string Verifier::run_and_compare(const RunOnce& run, const float* rms, const DeviceBuffer& reference,
                                       ComparisonCounts& counts) const {
-  const Problem& p = operands_.problem;
-  const Layer& layer = p.shape.layer;
+  const Product& p = operands_.product;
+  const int64_t rows = owned_rows(p, p.d), n = p.d.columns;
   auto* device_counts = scratch_.as<ComparisonCounts>();
   auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
   clear_output();
@@ -135,52 +149,49 @@ std::string Verifier::run_and_compare(const RunOnce& run, float rms, const Devic
           "cannot clear counters");
   require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  service_.compare(operands_.y_of(0), reference.as<float>(), operands_.gather_indices.as<int>(),
-                   operands_.weights_or_null(), p.rows(), layer.n, p.shape.fusion.permute_y, rms, device_counts,
-                   stream_);
-  const int64_t y_bytes = p.y_rows() * layer.n * size_bytes(layer.dtype);
-  service_.count_changed(operands_.y.data(), kGuardBytes, kFill, device_changed, stream_);
-  service_.count_changed(operands_.y_of(0) + y_bytes, operands_.y_stride - y_bytes, kFill, device_changed, stream_);
-  service_.count_unwritten(operands_.y_of(0), p.y_rows() * layer.n, device_changed + 1, stream_);
+  service_.compare(operands_.d_of(0), reference.as<float>(), operands_.d_rows.as<int>(), operands_.result_weights(),
+                   rows, n, rms, rms_rows_, device_counts, stream_);
+  const int64_t d_bytes = p.d.rows * n * size_bytes(p.d.dtype);
+  service_.count_changed(operands_.d.data(), kGuardBytes, kFill, device_changed, stream_);
+  service_.count_changed(operands_.d_of(0) + d_bytes, operands_.d_stride - d_bytes, kFill, device_changed, stream_);
+  service_.count_unwritten(operands_.d_of(0), p.d.rows * n, device_changed + 1, stream_);
   require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaMemcpyAsync(changed, device_changed, sizeof changed, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the comparison failed");
   if (changed[0] > 0) return fmt::format("{} bytes outside the output were written", changed[0]);
-  const auto foreign =
-      static_cast<unsigned long long>(p.y_rows() - p.rows()) * static_cast<unsigned long long>(layer.n);
-  if (changed[1] < foreign)
-    return fmt::format("{} elements of rows that belong to other ranks were written", foreign - changed[1]);
-  if (changed[1] > foreign) return fmt::format("{} elements were not written", changed[1] - foreign);
+  const int64_t foreign = (p.d.rows - rows) * n, unwritten = static_cast<int64_t>(changed[1]);
+  if (unwritten < foreign)
+    return fmt::format("{} elements of rows that {} were written", foreign - unwritten,
+                       p.d.order == RowOrder::in_place ? "are padding" : "belong to other ranks");
+  if (unwritten > foreign) return fmt::format("{} elements were not written", unwritten - foreign);
   return {};
 }
 
 Verdict Verifier::verify(const RunOnce& run) const {
-  const Problem& p = operands_.problem;
-  const int64_t n = p.shape.layer.n;
-  const bool weighted = p.shape.fusion.topk_weights;
-  Verdict verdict{.ok = false, .reason = {}, .elements = 2 * p.rows() * n};
+  const Product& p = operands_.product;
+  const int64_t n = p.d.columns, elements = owned_rows(p, p.d) * n;
+  const bool twice = p.weighting == Weighting::rounded_result;
+  Verdict verdict{.ok = false, .reason = {}, .elements = 2 * elements};
   ComparisonCounts counts;
-  operands_.fill(service_, Values::integer, 0, stream_);
-  verdict.reason = run_and_compare(run, 0, integer_reference_, counts);
+  operands_.fill(services_, Values::integer, 0, stream_);
+  verdict.reason = run_and_compare(run, nullptr, integer_reference_, counts);
   verdict.mismatches = static_cast<int64_t>(counts.mismatches);
   if (verdict.mismatches > 0) {
-    const auto row = static_cast<int64_t>(counts.first) / n;
-    const Position at = position(p, row);
+    const Place at = place_of(p, p.d, static_cast<int64_t>(counts.first) / n);
     verdict.reason = fmt::format(
         "{}{} of {} elements differ from cuBLAS on integer inputs, the first at expert {}, row {}, column {}",
-        verdict.reason.empty() ? "" : verdict.reason + "; ", verdict.mismatches, p.rows() * n, at.expert,
-        at.row_in_expert, static_cast<int64_t>(counts.first) % n);
+        verdict.reason.empty() ? "" : verdict.reason + "; ", verdict.mismatches, elements, at.expert, at.row,
+        static_cast<int64_t>(counts.first) % n);
   }
-  operands_.fill(service_, Values::random, 0, stream_);
+  operands_.fill(services_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
-  verdict.reason = run_and_compare(run, static_cast<float>(rms_), random_reference_, counts);
-  if (p.rows() > 0)
-    verdict.normalised_error = std::sqrt(counts.error / (rms_ * rms_ * static_cast<double>(p.rows() * n)));
+  verdict.reason = run_and_compare(run, rms_.as<float>(), random_reference_, counts);
+  if (squares_ > 0) verdict.normalised_error = std::sqrt(counts.error / squares_);
   verdict.max_ulps = std::bit_cast<float>(counts.max_ulps_bits);
-  const double ulps = p.shape.layer.dtype == Dtype::fp32 ? std::ldexp(1, 10) : weighted ? kMaxUlpsWeighted : kMaxUlps;
-  const double norm = max_normalised_error(p.shape.layer.dtype, weighted);
+  const double ulps = p.d.dtype == Dtype::fp32 ? std::ldexp(1, 10) : twice ? kMaxUlpsWeighted : kMaxUlps;
+  const double norm = max_normalised_error(p.d.dtype, twice);
   if (verdict.reason.empty() && !(verdict.max_ulps <= ulps))
     verdict.reason =
         fmt::format("an element is {:.3g} ulps off on random inputs, more than {:.3g}", verdict.max_ulps, ulps);
@@ -191,20 +202,21 @@ Verdict Verifier::verify(const RunOnce& run) const {
   return verdict;
 }
 
-Repetition Verifier::repeat(const RunOnce& run, double seconds, const Service& words) const {
+Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   constexpr int64_t kRowWords = 256;  // a block's threads take one each
   constexpr int kBatch = 32;          // launches between two looks at the counters
   // Whole rows of words: what is left over belongs to the last guard.
-  const int64_t rows = (kGuardBytes + operands_.y_stride) / (kRowWords * 4);
+  const int64_t rows = (kGuardBytes + operands_.d_stride) / (kRowWords * 4);
+  const Service& words = services_.of(Dtype::fp32);  // compares words of 32 bits
   const DeviceBuffer first(rows * kRowWords * 4), device_counts(kBatch * int64_t{sizeof(ComparisonCounts)});
   const auto launch_once = [&] {
     clear_output();
     run();
     require_candidate(cudaGetLastError(), "the launch failed");
   };
-  operands_.fill(service_, Values::random, 0, stream_);
+  operands_.fill(services_, Values::random, 0, stream_);
   launch_once();
-  require(cudaMemcpyAsync(first.data(), operands_.y.data(), static_cast<size_t>(first.size()), cudaMemcpyDeviceToDevice,
+  require(cudaMemcpyAsync(first.data(), operands_.d.data(), static_cast<size_t>(first.size()), cudaMemcpyDeviceToDevice,
                           stream_),
           "cannot keep the first result");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
@@ -218,7 +230,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds, const Service& w
             "cannot clear counters");
     for (int i = 0; i < kBatch; ++i) {
       launch_once();
-      words.compare(operands_.y.data(), first.as<float>(), nullptr, nullptr, rows, kRowWords, false, 0,
+      words.compare(operands_.d.data(), first.as<float>(), nullptr, {}, rows, kRowWords, nullptr, 1,
                     device_counts.as<ComparisonCounts>() + i, stream_);
     }
     require(cudaMemcpyAsync(counts.data(), device_counts.data(), bytes, cudaMemcpyDeviceToHost, stream_),
@@ -227,9 +239,9 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds, const Service& w
     for (const ComparisonCounts& count : counts) {
       ++repetition.launches;
       if (count.mismatches > 0 && repetition.different++ == 0)
-        repetition.reason =
-            fmt::format("launch {} differs from the first, in {} words of 4 bytes from byte {} of Y on",
-                        repetition.launches, count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes);
+        repetition.reason = fmt::format(
+            "launch {} differs from the first, in {} words of 4 bytes from byte {} of {} on", repetition.launches,
+            count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes, name(operands_.product.d.matrix));
     }
   };
   try {

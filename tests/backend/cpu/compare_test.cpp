@@ -19,7 +19,8 @@ constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
 /// A right result, its references, and a way to spoil it.
 class Result {
  public:
-  explicit Result(const Problem& p) : problem(p), output(p.y_rows(), p.shape.layer.n, p.shape.layer.dtype) {
+  explicit Result(const Problem& p)
+      : problem(p), product(product_of(p)), output(naive::y_rows(p), p.shape.layer.n, p.shape.layer.dtype) {
     const Layer& layer = p.shape.layer;
     const naive::Operands operands(p, Values::random);
     const naive::Matrix y = naive::multiply(p, operands);
@@ -27,7 +28,8 @@ class Result {
     wanted.resize(static_cast<size_t>(p.rows() * layer.n) * static_cast<size_t>(size_bytes(layer.dtype)));
     const int64_t row_bytes = layer.n * size_bytes(layer.dtype);
     naive::for_rows(p, [&](int64_t expert, int64_t row, int64_t target) {
-      std::memcpy(output.y() + target * row_bytes, y.bytes.data() + target * row_bytes, static_cast<size_t>(row_bytes));
+      std::memcpy(output.data() + target * row_bytes, y.bytes.data() + target * row_bytes,
+                  static_cast<size_t>(row_bytes));
       std::memcpy(wanted.data() + row * row_bytes, y.bytes.data() + target * row_bytes, static_cast<size_t>(row_bytes));
       const float weight =
           p.shape.fusion.topk_weights ? round_to(layer.dtype, operands.weights[p.routing.gather_indices[row]]) : 1;
@@ -35,11 +37,11 @@ class Result {
         values.push_back(static_cast<float>(naive::sum_at(p, operands, expert, row, column) * weight));
     });
   }
-  Verdict exact() { return compare_exact(problem, output, wanted.data(), pool); }
-  Verdict close() { return compare_close(problem, output, values.data(), pool); }
+  Verdict exact() { return compare_exact(product, output, wanted.data(), pool); }
+  Verdict close() { return compare_close(product, output, values.data(), pool); }
   std::byte* element(int64_t row, int64_t column) {
     const Layer& layer = problem.shape.layer;
-    return output.y() + (row * layer.n + column) * size_bytes(layer.dtype);
+    return output.data() + (row * layer.n + column) * size_bytes(layer.dtype);
   }
   void put(int64_t row, int64_t column, float value) {
     naive::Matrix one(problem.shape.layer.dtype, 1);
@@ -53,6 +55,7 @@ class Result {
   }
 
   Problem problem;
+  Product product;
   ThreadPool pool{3};
   Output output;
   std::vector<std::byte> wanted;  // [rows, n] in the dtype
@@ -85,7 +88,7 @@ TEST_P(EveryDtype, AcceptsARightResult) {
     EXPECT_EQ(exact.elements, 48 * kN);
     EXPECT_EQ(exact.mismatches, 0);
     EXPECT_EQ(exact.reason, "");
-    EXPECT_LE(close.max_ulps, tolerance(result.problem.shape).ulps);
+    EXPECT_LE(close.max_ulps, tolerance(result.product, 64).ulps);
   }
 }
 
@@ -133,7 +136,7 @@ TEST_P(EveryDtype, SeesSwappedRows) {
 TEST_P(EveryDtype, SeesBytesAroundY) {
   for (const bool before : {true, false}) {
     Result result(plain_problem(GetParam()));
-    std::byte* guard = before ? result.output.y() - 1 : result.output.y() + result.output.bytes();
+    std::byte* guard = before ? result.output.data() - 1 : result.output.data() + result.output.bytes();
     *guard ^= std::byte{0xff};
     for (const Verdict& verdict : {result.exact(), result.close()}) {
       EXPECT_FALSE(verdict.ok);
@@ -146,8 +149,8 @@ TEST_P(EveryDtype, SeesBytesAroundY) {
 
 TEST_P(EveryDtype, SeesTheLastByteOfTheGuards) {
   Result result(plain_problem(GetParam()));
-  result.output.y()[-Output::kGuardBytes] ^= std::byte{1};
-  result.output.y()[result.output.bytes() + Output::kGuardBytes - 1] ^= std::byte{1};
+  result.output.data()[-Output::kGuardBytes] ^= std::byte{1};
+  result.output.data()[result.output.bytes() + Output::kGuardBytes - 1] ^= std::byte{1};
   EXPECT_EQ(result.output.written_before(), 1);
   EXPECT_EQ(result.output.written_after(), 1);
 }
@@ -155,7 +158,7 @@ TEST_P(EveryDtype, SeesTheLastByteOfTheGuards) {
 TEST_P(EveryDtype, SeesRowsOfOtherRanks) {
   Result result(shared_problem(GetParam()));
   ASSERT_TRUE(result.exact().ok) << result.exact().reason;
-  std::vector<bool> owned(static_cast<size_t>(result.problem.y_rows()));
+  std::vector<bool> owned(static_cast<size_t>(naive::y_rows(result.problem)));
   for (const int32_t slot : result.problem.routing.gather_indices) owned[static_cast<size_t>(slot)] = true;
   const auto foreign = std::find(owned.begin(), owned.end(), false) - owned.begin();
   result.put(foreign, 3, 0);
@@ -183,7 +186,7 @@ TEST_P(EveryDtype, HoldsRandomInputsToTheirTolerance) {
   const auto largest = largest_value - result.values.begin();
   const float value = *largest_value;
   const double unit = std::ldexp(1, std::ilogb(value) + 1 - significand_bits(GetParam()));
-  const double limit = tolerance(result.problem.shape).ulps;
+  const double limit = tolerance(result.product, 64).ulps;
   result.put(largest / kN, largest % kN, static_cast<float>(value + unit * (limit + 2)));
   const Verdict verdict = result.close();
   EXPECT_FALSE(verdict.ok);
@@ -194,7 +197,7 @@ TEST_P(EveryDtype, HoldsRandomInputsToTheirTolerance) {
 
 TEST_P(EveryDtype, SeesASmallErrorOfEveryElement) {
   Result result(plain_problem(GetParam()));
-  const double step = 1 + 3 * tolerance(result.problem.shape).normalised_error;
+  const double step = 1 + 3 * tolerance(result.product, 64).normalised_error;
   for (int64_t row = 0; row < 48; ++row)
     for (int64_t column = 0; column < kN; ++column)
       result.put(row, column, static_cast<float>(result.values[static_cast<size_t>(row * kN + column)] * step));
@@ -222,21 +225,20 @@ TEST(Compare, AcceptsAnOverflowThatIsRight) {
 TEST(Compare, TellsSeveralFaultsAtOnce) {
   Result result(plain_problem(Dtype::fp32));
   result.put(1, 1, 1e9f);
-  *(result.output.y() - 1) ^= std::byte{1};
+  *(result.output.data() - 1) ^= std::byte{1};
   const Verdict verdict = result.exact();
   EXPECT_TRUE(says(verdict, "elements differ")) << verdict.reason;
   EXPECT_TRUE(says(verdict, "; 1 bytes were written before")) << verdict.reason;
 }
 
 TEST(Compare, ToleratesOneRoundingOrTwo) {
-  Shape shape;
-  shape.layer.k = 4096;
+  Product product;
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) {
-    shape.layer.dtype = dtype;
-    shape.fusion = {};
-    const Tolerance once = tolerance(shape);
-    shape.fusion = {.permute_y = true, .topk_weights = true};
-    const Tolerance twice = tolerance(shape);
+    product.d.dtype = dtype;
+    product.weighting = Weighting::none;
+    const Tolerance once = tolerance(product, 4096);
+    product.weighting = Weighting::rounded_result;
+    const Tolerance twice = tolerance(product, 4096);
     EXPECT_GT(once.ulps, 0.5);
     EXPECT_LT(once.ulps, 0.55);
     EXPECT_GT(twice.ulps, 1.5);
@@ -244,8 +246,8 @@ TEST(Compare, ToleratesOneRoundingOrTwo) {
     EXPECT_LT(once.normalised_error, 1.1 * std::ldexp(1, -significand_bits(dtype)));
     EXPECT_NEAR(twice.normalised_error, 2 * once.normalised_error, 0.1 * once.normalised_error);
   }
-  shape.layer.dtype = Dtype::fp32;
-  EXPECT_LT(tolerance(shape).normalised_error, 1e-5);
+  product.d.dtype = Dtype::fp32;
+  EXPECT_LT(tolerance(product, 4096).normalised_error, 1e-5);
 }
 
 TEST(Output, IsNaNAllOver) {
@@ -254,7 +256,7 @@ TEST(Output, IsNaNAllOver) {
     const Output output(30, 1000, dtype);
     output.reset(pool);
     naive::Matrix y(dtype, 30 * 1000);
-    std::memcpy(y.bytes.data(), output.y(), y.bytes.size());
+    std::memcpy(y.bytes.data(), output.data(), y.bytes.size());
     for (int64_t i = 0; i < y.size(); ++i) ASSERT_TRUE(std::isnan(y.get(i)));
     EXPECT_EQ(output.written_before() + output.written_after(), 0);
   }
@@ -262,11 +264,11 @@ TEST(Output, IsNaNAllOver) {
 
 TEST(FirstDifference, IsTheFirstByteWithOtherBits) {
   Result result(naive::problem_of("zipf:1", 20, 4, 2, {.dtype = Dtype::bf16, .fusion = {}, .n = kN, .k = 8}));
-  const std::vector<std::byte> earlier(result.output.y(), result.output.y() + result.output.bytes());
+  const std::vector<std::byte> earlier(result.output.data(), result.output.data() + result.output.bytes());
   EXPECT_EQ(first_difference(result.output, earlier), std::nullopt);
-  result.output.y()[result.output.bytes() - 1] ^= std::byte{1};
+  result.output.data()[result.output.bytes() - 1] ^= std::byte{1};
   EXPECT_EQ(first_difference(result.output, earlier), result.output.bytes() - 1);
-  result.output.y()[7] ^= std::byte{0x80};
+  result.output.data()[7] ^= std::byte{0x80};
   EXPECT_EQ(first_difference(result.output, earlier), 7);
 }
 

@@ -106,7 +106,7 @@ TEST_P(EveryCase, BaselineEqualsTheNaiveLoopOnIntegers) {
     const Problem p = problem(size.n, size.k);
     naive::Operands operands(p, Values::integer);
     const naive::Matrix wanted = naive::multiply(p, operands);
-    loop_baseline(operands.args(p), p.shape, pool, workspace);
+    loop_baseline(product_of(p), operands.matrices(), pool, workspace);
     EXPECT_EQ(naive::difference(operands.y, wanted, size.n), "") << "n " << size.n << " k " << size.k;
   }
 }
@@ -116,8 +116,8 @@ TEST_P(EveryCase, ReferenceEqualsTheNaiveLoop) {
   const Problem p = problem(37, 53);
   for (const Values values : {Values::integer, Values::random}) {
     naive::Operands operands(p, values);
-    const Buffer rounded = rounded_reference(operands.args(p), p.shape, pool);
-    const Buffer unrounded = unrounded_reference(operands.args(p), p.shape, pool);
+    const Buffer rounded = rounded_reference(product_of(p), operands.matrices(), pool);
+    const Buffer unrounded = unrounded_reference(product_of(p), operands.matrices(), pool);
     const naive::Matrix wanted = naive::multiply(p, operands);
     const int64_t row_bytes = 37 * size_bytes(p.shape.layer.dtype);
     naive::for_rows(p, [&](int64_t expert, int64_t row, int64_t target) {
@@ -220,12 +220,12 @@ TEST(GroupedGemm, LeavesRowsOfOtherRanksAlone) {
     const Setting setting{
         .dtype = dtype, .fusion = {.permute_y = true, .topk_weights = true}, .n = 40, .k = 24, .ep = 4};
     const Problem p = naive::problem_of("uniform", 30, 16, 4, setting);
-    ASSERT_LT(p.rows(), p.y_rows());
+    ASSERT_LT(p.rows(), naive::y_rows(p));
     naive::Operands operands(p, Values::integer), again(p, Values::integer);
     const naive::Matrix wanted = naive::multiply(p, operands);  // NaN in the rows of others
     grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
     EXPECT_EQ(naive::difference(operands.y, wanted, 40), "");
-    loop_baseline(again.args(p), p.shape, pool, plain);
+    loop_baseline(product_of(p), again.matrices(), pool, plain);
     EXPECT_EQ(naive::difference(again.y, wanted, 40), "");
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cpu/grouped_gemm.h"
+#include "backend/cpu/matrices.h"
 #include "variant/cpu.h"
 #include "workload/problem.h"
 
@@ -43,6 +44,7 @@ struct Setting {
   int64_t k = 32;
   int64_t ep = 1;
   uint64_t seed = 5;
+  Op op = Op::fwd;
 };
 
 /// tokens and top_k as the rows need them: the expert with most rows bounds the tokens from below.
@@ -55,6 +57,7 @@ inline Problem problem_of_rows(const std::vector<int32_t>& m_sizes, const Settin
                          .n = s.n,
                          .k = s.k,
                          .dtype = s.dtype};
+  problem.shape.op = s.op;
   problem.shape.fusion = s.fusion;
   problem.routing = routing_from_rows(m_sizes, rows / top_k, top_k);
   problem.seed = s.seed;
@@ -66,6 +69,7 @@ inline Problem problem_of(const std::string& routing, int64_t tokens, int64_t ex
   Cell cell;
   cell.shape.layer = {
       .model = "custom", .experts = experts, .top_k = top_k, .n = s.n, .k = s.k, .dtype = s.dtype, .ep = s.ep};
+  cell.shape.op = s.op;
   cell.shape.fusion = s.fusion;
   cell.tokens = tokens;
   cell.routing = parse_routing(routing);
@@ -73,16 +77,19 @@ inline Problem problem_of(const std::string& routing, int64_t tokens, int64_t ex
   return make_problem(cell);
 }
 
-/// Operands of one launch.
+inline int64_t slots(const Problem& p) { return p.routing.tokens * p.routing.top_k; }
+inline int64_t y_rows(const Problem& p) { return p.shape.fusion.permute_y ? slots(p) : p.rows(); }
+
+/// Operands of one forward launch.
 struct Operands {
   Matrix x, w, y;
   std::vector<float> weights;
 
   Operands(const Problem& p, Values values)
-      : x(p.shape.layer.dtype, p.x_rows() * p.shape.layer.k),
+      : x(p.shape.layer.dtype, (p.shape.fusion.permute_x ? p.routing.tokens : p.rows()) * p.shape.layer.k),
         w(p.shape.layer.dtype, p.shape.layer.local_experts() * p.shape.layer.n * p.shape.layer.k),
-        y(p.shape.layer.dtype, p.y_rows() * p.shape.layer.n),
-        weights(static_cast<size_t>(p.routing.tokens * p.routing.top_k)) {
+        y(p.shape.layer.dtype, y_rows(p) * p.shape.layer.n),
+        weights(static_cast<size_t>(slots(p))) {
     for (int64_t i = 0; i < x.size(); ++i) x.set(i, operand_value(values, p.seed, kStreamX, static_cast<uint64_t>(i)));
     for (int64_t i = 0; i < w.size(); ++i) w.set(i, operand_value(values, p.seed, kStreamW, static_cast<uint64_t>(i)));
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = operand_value(values, p.seed, kStreamWeights, i);
@@ -100,6 +107,9 @@ struct Operands {
             .k = p.shape.layer.k,
             .experts = static_cast<int>(p.shape.layer.local_experts()),
             .top_k = static_cast<int>(p.shape.layer.top_k)};
+  }
+  Matrices matrices() {
+    return {.a = x.bytes.data(), .b = w.bytes.data(), .d = y.bytes.data(), .topk_weights = weights.data()};
   }
 };
 
@@ -125,7 +135,7 @@ void for_rows(const Problem& p, F&& f) {
 /// Y as it must be: NaN where this rank writes nothing.
 inline Matrix multiply(const Problem& p, const Operands& o) {
   const Layer& layer = p.shape.layer;
-  Matrix y(layer.dtype, p.y_rows() * layer.n);
+  Matrix y(layer.dtype, y_rows(p) * layer.n);
   for (int64_t i = 0; i < y.size(); ++i) y.set(i, std::nanf(""));
   for_rows(p, [&](int64_t expert, int64_t row, int64_t target) {
     for (int64_t column = 0; column < layer.n; ++column) {

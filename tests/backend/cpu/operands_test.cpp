@@ -14,7 +14,7 @@ constexpr int64_t kGiga = int64_t{1} << 30;
 
 std::string out_of_memory(const Problem& problem, int64_t available, int64_t& needed) {
   try {
-    plan_memory(problem, naive::device(2), available);
+    plan_memory(product_of(problem), naive::device(2), available);
   } catch (const OutOfMemory& error) {
     needed = error.needed_bytes;
     return error.what();
@@ -27,20 +27,20 @@ TEST(CpuOperands, HaveTheValuesOfTheProblem) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
     for (const Values values : {Values::integer, Values::random}) {
       const Problem p = naive::problem_of_rows({40, 60, 3}, {.dtype = dtype, .n = 70, .k = 900}, 1);
-      const OperandSet set = make_set(p, values, pool);
+      const OperandSet set = make_set(product_of(p), values, pool);
       const naive::Operands wanted(p, values);
-      EXPECT_EQ(std::memcmp(set.x.data(), wanted.x.bytes.data(), wanted.x.bytes.size()), 0);
-      EXPECT_EQ(std::memcmp(set.w.data(), wanted.w.bytes.data(), wanted.w.bytes.size()), 0);
+      EXPECT_EQ(std::memcmp(set.a.data(), wanted.x.bytes.data(), wanted.x.bytes.size()), 0);
+      EXPECT_EQ(std::memcmp(set.b.data(), wanted.w.bytes.data(), wanted.w.bytes.size()), 0);
     }
 }
 
 TEST(CpuOperands, FillOnlyExpertsWithRows) {
   ThreadPool pool(2);
   const Problem p = naive::problem_of_rows({0, 8, 0}, {.n = 64, .k = 64}, 1);
-  const OperandSet set = make_set(p, Values::random, pool);
+  const OperandSet set = make_set(product_of(p), Values::random, pool);
   const auto sum = [&](int64_t expert) {
     double total = 0;
-    for (int64_t i = 0; i < 64 * 64; ++i) total += std::abs(set.w.as<float>()[expert * 64 * 64 + i]);
+    for (int64_t i = 0; i < 64 * 64; ++i) total += std::abs(set.b.as<float>()[expert * 64 * 64 + i]);
     return total;
   };
   EXPECT_EQ(sum(0), 0);
@@ -51,52 +51,53 @@ TEST(CpuOperands, FillOnlyExpertsWithRows) {
 TEST(CpuOperands, RotateOverCopiesInOtherMemory) {
   ThreadPool pool(2);
   const Problem p = naive::problem_of_rows({8, 0, 24}, {.n = 64, .k = 700}, 1);
-  const std::vector<OperandSet> sets = make_sets(p, 3, pool);
+  const std::vector<OperandSet> sets = make_sets(product_of(p), 3, pool);
   ASSERT_EQ(sets.size(), 3u);
   for (size_t i = 1; i < sets.size(); ++i) {
-    EXPECT_NE(sets[i].w.data(), sets[0].w.data());
-    EXPECT_EQ(std::memcmp(sets[i].w.data(), sets[0].w.data(), static_cast<size_t>(sets[0].w.bytes())), 0);
-    EXPECT_EQ(std::memcmp(sets[i].x.data(), sets[0].x.data(), static_cast<size_t>(sets[0].x.bytes())), 0);
+    EXPECT_NE(sets[i].b.data(), sets[0].b.data());
+    EXPECT_EQ(std::memcmp(sets[i].b.data(), sets[0].b.data(), static_cast<size_t>(sets[0].b.bytes())), 0);
+    EXPECT_EQ(std::memcmp(sets[i].a.data(), sets[0].a.data(), static_cast<size_t>(sets[0].a.bytes())), 0);
   }
 }
 
 TEST(CpuOperands, ScaleByWeightsOnlyWhereAsked) {
   Problem p = naive::problem_of("uniform", 10, 4, 2, {.fusion = {.permute_y = true, .topk_weights = true}});
-  const std::vector<float> weights = make_topk_weights(p);
+  const std::vector<float> weights = make_topk_weights(product_of(p), Values::random);
   ASSERT_EQ(weights.size(), 20u);
   for (size_t i = 0; i < weights.size(); ++i)
     EXPECT_EQ(weights[i], operand_value(Values::integer, p.seed, kStreamWeights, i));
   p.shape.fusion.topk_weights = false;
-  EXPECT_TRUE(make_topk_weights(p).empty());
+  EXPECT_TRUE(make_topk_weights(product_of(p), Values::random).empty());
 }
 
 TEST(CpuMemory, RotatesOverThreeCaches) {
   // 8 MB of W a launch: 96 MB take twelve launches and a little less for X and Y.
   const Problem p = naive::problem_of_rows({2, 2}, {.n = 1024, .k = 1024}, 1);
-  const MemoryPlan plan = plan_memory(p, naive::device(2), 64 * kGiga);
-  EXPECT_GE(plan.sets * p.bytes(), static_cast<double>(3 * naive::device(2).cache_bytes));
-  EXPECT_LT((plan.sets - 1) * p.bytes(), static_cast<double>(3 * naive::device(2).cache_bytes));
+  const MemoryPlan plan = plan_memory(product_of(p), naive::device(2), 64 * kGiga);
+  EXPECT_GE(plan.sets * bytes(product_of(p)), static_cast<double>(3 * naive::device(2).cache_bytes));
+  EXPECT_LT((plan.sets - 1) * bytes(product_of(p)), static_cast<double>(3 * naive::device(2).cache_bytes));
 }
 TEST(CpuMemory, HasTwoSetsAtLeastAndSixtyFourAtMost) {
   const Problem large = naive::problem_of_rows({2, 2}, {.n = 8192, .k = 8192}, 1);
   const Problem small = naive::problem_of_rows({2, 2}, {.n = 32, .k = 32}, 1);
-  EXPECT_EQ(plan_memory(large, naive::device(2), 64 * kGiga).sets, 2);
-  EXPECT_EQ(plan_memory(small, naive::device(2), 64 * kGiga).sets, 64);
+  EXPECT_EQ(plan_memory(product_of(large), naive::device(2), 64 * kGiga).sets, 2);
+  EXPECT_EQ(plan_memory(product_of(small), naive::device(2), 64 * kGiga).sets, 64);
 }
 TEST(CpuMemory, TakesFewerSetsWhereMemoryIsShort) {
   const Problem p = naive::problem_of_rows({2, 2}, {.n = 1024, .k = 1024}, 1);
-  const MemoryPlan plan = plan_memory(p, naive::device(2), 64 << 20);
+  const MemoryPlan plan = plan_memory(product_of(p), naive::device(2), 64 << 20);
   EXPECT_GE(plan.sets, 2);
   EXPECT_LE(plan.total_bytes(), 0.8 * (64 << 20));
 }
 TEST(CpuMemory, TakesOneSetOnlyWhereItAloneIsCold) {
   const Problem p = naive::problem_of_rows({2, 2}, {.n = 8192, .k = 8192}, 1);  // 512 MB of W
-  EXPECT_EQ(plan_memory(p, naive::device(2), int64_t{1400} << 20).sets, 1);
+  EXPECT_EQ(plan_memory(product_of(p), naive::device(2), int64_t{1400} << 20).sets, 1);
 }
 TEST(CpuMemory, CountsOnlyExpertsWithRows) {
   const Problem all = naive::problem_of_rows({2, 2, 2, 2}, {.n = 512, .k = 512}, 1);
   const Problem one = naive::problem_of_rows({8, 0, 0, 0}, {.n = 512, .k = 512}, 1);
-  EXPECT_EQ(plan_memory(all, naive::device(2), kGiga).set_bytes - plan_memory(one, naive::device(2), kGiga).set_bytes,
+  EXPECT_EQ(plan_memory(product_of(all), naive::device(2), kGiga).set_bytes -
+                plan_memory(product_of(one), naive::device(2), kGiga).set_bytes,
             3 << 20);
 }
 TEST(CpuMemory, RefusesWithTheSizeInWords) {

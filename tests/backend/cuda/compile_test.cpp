@@ -414,16 +414,32 @@ TEST(Compiler, ABrokenUnitIsACompileErrorWithItsLine) {
   EXPECT_NE(compiled.result.reason.find("\"undeclared\" is undefined"), std::string::npos) << compiled.result.reason;
 }
 
-TEST(Compiler, WrongSharedMemoryPlanIsACompileErrorInASentence) {
-  const Shape shape = shape_of(Dtype::bf16, 64, 64, {});
-  std::string unit = find_variant("mma").unit(
-      parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4"), shape);
-  const size_t at = unit.find("shared_bytes = ") + 15;
-  unit.replace(at, 1, "9");
-  const CompiledUnit compiled =
-      compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources(), .cache = false}).front();
-  EXPECT_EQ(compiled.result.status, Status::compile_error);
-  EXPECT_NE(compiled.log.find("disagree on shared memory"), std::string::npos) << compiled.log;
+// Both compilers lay out shared memory with the same function: sizes of its structs must be the same for both.
+TEST(Compiler, LaysOutSharedMemoryAsTheHostDoes) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4", "Mma"},
+      {"wgmma block_m=64 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+       "cluster=none in_flight=1 tma_x=no tma_w=yes tma_store=no addressing=pointers tiles=static pace=own split=0 "
+       "hold=64 gather=tiles mix=0",
+       "WgmmaBlock"},
+      {"wgmma block_m=64 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
+       "cluster=none in_flight=1 tma_x=yes tma_w=yes tma_store=no addressing=base tiles=dynamic pace=own split=1 "
+       "hold=64 gather=tiles mix=4",
+       "WgmmaBlock"}};
+  for (const auto& [text, type] : cases) {
+    const Candidate candidate = parse_candidate(text);
+    const Shape shape = shape_of(Dtype::bf16, 64, 64, {.permute_x = false, .permute_y = true, .topk_weights = true});
+    const Variant& variant = find_variant(candidate.variant);
+    const int64_t bytes = variant.plan(candidate, shape).shared_bytes;
+    for (const int64_t claimed : {bytes, bytes + 256}) {
+      const std::string unit = variant.unit(candidate, shape) + "static_assert(moetune::" + type +
+                               "<Config>::layout.bytes == " + std::to_string(claimed) + ", \"the sizes differ\");\n";
+      const CompiledUnit compiled =
+          compile_units({&unit, 1}, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false}).front();
+      EXPECT_EQ(compiled.result.status, claimed == bytes ? Status::ok : Status::compile_error) << text;
+      EXPECT_EQ(compiled.log.find("the sizes differ") != std::string::npos, claimed != bytes) << compiled.log;
+    }
+  }
 }
 
 TEST(Compiler, SpillsAreTheirOwnStatus) {

@@ -1,0 +1,70 @@
+// What the host and the mma kernel agree on: its knobs, how warps divide a tile, and where everything lies in a block's
+// shared memory.
+#pragma once
+#include "tiles.h"
+
+namespace moetune {
+
+/// A candidate of the variant. `split` is the number of pieces along k of the last tiles.
+struct MmaKnobs {
+  int block_m = 0, block_n = 0, block_k = 0, warps = 0, stages = 0;
+  Raster raster = Raster::n;
+  int group = 1;
+  int split = 1;
+};
+
+/// How a block's warps divide its tile: m * n = warps, each with a multiple of 16 x 16. Zeros where no grid does.
+struct WarpGrid {
+  int m = 0, n = 0;
+  constexpr bool operator==(const WarpGrid&) const = default;
+};
+/// The grid for which warps read the least shared memory.
+constexpr WarpGrid warp_grid(int block_m, int block_n, int warps) {
+  WarpGrid best;
+  int best_reads = 0;
+  for (int m = 1; m <= warps; m *= 2) {
+    const int n = warps / m;
+    if (block_m % (16 * m) != 0 || block_n % (16 * n) != 0) continue;
+    const int reads = block_m / m + block_n / n;  // rows of fragments that a warp loads for each step along k
+    if (best.m == 0 || reads < best_reads) best = {m, n}, best_reads = reads;
+  }
+  return best;
+}
+constexpr WarpGrid warp_grid(const MmaKnobs& k) { return warp_grid(k.block_m, k.block_n, k.warps); }
+
+/// fp32 sums and fragments (two sets of X and W) that a thread holds in registers.
+constexpr int mma_registers(const MmaKnobs& k) {
+  const WarpGrid grid = warp_grid(k);
+  const int m = k.block_m / grid.m, n = k.block_n / grid.n;
+  return m * n / 32 + 2 * (m / 16 * 4 + n / 16 * 4);
+}
+
+/// Tiles under way. The loader writes one when it begins it, the epilogue reads it when it is multiplied; the loader is
+/// at most stages - 1 steps ahead, so that eight slots are enough.
+constexpr int kMmaTileSlots = 8;
+/// Elements between the rows that a warp stages: the pad spreads them over the banks.
+constexpr int mma_staging_pitch(const MmaKnobs& k) { return k.block_n / warp_grid(k).n + 8; }
+
+/// Offsets in a block's shared memory, in bytes.
+struct MmaLayout {
+  int x = 0, w = 0;   // [stages][block_m or block_n][block_k] elements
+  int staging = 0;    // [warps][16][mma_staging_pitch] elements
+  int tiles = 0;      // [kMmaTileSlots]; rows = 0 ends them
+  int scheduler = 0;  // needed once a tile, so not in registers
+  int bytes = 0;      // of all
+};
+constexpr MmaLayout mma_layout(const MmaKnobs& k, int element_bytes) {
+  constexpr int align = 256;  // a swizzled row never crosses it
+  const Extent element = {element_bytes, element_bytes}, swizzled = {element_bytes, align};
+  SharedMemory memory;
+  MmaLayout l;
+  l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
+  l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
+  l.staging = memory.add(element, k.warps * 16 * mma_staging_pitch(k));
+  l.tiles = memory.add(extent<Tile>(), kMmaTileSlots);
+  l.scheduler = memory.add(extent<Walk<ExpertsInOrder>>(), 1);
+  l.bytes = round_up(memory.end, align);
+  return l;
+}
+
+}  // namespace moetune

@@ -1,0 +1,129 @@
+// What all roles of a wgmma block see: the constants of its Config, its shared memory, and positions in its rings.
+#pragma once
+#include "hopper_ptx.cuh"
+#include "last_round.cuh"
+#include "tile_pieces.cuh"
+#include "wgmma_plan.h"
+
+namespace moetune {
+
+// A position in the ring of stages: which one, and the parity of its phase.
+template <int count>
+struct RingPosition {
+  int index = 0;
+  unsigned parity = 0;
+  __forceinline__ void advance(int steps = 1) {
+    index += steps;
+    if (steps == 1) {
+      if (index == count) index = 0, parity ^= 1;
+    } else {
+      const int rounds = index / count;
+      index -= rounds * count;
+      parity ^= rounds & 1;
+    }
+  }
+};
+
+// The same for the slots of tiles: one number, because registers are few.
+template <int count>
+struct SlotPosition {
+  static_assert((count & (count - 1)) == 0, "the number of tile slots is a power of two");
+  unsigned taken = 0;  // tiles so far
+  __forceinline__ int index() const { return taken % count; }
+  __forceinline__ unsigned parity() const { return taken / count % 2; }
+};
+
+__forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
+
+template <class Config>
+struct WgmmaBlock : Config {
+  using Element = typename Config::Element;
+  static constexpr WgmmaKnobs knobs = Config::knobs;
+  static constexpr WgmmaProblem problem = {.permute_x = Config::permute_x,
+                                           .permute_y = Config::permute_y,
+                                           .experts = Config::experts,
+                                           .element_bytes = sizeof(Element)};
+  static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
+
+  static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
+  static constexpr int stages = knobs.stages, consumers = knobs.consumers, experts = Config::experts;
+  static constexpr bool swapped = knobs.swap, alternates = pingpong(knobs), dynamic = knobs.tiles == TileOrder::dynamic;
+  static constexpr bool x_by_rows = !knobs.tma_x, w_by_rows = !knobs.tma_w;  // with cp.async, by four warps
+  static constexpr bool by_rows = copies_rows(knobs), by_boxes = knobs.tma_x || knobs.tma_w;
+  static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
+  static constexpr int cluster = cluster_m * cluster_n;
+  static constexpr bool scatters = Config::permute_y, weighs = Config::topk_weights;
+  static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = Config::permute_x && !gathers_first;
+  static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
+  static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
+
+  static constexpr int groups = moetune::groups(knobs);  // of 64 on wgmma's M side, of a warpgroup
+  static constexpr int height = m_side(knobs), width = n_side(knobs);
+  static constexpr int halves = block_k / kSwizzleColumns;  // of a stage: 64 columns each
+  static constexpr int row_bytes = kSwizzleColumns * 2;
+  static constexpr int threads = 128 * (1 + consumers);
+
+  static_assert(height % (64 * warpgroups_a_tile(knobs)) == 0, "a warpgroup multiplies whole groups of 64 rows");
+  static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
+  static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
+  static_assert(!gathers_first || (Config::permute_x && !by_rows && !pointers), "gathered rows need one tensor map");
+  static_assert(!weighs || scatters, "rows are multiplied by weights where they are scattered");
+  static_assert(!alternates || consumers == 2, "ping-pong needs two consumers");
+  static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1),
+                "cp.async writes to its own block only");
+  static_assert(!(dynamic && (together || cluster > 1)), "blocks with common pace or in a cluster need fixed tiles");
+  static_assert(!(knobs.split > 1 && (cluster > 1 || together)), "pieces of tiles need single blocks with own pace");
+  static_assert(!(shares && (cluster > 1 || dynamic)), "a shared last round needs single blocks with fixed tiles");
+  static_assert(!mixed || (dynamic && knobs.split == 1 && !pointers && !gathers_first),
+                "mixed experts need whole, dynamic tiles and one base");
+  static_assert(knobs.tma_store != TmaStore::boxes || !(scatters || pointers || block_n % 64 != 0),
+                "tensor copies store rows in order, by one map, 64 columns at a time");
+  static_assert(knobs.hold == 0 || (swapped && knobs.tma_store == TmaStore::none && knobs.hold >= block_m &&
+                                    knobs.hold % kStoreRows == 0),
+                "held rows need swapped tiles, stores by threads and room for a tile");
+
+  using Tile = typename TileTypes<shares, pointers, keeps_x(knobs)>::type;
+  using Cut = typename Choice<knobs.split == 1, WholeTiles,
+                              typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
+  using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
+  using Scheduler = moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>;
+  using Slot = SlotPosition<tile_slots(knobs)>;
+  using Stage = RingPosition<stages>;
+  using Sums = float[groups][width / 2];
+  static_assert(layout.scheduler % alignof(Aligned<typename Scheduler::State>) == 0, "the scheduler is copied aligned");
+
+  const Args& args;
+  char* memory;  // the block's shared memory
+
+  template <class T>
+  __forceinline__ T* at(int offset) const {
+    return reinterpret_cast<T*>(memory + offset);
+  }
+  __forceinline__ unsigned barrier(int offset, int index) const { return shared_address(at<Barrier>(offset) + index); }
+  __forceinline__ unsigned full(int stage) const { return barrier(layout.full, stage); }
+  __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
+  __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
+  __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
+  __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
+  __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
+  __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
+  __forceinline__ Steps steps_of(const Tile& tile) const { return Cut::steps_of(tile, Scheduler::depth(args)); }
+  // Position in the cluster.
+  static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
+};
+
+// What the roles of a consumer know of their warpgroup.
+template <class Block>
+struct WgmmaWarpgroup {
+  const Block& block;
+  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;           // of the block's
+  const int first_group = Block::alternates ? 0 : consumer * Block::groups;  // of wgmma's M side, in the tile
+
+  // Its staging buffers.
+  __forceinline__ auto& staging() const {
+    constexpr Staging shape = moetune::staging(Block::knobs);
+    return block.template at<typename Block::Element[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
+  }
+};
+
+}  // namespace moetune

@@ -1,0 +1,89 @@
+// Tensor copies of one stage: boxes of W and X.
+#pragma once
+#include "wgmma_addresses.cuh"
+#include "wgmma_rounds.cuh"
+
+namespace moetune {
+
+template <class Block>
+struct WgmmaBoxes {
+  using Tile = Block::Tile;
+  using Addresses = WgmmaAddresses<Block>;
+  static constexpr BoxRows rows = x_boxes(Block::knobs);
+  static constexpr bool small_ones = Block::knobs.tma_x && rows.small < rows.large;
+  static_assert(Block::block_m % rows.small == 0 && rows.large % rows.small == 0 && rows.small % 8 == 0,
+                "boxes of X are whole groups of the swizzle");
+
+  const Block& block;
+  const Addresses& addresses;
+  const Tile& tile;
+  int rank;          // in the cluster
+  int large, small;  // boxes of each size that bring the tile's rows of X
+
+  __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
+      : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
+    if constexpr (Block::knobs.tma_x) large = (tile.rows + rows.small - 1) / rows.large;
+    if constexpr (small_ones) small = max(0, tile.rows - large * rows.large + rows.small - 1) / rows.small;
+  }
+
+  static __forceinline__ void prefetch(const Args& args) {
+    if constexpr (small_ones) prefetch_map(args.x_rest_map);
+  }
+
+  // Copies block_k columns from `k` of X, of W, or of both to a stage. W must come first or with X: it makes the
+  // stage's full barrier expect the bytes of both. What the blocks of a cluster share is loaded once: each loads half
+  // for both.
+  template <bool with_x, bool with_w>
+  __forceinline__ void issue(int stage, int k) const {
+    const unsigned full = block.full(stage);
+    constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
+    if constexpr (with_w)
+      barrier_arrive_expect(full, (w_rows + large * rows.large + small * rows.small) * Block::block_k * 2);
+#pragma unroll
+    for (int half = 0; half < Block::halves; ++half) {
+      if constexpr (with_w && !Block::w_by_rows) load_w(stage, full, half, k);
+      if constexpr (with_x && !Block::x_by_rows) load_x(stage, full, half, k);
+    }
+  }
+
+ private:
+  static constexpr unsigned short everyone = (1 << Block::cluster) - 1;
+
+  __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
+    const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
+    const int row = Addresses::w_row(block.args, tile);
+    constexpr int part = w_box(Block::knobs);
+    if constexpr (Block::cluster_m > 1)
+      load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
+                      k + half * 64, everyone);
+    else
+      load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
+  }
+
+  __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {
+    const unsigned x = shared_address(block.x()[stage]) + half * Block::block_m * Block::row_bytes;
+    const int first = Addresses::x_row(tile);
+#pragma unroll
+    for (int box = 0; box < (Block::block_m + rows.small - 1) / rows.large; ++box) {
+      if (box >= large) break;
+      const unsigned to = x + box * rows.large * Block::row_bytes;
+      const int row = first + box * rows.large;
+      if constexpr (Block::cluster_n > 1) {
+        if (box % 2 == rank) load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * 64, everyone);
+      } else {
+        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * 64);
+      }
+    }
+    if constexpr (small_ones) {
+#pragma unroll
+      for (int box = 0; box < rows.large / rows.small - 1; ++box) {
+        if (box >= small) break;
+        const int row = large * rows.large + box * rows.small;
+        WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row,
+                                k + half * 64);
+      }
+    }
+  }
+};
+
+}  // namespace moetune

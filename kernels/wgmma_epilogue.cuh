@@ -1,0 +1,33 @@
+// The role of the epilogue: a warpgroup takes the sums of its tiles to Y.
+#pragma once
+#include "wgmma_held.cuh"
+#include "wgmma_sums.cuh"
+#include "wgmma_targets.cuh"
+
+namespace moetune {
+
+template <class Block>
+struct WgmmaEpilogue {
+  using Tile = Block::Tile;
+  using Slot = Block::Slot;
+  using Targets = WgmmaTargets<Block>;
+
+  const WgmmaWarpgroup<Block>& group;
+  typename Choice<(Block::knobs.hold > 0), HoldRows<Block>, StoreEachTile<Block>>::type rows;
+
+  // Before the tile that was taken last from `slot` is multiplied.
+  __forceinline__ void setup(const Tile& tile, const Slot& slot) {
+    rows.make_room(group, tile);
+    Targets::prepare(group.block, tile, group.consumer, slot);
+  }
+  // After it is multiplied; `busy` where the warpgroup has rows of it.
+  __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const Block::Sums& sum) {
+    Targets::wait(group.block, slot);
+    const auto targets = Targets::of(group.block, group.consumer, slot);
+    WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum,
+                             [&](const auto& sums) { rows.store(group, tile, targets, sums); });
+  }
+  __forceinline__ void finish() { rows.finish(group); }
+};
+
+}  // namespace moetune

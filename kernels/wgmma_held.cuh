@@ -1,0 +1,79 @@
+// Held rows: memory that turns from reading to writing for a few rows loses more time than their bytes take. So a
+// warpgroup may hold the staged rows of several tiles until they leave together.
+#pragma once
+#include "wgmma_staging.cuh"
+
+namespace moetune {
+
+// Each tile is stored on its own.
+template <class Block>
+struct StoreEachTile {
+  using Group = WgmmaWarpgroup<Block>;
+  using Tile = Block::Tile;
+  __forceinline__ void make_room(const auto&...) {}
+  template <class Sum>
+  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<typename Block::Element>& targets,
+                             const Sum& sum) {
+    WgmmaStaging<Block>::store(group, tile, targets, sum);
+  }
+  __forceinline__ void finish(const Group&) { WgmmaStaging<Block>::finish(); }
+};
+
+// Rows are stored together when the next tile may not find room beside them.
+template <class Block>
+struct HoldRows {
+  using Tile = Block::Tile;
+  using Group = WgmmaWarpgroup<Block>;
+  using Staging = StagingOfColumns<Block>;
+  int tiles = 0, rows = 0;  // held; rows in steps of kStoreRows
+
+  // Before a tile is multiplied.
+  __forceinline__ void make_room(const Group& group, const Tile& tile) {
+    if (rows + round_up(tile.rows, kStoreRows) > Block::knobs.hold) finish(group);
+  }
+  template <class Sum>
+  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<typename Block::Element>& targets,
+                             const Sum& sum) {
+    if (tile.rows == 0) return;
+#pragma unroll
+    for (int row = 0; row < Block::block_m; row += kStoreRows) {
+      if (row >= tile.rows) break;
+      Staging::stage(targets, group.staging(), rows + row, row, sum);
+    }
+    if constexpr (Block::scatters)
+      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) held_targets(group)[rows + r] = targets.row[r];
+    if (threadIdx.x % 128 == 0) held(group)[tiles] = {tile, rows};
+    ++tiles;
+    rows += round_up(tile.rows, kStoreRows);
+  }
+  // Stores all that is held.
+  __forceinline__ void finish(const Group& group) {
+    constexpr int chunks = Staging::shape.planes * 8;
+    warpgroup_sync();  // it is staged
+    for (int i = 0; i < tiles; ++i) {
+      const auto& [tile, first] = held(group)[i];
+      const long long column = tile.column + group.first_group * 64;
+      for (int j = threadIdx.x % 128; j < tile.rows * chunks; j += 128) {
+        const int r = j / chunks, c = j % chunks * 8;
+        if (column + c < group.block.args.n)
+          copy_16_bytes(row_of_y<Block>(group.block.args, tile, held_targets(group) + first, r) + column + c,
+                        Staging::Store::at(group.staging(), first + r, c));
+      }
+    }
+    warpgroup_sync();  // its room may be written
+    *this = {};
+  }
+
+ private:
+  static __forceinline__ char* place(const Group& group) {
+    return group.block.template at<char[Block::layout.held_bytes]>(Block::layout.held)[group.consumer];
+  }
+  static __forceinline__ HeldTile<Tile>* held(const Group& group) {
+    return reinterpret_cast<HeldTile<Tile>*>(place(group));
+  }
+  static __forceinline__ int* held_targets(const Group& group) {
+    return reinterpret_cast<int*>(place(group) + Block::layout.held_row);
+  }
+};
+
+}  // namespace moetune

@@ -1,0 +1,127 @@
+// The role of the multiplier: a warpgroup multiplies the stages of its tiles with wgmma and releases them.
+#pragma once
+#include "wgmma_block.cuh"
+#include "wgmma_ptx.cuh"
+
+namespace moetune {
+
+template <class Block>
+struct WgmmaMultiplier {
+  using Tile = Block::Tile;
+  using Slot = Block::Slot;
+  using Sums = Block::Sums;
+  static constexpr int block_k = Block::block_k, groups = Block::groups, row_bytes = Block::row_bytes;
+
+  const WgmmaWarpgroup<Block>& group;
+  Block::Stage stage;
+
+  // With ping-pong, consumer 0 goes first.
+  __forceinline__ void setup() {
+    if (Block::alternates && group.consumer == 1) named_arrive(2, 256);
+  }
+  // Whether the tile that is taken next is this warpgroup's; with ping-pong every other one is.
+  __forceinline__ bool is_next(const Slot& slot) const {
+    return !(Block::alternates && slot.index() % 2 != group.consumer);
+  }
+  // Lets another warpgroup's tile pass.
+  __forceinline__ void skip(const Steps& steps) { stage.advance(steps.end - steps.first); }
+
+  // Whether this warpgroup has rows of the tile.
+  __forceinline__ bool is_busy(const Tile& tile) const {
+    return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * 64;
+  }
+  // The tile's product, where the warpgroup is busy; else its stages pass. With ping-pong the two warpgroups multiply
+  // by turns: each waits for the other's arrival before, and arrives for the other after.
+  __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
+    if constexpr (Block::alternates) named_sync(2 + group.consumer, 256);
+    const Operands first = first_operands();  // anew for each tile, or the compiler doesn't take it for uniform
+    const int count = steps.end - steps.first;
+    if (!busy)
+      multiply<0>(count, first, sum);
+    else if constexpr (Block::swapped)
+      multiply_rows<8>(count, first, tile.rows, sum);
+    else
+      multiply<Block::width>(count, first, sum);
+    if constexpr (Block::alternates) named_arrive(3 - group.consumer, 256);
+  }
+
+ private:
+  // Where the first stage's operands begin, as descriptors have it. A shuffle tells the compiler what is alike in all
+  // lanes; it then keeps that once a warp, and fewer instructions lie between two stages.
+  struct Operands {
+    unsigned a, b;
+  };
+  __forceinline__ Operands first_operands() const {
+    const auto *a = Block::swapped ? group.block.w()[0] : group.block.x()[0],
+               *b = Block::swapped ? group.block.x()[0] : group.block.w()[0];
+    return {__shfl_sync(~0u, descriptor_low(shared_address(a) + group.first_group * 64 * row_bytes), 0),
+            __shfl_sync(~0u, descriptor_low(shared_address(b)), 0)};
+  }
+
+  // Tells the loader that this warpgroup has read a stage; in a cluster the loaders of all blocks.
+  static __forceinline__ void release(unsigned empty) {
+    if constexpr (Block::cluster == 1) {
+      if (threadIdx.x % 128 == 0) barrier_arrive(empty);
+    } else {
+      if (threadIdx.x % 128 < Block::cluster) barrier_arrive_at(empty, threadIdx.x % 128);
+    }
+  }
+
+  // `count` stages. `columns` of the N side are multiplied; 0 lets the stages pass.
+  template <int columns>
+  __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
+    constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
+    if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
+    unsigned before = 0;  // the empty barrier of the stage before
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      barrier_wait(group.block.full(stage.index), stage.parity);
+      if constexpr (columns > 0) {
+        if constexpr (Block::by_rows) fence_async_shared();
+        const unsigned a = first.a + stage.index * (Block::height * block_k * 2 / 16);
+        const unsigned b = first.b + stage.index * (Block::width * block_k * 2 / 16);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < block_k / 16; ++step)
+#pragma unroll
+          for (int g = 0; g < groups; ++g)
+            wgmma<typename Block::Element, columns>(
+                sum[g],
+                operand_descriptor(a + step / 4 * (Block::height * row_bytes / 16) + g * (64 * row_bytes / 16) +
+                                   step % 4 * 2),
+                operand_descriptor(b + step / 4 * (Block::width * row_bytes / 16) + step % 4 * 2), step > 0 || k > 0);
+        wgmma_commit();
+        wgmma_wait<behind>();
+      } else {
+        warpgroup_sync();  // without wgmma nothing keeps the warps together
+      }
+      const unsigned empty = group.block.empty(stage.index);
+      if (behind == 0)
+        release(empty);
+      else if (k > 0)
+        release(before);
+      before = empty;
+      stage.advance();
+    }
+    if constexpr (columns > 0) {
+      wgmma_wait<0>();
+      // Nothing that reads the sums may be moved up before the wait.
+#pragma unroll
+      for (int g = 0; g < groups; ++g)
+#pragma unroll
+        for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(sum[g][i])::"memory");
+    }
+    if constexpr (behind > 0) release(before);
+  }
+
+  // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.
+  template <int columns>
+  __forceinline__ void multiply_rows(int count, const Operands& first, int rows, Sums& sum) {
+    if constexpr (columns < Block::width) {
+      if (rows > columns) return multiply_rows<columns + 8>(count, first, rows, sum);
+    }
+    multiply<columns>(count, first, sum);
+  }
+};
+
+}  // namespace moetune

@@ -1,0 +1,254 @@
+// What the host and the wgmma kernel agree on: its knobs, what follows from them (registers, boxes, sums), and where
+// everything lies in a block's shared memory.
+#pragma once
+#include "args.h"
+#include "tiles.h"
+
+namespace moetune {
+
+enum class Schedule { cooperative, pingpong };  // consumers share a tile, or each multiplies a tile of its own
+enum class Cluster { none, m, n };              // two neighbours along m share W, or along n share X
+enum class TmaStore { none, boxes, rows };      // Y leaves by 16-byte stores, tensor copies, or copies of whole rows
+enum class Addressing { base, pointers };       // experts are offsets from one base, or have a pointer each
+enum class TileOrder { fixed, dynamic };        // a block takes tiles by its number, or from a counter when it is free
+enum class Pace { own, common };                // blocks begin their tiles independently, or all at the same time
+enum class Gather { tiles, first };             // rows of X are gathered by the tile that reads them, or once before
+
+/// A candidate of the variant. `swap` puts the rows of X on the N side of wgmma. `split` is the number of pieces along
+/// k of the last tiles, 0 where the last round is shared. `hold` is the number of rows of Y that are stored together, 0
+/// for each tile on its own. With `mix` > 0 one block in so many takes the experts of fewest rows first.
+struct WgmmaKnobs {
+  int block_m = 0, block_n = 0, block_k = 0, stages = 0;
+  Raster raster = Raster::n;
+  int group = 1;
+  int consumers = 1;
+  Schedule schedule = Schedule::cooperative;
+  bool swap = false;
+  Cluster cluster = Cluster::none;
+  int in_flight = 0;
+  bool tma_x = false, tma_w = false;
+  TmaStore tma_store = TmaStore::none;
+  Addressing addressing = Addressing::base;
+  TileOrder tiles = TileOrder::fixed;
+  Pace pace = Pace::own;
+  int split = 1;
+  int hold = 0;
+  Gather gather = Gather::tiles;
+  int mix = 0;
+};
+
+/// What the shared memory of a block depends on beside the knobs.
+struct WgmmaProblem {
+  bool permute_x = false, permute_y = false;
+  int experts = 0;
+  int element_bytes = 2;
+};
+
+constexpr int kSwizzleColumns = 64;  // 16-bit elements in a row of the 128-byte swizzle
+constexpr int kSwizzleAlign = 1024;  // bytes: eight rows of the swizzle
+constexpr int kStoreRows = 16;       // rows that stmatrix writes at a time
+
+constexpr bool pingpong(const WgmmaKnobs& k) { return k.schedule == Schedule::pingpong; }
+constexpr bool by_pointers(const WgmmaKnobs& k) { return k.addressing == Addressing::pointers; }
+constexpr bool shares_last_round(const WgmmaKnobs& k) { return k.split == 0; }
+
+/// Whether X or W is copied row by row with cp.async, by all four warps of the producer.
+constexpr bool copies_rows(const WgmmaKnobs& k) { return !k.tma_x || !k.tma_w; }
+
+/// Whether a part of X is kept in L2 from one round of tiles to the next. Blocks must go through tiles in rounds.
+constexpr bool keeps_x(const WgmmaKnobs& k) {
+  return k.pace == Pace::common && k.tma_x && !by_pointers(k) && k.cluster != Cluster::n;
+}
+
+/// Warpgroups that share a tile.
+constexpr int warpgroups_a_tile(const WgmmaKnobs& k) { return pingpong(k) ? 1 : k.consumers; }
+/// The sides of a tile as wgmma sees them: its M side in groups of 64 a warpgroup, and its N side.
+constexpr int m_side(const WgmmaKnobs& k) { return k.swap ? k.block_n : k.block_m; }
+constexpr int n_side(const WgmmaKnobs& k) { return k.swap ? k.block_m : k.block_n; }
+constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / 64 / warpgroups_a_tile(k); }
+/// fp32 sums that a thread of a consumer holds.
+constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
+
+/// The most sums a thread with which nothing spills and no wgmma is serialised, as seen in compiled kernels.
+constexpr int max_sums(const WgmmaKnobs& k, bool permute_y) {
+  const bool stores_rows = k.tma_store == TmaStore::rows;
+  if (k.split > 1) {
+    if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
+    if (k.consumers == 3 && !k.swap) return stores_rows ? 32 : 48;
+    const bool high = pingpong(k) && !k.swap && groups(k) > 2;
+    return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
+  }
+  if (k.consumers == 3) return 96;
+  if (copies_rows(k)) return 144;
+  if (shares_last_round(k) && pingpong(k)) return 144;
+  const bool spare = k.swap && k.tma_store == TmaStore::none && !by_pointers(k) && k.mix == 0;
+  const bool scarce = permute_y && (k.cluster == Cluster::m || shares_last_round(k));
+  const bool four_groups = pingpong(k) && groups(k) > 3;
+  return spare && !scarce && !four_groups ? 192 : 176;
+}
+
+/// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
+/// of three warpgroups, 128 of four. One consumer changes nothing.
+struct Registers {
+  int producer = 0, consumer = 0;
+};
+constexpr Registers registers(const WgmmaKnobs& k) {
+  if (k.consumers == 1) return {255, 255};
+  if (k.consumers == 3) return copies_rows(k) ? Registers{80, 144} : Registers{56, 152};
+  if (copies_rows(k)) return {88, 208};
+  const bool finds_with_more_state = k.mix > 0 || (by_pointers(k) && k.split != 1);
+  return finds_with_more_state ? Registers{56, 224} : Registers{40, 232};
+}
+
+/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Many small boxes cost their issue; but what
+/// a large box has beyond the rows of an expert is read in vain. So where tiles are narrow and high, large boxes are
+/// followed by small ones. Without small ones both numbers are equal.
+struct BoxRows {
+  int large = 0, small = 0;
+};
+constexpr BoxRows x_boxes(const WgmmaKnobs& k) {
+  const bool one_size = k.cluster != Cluster::none || by_pointers(k) || pingpong(k);
+  if (!one_size && k.block_n <= 128 && k.block_m > 96) return {64, 16};
+  const int half = k.cluster == Cluster::n ? k.block_m / 2 : k.block_m;
+  for (int rows = half < 128 ? half : 128; rows > 8; rows -= 8)
+    if (k.block_m % rows == 0) return {rows, rows};
+  return {8, 8};
+}
+/// Rows of W in one tensor copy, and of Y.
+constexpr int w_box(const WgmmaKnobs& k) { return k.cluster == Cluster::m ? k.block_n / 2 : k.block_n; }
+constexpr int kYBox = 8;
+
+/// Pairs of tensor maps that a block rewrites in turn. Copies that were issued with a map may still read it; each
+/// change is followed by at least one copy, and once `stages` copies have been issued after it, a stage was filled and
+/// emptied.
+constexpr int map_turns(const WgmmaKnobs& k) { return k.stages + 1; }
+
+/// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one; even
+/// for ping-pong, whose consumers use them alternately.
+constexpr int tile_slots(const WgmmaKnobs& k) { return pingpong(k) ? 4 : copies_rows(k) ? 2 : 1; }
+/// Whether a warp of the producer looks up where rows of Y go; with cp.async all its warps copy, and consumers do.
+constexpr bool looks_up_ahead(const WgmmaKnobs& k) { return !copies_rows(k); }
+constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 : k.consumers; }
+
+/// Rows of Y on their way through shared memory. Swapped, a warpgroup stages together, in two buffers used in turn;
+/// else each of its four warps has a buffer. A buffer has planes of 64 columns in the swizzle of tensor copies, or, for
+/// copies of rows, rows padded so that eight of them use different banks.
+struct Staging {
+  int rows = 0, planes = 0;
+  int pitch = 0;    // elements of a padded row
+  int plane = 0;    // elements of a plane
+  int buffer = 0;   // elements of a buffer
+  int buffers = 0;  // of a warpgroup
+};
+constexpr Staging staging(const WgmmaKnobs& k) {
+  Staging s;
+  s.rows = k.hold > 0 ? k.hold : k.swap && groups(k) == 1 ? 2 * kStoreRows : kStoreRows;
+  s.planes = k.swap ? groups(k) : 1;
+  s.pitch = s.planes * kSwizzleColumns + 8;
+  s.plane = s.rows * kSwizzleColumns;
+  s.buffer = k.tma_store == TmaStore::rows ? s.rows * s.pitch : s.planes * s.plane;
+  s.buffers = k.hold > 0 ? 1 : k.swap ? 2 : 4;
+  return s;
+}
+
+/// A tile whose rows wait in the staging buffer, from its row `first` on.
+template <class TileType>
+struct HeldTile {
+  TileType tile;
+  int first;
+};
+
+/// The tiles of a Config, and the state of the warp that finds them.
+template <bool shares_last_round, bool pointers, bool keeps>
+struct TileTypes {
+  using Base = typename Choice<shares_last_round, PartialTile, Tile>::type;
+  using Kept = typename Choice<keeps, TileWithKeptX<Base>, Base>::type;
+  using type = typename Choice<pointers, TileWithPointers<Base>, Kept>::type;
+};
+
+using Barrier = unsigned long long;  // an mbarrier
+
+/// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.
+struct WgmmaLayout {
+  int maps = 0;                       // [2] TensorMap: of an expert's X and W, addressing by pointers
+  int w = 0, x = 0;                   // [stages][block_k / 64][block_n or block_m][64] elements
+  int staging = 0;                    // [consumers][buffers][buffer] elements
+  int scheduler = 0;                  // state of the warp that finds tiles
+  int m_sizes = 0;                    // [experts] rows, in the order in which the block goes through experts
+  int tiles = 0;                      // [tile_slots]; expert < 0 ends them
+  int full = 0, empty = 0;            // [stages] barriers
+  int tile_full = 0, tile_empty = 0;  // [tile_slots] barriers
+  int targets = 0;                    // [target_slots] of target_bytes: where rows of Y go, at these offsets:
+  int target_full = 0, target_empty = 0, target_row = 0, target_weight = 0, target_bytes = 0;
+  int held = 0;  // [consumers] of held_bytes: held tiles, and where their rows go
+  int held_row = 0, held_bytes = 0;
+  int last = 0;                   // [consumers] whether the other pieces of a tile were finished before
+  int gathered = 0;               // [2][block_m] rows of X
+  int expert_of = 0, row_of = 0;  // [experts] each, of ExpertsFromBothEnds
+  int last_round = 0;
+  int bytes = 0;  // of all
+};
+
+/// Bytes and alignment of the tiles of a candidate, plain and held.
+struct TileExtents {
+  Extent tile, held;
+};
+template <bool shares_last_round>
+constexpr TileExtents tile_extents(const WgmmaKnobs& k) {
+  using Pointers = typename TileTypes<shares_last_round, true, false>::type;
+  using Kept = typename TileTypes<shares_last_round, false, true>::type;
+  using Plain = typename TileTypes<shares_last_round, false, false>::type;
+  if (by_pointers(k)) return {extent<Pointers>(), extent<HeldTile<Pointers>>()};
+  if (keeps_x(k)) return {extent<Kept>(), extent<HeldTile<Kept>>()};
+  return {extent<Plain>(), extent<HeldTile<Plain>>()};
+}
+
+constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
+  const Extent element = {p.element_bytes, p.element_bytes}, swizzled = {p.element_bytes, kSwizzleAlign};
+  const Extent absent = {1, 1};  // a member that is left out takes a byte, as an empty struct would
+  const TileExtents tile = shares_last_round(k) ? tile_extents<true>(k) : tile_extents<false>(k);
+  SharedMemory memory;
+  WgmmaLayout l;
+  if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
+  l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
+  l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
+  l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
+  l.scheduler = memory.add(k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>() : extent<Walk<ExpertsInOrder>>(), 1);
+  l.m_sizes = memory.add(extent<int>(), p.experts);
+  l.tiles = memory.add(tile.tile, tile_slots(k));
+  l.full = memory.add(extent<Barrier>(), k.stages);
+  l.empty = memory.add(extent<Barrier>(), k.stages);
+  l.tile_full = memory.add(extent<Barrier>(), tile_slots(k));
+  l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k));
+  if (p.permute_y) {
+    SharedMemory slot;
+    l.target_full = slot.add(extent<Barrier>(), 1);
+    l.target_empty = slot.add(extent<Barrier>(), 1);
+    l.target_row = slot.add(extent<int>(), k.block_m);
+    l.target_weight = slot.add(element, k.block_m);
+    l.target_bytes = round_up(slot.end, extent<Barrier>().align);
+    l.targets = memory.add({l.target_bytes, extent<Barrier>().align}, target_slots(k));
+  } else {
+    memory.add(absent, 1);
+  }
+  if (k.hold > 0) {
+    SharedMemory held;
+    held.add(tile.held, k.hold / kStoreRows);
+    l.held_row = held.add(extent<int>(), p.permute_y ? k.hold : 1);
+    l.held_bytes = round_up(held.end, tile.held.align);
+    l.held = memory.add({l.held_bytes, tile.held.align}, k.consumers);
+  } else {
+    memory.add(absent, 1);
+  }
+  l.last = memory.add(extent<int>(), k.consumers);
+  const bool gathers = p.permute_x && k.gather == Gather::tiles;
+  l.gathered = memory.add(gathers ? extent<int>() : absent, gathers ? 2 * k.block_m : 1);
+  l.expert_of = memory.add(k.mix > 0 ? extent<int>() : absent, k.mix > 0 ? p.experts : 1);
+  l.row_of = l.expert_of;
+  if (k.mix > 0) l.row_of = memory.add(extent<int>(), p.experts);
+  l.last_round = memory.add(shares_last_round(k) ? extent<LastRound>() : absent, 1);
+  l.bytes = round_up(memory.end, kSwizzleAlign);
+  return l;
+}
+
+}  // namespace moetune

@@ -1,0 +1,112 @@
+// Sums of a warpgroup to rows of Y: finished, staged in shared memory and stored, each tile on its own.
+#pragma once
+#include "wgmma_store.cuh"
+
+namespace moetune {
+
+// Swapped tiles: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1
+// on). The four warps of a warpgroup stage rows together.
+template <class Block>
+struct StagingOfColumns {
+  using Tile = Block::Tile;
+  using Element = Block::Element;
+  using Store = WgmmaStore<Block>;
+  using Targets = RowTargets<Element>;
+  static constexpr Staging shape = staging(Block::knobs);
+
+  // Stages kStoreRows rows from `row` of the tile, to row `to` of the staging and on.
+  template <class Sum>
+  static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row, const Sum& sum) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    unsigned weights[2] = {};
+    if constexpr (Block::weighs)
+      for (int i = 0; i < 2; ++i)
+        weights[i] = *reinterpret_cast<const unsigned*>(targets.weight + row + i * 8 + lane % 4 * 2);
+    sum.with([&](const auto& four) {
+#pragma unroll
+      for (int g = 0; g < Block::groups; ++g) {
+        const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
+        const auto two = [&](int i, int half) {
+          return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[i])
+                           : finish_pair<Block>(d[i].z, d[i].w, weights[i]);
+        };
+        const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
+        stmatrix_x4<true>(shared_address(Store::at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+      }
+    });
+  }
+
+  template <class Sum>
+  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile, const Targets& targets,
+                                    const Sum& sum) {
+    Store::begin_tile();
+#pragma unroll
+    for (int first = 0; first < Block::block_m; first += shape.rows) {
+      if (first >= tile.rows) break;
+      // Two buffers in turn: a warp that passed the sync of one has read the other.
+      Element* staging = group.staging() + first / shape.rows % 2 * shape.buffer;
+      Store::begin_buffer(first);
+#pragma unroll
+      for (int r = 0; r < shape.rows && first + r < Block::block_m; r += kStoreRows)
+        stage(targets, staging, r, first + r, sum);
+      Store::publish();
+      warpgroup_sync();
+      Store::template store<128>({group.block.args, tile, targets.row, staging, first,
+                                  tile.column + group.first_group * 64, shape.planes * 64});
+    }
+  }
+  static __forceinline__ void finish() { Store::template wait<128, 0>(); }
+};
+
+// Other tiles: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
+// on). Each warp stages its own rows, 64 columns at a time.
+template <class Block>
+struct StagingOfRows {
+  using Tile = Block::Tile;
+  using Element = Block::Element;
+  using Store = WgmmaStore<Block>;
+  using Targets = RowTargets<Element>;
+
+  template <class Sum>
+  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile, const Targets& targets,
+                                    const Sum& sum) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    Element* buffer = group.staging() + warp * staging(Block::knobs).buffer;
+#pragma unroll
+    for (int g = 0; g < Block::groups; ++g) {
+      const int first = (group.first_group + g) * 64 + warp * 16;
+      if (first >= tile.rows) break;
+      unsigned weights[2] = {};
+      if constexpr (Block::weighs)
+        for (int i = 0; i < 2; ++i) weights[i] = both(targets.weight[first + lane / 4 + i * 8]);
+#pragma unroll
+      for (int from = 0; from < Block::block_n; from += 64) {
+        Store::template wait<32, 0>();
+        __syncwarp();
+#pragma unroll
+        for (int c = 0; c < 64 && from + c < Block::block_n; c += 16) {
+          sum.with([&](const auto& four) {
+            const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
+            const auto two = [&](int i, int half) {
+              return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[0])
+                               : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
+            };
+            const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
+            stmatrix_x4<false>(shared_address(Store::at(buffer, row, column)), two(0, 0), two(0, 1), two(1, 0),
+                               two(1, 1));
+          });
+        }
+        Store::publish();
+        __syncwarp();
+        Store::template store<32>(
+            {group.block.args, tile, targets.row, buffer, first, tile.column + from, min(64, Block::block_n - from)});
+      }
+    }
+  }
+  static __forceinline__ void finish() { Store::template wait<32, 0>(); }
+};
+
+template <class Block>
+using WgmmaStaging = typename Choice<Block::knobs.swap, StagingOfColumns<Block>, StagingOfRows<Block>>::type;
+
+}  // namespace moetune

@@ -1,0 +1,39 @@
+// Reading rows of operands.
+#include "backend/cpu/matrices.h"
+
+namespace moetune {
+
+const std::byte* Input::at(int64_t expert, int64_t row, int64_t column) const {
+  const int64_t index = memory_row(product, operand, expert, row) * operand.columns + column;
+  return data + index * size_bytes(operand.dtype);
+}
+
+void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
+  widen(dots, operand.dtype, at(expert, row, column), count, target);
+  if (!weights) return;
+  const float weight = weight_of_row(product, weights, expert, row);
+  for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.dtype, target[i] * weight);
+}
+
+Input input_a(const Product& product, const Matrices& matrices) {
+  return {.product = product,
+          .operand = product.a,
+          .data = static_cast<const std::byte*>(matrices.a),
+          .scales = has_scales(product.a) ? matrices.a_scales : nullptr,
+          .weights = product.weighting == Weighting::a ? matrices.topk_weights : nullptr};
+}
+
+Input input_b(const Product& product, const Matrices& matrices) {
+  return {.product = product,
+          .operand = product.b,
+          .data = static_cast<const std::byte*>(matrices.b),
+          .scales = has_scales(product.b) ? matrices.b_scales : nullptr,
+          .weights = nullptr};
+}
+
+float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row) {
+  const int64_t in_order = product.first_rows[static_cast<size_t>(expert)] + row;
+  return topk_weights[product.gather_indices[static_cast<size_t>(in_order)]];
+}
+
+}  // namespace moetune

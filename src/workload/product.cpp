@@ -1,0 +1,248 @@
+// From a problem to its product, and what follows from that.
+#include "workload/product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace moetune {
+namespace {
+
+int64_t ceil_divide(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+int64_t slots_of(const Problem& problem) { return problem.routing.tokens * problem.routing.top_k; }
+
+/// A ragged operand [.., columns] of a layer; its rows are those of `order`.
+Operand activations(const Problem& problem, LayerMatrix matrix, int64_t columns, RowOrder order) {
+  const int64_t rows = order == RowOrder::in_place  ? problem.rows()
+                       : order == RowOrder::by_slot ? slots_of(problem)
+                                                    : problem.routing.tokens;
+  return {.matrix = matrix, .dtype = problem.shape.layer.dtype, .rows = rows, .columns = columns, .order = order};
+}
+
+/// One matrix [n, k] an expert.
+Operand weights(const Problem& problem, LayerMatrix matrix) {
+  const Layer& layer = problem.shape.layer;
+  return {.matrix = matrix, .dtype = layer.dtype, .rows = layer.local_experts() * layer.n, .columns = layer.k};
+}
+
+Operand along(Operand operand, Axis row_axis, Axis column_axis) {
+  operand.row_axis = row_axis;
+  operand.column_axis = column_axis;
+  return operand;
+}
+
+void set_forward(Product& p, const Problem& problem) {
+  const auto& [layer, op, fusion] = problem.shape;
+  const RowOrder x = fusion.permute_x ? RowOrder::by_token : RowOrder::in_place;
+  const RowOrder y = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;
+  p.a = along(activations(problem, LayerMatrix::x, layer.k, x), Axis::m, Axis::k);
+  p.b = along(weights(problem, LayerMatrix::w), Axis::n, Axis::k);
+  p.d = along(activations(problem, LayerMatrix::y, layer.n, y), Axis::m, Axis::n);
+  p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
+  p.weighting = fusion.topk_weights ? Weighting::rounded_result : Weighting::none;
+}
+
+/// X that is gathered has a row for every token; its gradient has one for every slot, summed over top_k elsewhere.
+void set_dx(Product& p, const Problem& problem) {
+  const auto& [layer, op, fusion] = problem.shape;
+  const RowOrder dy = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;
+  const RowOrder dx = fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
+  p.a = along(activations(problem, LayerMatrix::dy, layer.n, dy), Axis::m, Axis::k);
+  p.b = along(weights(problem, LayerMatrix::w), Axis::k, Axis::n);
+  p.d = along(activations(problem, LayerMatrix::dx, layer.k, dx), Axis::m, Axis::n);
+  p.ragged = Axis::m, p.n = layer.k, p.k = layer.n;
+  p.weighting = fusion.topk_weights ? Weighting::result : Weighting::none;
+}
+
+void set_dw(Product& p, const Problem& problem) {
+  const auto& [layer, op, fusion] = problem.shape;
+  const RowOrder dy = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;
+  const RowOrder x = fusion.permute_x ? RowOrder::by_token : RowOrder::in_place;
+  p.a = along(activations(problem, LayerMatrix::dy, layer.n, dy), Axis::k, Axis::m);
+  p.b = along(activations(problem, LayerMatrix::x, layer.k, x), Axis::k, Axis::n);
+  p.d = along(weights(problem, LayerMatrix::dw), Axis::m, Axis::n);
+  p.ragged = Axis::k, p.m = layer.n, p.n = layer.k;
+  p.weighting = fusion.topk_weights ? Weighting::a : Weighting::none;
+}
+
+/// Rows in memory that a launch touches, each counted once.
+int64_t touched_rows(const Product& p, const Operand& operand) {
+  if (!is_ragged(p, operand)) {
+    const bool written = operand.matrix == p.d.matrix;
+    const int64_t active = std::count_if(p.m_sizes.begin(), p.m_sizes.end(), [](int32_t m) { return m > 0; });
+    return (written ? experts(p) : active) * extent(p, 0, operand.row_axis);
+  }
+  if (operand.order != RowOrder::by_token) return routed_rows(p);
+  std::vector<bool> used(static_cast<size_t>(operand.rows));
+  for (const int32_t slot : p.gather_indices) used[static_cast<size_t>(slot / p.top_k)] = true;
+  return std::count(used.begin(), used.end(), true);
+}
+
+/// Blocks of rows of one expert's matrix.
+int64_t scale_rows(const Product& p, const Operand& operand) {
+  return ceil_divide(extent(p, 0, operand.row_axis), operand.scale_block.rows);
+}
+
+}  // namespace
+
+std::string_view name(LayerMatrix matrix) {
+  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY"};
+  return kNames[static_cast<size_t>(matrix)];
+}
+
+Product product_of(const Problem& problem) {
+  Product p;
+  switch (problem.shape.op) {
+    case Op::fwd:
+      set_forward(p, problem);
+      break;
+    case Op::dx:
+      set_dx(p, problem);
+      break;
+    case Op::dw:
+      set_dw(p, problem);
+      break;
+  }
+  p.m_sizes = problem.routing.m_sizes;
+  p.first_rows.assign(p.m_sizes.size() + 1, 0);
+  std::partial_sum(p.m_sizes.begin(), p.m_sizes.end(), p.first_rows.begin() + 1, std::plus<int64_t>());
+  p.gather_indices = problem.routing.gather_indices;
+  p.top_k = problem.routing.top_k;
+  p.slots = slots_of(problem);
+  p.seed = problem.seed;
+  return p;
+}
+
+bool is_moved(const Product& product, const Operand& operand) {
+  if (operand.order != RowOrder::in_place) return true;
+  if (operand.matrix == product.a.matrix) return product.weighting == Weighting::a;
+  return operand.matrix == product.d.matrix && weights_result(product);
+}
+
+Product in_expert_order(const Product& product) {
+  Product plain = product;
+  const auto put_in_order = [&](const Operand& operand, Operand& ordered) {
+    if (is_moved(product, operand))
+      ordered.order = RowOrder::in_place, ordered.capacity = 0, ordered.rows = owned_rows(product, operand);
+  };
+  put_in_order(product.a, plain.a);
+  put_in_order(product.b, plain.b);
+  put_in_order(product.d, plain.d);
+  if (product.weighting == Weighting::result) plain.d.dtype = Dtype::fp32;
+  plain.weighting = Weighting::none;
+  return plain;
+}
+
+bool weights_result(const Product& product) {
+  return product.weighting == Weighting::result || product.weighting == Weighting::rounded_result;
+}
+
+int64_t experts(const Product& product) { return static_cast<int64_t>(product.m_sizes.size()); }
+
+int64_t routed_rows(const Product& product) { return product.first_rows.back(); }
+
+int64_t extent(const Product& product, int64_t expert, Axis axis) {
+  if (axis == product.ragged) return product.m_sizes[static_cast<size_t>(expert)];
+  return axis == Axis::m ? product.m : axis == Axis::n ? product.n : product.k;
+}
+
+bool is_ragged(const Product& product, const Operand& operand) { return operand.row_axis == product.ragged; }
+
+bool is_k_major(const Operand& operand) { return operand.column_axis == Axis::k; }
+
+int64_t first_row(const Product& product, const Operand& operand, int64_t expert) {
+  if (is_ragged(product, operand)) return product.first_rows[static_cast<size_t>(expert)];
+  return expert * extent(product, 0, operand.row_axis);
+}
+
+int64_t owned_rows(const Product& product, const Operand& operand) {
+  return first_row(product, operand, experts(product));
+}
+
+int64_t memory_row(const Product& product, const Operand& operand, int64_t expert, int64_t row) {
+  if (operand.capacity > 0) return expert * operand.capacity + row;
+  const int64_t in_order = first_row(product, operand, expert) + row;
+  if (operand.order == RowOrder::in_place) return in_order;
+  const int64_t slot = product.gather_indices[static_cast<size_t>(in_order)];
+  return operand.order == RowOrder::by_token ? slot / product.top_k : slot;
+}
+
+std::vector<int64_t> row_map(const Product& product, const Operand& operand) {
+  std::vector<int64_t> rows;
+  rows.reserve(static_cast<size_t>(owned_rows(product, operand)));
+  for (int64_t expert = 0; expert < experts(product); ++expert)
+    for (int64_t row = 0; row < extent(product, expert, operand.row_axis); ++row)
+      rows.push_back(memory_row(product, operand, expert, row));
+  return rows;
+}
+
+Place place_of(const Product& product, const Operand& operand, int64_t row) {
+  if (!is_ragged(product, operand)) {
+    const int64_t rows = extent(product, 0, operand.row_axis);
+    return {row / rows, row % rows};
+  }
+  const auto& first = product.first_rows;
+  const int64_t expert = std::upper_bound(first.begin(), first.end(), row) - first.begin() - 1;
+  return {expert, row - first[static_cast<size_t>(expert)]};
+}
+
+ValueStream stream_of(LayerMatrix matrix) {
+  return matrix == LayerMatrix::x ? kStreamX : matrix == LayerMatrix::w ? kStreamW : kStreamDy;
+}
+
+float topk_weight(const Product& product, Values values, int64_t slot) {
+  const float weight = operand_value(values, product.seed, kStreamWeights, static_cast<uint64_t>(slot));
+  return has_exact_weights(product, values) ? std::ceil(4 * weight) / 4 : weight;
+}
+
+bool has_exact_weights(const Product& product, Values values) {
+  return product.weighting == Weighting::a && values == Values::integer;
+}
+
+bool has_scales(const Operand& operand) { return operand.scale_block.rows > 0; }
+
+int64_t scale_count(const Product& product, const Operand& operand) {
+  if (!has_scales(operand)) return 0;
+  const int64_t rows = is_ragged(product, operand) ? ceil_divide(operand.rows, operand.scale_block.rows)
+                                                   : experts(product) * scale_rows(product, operand);
+  return rows * ceil_divide(operand.columns, operand.scale_block.columns);
+}
+
+int64_t scale_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column) {
+  const ScaleBlock& block = operand.scale_block;
+  const int64_t scale_row = is_ragged(product, operand) ? memory_row(product, operand, expert, row) / block.rows
+                                                        : expert * scale_rows(product, operand) + row / block.rows;
+  return scale_row * ceil_divide(operand.columns, block.columns) + column / block.columns;
+}
+
+float scale_value(const Product& product, const Operand& operand, Values values, int64_t index) {
+  const uint64_t seed = splitmix64(product.seed) + static_cast<uint64_t>(operand.matrix);
+  const float uniform = operand_value(values, seed, kStreamWeights, static_cast<uint64_t>(index));  // in (0, 1]
+  if (values == Values::random) return uniform + 0.5f;
+  return uniform <= 1.0f / 3 ? 0.5f : uniform <= 2.0f / 3 ? 1.0f : 2.0f;
+}
+
+double flops(const Product& product) {
+  double others = 1;  // the extents that are the same for every expert
+  for (const Axis axis : {Axis::m, Axis::n, Axis::k})
+    if (axis != product.ragged) others *= static_cast<double>(extent(product, 0, axis));
+  return 2.0 * static_cast<double>(routed_rows(product)) * others;
+}
+
+double bytes(const Product& product) {
+  double sum = 0;
+  bool permuted = false;
+  for (const Operand* operand : {&product.a, &product.b, &product.d}) {
+    sum += static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(operand->columns) *
+           static_cast<double>(size_bytes(operand->dtype));
+    sum += 4.0 * static_cast<double>(scale_count(product, *operand));
+    permuted = permuted || operand->order != RowOrder::in_place;
+  }
+  const int64_t a_row = (permuted ? 1 : 0) + (product.weighting != Weighting::none ? 1 : 0);
+  return sum + 4.0 * static_cast<double>(experts(product) + routed_rows(product) * a_row);
+}
+
+}  // namespace moetune

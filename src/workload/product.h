@@ -1,0 +1,132 @@
+// What a problem multiplies: three operands, how they lie in memory, which rows belong to which expert, and where the
+// fusions act. Whatever fills, multiplies, compares or counts reads this value.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// The matrices of a layer.
+enum class LayerMatrix { x, w, y, dx, dw, dy };
+std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY"
+
+/// Axes of the product D_e[M, N] = sum over K of A_e[M, K] * B_e[N, K].
+enum class Axis { m, n, k };
+
+/// Where in memory row i of expert order lies.
+enum class RowOrder {
+  in_place,  // row i
+  by_token,  // row gather_indices[i] / top_k
+  by_slot,   // row gather_indices[i]
+};
+
+/// Block scales of an operand: the value of an element is element * scale of its block, one fp32 for so many rows x
+/// columns. Blocks of an operand with one matrix an expert begin anew with each expert; those of a ragged one are
+/// counted over its rows in memory. Zeros: no scales. D has none.
+struct ScaleBlock {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  bool operator==(const ScaleBlock&) const = default;
+};
+
+/// A row-major matrix in memory; its columns are contiguous. It is either one matrix an expert, one after another, or
+/// ragged: one matrix whose rows are shared out to the experts.
+struct Operand {
+  LayerMatrix matrix = LayerMatrix::x;
+  Dtype dtype = Dtype::bf16;
+  int64_t rows = 0;  // in memory, of all experts; may be more than experts own
+  int64_t columns = 0;
+  Axis row_axis = Axis::m;
+  Axis column_axis = Axis::k;
+  RowOrder order = RowOrder::in_place;
+  int64_t capacity =
+      0;  // ragged and in place: rows from the first of one expert to the first of the next; 0 = no padding
+  ScaleBlock scale_block = {};
+  bool operator==(const Operand&) const = default;
+};
+
+/// Where the top-k weight of a row multiplies, w = weights[gather_indices[row of expert order]].
+enum class Weighting {
+  none,
+  rounded_result,  // d = round(round(sum) * round(w)), all three to D's dtype
+  result,          // d = round(sum * w): in fp32, one rounding to D's dtype
+  a,               // a = round(a * w) before the product: in fp32, one rounding to A's dtype
+};
+
+/// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
+/// dx   dX_e = dY_e W_e     A = dY, B = W read across its rows, D = dX
+/// dw   dW_e = dY_e^T X_e   A = dY, B = X, both read across their rows, D = dW; zeros for experts without rows
+struct Product {
+  Operand a, b, d;
+  int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
+  Axis ragged = Axis::m;        // its extent is an expert's number of rows
+  Weighting weighting = Weighting::none;
+  std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
+  std::vector<int64_t> first_rows = {};      // [experts + 1] running sum of m_sizes
+  std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
+  int64_t top_k = 1;
+  int64_t slots = 0;  // tokens * top_k: as many as there are top-k weights
+  uint64_t seed = 0;  // of the operands' values
+  bool operator==(const Product&) const = default;
+};
+
+Product product_of(const Problem& problem);
+
+/// Whether weights multiply rows of the result, rather than of an operand or none.
+bool weights_result(const Product& product);
+
+/// Gathered, scattered or weighted by row: without a fused kernel, its rows are moved before the product or after it.
+bool is_moved(const Product& product, const Operand& operand);
+/// The product that is left between those moves: operands that are moved lie in expert order without padding, and
+/// nothing is weighted. D is fp32 where weights multiply sums before they are rounded.
+Product in_expert_order(const Product& product);
+
+int64_t experts(const Product& product);
+/// Rows that the router gave to these experts.
+int64_t routed_rows(const Product& product);
+int64_t extent(const Product& product, int64_t expert, Axis axis);
+
+/// One matrix whose rows are shared out to experts; else one matrix an expert.
+bool is_ragged(const Product& product, const Operand& operand);
+/// A or B: K is contiguous; else M (of A) or N (of B) is.
+bool is_k_major(const Operand& operand);
+
+/// Rows that experts own, expert after expert: expert order. The first of `expert`; [0, experts].
+int64_t first_row(const Product& product, const Operand& operand, int64_t expert);
+/// How many they own in all: rows in memory less padding, rows of other ranks and the like.
+int64_t owned_rows(const Product& product, const Operand& operand);
+/// Where in memory row `row` of an expert lies, by the operand's own row axis.
+int64_t memory_row(const Product& product, const Operand& operand, int64_t expert, int64_t row);
+/// [owned_rows] memory_row of every row in expert order.
+std::vector<int64_t> row_map(const Product& product, const Operand& operand);
+
+struct Place {
+  int64_t expert = 0;
+  int64_t row = 0;  // in that expert
+};
+/// Whose the row of expert order is; 0 <= row < owned_rows.
+Place place_of(const Product& product, const Operand& operand, int64_t row);
+
+/// The values that fill an input: X, W or dY.
+ValueStream stream_of(LayerMatrix matrix);
+/// Top-k weight of a flat slot: operand_value's, rounded up to quarters where has_exact_weights.
+float topk_weight(const Product& product, Values values, int64_t slot);
+/// Integer inputs whose operand is weighted: with weights of few bits their sums stay exact in fp32.
+bool has_exact_weights(const Product& product, Values values);
+
+bool has_scales(const Operand& operand);
+/// Scales beside an operand: [blocks of rows, blocks of columns], row-major.
+int64_t scale_count(const Product& product, const Operand& operand);
+int64_t scale_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column);
+/// Scale `index` of an input: 1/2, 1 or 2 for integer inputs, else in (0.5, 1.5).
+float scale_value(const Product& product, const Operand& operand, Values values, int64_t index);
+
+double flops(const Product& product);  // 2 * M * N * K of each expert: real rows only
+/// Fewest bytes through memory: matrices of experts with rows (all of them where they are written), rows used once
+/// each, scales, row counts, and an index or a weight a row where the fusions read one.
+double bytes(const Product& product);
+
+}  // namespace moetune

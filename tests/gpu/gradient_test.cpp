@@ -1,0 +1,215 @@
+// The cuBLAS baselines on dX and dW, on hard routings and under every fusion; faults planted into their results.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/verifier.h"
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr Op kGradients[] = {Op::dx, Op::dw};
+constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}};
+
+struct Case {
+  std::string name;
+  int64_t experts, top_k, n, k, tokens;
+  std::string routing;
+  int64_t ep = 1;
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+const Case kCases[] = {
+    {"zipf", 16, 4, 256, 192, 100, "zipf:1"},
+    {"one_row", 16, 1, 128, 128, 1, "uniform"},
+    {"all_rows_to_one_expert", 16, 1, 128, 192, 300, "single"},
+    {"more_experts_than_rows", 128, 2, 64, 64, 3, "uniform"},
+    {"odd", 5, 2, 77, 51, 33, "uniform"},
+    {"one_by_one", 2, 1, 1, 1, 3, "uniform"},
+    {"long_sums", 2, 1, 64, 64, 20000, "balanced"},
+    {"one_rank_of_four", 16, 4, 128, 128, 100, "zipf:1", 4},
+    {"no_rows", 16, 1, 64, 64, 1, "balanced", 4},
+};
+
+Problem problem_of(const Case& c, Op op, Dtype dtype, Fusion fusion) {
+  Cell cell;
+  cell.shape.layer = {.model = "custom",
+                      .projection = Projection::up,
+                      .experts = c.experts,
+                      .top_k = c.top_k,
+                      .n = c.n,
+                      .k = c.k,
+                      .dtype = dtype,
+                      .tp = 1,
+                      .ep = c.ep};
+  cell.shape.op = op;
+  cell.shape.fusion = fusion;
+  cell.tokens = c.tokens;
+  cell.routing = parse_routing(c.routing);
+  cell.seed = 7;
+  return make_problem(cell);
+}
+
+class Gradients : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
+  }
+  static Backend& backend() {
+    static const std::unique_ptr<Backend> one = make_cuda_backend(0, {});
+    return *one;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cases, Gradients, testing::ValuesIn(kCases),
+                         [](const auto& instance) { return instance.param.name; });
+
+TEST_P(Gradients, OfTheBaselinesAreRight) {
+  for (const Op op : kGradients)
+    for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
+      for (const Fusion& fusion : kFusions) {
+        const Problem problem = problem_of(GetParam(), op, dtype, fusion);
+        const Product product = product_of(problem);
+        backend().load(problem);
+        for (const std::string& baseline : backend().baselines()) {
+          const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});
+          EXPECT_TRUE(verdict.ok) << baseline << " " << name(op) << " " << name(dtype) << " " << text(fusion) << ": "
+                                  << verdict.reason;
+          EXPECT_EQ(verdict.elements, 2 * owned_rows(product, product.d) * product.d.columns);
+          EXPECT_EQ(verdict.mismatches, 0);
+        }
+      }
+}
+
+TEST_P(Gradients, OfTheBaselinesAreTheSameAgain) {
+  for (const Op op : kGradients) {
+    backend().load(problem_of(GetParam(), op, Dtype::bf16, {.permute_y = true, .topk_weights = true}));
+    const Repetition repetition = backend().repeat({.baseline = "cublas-loop", .candidate = {}}, 0.02);
+    EXPECT_GT(repetition.launches, 1);
+    EXPECT_EQ(repetition.different, 0) << repetition.reason;
+  }
+}
+
+// Below the backend: products that no option asks for yet, and results with faults in them.
+class Faults : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
+    device_ = cuda_device(0);
+    options_ = {.arch = arch(device_), .sources = kernel_sources(), .cache = true, .threads = 0};
+    services_ = std::make_unique<Services>(options_);
+    stream_ = std::make_unique<Stream>();
+    cublas_ = std::make_unique<Cublas>(stream_->stream);
+  }
+  // The verdict on cuBLAS's result after spoil(D of set 0, stream).
+  template <class Spoil>
+  Verdict verdict_of(const Product& product, Spoil spoil) {
+    const Operands operands = make_operands(product, device_, *services_, stream_->stream);
+    const Verifier verifier(operands, *services_, *cublas_, *stream_);
+    return verifier.verify([&] {
+      operands.sort_inputs(*services_, 0, stream_->stream);
+      cublas_->loop(operands.gemm(0), true);
+      operands.unsort_result(*services_, 0, stream_->stream);
+      spoil(operands.d_of(0), stream_->stream);
+    });
+  }
+  Verdict verdict_of(const Product& product) {
+    return verdict_of(product, [](char*, cudaStream_t) {});
+  }
+  static Product product(Op op, Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
+    Problem problem;
+    problem.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .dtype = dtype};
+    problem.shape.op = op;
+    problem.shape.fusion = fusion;
+    problem.routing = routing_from_rows({7, 0, 20, 21}, 24, 2);
+    problem.seed = 5;
+    return product_of(problem);
+  }
+
+  DeviceInfo device_;
+  CompilerOptions options_;
+  std::unique_ptr<Services> services_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Cublas> cublas_;
+};
+
+bool says(const Verdict& verdict, const std::string& words) { return verdict.reason.find(words) != std::string::npos; }
+
+TEST_F(Faults, AreNoneInRightResults) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    for (const Fusion& fusion : kFusions) {
+      const Verdict verdict = verdict_of(product(op, Dtype::bf16, fusion));
+      EXPECT_TRUE(verdict.ok) << name(op) << " " << text(fusion) << ": " << verdict.reason;
+    }
+}
+TEST_F(Faults, AreNoneInResultsOfADtypeOfTheirOwn) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
+    Product wide = product(op);
+    wide.d.dtype = Dtype::fp32;
+    const Verdict verdict = verdict_of(wide);
+    EXPECT_TRUE(verdict.ok) << name(op) << ": " << verdict.reason;
+  }
+}
+TEST_F(Faults, OfOneElementAreNamedByExpertRowAndColumn) {
+  // Element 33 of row 9: the third of expert 2 in dX; row 85 of dW is row 5 of expert 2, of 40 each.
+  const auto clear = [](int64_t row) {
+    return [=](char* d, cudaStream_t stream) { cudaMemsetAsync(d + (row * 56 + 33) * 2, 0x42, 2, stream); };
+  };
+  const Verdict dx = verdict_of(product(Op::dx), clear(9)), dw = verdict_of(product(Op::dw), clear(85));
+  EXPECT_FALSE(dx.ok);
+  EXPECT_TRUE(says(dx, "1 of 2688 elements differ")) << dx.reason;
+  EXPECT_TRUE(says(dx, "expert 2, row 2, column 33")) << dx.reason;
+  EXPECT_FALSE(dw.ok);
+  EXPECT_TRUE(says(dw, "1 of 8960 elements differ")) << dw.reason;
+  EXPECT_TRUE(says(dw, "expert 2, row 5, column 33")) << dw.reason;
+}
+TEST_F(Faults, OfUnwrittenZerosAreSeen) {
+  constexpr int64_t kBytes = int64_t{40} * 56 * 2;
+  const Verdict verdict = verdict_of(
+      product(Op::dw), [](char* d, cudaStream_t stream) { cudaMemsetAsync(d + kBytes, 0xff, kBytes, stream); });
+  EXPECT_FALSE(verdict.ok);
+  EXPECT_TRUE(says(verdict, "2240 elements were not written")) << verdict.reason;
+  EXPECT_TRUE(says(verdict, "expert 1, row 0, column 0")) << verdict.reason;
+}
+TEST_F(Faults, OfAWrittenRowOfPaddingAreSeen) {
+  for (const Op op : {Op::fwd, Op::dx}) {
+    Product padded = product(op);
+    for (Operand* operand : {&padded.a, &padded.d}) operand->capacity = 25, operand->rows = 4 * 25;
+    const Verdict right = verdict_of(padded);
+    EXPECT_TRUE(right.ok) << right.reason;
+    // Row 7 is the first behind the rows of expert 0.
+    const int64_t row_bytes = padded.d.columns * 2;
+    const Verdict wrong =
+        verdict_of(padded, [&](char* d, cudaStream_t stream) { cudaMemsetAsync(d + 7 * row_bytes, 0, 2, stream); });
+    EXPECT_FALSE(wrong.ok);
+    EXPECT_TRUE(says(wrong, "1 elements of rows that are padding were written")) << wrong.reason;
+  }
+}
+TEST_F(Faults, OfMissingWeightsAreSeen) {
+  for (const Op op : kGradients) {
+    const Product weighted = product(op, Dtype::bf16, {.permute_y = true, .topk_weights = true});
+    const Operands operands = make_operands(weighted, device_, *services_, stream_->stream);
+    Product plain = weighted;
+    plain.weighting = Weighting::none;
+    const Operands unweighted = make_operands(plain, device_, *services_, stream_->stream);
+    const Verifier verifier(operands, *services_, *cublas_, *stream_);
+    const Verdict verdict = verifier.verify([&] {
+      unweighted.fill(*services_, Values::integer, 0, stream_->stream);
+      unweighted.sort_inputs(*services_, 0, stream_->stream);
+      cublas_->loop(
+          {.product = unweighted.plain, .a = unweighted.gemm(0).a, .b = unweighted.gemm(0).b, .d = operands.d_of(0)},
+          true);
+    });
+    EXPECT_FALSE(verdict.ok);
+    EXPECT_GT(verdict.mismatches, 100) << name(op);
+  }
+}
+TEST_F(Faults, OfScalesThatTheBackendLacksAreToldBeforeItAllocates) {
+  Product scaled = product(Op::fwd);
+  scaled.a.scale_block = {1, 8};
+  EXPECT_THROW(make_operands(scaled, device_, *services_, stream_->stream), Error);
+}
+
+}  // namespace
+}  // namespace moetune

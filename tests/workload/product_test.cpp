@@ -1,0 +1,299 @@
+// What each op multiplies under each fusion: sizes, axes, where rows lie, work and bytes.
+#include "workload/product.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace moetune {
+namespace {
+
+using Rows = std::vector<int64_t>;
+
+constexpr Op kOps[] = {Op::fwd, Op::dx, Op::dw};
+
+// 4 experts of 6 x 10, top_k 2; 3 tokens: rows 3 0 2 1 of experts.
+Problem small(Op op = Op::fwd, Fusion fusion = {}) {
+  const Layer layer{.model = "custom", .experts = 4, .top_k = 2, .n = 6, .k = 10};
+  return {{layer, op, fusion}, routing_from_rows({3, 0, 2, 1}, 3, 2), 5};
+}
+Product product(Op op = Op::fwd, Fusion fusion = {}) { return product_of(small(op, fusion)); }
+
+Rows slots_of(const Product& p) { return {p.gather_indices.begin(), p.gather_indices.end()}; }
+Rows tokens_of(const Product& p) {
+  Rows tokens;
+  for (const int32_t slot : p.gather_indices) tokens.push_back(slot / 2);
+  return tokens;
+}
+const Rows kInPlace = {0, 1, 2, 3, 4, 5};
+
+TEST(Product, OfForwardIsXTimesW) {
+  const Product p = product();
+  EXPECT_EQ(name(p.a.matrix), "X");
+  EXPECT_EQ(name(p.b.matrix), "W");
+  EXPECT_EQ(name(p.d.matrix), "Y");
+  EXPECT_EQ(p.ragged, Axis::m);
+  EXPECT_EQ(p.n, 6);
+  EXPECT_EQ(p.k, 10);
+  EXPECT_EQ(p.a.rows, 6);
+  EXPECT_EQ(p.a.columns, 10);
+  EXPECT_EQ(p.b.rows, 4 * 6);
+  EXPECT_EQ(p.b.columns, 10);
+  EXPECT_EQ(p.d.rows, 6);
+  EXPECT_EQ(p.d.columns, 6);
+  EXPECT_TRUE(is_k_major(p.a));
+  EXPECT_TRUE(is_k_major(p.b));
+}
+TEST(Product, OfDxIsDyTimesWAcrossItsRows) {
+  const Product p = product(Op::dx);
+  EXPECT_EQ(name(p.a.matrix), "dY");
+  EXPECT_EQ(name(p.b.matrix), "W");
+  EXPECT_EQ(name(p.d.matrix), "dX");
+  EXPECT_EQ(p.ragged, Axis::m);
+  EXPECT_EQ(p.n, 10);
+  EXPECT_EQ(p.k, 6);
+  EXPECT_EQ(p.a.columns, 6);
+  EXPECT_EQ(p.b.rows, 4 * 6);
+  EXPECT_EQ(p.b.columns, 10);
+  EXPECT_EQ(p.d.columns, 10);
+  EXPECT_TRUE(is_k_major(p.a));
+  EXPECT_FALSE(is_k_major(p.b));
+}
+TEST(Product, OfDwIsDyTimesXBothAcrossTheirRows) {
+  const Product p = product(Op::dw);
+  EXPECT_EQ(name(p.a.matrix), "dY");
+  EXPECT_EQ(name(p.b.matrix), "X");
+  EXPECT_EQ(name(p.d.matrix), "dW");
+  EXPECT_EQ(p.ragged, Axis::k);
+  EXPECT_EQ(p.m, 6);
+  EXPECT_EQ(p.n, 10);
+  EXPECT_EQ(extent(p, 0, Axis::k), 3);
+  EXPECT_EQ(extent(p, 1, Axis::k), 0);
+  EXPECT_EQ(p.a.columns, 6);
+  EXPECT_EQ(p.b.columns, 10);
+  EXPECT_EQ(p.d.rows, 4 * 6);
+  EXPECT_EQ(p.d.columns, 10);
+  EXPECT_FALSE(is_k_major(p.a));
+  EXPECT_FALSE(is_k_major(p.b));
+}
+TEST(Product, SharesOutTheRowsOfActivationsOnly) {
+  for (const Op op : kOps) {
+    const Product p = product(op);
+    for (const Operand* operand : {&p.a, &p.b, &p.d}) {
+      const bool weights = operand->matrix == LayerMatrix::w || operand->matrix == LayerMatrix::dw;
+      EXPECT_EQ(is_ragged(p, *operand), !weights) << name(operand->matrix);
+      EXPECT_EQ(owned_rows(p, *operand), weights ? 4 * 6 : 6) << name(operand->matrix);
+      EXPECT_EQ(first_row(p, *operand, 2), weights ? 2 * 6 : 3) << name(operand->matrix);
+    }
+  }
+}
+
+TEST(RowMap, IsInPlaceWithoutFusions) {
+  for (const Op op : kOps) {
+    const Product p = product(op);
+    for (const Operand* operand : {&p.a, &p.b, &p.d}) {
+      if (is_ragged(p, *operand)) {
+        EXPECT_EQ(row_map(p, *operand), kInPlace) << name(op);
+      } else {
+        const Rows rows = row_map(p, *operand);
+        ASSERT_EQ(rows.size(), 24u);
+        for (int64_t row = 0; row < 24; ++row) EXPECT_EQ(rows[row], row);
+      }
+    }
+  }
+}
+TEST(RowMap, OfPermutedXIsByTokenAndOfItsGradientBySlot) {
+  const Fusion fusion{.permute_x = true};
+  const Product fwd = product(Op::fwd, fusion), dx = product(Op::dx, fusion), dw = product(Op::dw, fusion);
+  EXPECT_EQ(fwd.a.rows, 3);
+  EXPECT_EQ(row_map(fwd, fwd.a), tokens_of(fwd));
+  EXPECT_EQ(row_map(fwd, fwd.d), kInPlace);
+  EXPECT_EQ(row_map(dx, dx.a), kInPlace);
+  EXPECT_EQ(dx.d.rows, 6);
+  EXPECT_EQ(row_map(dx, dx.d), slots_of(dx));
+  EXPECT_EQ(row_map(dw, dw.a), kInPlace);
+  EXPECT_EQ(row_map(dw, dw.b), tokens_of(dw));
+}
+TEST(RowMap, OfPermutedYAndItsGradientIsBySlot) {
+  const Fusion fusion{.permute_y = true};
+  const Product fwd = product(Op::fwd, fusion), dx = product(Op::dx, fusion), dw = product(Op::dw, fusion);
+  EXPECT_EQ(row_map(fwd, fwd.a), kInPlace);
+  EXPECT_EQ(row_map(fwd, fwd.d), slots_of(fwd));
+  EXPECT_EQ(row_map(dx, dx.a), slots_of(dx));
+  EXPECT_EQ(row_map(dx, dx.d), kInPlace);
+  EXPECT_EQ(row_map(dw, dw.a), slots_of(dw));
+  EXPECT_EQ(row_map(dw, dw.b), kInPlace);
+}
+TEST(RowMap, HoldsRowsOfAllRanksInSlotOrder) {
+  Cell cell;
+  cell.shape.layer = {.model = "custom", .experts = 16, .top_k = 4, .n = 64, .k = 32, .ep = 4};
+  cell.shape.fusion.permute_y = true;
+  cell.tokens = 8;
+  for (const Op op : kOps) {
+    cell.shape.op = op;
+    const Product p = product_of(make_problem(cell));
+    const Operand& y = op == Op::fwd ? p.d : p.a;
+    EXPECT_LT(owned_rows(p, y), 32) << name(op);
+    EXPECT_EQ(y.rows, 32) << name(op);
+    EXPECT_EQ(p.slots, 32);
+  }
+}
+TEST(RowMap, LeavesRoomUpToTheCapacityOfAnExpert) {
+  Product p = product(Op::dw);
+  p.a.capacity = 5, p.a.rows = 4 * 5;
+  EXPECT_EQ(row_map(p, p.a), (Rows{0, 1, 2, 10, 11, 15}));
+  EXPECT_EQ(row_map(p, p.b), kInPlace);
+}
+TEST(RowMap, IsTheSameWithMoreRowsInMemory) {
+  Product p = product();
+  p.d.rows = 100;
+  EXPECT_EQ(row_map(p, p.d), kInPlace);
+  EXPECT_EQ(owned_rows(p, p.d), 6);
+}
+
+TEST(PlaceOf, NamesTheExpertAndItsRow) {
+  const Product fwd = product(), dw = product(Op::dw);
+  const auto places = [](const Product& p) {
+    std::vector<std::pair<int64_t, int64_t>> found;
+    for (int64_t row = 0; row < owned_rows(p, p.d); ++row) {
+      const Place place = place_of(p, p.d, row);
+      found.emplace_back(place.expert, place.row);
+    }
+    return found;
+  };
+  EXPECT_EQ(places(fwd), (std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {0, 1}, {0, 2}, {2, 0}, {2, 1}, {3, 0}}));
+  EXPECT_EQ(places(dw)[0], (std::pair<int64_t, int64_t>{0, 0}));
+  EXPECT_EQ(places(dw)[11], (std::pair<int64_t, int64_t>{1, 5}));  // experts without rows have a dW too
+  EXPECT_EQ(places(dw)[23], (std::pair<int64_t, int64_t>{3, 5}));
+}
+
+TEST(InExpertOrder, IsThePlainProductOfTheSameRows) {
+  for (const Op op : kOps)
+    for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true}})
+      EXPECT_EQ(in_expert_order(product(op, fusion)), product(op)) << name(op) << " " << text(fusion);
+}
+TEST(InExpertOrder, LeavesWeightsToTheMoves) {
+  const Fusion weighted{.permute_y = true, .topk_weights = true};
+  EXPECT_EQ(in_expert_order(product(Op::fwd, weighted)), product(Op::fwd));
+  EXPECT_EQ(in_expert_order(product(Op::dw, weighted)), product(Op::dw));
+  Product dx = product(Op::dx);
+  dx.d.dtype = Dtype::fp32;  // not rounded before it is weighted
+  EXPECT_EQ(in_expert_order(product(Op::dx, weighted)), dx);
+}
+TEST(IsMoved, OfWhatIsGatheredScatteredOrWeighted) {
+  const auto moved = [](const Product& p) { return std::array{is_moved(p, p.a), is_moved(p, p.b), is_moved(p, p.d)}; };
+  const Fusion x{.permute_x = true}, y{.permute_y = true}, weighted{.permute_y = true, .topk_weights = true};
+  for (const Op op : kOps) EXPECT_EQ(moved(product(op)), (std::array{false, false, false})) << name(op);
+  EXPECT_EQ(moved(product(Op::fwd, x)), (std::array{true, false, false}));
+  EXPECT_EQ(moved(product(Op::fwd, y)), (std::array{false, false, true}));
+  EXPECT_EQ(moved(product(Op::dx, x)), (std::array{false, false, true}));
+  EXPECT_EQ(moved(product(Op::dx, y)), (std::array{true, false, false}));
+  EXPECT_EQ(moved(product(Op::dx, weighted)), (std::array{true, false, true}));
+  EXPECT_EQ(moved(product(Op::dw, x)), (std::array{false, true, false}));
+  EXPECT_EQ(moved(product(Op::dw, weighted)), (std::array{true, false, false}));
+}
+TEST(InExpertOrder, KeepsPadding) {
+  Product p = product();
+  p.a.capacity = 4, p.a.rows = 16;
+  EXPECT_EQ(in_expert_order(p), p);
+}
+
+TEST(Weighting, IsWhereTheOpNeedsIt) {
+  const Fusion weighted{.permute_y = true, .topk_weights = true};
+  EXPECT_EQ(product(Op::fwd, weighted).weighting, Weighting::rounded_result);
+  EXPECT_EQ(product(Op::dx, weighted).weighting, Weighting::result);
+  EXPECT_EQ(product(Op::dw, weighted).weighting, Weighting::a);
+  for (const Op op : kOps) EXPECT_EQ(product(op, {.permute_y = true}).weighting, Weighting::none);
+}
+TEST(TopkWeight, IsOfItsStreamUnlessSumsWouldRound) {
+  const Fusion weighted{.permute_y = true, .topk_weights = true};
+  for (const Op op : kOps)
+    for (const Values values : {Values::integer, Values::random}) {
+      const Product p = product(op, weighted);
+      const bool exact = op == Op::dw && values == Values::integer;
+      EXPECT_EQ(has_exact_weights(p, values), exact);
+      for (int64_t slot = 0; slot < p.slots; ++slot) {
+        const float weight = operand_value(values, p.seed, kStreamWeights, static_cast<uint64_t>(slot));
+        const float wanted = exact ? std::ceil(weight * 4) / 4 : weight;
+        EXPECT_EQ(topk_weight(p, values, slot), wanted);
+      }
+    }
+}
+
+TEST(StreamOf, IsTheMatrixs) {
+  EXPECT_EQ(stream_of(LayerMatrix::x), kStreamX);
+  EXPECT_EQ(stream_of(LayerMatrix::w), kStreamW);
+  EXPECT_EQ(stream_of(LayerMatrix::dy), kStreamDy);
+}
+
+TEST(Scales, AreCountedInBlocks) {
+  Product p = product();
+  EXPECT_EQ(scale_count(p, p.a), 0);
+  p.a.scale_block = {1, 4};  // of 6 x 10
+  EXPECT_EQ(scale_count(p, p.a), 6 * 3);
+  EXPECT_EQ(scale_index(p, p.a, 2, 1, 9), 4 * 3 + 2);
+  p.b.scale_block = {4, 8};  // two blocks of rows an expert, the second of two rows
+  EXPECT_EQ(scale_count(p, p.b), 4 * 2 * 2);
+  EXPECT_EQ(scale_index(p, p.b, 0, 5, 7), 2);
+  EXPECT_EQ(scale_index(p, p.b, 1, 0, 8), 5);
+}
+TEST(Scales, ArePowersOfTwoForIntegers) {
+  Product p = product();
+  p.a.scale_block = {1, 1};
+  std::vector<int> seen(3);
+  for (int64_t i = 0; i < 60; ++i) {
+    const float value = scale_value(p, p.a, Values::integer, i);
+    ASSERT_TRUE(value == 0.5f || value == 1 || value == 2) << value;
+    ++seen[value == 0.5f ? 0 : value == 1 ? 1 : 2];
+    const float random = scale_value(p, p.a, Values::random, i);
+    EXPECT_GT(random, 0.5f);
+    EXPECT_LE(random, 1.5f);
+  }
+  for (const int count : seen) EXPECT_GT(count, 8);
+}
+
+TEST(Flops, CountRealRowsOfEveryOp) {
+  for (const Op op : kOps) EXPECT_EQ(flops(product(op)), 2.0 * 6 * 6 * 10) << name(op);
+}
+TEST(Bytes, AreTheFewest) {
+  // W of 3 active experts, X, Y in bf16; m_sizes of 4 experts.
+  EXPECT_EQ(bytes(product()), 2.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * 4);
+  // X of 3 tokens; 6 gather indices more.
+  EXPECT_EQ(bytes(product(Op::fwd, {.permute_x = true})), 2.0 * (3 * 60 + 3 * 10 + 6 * 6) + 4 * (4 + 6));
+  // 6 gather indices and 6 weights.
+  EXPECT_EQ(bytes(product(Op::fwd, {.permute_y = true, .topk_weights = true})),
+            2.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * (4 + 6 + 6));
+}
+TEST(Bytes, OfGradients) {
+  EXPECT_EQ(bytes(product(Op::dw)), 2.0 * (4 * 60 + 6 * 10 + 6 * 6) + 4 * 4);  // zeros for the empty expert
+  EXPECT_EQ(bytes(product(Op::dx)), 2.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * 4);
+  // A row of dX for every slot, permuted or not.
+  EXPECT_EQ(bytes(product(Op::dx, {.permute_x = true})), 2.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * (4 + 6));
+  EXPECT_EQ(bytes(product(Op::dw, {.permute_x = true})), 2.0 * (4 * 60 + 3 * 10 + 6 * 6) + 4 * (4 + 6));
+}
+TEST(Bytes, OfOperandsOfTheirOwnDtype) {
+  Problem wide = small();
+  wide.shape.layer.dtype = Dtype::fp32;
+  EXPECT_EQ(bytes(product_of(wide)), 4.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * 4);
+  Product p = product(Op::dw);
+  p.d.dtype = Dtype::fp32;
+  EXPECT_EQ(bytes(p), 4.0 * 4 * 60 + 2.0 * (6 * 10 + 6 * 6) + 4 * 4);
+}
+TEST(Bytes, HoldNoPaddingButScales) {
+  Product p = product();
+  p.a.capacity = 50, p.a.rows = 200, p.d.rows = 1000;
+  EXPECT_EQ(bytes(p), bytes(product()));
+  p.b.scale_block = {6, 10};  // one an expert
+  EXPECT_EQ(bytes(p), bytes(product()) + 4.0 * 4);
+}
+TEST(Bytes, DoNotOverflow) {
+  Problem problem = small();
+  problem.shape.layer.n = 14336, problem.shape.layer.k = 7168;
+  problem.routing.m_sizes = {1, 1, 1, 3};
+  EXPECT_GT(bytes(product_of(problem)), 2.0 * 4 * 14336 * 7168);
+}
+
+}  // namespace
+}  // namespace moetune
