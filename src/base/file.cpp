@@ -92,6 +92,30 @@ fs::path behind_links(const fs::path& name) {
   return path ? *path : throw cannot_write(name);
 }
 
+// The text on disk, under a name in the same folder.
+fs::path write_temporary(const fs::path& path, std::string_view text) {
+  const fs::path temporary = temporary_of(path);
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw cannot_write(path);
+  try {
+    write_all(fd, text, path);
+    if (::fsync(fd) != 0 && errno != EINVAL) throw cannot_write(path);
+  } catch (...) {
+    ::close(fd);
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  ::close(fd);
+  return temporary;
+}
+
+void rename_to(const fs::path& temporary, const fs::path& path) {
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const Error error = cannot_write(path);
+  ::unlink(temporary.c_str());
+  throw error;
+}
+
 // path.old, path.old2, ...: the first name at which `make` succeeds; it sets errno where it doesn't.
 template <typename Make>
 fs::path make_beside(const fs::path& path, Make make) {
@@ -142,22 +166,7 @@ std::string read_text(const fs::path& path, int64_t limit) {
 void write_atomic(const fs::path& name, std::string_view text) {
   const fs::path path = behind_links(name);
   if (is_special(path)) return write_through(path, text);
-  const fs::path temporary = temporary_of(path);
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) throw cannot_write(path);
-  try {
-    write_all(fd, text, path);
-    if (::fsync(fd) != 0 && errno != EINVAL) throw cannot_write(path);
-  } catch (...) {
-    ::close(fd);
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  ::close(fd);
-  if (::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const Error error = cannot_write(path);
-  ::unlink(temporary.c_str());
-  throw error;
+  rename_to(write_temporary(path, text), path);
 }
 
 void require_writable(const fs::path& path, bool make_folder) {
@@ -211,14 +220,25 @@ fs::path copy_old(const fs::path& path) {
 }
 
 fs::path KeptFile::write(std::string_view text) {
-  fs::path kept;
   struct stat info {};
   const auto modified = [&] { return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec; };
-  const bool others = ::stat(path_.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+  const fs::path path = behind_links(path_);
+  const bool others = ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
                       (info.st_dev != device_ || info.st_ino != inode_ || modified() != modified_);
-  if (others && read_text(path_, kAnySize) != text) kept = keep_old(path_);
-  write_atomic(path_, text);
-  if (::stat(path_.c_str(), &info) == 0) device_ = info.st_dev, inode_ = info.st_ino, modified_ = modified();
+  fs::path kept;
+  if (others && read_text(path, kAnySize) != text) {
+    const fs::path temporary = write_temporary(path, text);  // what cannot be written needs no other name
+    try {
+      kept = keep_old(path_);
+    } catch (...) {
+      ::unlink(temporary.c_str());
+      throw;
+    }
+    rename_to(temporary, path);
+  } else {
+    write_atomic(path, text);
+  }
+  if (::stat(path.c_str(), &info) == 0) device_ = info.st_dev, inode_ = info.st_ino, modified_ = modified();
   return kept;
 }
 

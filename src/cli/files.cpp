@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cctype>
+#include <fstream>
 #include <system_error>
 
 #include "base/embedded.h"
@@ -50,18 +51,26 @@ const Sign* sign_of(Content content) {
   return found == std::end(kSigns) ? nullptr : found;
 }
 
-// The schema of a JSON text, or of its first line: a journal is made of lines. A file that was cut off while it was
-// written still begins as ours do.
+// A file that was cut off while it was written still begins as ours do.
 bool has_schema(const std::string& text, std::string_view schema) {
-  const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
-  for (const std::string_view document : {std::string_view(text), first}) {
-    const Json json = Json::parse(document, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object() && json.contains("schema") && json["schema"].is_string())
-      return json["schema"].get<std::string>().starts_with(schema);
+  try {
+    const Json json = parse_json(text, "");
+    const JsonAt file(json, "");
+    return file.has("schema") && file["schema"].string().starts_with(schema);
+  } catch (const Error&) {
+    std::string beginning = text.substr(0, 100);
+    std::erase_if(beginning, [](unsigned char c) { return std::isspace(c); });
+    return beginning.starts_with(fmt::format("{{\"schema\":\"{}", schema));
   }
-  std::string beginning = text.substr(0, 100);
-  std::erase_if(beginning, [](unsigned char c) { return std::isspace(c); });
-  return beginning.starts_with(fmt::format("{{\"schema\":\"{}", schema));
+}
+
+// All of a file, but of a journal, which may be long, the first line: that is its header.
+std::string text_to_judge(const OutputFile& output) {
+  if (output.content != Content::journal) return read_text(output.path);
+  std::string line;
+  std::ifstream file(output.path);
+  std::getline(file, line);
+  return line;
 }
 
 bool holds(const std::string& text, const Sign& sign) {
@@ -73,7 +82,7 @@ void require_replaceable(const OutputFile& output) {
   const Sign* sign = sign_of(output.content);
   std::error_code error;
   if (!sign || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
-  if (!holds(read_text(output.path), *sign))
+  if (!holds(text_to_judge(output), *sign))
     throw request_error(fmt::format("{}: {} is there already and is not a {}, so it is not replaced", output.option,
                                     output.path.string(), sign->name),
                         "give another file name, or remove that file first");

@@ -93,9 +93,10 @@ def test_bench_prints_the_cells_before_an_error_in_every_format(planted, form):
 
 def test_bench_that_fails_in_its_first_cell_leaves_an_older_file_alone(planted):
     planted.write("loads.json", RECORDING)
-    planted.write("bench.json", "older\n")
+    older = '{"schema": "moetune.bench/1"}\n'
+    planted.write("bench.json", older)
     out, _ = run_and_lose_the_trace(planted, "bench", *CPU, *LAYER, "--routing", "trace:loads.json", "-o", "bench.json")
-    assert out == "" and (planted.path / "bench.json").read_text() == "older\n"
+    assert out == "" and (planted.path / "bench.json").read_text() == older
 
 
 def test_a_report_that_fails_too_is_a_warning(planted):
