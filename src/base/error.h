@@ -14,7 +14,7 @@ enum class Exit : int {
   no = 1,             // done, and the answer is no
   request = 2,        // the request is wrong
   machine = 3,        // this machine cannot, or the environments don't compare
-  inconclusive = 4,   // `check` could not tell
+  inconclusive = 4,   // what was measured is too noisy: `check`, `tune --require-quiet`
   bug = 70,           // ours
   interrupted = 130,  // stopped by the user; partial results kept
 };

@@ -36,7 +36,7 @@ std::string rate_text(double per_second, const std::string& unit) {
 
 std::string speedup_text(const Rival* rival, bool interval) {
   if (rival == nullptr || !(rival->ratio > 0)) return "?";
-  if (!interval) {
+  if (!interval && log_half_width(rival->ratio_interval) <= kUncertainRatio) {
     const double half = (1 / rival->ratio_interval.low - 1 / rival->ratio_interval.high) / 2;
     const double percent = 100 * half * rival->ratio;
     return fmt::format("{} ± {:.{}f} %", factor_text(1 / rival->ratio), percent, percent < 9.95 ? 1 : 0);

@@ -12,7 +12,8 @@ namespace moetune {
 /// than kUncertainTime: no single number is claimed then.
 std::string time_text(const Measurement& measurement);
 
-/// "1.35x (1.31 to 1.39)": how much faster the winner is than a rival; "?" for null.
+/// "1.35x (1.31 to 1.39)", or "1.35x ± 3.0 %" without `interval`: how much faster the winner is than a rival; "?" for
+/// null. "0.52x to 31.48x" where the interval is wider than kUncertainRatio.
 std::string speedup_text(const Rival* rival, bool interval = true);
 
 /// "1.35x", "1.35x (1.31 to 1.39)"; "0.52x to 31.48x" where the interval is wider than kUncertainRatio.

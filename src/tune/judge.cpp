@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "tune/change.h"
 
 namespace moetune {
 namespace {
@@ -21,20 +22,6 @@ constexpr double kControlStayed = 1.15;  // where rounds were chosen by it
 constexpr double kSure = 1.7;            // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;    // 10 % is lost in an interval that wide anyway
 
-// The logarithm of the change, with half its 95 % interval.
-struct Change {
-  double middle = 0, half = 0;
-  double low() const { return middle - half; }
-  double high() const { return middle + half; }
-};
-
-struct Bout {
-  const Entry* entry = nullptr;
-  std::vector<Contender> contenders;  // the winner first, then the rivals
-  std::vector<const Rival*> rivals;   // the control last
-  const Rival& control() const { return *rivals.back(); }
-};
-
 struct Limits {
   double threshold = 0;  // in the logarithm
   double patience = 0;   // seconds
@@ -44,53 +31,6 @@ struct Limits {
   bool over() const { return stop || Clock::now() >= end; }
 };
 
-std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& offered) {
-  const Rival* control = find_control(entry, &offered);
-  if (!control) return std::nullopt;
-  Bout bout{.entry = &entry, .contenders = {}, .rivals = {}};
-  const Rival* fallback = find_rival(entry, "default");
-  if (fallback && fallback != control && fallback->candidate != entry.candidate) bout.rivals.push_back(fallback);
-  const auto first = std::find_if(entry.rivals.begin(), entry.rivals.end(), [&](const Rival& rival) {
-    return std::find(offered.begin(), offered.end(), rival.name) != offered.end();
-  });
-  if (first != entry.rivals.end() && &*first != control) bout.rivals.push_back(&*first);
-  bout.rivals.push_back(control);
-  bout.contenders.push_back({.baseline = "", .candidate = entry.candidate});
-  for (const Rival* rival : bout.rivals) {
-    const bool is_default = rival->name == "default";
-    bout.contenders.push_back({.baseline = is_default ? "" : rival->name, .candidate = rival->candidate});
-  }
-  return bout;
-}
-
-Change change_against(const Rounds& rounds, size_t rival_index, const Rival& rival) {
-  const Ratio now = paired_ratio(rounds, 0, 1 + rival_index);
-  return {std::log(now.median / rival.ratio),
-          std::hypot(log_half_width(now.interval), log_half_width(rival.ratio_interval))};
-}
-
-Change change_of(const Rounds& rounds, const Bout& bout) {
-  return change_against(rounds, bout.rivals.size() - 1, bout.control());
-}
-
-Change change_of_time(const Rounds& rounds, const Bout& bout) {
-  const Measurement& then = bout.entry->measurement;
-  const Ratio now = time_of(rounds, 0);
-  return {std::log(now.median / then.seconds), std::hypot(log_half_width(now.interval), log_half_width(then.interval))};
-}
-
-// How many times as long the control takes as in the table.
-double control_moved(const Rounds& rounds, const Bout& bout) {
-  return median(rounds.seconds.back()) / bout.control().measurement.seconds;
-}
-
-// The part of the time's change that a slower machine does not explain.
-Change excess_of_time(const Rounds& rounds, const Bout& bout) {
-  Change change = change_of_time(rounds, bout);
-  change.middle -= std::max(0.0, std::log(control_moved(rounds, bout)));
-  return change;
-}
-
 // Where the interval itself is wider than the threshold, noise has more ways than the interval knows of: be surer.
 bool shows_regression(const Change& change, const Limits& limits) {
   const double sure = change.half <= limits.threshold ? kSure : kSurerWhenNoisy;
@@ -98,7 +38,9 @@ bool shows_regression(const Change& change, const Limits& limits) {
 }
 
 bool shows_regression(const Rounds& rounds, const Bout& bout, const Limits& limits) {
-  return shows_regression(change_of(rounds, bout), limits) || shows_regression(excess_of_time(rounds, bout), limits);
+  const Change ratio = change_of_ratio(rounds, bout);
+  if (ratio.half <= limits.threshold) return shows_regression(ratio, limits);  // it is sure enough to decide alone
+  return shows_regression(ratio, limits) || shows_regression(excess_of_time(rounds, bout), limits);
 }
 
 // A set of rounds, shared out to looks. The first of all looks is at what is loaded already.
@@ -124,7 +66,7 @@ bool stays(Backend& backend, const Problem& problem, const Bout& bout, const Che
   Rounds again;
   for (int done = 2 * set;; done += set) {
     const Rounds more = measure_set(backend, problem, bout, request, limits, false);
-    if (change_of(more, bout).high() < limits.threshold) {
+    if (change_of_ratio(more, bout).high() < limits.threshold) {
       all = more;
       return false;
     }
@@ -143,18 +85,12 @@ bool measure(Backend& backend, const Problem& problem, const Bout& bout, const C
   const int set = std::max(request.rounds, 1);
   all = measure_set(backend, problem, bout, request, limits, true);
   for (int done = set;; done += set) {
-    const Change change = change_of(all, bout);
+    const Change change = change_of_ratio(all, bout);
     if (change.high() < limits.threshold || limits.stop) return false;
     if (shows_regression(all, bout, limits)) return stays(backend, problem, bout, request, limits, all);
     if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
     append(all, measure_set(backend, problem, bout, request, limits, false));
   }
-}
-
-std::string percent(double log_change) { return fmt::format("{:+.1f} %", 100 * std::expm1(log_change)); }
-
-std::string told(const Change& change) {
-  return fmt::format("{} ({} to {})", percent(change.middle), percent(change.low()), percent(change.high()));
 }
 
 // Why a change may be the machine's and not the code's: no reason where nothing says so.
@@ -193,7 +129,7 @@ std::string called(const std::string& rival) { return rival == "default" ? "the 
 
 std::string explain(const CellFinding& finding, const Rounds& rounds, const Bout& bout, const std::string& doubts) {
   const std::string control = called(finding.control);
-  const std::string ratio = told(change_of(rounds, bout)), time = told(change_of_time(rounds, bout));
+  const std::string ratio = text(change_of_ratio(rounds, bout)), time = text(change_of_time(rounds, bout));
   const std::string control_time = percent(std::log(control_moved(rounds, bout)));
   std::string reason = fmt::format("its ratio to {} changed by {}, its time by {}", control, ratio, time);
   if (is_told_by_time(finding))
@@ -207,7 +143,7 @@ std::string explain(const CellFinding& finding, const Rounds& rounds, const Bout
                           doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
   for (size_t i = 0; i + 1 < bout.rivals.size(); ++i)
     reason += fmt::format("; its ratio to {} by {}", called(bout.rivals[i]->name),
-                          percent(change_against(rounds, i, *bout.rivals[i]).middle));
+                          percent(change_against(rounds, bout, i).middle));
   return reason;
 }
 
@@ -247,7 +183,7 @@ std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend,
 }
 
 void fill_changes(CellFinding& finding, const Rounds& rounds, const Bout& bout) {
-  const Change ratio = change_of(rounds, bout), time = change_of_time(rounds, bout);
+  const Change ratio = change_of_ratio(rounds, bout), time = change_of_time(rounds, bout);
   finding.change = std::expm1(ratio.middle);
   finding.change_interval = {std::expm1(ratio.low()), std::expm1(ratio.high())};
   finding.time_change = std::expm1(time.middle);
@@ -257,7 +193,7 @@ void fill_changes(CellFinding& finding, const Rounds& rounds, const Bout& bout) 
 CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
                          const Limits& limits, const Entry& entry) {
   fill_changes(finding, rounds, bout);
-  const Change ratio = change_of(rounds, bout), time = change_of_time(rounds, bout);
+  const Change ratio = change_of_ratio(rounds, bout), time = change_of_time(rounds, bout);
   finding.now = summarise(rounds.blocks[0]);
   finding.control_now_seconds = median(rounds.seconds.back());
   finding.rounds = static_cast<int>(rounds.seconds[0].size());

@@ -153,6 +153,12 @@ def validate(kind, *paths, text=None):
     assert result.returncode == 0, result.stderr
 
 
+def h200_device():
+    """The device of a table that was tuned on an H200."""
+    path = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
+    return json.loads(path.read_text(encoding="utf-8"))["device"]
+
+
 def worker_of(pid):
     """The process id of a tuner's worker, or None."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")

@@ -143,7 +143,7 @@ def test_a_table_with_a_wrong_value_names_its_place(room):
 
 
 def test_tables_that_contradict_themselves_name_the_place(room):
-    good = json.loads(room.tuned().read_text())
+    good = json.loads(room.tuned("--wait", "0").read_text())
     cases = []
 
     def damaged(words, change):

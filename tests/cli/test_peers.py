@@ -425,7 +425,7 @@ def test_bench_shows_peers_beside_our_own(room):
 
 
 def test_bench_refuses_peers_of_another_device_with_both_names(room):
-    tuned = json.loads(room.tuned().read_text())
+    tuned = json.loads(room.tuned("--wait", "0").read_text())
     file = peers_file(tuned["entries"][0]["cell"], id=tuned["entries"][0]["id"])
     file["environment"]["device"] = "NVIDIA H200"
     room.write("peers.json", file)

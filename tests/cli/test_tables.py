@@ -5,21 +5,16 @@ import os
 
 import pytest
 
-from conftest import CPU, LAYER, SOURCE, validate
+from conftest import CPU, LAYER, SOURCE, h200_device, validate
 
 MMA = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3, "raster": "n", "group": 1}
 VLLM_NAME = "E=4,N=32,device_name=NVIDIA_H200.json"
 
 
-def h200():
-    path = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
-    return json.loads(path.read_text(encoding="utf-8"))["device"]
-
-
 def gpu_table(room, candidate=MMA):
     """A tuned table as if of a GPU."""
     table = room.json(room.tuned())
-    table["device"] = h200()
+    table["device"] = h200_device()
     for entry in table["entries"]:
         entry["candidate"] = dict(candidate)
         entry["ties"] = []
@@ -48,7 +43,7 @@ def test_lookup_on_a_cpu_gives_no_kernel_of_a_gpu(room):
 
 
 def test_lookup_answers_from_no_farther_than_asked(room):
-    room.tuned()
+    room.tuned("--wait", "0")
     asked = ["lookup", "moetune-table.json", *LAYER, "--tokens", "64", "--format", "json", "--max-distance"]
     near = room.ok(*asked, "3.5")
     answer, = json.loads(near.stdout)["answers"]

@@ -2,6 +2,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -18,13 +19,14 @@ def test_leaves_a_table_and_a_journal(room):
     assert [rival["name"] for rival in entry["rivals"]][0] == "default"
     assert len(entry["rivals"]) >= 2  # the baseline too
     last = result.stdout.rstrip("\n").splitlines()[-1]
-    assert last.startswith("1 of 1 cell tuned: the winner is ")
+    told = "1 of 1 cell tuned. 1 of 1 cell is too noisy to trust: " if "untrusted" in entry else "1 of 1 cell tuned: the winner is "
+    assert last.startswith(told)
     assert last.endswith("Next: moetune check moetune-table.json")
 
 
 def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted):
     noise = {"MOETUNE_PLANT": "waited:0.5"}
-    command = ["tune", *TINY, *FEW, "--wait", "0"]
+    command = ["tune", *TINY, "--max-candidates", "1", "--wait", "0"]
     result = planted.ok(*command, env=noise)
     words = "1 of 1 cell is too noisy to trust: custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64 (other programs took 50 % of"
     assert words in result.stdout and "(too noisy to trust)" in result.stdout
@@ -34,7 +36,6 @@ def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted
     assert entry["untrusted"] == "other programs took 50 % of the processors' time"
     quiet = planted.run(*command, "-q", "--format", "markdown", "--require-quiet", env=noise)
     assert quiet.returncode == 4 and "warning: " + words in quiet.stderr
-    assert words in planted.run(*command, "-q", "--require-quiet", env=noise).stdout
     exported = planted.ok("export", "moetune-table.json", "--format", "markdown").stdout
     assert "(too noisy to trust)" in exported and "- custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64: other programs" in exported
     row, = csv.DictReader(io.StringIO(planted.ok("export", "moetune-table.json", "--format", "csv").stdout))
@@ -73,7 +74,7 @@ def test_result_tables_are_markdown(room):
         assert word in routing.splitlines()[0]
     for word in ("time", "vs default", "vs loop"):
         assert word in times.splitlines()[0]
-    assert times.count("±") == 6
+    assert len(re.findall(r"± [\d.]+ %|s to \d|x to \d|noisy", times)) == 6  # of a noisy machine: ranges, and no ratios
     assert "cpu block_m" not in winners  # but what differs from the default
 
 

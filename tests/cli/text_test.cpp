@@ -35,7 +35,11 @@ TEST(Wording, SpeedupTurnsTheRatioRound) {
   rival.ratio = 0.5;
   rival.ratio_interval = {0.49, 0.51};
   EXPECT_EQ(speedup_text(&rival), "2.00x (1.96 to 2.04)");
+  EXPECT_EQ(speedup_text(&rival, false), "2.00x ± 2.0 %");
   EXPECT_EQ(speedup_text(nullptr), "?");
+  rival.ratio_interval = {0.25, 1};
+  EXPECT_EQ(speedup_text(&rival, false), "1.00x to 4.00x");
+  EXPECT_EQ(speedup_text(&rival, true), "1.00x to 4.00x");
   EXPECT_EQ(factor_text(131.2, {129.6, 133.4}), "131x (130 to 133)");
 }
 
@@ -161,7 +165,7 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
           id(noisy().cell) +
           " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
           "machine.");
-  const std::string told = results_text(table, Format::text, {}, false);
+  const std::string told = results_text(table, Format::markdown, {}, false);
   EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
   EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
   EXPECT_NE(told.find(" (too noisy to trust) |"), std::string::npos) << told;
@@ -233,10 +237,9 @@ TEST(Winners, TextFitsIn80Columns) {
 }
 
 TEST(Winners, LineOfACell) {
-  EXPECT_EQ(cell_line(won(0.5), 1, 6),
-            "[2/6] " + id(won(0.5).cell) +
-                ": simt block_m=16 block_n=64 block_k=16, 1.00 µs ± 1.0 %, 2.00x the default, "
-                "9 of 10 measured, 2 failed");
+  EXPECT_EQ(cell_line(won(0.5), 1, 6), "[2/6] " + id(won(0.5).cell) +
+                                           ": block_m=16, 1.00 µs ± 1.0 %, 2.00x the default, "
+                                           "9 of 10 measured, 2 failed");
 }
 
 TEST(Console, ColorWords) {
