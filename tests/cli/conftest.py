@@ -72,7 +72,7 @@ class Room:
     def command(self, arguments):
         words = [self.binary, *map(str, arguments)]
         waits = arguments and arguments[0] in WAITING and "--wait" not in arguments and "--help" not in arguments
-        return [*words, "--wait", "0"] if waits else words
+        return [*words[:2], "--wait", "0", *words[2:]] if waits else words
 
     def run(self, *arguments, timeout=300, env=None, **kwargs):
         kwargs.setdefault("stdout", subprocess.PIPE)

@@ -56,7 +56,7 @@ def test_every_winner_is_no_slower_than_its_default(room):
 def test_the_table_knows_how_it_was_made(room):
     room.ok("tune", *TINY, *FEW)
     table = room.json("moetune-table.json")
-    assert table["tool"]["argv"][1:] == ["tune", *TINY, *FEW]
+    assert table["tool"]["argv"][1:] == ["tune", "--wait", "0", *TINY, *FEW]
     assert table["device"]["kind"] == "cpu"
 
 
@@ -67,7 +67,7 @@ def test_result_tables_are_markdown(room):
     assert all(len(line) <= 80 for line in text.splitlines()[:-1]), text
     for table in (routing, times, winners):
         lines = table.strip().splitlines()
-        assert len(lines) == 2 + 2
+        assert len(lines) >= 2 + 2  # a winner may take several lines
         assert len({line.count("|") for line in lines}) == 1
         assert len({len(line) for line in lines}) == 1  # aligned
     for word in ("active", "max/mean", "CV", "effective", "occupancy"):

@@ -39,10 +39,10 @@ TensorMap encode(const void* base, int64_t rows, int64_t columns, Dtype dtype, i
   const std::array<cuuint64_t, 1> stride = {static_cast<cuuint64_t>(columns * size_bytes(dtype))};
   const std::array<cuuint32_t, 2> box = {kBoxColumns, static_cast<cuuint32_t>(box_rows)}, every = {1, 1};
   CUtensorMap map;
-  const CUresult result = encoder(
-      &map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-      const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encoder(&map, dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
+              const_cast<void*>(base), size.data(), stride.data(), box.data(), every.data(),
+              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error, fmt::format("no tensor map of {} [{}, {}] in boxes of {} rows: error {}",
                                                            what, rows, columns, box_rows, static_cast<int>(result)));
