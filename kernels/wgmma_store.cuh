@@ -43,13 +43,13 @@ struct ThreadStores {
   // After the buffer is written.
   static __forceinline__ void publish() {}
 
-  // Stores rows from `first` on, by `threads` threads.
-  template <int threads>
+  // Stores the rows, by `threads` threads; after boxes those from `first` on.
+  template <int threads, bool after_boxes = false>
   static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int* targets,
                                     const Element* staging, int row, long long column, int columns, int first = 0) {
     const int thread = threadIdx.x % threads;
     constexpr int chunks = shape.planes * 8, rows_a_turn = threads / chunks;
-    const auto leaves = [&](int r) { return r >= first && row + r < tile.rows; };
+    const auto leaves = [&](int r) { return (!after_boxes || r >= first) && row + r < tile.rows; };
     if constexpr (threads % chunks == 0) {
       const int r = thread / chunks, c = thread % chunks * 8;
       if (c >= columns || column + c >= args.n) return;
@@ -123,7 +123,7 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
                   tile.row + row + box * kYBox, static_cast<int>(column) + plane * 64);
       stores_commit();
     }
-    Threads::template store<threads>(args, tile, targets, staging, row, column, columns, boxes * kYBox);
+    Threads::template store<threads, true>(args, tile, targets, staging, row, column, columns, boxes * kYBox);
   }
 };
 
