@@ -41,8 +41,8 @@ struct HoldRows {
       Staging::stage(targets, group.staging(), rows + row, row, sum);
     }
     if constexpr (Block::scatters)
-      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) held_targets(group)[rows + r] = targets.row[r];
-    if (threadIdx.x % 128 == 0) held(group)[tiles] = {tile, rows};
+      for (int r = threadIdx.x % 128; r < tile.rows; r += 128) held(group).target[rows + r] = targets.row[r];
+    if (threadIdx.x % 128 == 0) held(group).tiles[tiles] = {tile, rows};
     ++tiles;
     rows += round_up(tile.rows, kStoreRows);
   }
@@ -51,12 +51,12 @@ struct HoldRows {
     constexpr int chunks = Staging::shape.planes * 8;
     warpgroup_sync();  // it is staged
     for (int i = 0; i < tiles; ++i) {
-      const auto& [tile, first] = held(group)[i];
+      const auto& [tile, first] = held(group).tiles[i];
       const long long column = tile.column + group.first_group * 64;
       for (int j = threadIdx.x % 128; j < tile.rows * chunks; j += 128) {
         const int r = j / chunks, c = j % chunks * 8;
         if (column + c < group.block.args.n)
-          copy_16_bytes(row_of_y<Block>(group.block.args, tile, held_targets(group) + first, r) + column + c,
+          copy_16_bytes(row_of_y<Block>(group.block.args, tile, held(group).target + first, r) + column + c,
                         Staging::Store::at(group.staging(), first + r, c));
       }
     }
@@ -65,14 +65,10 @@ struct HoldRows {
   }
 
  private:
-  static __forceinline__ char* place(const Group& group) {
-    return group.block.template at<char[Block::layout.held_bytes]>(Block::layout.held)[group.consumer];
-  }
-  static __forceinline__ HeldTile<Tile>* held(const Group& group) {
-    return reinterpret_cast<HeldTile<Tile>*>(place(group));
-  }
-  static __forceinline__ int* held_targets(const Group& group) {
-    return reinterpret_cast<int*>(place(group) + Block::layout.held_row);
+  using Held = HeldTiles<Tile, Block::knobs.hold / kStoreRows, Block::scatters ? Block::knobs.hold : 1>;
+  static_assert(sizeof(Held) == Block::layout.held_bytes, "the layout has room for what is held");
+  static __forceinline__ Held& held(const Group& group) {
+    return group.block.template at<Held>(Block::layout.held)[group.consumer];
   }
 };
 

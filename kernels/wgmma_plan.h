@@ -151,11 +151,29 @@ constexpr Staging staging(const WgmmaKnobs& k) {
   return s;
 }
 
+using Barrier = unsigned long long;  // an mbarrier
+
 /// A tile whose rows wait in the staging buffer, from its row `first` on.
 template <class TileType>
 struct HeldTile {
   TileType tile;
   int first;
+};
+
+/// What a warpgroup holds: tiles, and where each of `rows` staged rows goes.
+template <class TileType, int tiles_count, int rows>
+struct HeldTiles {
+  HeldTile<TileType> tiles[tiles_count];
+  int target[rows];
+};
+
+/// Where the rows of a tile go, and with what weight. full: they are looked up, consumers wait. empty: the tile is
+/// stored, the warp that looks up waits.
+template <class Element, int block_m>
+struct TargetSlot {
+  Barrier full, empty;
+  int row[block_m];
+  Element weight[block_m];
 };
 
 /// The tiles of a Config, and the state of the warp that finds them.
@@ -165,8 +183,6 @@ struct TileTypes {
   using Kept = typename Choice<keeps, TileWithKeptX<Base>, Base>::type;
   using type = typename Choice<pointers, TileWithPointers<Base>, Kept>::type;
 };
-
-using Barrier = unsigned long long;  // an mbarrier
 
 /// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.
 struct WgmmaLayout {
@@ -178,10 +194,10 @@ struct WgmmaLayout {
   int tiles = 0;                      // [tile_slots]; expert < 0 ends them
   int full = 0, empty = 0;            // [stages] barriers
   int tile_full = 0, tile_empty = 0;  // [tile_slots] barriers
-  int targets = 0;                    // [target_slots] of target_bytes: where rows of Y go, at these offsets:
-  int target_full = 0, target_empty = 0, target_row = 0, target_weight = 0, target_bytes = 0;
-  int held = 0;  // [consumers] of held_bytes: held tiles, and where their rows go
-  int held_row = 0, held_bytes = 0;
+  int targets = 0;                    // [target_slots] TargetSlot, of target_bytes each
+  int target_bytes = 0;
+  int held = 0;  // [consumers] HeldTiles, of held_bytes each
+  int held_bytes = 0;
   int last = 0;                   // [consumers] whether the other pieces of a tile were finished before
   int gathered = 0;               // [2][block_m] rows of X
   int expert_of = 0, row_of = 0;  // [experts] each, of ExpertsFromBothEnds
@@ -221,20 +237,19 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.tile_full = memory.add(extent<Barrier>(), tile_slots(k));
   l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k));
   if (p.permute_y) {
-    SharedMemory slot;
-    l.target_full = slot.add(extent<Barrier>(), 1);
-    l.target_empty = slot.add(extent<Barrier>(), 1);
-    l.target_row = slot.add(extent<int>(), k.block_m);
-    l.target_weight = slot.add(element, k.block_m);
+    SharedMemory slot;  // a TargetSlot
+    slot.add(extent<Barrier>(), 2);
+    slot.add(extent<int>(), k.block_m);
+    slot.add(element, k.block_m);
     l.target_bytes = round_up(slot.end, extent<Barrier>().align);
     l.targets = memory.add({l.target_bytes, extent<Barrier>().align}, target_slots(k));
   } else {
     memory.add(absent, 1);
   }
   if (k.hold > 0) {
-    SharedMemory held;
+    SharedMemory held;  // HeldTiles
     held.add(tile.held, k.hold / kStoreRows);
-    l.held_row = held.add(extent<int>(), p.permute_y ? k.hold : 1);
+    held.add(extent<int>(), p.permute_y ? k.hold : 1);
     l.held_bytes = round_up(held.end, tile.held.align);
     l.held = memory.add({l.held_bytes, tile.held.align}, k.consumers);
   } else {

@@ -51,8 +51,8 @@ struct StagingOfColumns {
         stage(targets, staging, r, first + r, sum);
       Store::publish();
       warpgroup_sync();
-      Store::template store<128>({group.block.args, tile, targets.row, staging, first,
-                                  tile.column + group.first_group * 64, shape.planes * 64});
+      Store::template store<128>(group.block.args, tile, targets.row, staging, first,
+                                 tile.column + group.first_group * 64, shape.planes * 64);
     }
   }
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
@@ -98,8 +98,8 @@ struct StagingOfRows {
         }
         Store::publish();
         __syncwarp();
-        Store::template store<32>(
-            {group.block.args, tile, targets.row, buffer, first, tile.column + from, min(64, Block::block_n - from)});
+        Store::template store<32>(group.block.args, tile, targets.row, buffer, first, tile.column + from,
+                                  min(64, Block::block_n - from));
       }
     }
   }

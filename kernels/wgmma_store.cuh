@@ -19,20 +19,8 @@ __forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& 
   return static_cast<typename Block::Element*>(args.y) + target * args.n;
 }
 
-// Rows of a staging buffer and where they go: row `row` and on of the tile, `columns` columns of Y from `column`.
-template <class Block>
-struct StagedRows {
-  using Element = Block::Element;
-  const Args& args;
-  const Block::Tile& tile;
-  const int* targets;
-  const Element* staging;
-  int row;
-  long long column;
-  int columns;
-
-  __forceinline__ Element* y(int r) const { return row_of_y<Block>(args, tile, targets, row + r) + column; }
-};
+// The policies' store() takes `columns` columns of the rows in a staging buffer to rows `row` and on of the tile,
+// columns from `column` of Y; `targets` where rows scatter.
 
 // Threads store 16 bytes each, a few rows at a time.
 template <class Block>
@@ -55,22 +43,22 @@ struct ThreadStores {
   // After the buffer is written.
   static __forceinline__ void publish() {}
 
-  // Stores rows from `first` on, by `threads` threads.
-  template <int threads>
-  static __forceinline__ void store(const StagedRows<Block>& rows, int first = 0) {
+  // Stores the rows, by `threads` threads; after boxes those from `first` on.
+  template <int threads, bool after_boxes = false>
+  static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int* targets,
+                                    const Element* staging, int row, long long column, int columns, int first = 0) {
     const int thread = threadIdx.x % threads;
-    const Args& args = rows.args;
     constexpr int chunks = shape.planes * 8, rows_a_turn = threads / chunks;
-    const auto leaves = [&](int r) { return r >= first && rows.row + r < rows.tile.rows; };
+    const auto leaves = [&](int r) { return (!after_boxes || r >= first) && row + r < tile.rows; };
     if constexpr (threads % chunks == 0) {
       const int r = thread / chunks, c = thread % chunks * 8;
-      if (c >= rows.columns || rows.column + c >= args.n) return;
-      Element* to = Block::scatters ? nullptr : rows.y(r) + c;
+      if (c >= columns || column + c >= args.n) return;
+      Element* to = Block::scatters ? nullptr : row_of_y<Block>(args, tile, targets, row + r) + column + c;
 #pragma unroll
       for (int i = 0; i < shape.rows; i += rows_a_turn) {
         if (leaves(r + i)) {
-          if (Block::scatters) to = rows.y(r + i) + c;
-          copy_16_bytes(to, at(rows.staging, r + i, c));
+          if (Block::scatters) to = row_of_y<Block>(args, tile, targets, row + r + i) + column + c;
+          copy_16_bytes(to, at(staging, r + i, c));
         }
         if (!Block::scatters) to += rows_a_turn * args.n;
       }
@@ -78,8 +66,8 @@ struct ThreadStores {
 #pragma unroll
       for (int i = thread; i < shape.rows * chunks; i += threads) {
         const int r = i / chunks, c = i % chunks * 8;
-        if (leaves(r) && c < rows.columns && rows.column + c < args.n)
-          copy_16_bytes(rows.y(r) + c, at(rows.staging, r, c));
+        if (leaves(r) && c < columns && column + c < args.n)
+          copy_16_bytes(row_of_y<Block>(args, tile, targets, row + r) + column + c, at(staging, r, c));
       }
     }
   }
@@ -124,17 +112,18 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
     return threadIdx.x % threads < boxes_a_plane * shape.planes;
   }
   template <int threads>
-  static __forceinline__ void store(const StagedRows<Block>& rows) {
+  static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int* targets,
+                                    const Element* staging, int row, long long column, int columns) {
     const int thread = threadIdx.x % threads;
-    const int boxes = min(shape.rows, rows.tile.rows - rows.row) / kYBox;
+    const int boxes = min(shape.rows, tile.rows - row) / kYBox;
     if (issues<threads>()) {
       const int box = thread % boxes_a_plane, plane = thread / boxes_a_plane;
-      if (box < boxes && rows.column + plane * 64 < rows.args.n)
-        store_box(rows.args.y_map, shared_address(rows.staging + plane * shape.plane + box * kYBox * 64),
-                  rows.tile.row + rows.row + box * kYBox, static_cast<int>(rows.column) + plane * 64);
+      if (box < boxes && column + plane * 64 < args.n)
+        store_box(args.y_map, shared_address(staging + plane * shape.plane + box * kYBox * 64),
+                  tile.row + row + box * kYBox, static_cast<int>(column) + plane * 64);
       stores_commit();
     }
-    Threads::template store<threads>(rows, boxes * kYBox);
+    Threads::template store<threads, true>(args, tile, targets, staging, row, column, columns, boxes * kYBox);
   }
 };
 
@@ -156,12 +145,13 @@ struct RowStores : CopyStores<RowStores<Block>> {
     return threadIdx.x % 32 < rows_a_warp<threads>;
   }
   template <int threads>
-  static __forceinline__ void store(const StagedRows<Block>& rows) {
+  static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int* targets,
+                                    const Element* staging, int row, long long column, int columns) {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, r = thread / 32 * rows_a_warp<threads> + thread % 32;
-    const int bytes = static_cast<int>(min(static_cast<long long>(rows.columns), rows.args.n - rows.column)) * 2;
-    if (rows.row + r < rows.tile.rows && bytes > 0)
-      store_bytes(rows.y(r), shared_address(at(rows.staging, r, 0)), bytes);
+    const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
+    if (row + r < tile.rows && bytes > 0)
+      store_bytes(row_of_y<Block>(args, tile, targets, row + r) + column, shared_address(at(staging, r, 0)), bytes);
     stores_commit();
   }
 };

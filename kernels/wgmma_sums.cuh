@@ -79,16 +79,22 @@ struct SumsOfPieces : SumsInMemory<Block, Block::knobs.split> {
     if (tile.piece < 0) {
       store(OwnSums<Sums>{sum});
     } else if (busy) {
-      const int index = Memory::index(tile.piece / split, consumer);
-      int* last = block.template at<int>(Block::layout.last) + consumer;
-      Memory::write(Memory::place(block.args, index) + tile.piece % split * copy_size, tile, sum);
-      if (threadIdx.x % 128 == 0) *last = Block::Cut::is_last(block.args, index);
+      Memory::write(first_piece(block, tile, consumer) + tile.piece % split * copy_size, tile, sum);
+      if (threadIdx.x % 128 == 0) last(block)[consumer] = Block::Cut::is_last(block.args, index_of(tile, consumer));
       warpgroup_sync();
-      if (*last) store(Total{Memory::place(block.args, index)});
+      if (last(block)[consumer]) store(Total{first_piece(block, tile, consumer)});
     }
   }
 
  private:
+  static __forceinline__ int* last(const Block& block) { return block.template at<int>(Block::layout.last); }
+  static __forceinline__ int index_of(const Block::Tile& tile, int consumer) {
+    return Memory::index(tile.piece / split, consumer);
+  }
+  static __forceinline__ float4* first_piece(const Block& block, const Block::Tile& tile, int consumer) {
+    return Memory::place(block.args, index_of(tile, consumer));
+  }
+
   // Of all pieces, a few at a time: in registers, sums of several pieces would be tied to wgmma's, and the assembler
   // would serialise it.
   struct Total {

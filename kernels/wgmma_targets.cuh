@@ -32,17 +32,11 @@ struct TargetSlots {
   using Slot = Block::Slot;
   using Element = Block::Element;
 
-  // The part of a slot at `offset`.
-  template <class T>
-  static __forceinline__ T* part(const Block& block, int slot, int offset) {
-    char* begin = block.template at<char[Block::layout.target_bytes]>(Block::layout.targets)[slot];
-    return reinterpret_cast<T*>(begin + offset);
-  }
-  static __forceinline__ int* rows(const Block& block, int slot) {
-    return part<int>(block, slot, Block::layout.target_row);
-  }
-  static __forceinline__ Element* weights(const Block& block, int slot) {
-    return part<Element>(block, slot, Block::layout.target_weight);
+  using Place = TargetSlot<Element, Block::block_m>;
+  static_assert(sizeof(Place) == Block::layout.target_bytes, "the layout has room for each slot");
+
+  static __forceinline__ Place& place(const Block& block, int slot) {
+    return block.template at<Place>(Block::layout.targets)[slot];
   }
 
   // `threads` threads look up a tile's targets; all loads of a kind come before what depends on them.
@@ -61,8 +55,8 @@ struct TargetSlots {
     for (int i = 0; i < count; ++i) {
       const int r = i * threads + static_cast<int>(threadIdx.x % threads);
       if (r >= tile.rows) break;
-      rows(block, slot)[r] = target[i];
-      weights(block, slot)[r] = weight[i];
+      place(block, slot).row[r] = target[i];
+      place(block, slot).weight[r] = weight[i];
     }
   }
 };
@@ -103,7 +97,7 @@ struct TargetsAhead : TargetSlots<Block> {
     barrier_wait(full(block, turn(slot)), parity(slot));
   }
   static __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int, const Slot& slot) {
-    return {Slots::rows(block, turn(slot)), Slots::weights(block, turn(slot))};
+    return {Slots::place(block, turn(slot)).row, Slots::place(block, turn(slot)).weight};
   }
 
  private:
@@ -111,10 +105,10 @@ struct TargetsAhead : TargetSlots<Block> {
   static __forceinline__ int turn(const Slot& slot) { return static_cast<int>(slot.taken - 1) % slots; }
   static __forceinline__ unsigned parity(const Slot& slot) { return (slot.taken - 1) / slots % 2; }
   static __forceinline__ unsigned full(const Block& block, int slot) {
-    return shared_address(Slots::template part<Barrier>(block, slot, Block::layout.target_full));
+    return shared_address(&Slots::place(block, slot).full);
   }
   static __forceinline__ unsigned empty(const Block& block, int slot) {
-    return shared_address(Slots::template part<Barrier>(block, slot, Block::layout.target_empty));
+    return shared_address(&Slots::place(block, slot).empty);
   }
 };
 
@@ -132,7 +126,7 @@ struct TargetsByConsumer : TargetSlots<Block> {
   }
   static __forceinline__ void wait(const Block&, const Slot&) { warpgroup_sync(); }
   static __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int consumer, const Slot&) {
-    return {Slots::rows(block, consumer), Slots::weights(block, consumer)};
+    return {Slots::place(block, consumer).row, Slots::place(block, consumer).weight};
   }
 };
 
