@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items):
     items[:] = items[int(hand)::int(hands)]
 
 
-WAITING = ("check",)  # commands that wait for undisturbed processors
+WAITING = ("tune", "check")  # commands that wait for undisturbed processors
 
 
 class Room:

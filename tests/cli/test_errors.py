@@ -257,7 +257,7 @@ def test_a_space_too_large_to_list_is_drawn_from(room):
     drawing = ["tune", *TINY, "--space", large_space(room), "--strategy", "random", "--max-candidates", "4"]
     plan = json.loads(room.ok(*drawing, "--dry-run", "--format", "json").stdout)["cells"][0]
     assert plan["legal"] == 4
-    room.ok(*drawing, "-q")
+    room.ok(*drawing, "-q", "--wait", "0")
     tried = [line["candidate"] for line in room.journal() if line["kind"] == "trial"]
     assert len(tried) == 4  # the default among them
     room.ok("verify", *TINY, "--space", "large.json", "--max-candidates", "2", "-q")

@@ -168,7 +168,7 @@ def test_tune_keeps_every_table_and_journal_before_it(room):
     journal = '{"schema": "moetune.journal/1", "kind": "header"}\n'
     for end in ("", ".old"):
         room.write("t.json.journal.jsonl" + end, journal)
-    result = room.ok("tune", *TINY, "--max-candidates", "1", "-o", "t.json")
+    result = room.ok("tune", *TINY, "--max-candidates", "1", "--wait", "0", "-o", "t.json")
     assert "note: t.json was there already: it is kept as t.json.old2\n" in result.stderr
     assert "as t.json.journal.jsonl.old2\n" in result.stderr
     assert [len(room.json(name)["entries"]) for name in ("t.json", "t.json.old", "t.json.old2")] == [1, 2, 3]
