@@ -17,9 +17,14 @@ constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
 constexpr int gathered_together = 128;
 
 struct Args {
-  const void* x;              // [x_rows, k], expert order; with permute_x [tokens, k]
-  const void* w;              // [experts, n, k], k contiguous
-  void* y;                    // [rows, n], expert order; with permute_y [tokens * top_k, n] in (token, slot) order
+  // The operands of the product y_e = x_e w_e^T, whatever a layer calls them:
+  //   forward  x [rows, k], w [experts, n, k], y [rows, n]
+  //   dX       x = dY [rows, k], w = W [experts, k, n], y = dX [rows, n]
+  //   dW       x = dY [rows, m], w = X [rows, n], y = dW [experts, m, n]; k is the expert's number of rows
+  // Rows lie in expert order, by token ([tokens, ..]) or by flat slot ([tokens * top_k, ..]).
+  const void* x;
+  const void* w;
+  void* y;
   const int* m_sizes;         // [experts] rows per expert, zeros legal
   const int* gather_indices;  // [rows] flat slot (token * top_k + slot) of each row in expert order
   const float* topk_weights;  // [tokens * top_k] by flat slot
@@ -45,6 +50,7 @@ struct Args {
   const void* const* w_of = nullptr;  // [experts]
   void* const* y_of = nullptr;        // [experts]
   TensorMap* maps = nullptr;          // [blocks][map_turns][2] room for maps that blocks write
+  long long m = 0;                    // rows of the result an expert, where k is ragged
 };
 
 }  // namespace moetune

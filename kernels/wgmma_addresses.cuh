@@ -47,7 +47,7 @@ struct PointerAddresses {
   const TensorMap *x_now = nullptr, *w_now = nullptr;
 
   // Rows of X are counted from the expert's first; gathered rows belong to all experts.
-  static constexpr bool own_rows = !Block::permute_x;
+  static constexpr bool own_rows = !Block::problem.permutes_x;
 
   // Copies the maps of whole matrices to shared memory, to be rewritten there. All threads call it.
   static __forceinline__ void setup(const Block& block) {

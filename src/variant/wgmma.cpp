@@ -65,10 +65,11 @@ bool boxes_of_y(const Knobs& c) { return c.tma_store == TmaStore::boxes; }
 bool fits_registers(const Knobs& c, const Fusion& fusion) { return sums(c) <= max_sums(c, fusion.permute_y); }
 
 int shared_bytes(const Knobs& c, const Shape& shape) {
-  return wgmma_layout(c, {.permute_x = shape.fusion.permute_x,
-                          .permute_y = shape.fusion.permute_y,
+  return wgmma_layout(c, {.permutes_x = shape.fusion.permute_x,
+                          .looks_up_rows = shape.fusion.permute_y,
                           .experts = static_cast<int>(shape.layer.local_experts()),
-                          .element_bytes = static_cast<int>(size_bytes(shape.layer.dtype))})
+                          .element_bytes = static_cast<int>(size_bytes(shape.layer.dtype)),
+                          .weight_bytes = static_cast<int>(size_bytes(shape.layer.dtype))})
       .bytes;
 }
 

@@ -93,6 +93,18 @@ std::string_view name(LayerMatrix matrix) {
   return kNames[static_cast<size_t>(matrix)];
 }
 
+std::string_view name(RowOrder order) {
+  constexpr std::string_view kNames[] = {"in_place", "by_token", "by_slot"};
+  return kNames[static_cast<size_t>(order)];
+}
+
+std::string_view name(Weighting weighting) {
+  constexpr std::string_view kNames[] = {"none", "rounded_result", "result", "a"};
+  return kNames[static_cast<size_t>(weighting)];
+}
+
+Product product_of(const Shape& shape) { return product_of(Problem{.shape = shape, .routing = {}}); }
+
 Product product_of(const Problem& problem) {
   Product p;
   switch (problem.shape.op) {

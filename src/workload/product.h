@@ -22,6 +22,7 @@ enum class RowOrder {
   by_token,  // row gather_indices[i] / top_k
   by_slot,   // row gather_indices[i]
 };
+std::string_view name(RowOrder order);  // as the enumerator
 
 /// Block scales of an operand: the value of an element is element * scale of its block, one fp32 for so many rows x
 /// columns. Blocks of an operand with one matrix an expert begin anew with each expert; those of a ragged one are
@@ -55,6 +56,7 @@ enum class Weighting {
   result,          // d = round(sum * w): in fp32, one rounding to D's dtype
   a,               // a = round(a * w) before the product: in fp32, one rounding to A's dtype
 };
+std::string_view name(Weighting weighting);  // as the enumerator
 
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
 /// dx   dX_e = dY_e W_e     A = dY, B = W read across its rows, D = dX
@@ -74,6 +76,8 @@ struct Product {
 };
 
 Product product_of(const Problem& problem);
+/// The product of a shape, without experts and rows: what a kernel is compiled for.
+Product product_of(const Shape& shape);
 
 /// Whether weights multiply rows of the result, rather than of an operand or none.
 bool weights_result(const Product& product);

@@ -152,7 +152,8 @@ Args Operands::args(int set) const {
           .gathered = counters.as<unsigned>() + gathered_offset,
           .x_of = of,
           .w_of = of + experts(product),
-          .y_of = pointers.as<void*>() + arrays + 2 * experts(product)};
+          .y_of = pointers.as<void*>() + arrays + 2 * experts(product),
+          .m = product.m};
 }
 
 GroupedGemm Operands::gemm(int set) const {
