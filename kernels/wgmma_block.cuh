@@ -58,6 +58,7 @@ struct WgmmaBlock : Config {
   // Rows of Y are looked up where they are scattered or weighted.
   static constexpr bool scatters = problem.looks_up_rows, weighs = weights_result<Config>;
   static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
+  static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // rows of X or W go along k
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
@@ -69,6 +70,8 @@ struct WgmmaBlock : Config {
 
   static_assert(height % (64 * warpgroups_a_tile(knobs)) == 0, "a warpgroup multiplies whole groups of 64 rows");
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
+  static_assert(!w_across || (!w_by_rows && block_n % (64 * cluster_m) == 0), "tensor copies bring planes of W");
+  static_assert(!x_across, "not yet");
   static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
   static_assert(!gathers_first || (problem.permutes_x && !by_rows && !pointers), "gathered rows need one tensor map");
   static_assert(!alternates || consumers == 2, "ping-pong needs two consumers");

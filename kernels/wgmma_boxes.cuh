@@ -39,9 +39,10 @@ struct WgmmaBoxes {
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
     if constexpr (with_w)
       barrier_arrive_expect(full, (w_rows + large * rows.large + small * rows.small) * Block::block_k * 2);
+    if constexpr (with_w && Block::w_across) load_w_across(stage, full, k);
 #pragma unroll
     for (int half = 0; half < Block::halves; ++half) {
-      if constexpr (with_w && !Block::w_by_rows) load_w(stage, full, half, k);
+      if constexpr (with_w && !Block::w_by_rows && !Block::w_across) load_w(stage, full, half, k);
       if constexpr (with_x && !Block::x_by_rows) load_x(stage, full, half, k);
     }
   }
@@ -58,6 +59,22 @@ struct WgmmaBoxes {
                       k + half * 64, everyone);
     else
       load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
+  }
+
+  // Planes of 64 columns, whose rows go along k.
+  __forceinline__ void load_w_across(int stage, unsigned full, int k) const {
+    const unsigned w = shared_address(block.w()[stage]);
+    constexpr int planes = Block::block_n / 64 / Block::cluster_m;
+#pragma unroll
+    for (int i = 0; i < planes; ++i) {
+      const int plane = Block::cluster_m > 1 ? rank * planes + i : i;
+      const unsigned to = w + plane * Block::block_k * Block::row_bytes;
+      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * 64;
+      if constexpr (Block::cluster_m > 1)
+        load_box_of_to_all(matrix, to, addresses.w_map(block.args), full, k, column, everyone);
+      else
+        load_box_of(matrix, to, addresses.w_map(block.args), full, k, column);
+    }
   }
 
   __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {

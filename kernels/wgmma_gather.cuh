@@ -22,7 +22,8 @@ struct GatherFirst {
   using Element = Block::Element;
 
   static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
-  static constexpr int helpers = 2, run = 4;  // warps of its producer that then copy the rest, `run` rows at a time
+  // Warps of its producer that then copy the rest, `run` rows at a time; the last ones, which have nothing else to do.
+  static constexpr int helpers = Block::scatters ? 1 : 2, run = 4;
   static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted by one counter");
 
   // Copies the first rows. All warps of all blocks call it when m_sizes are in shared memory.

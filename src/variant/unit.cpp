@@ -62,7 +62,8 @@ int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes,
 
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops) {
-  if (std::find(ops.begin(), ops.end(), shape.op) == ops.end()) return fmt::format("{} has no {}", variant, name(shape.op));
+  if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
+    return fmt::format("{} has no {}", variant, name(shape.op));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} has no {}", variant, name(shape.layer.dtype));
   return std::nullopt;
@@ -75,7 +76,7 @@ bool one_of(int value, std::initializer_list<int> values) {
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
   int64_t high = 0;
   for (const int64_t rows : problem.routing.m_sizes) high += (rows + block_m - 1) / block_m;
-  return high * ((problem.shape.layer.n + block_n - 1) / block_n);
+  return high * ((product_of(problem.shape).n + block_n - 1) / block_n);
 }
 
 int processors_of(const DeviceInfo& device) {
