@@ -277,25 +277,27 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
   return static_cast<double>(last.steps - last.own) / static_cast<double>((tiles / blocks + 1) * last.steps);
 }
 
-// dW: every expert has the same tiles, and sums over few rows as often as over many. So tiles are large, and one is
-// stored while the next is multiplied.
+// dW: every expert has the same tiles. Where it sums over few rows, one is stored while the next is multiplied; over
+// many, tiles are as large as registers allow.
 Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
-  Knobs c{.block_m = 128,
-          .block_n = 128,
+  const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  const bool deep = mean_rows > 512;
+  Knobs c{.block_m = 192,
+          .block_n = deep ? 256 : 128,
           .block_k = kSwizzleColumns,
           .stages = kMaxStages,
-          .raster = Raster::m,
+          .raster = Raster::n,
           .group = 4,
           .consumers = 2,
-          .schedule = Schedule::pingpong,
+          .schedule = deep ? Schedule::cooperative : Schedule::pingpong,
           .swap = true,
           .cluster = Cluster::none,
           .in_flight = 1,
           .tma_x = true,
           .tma_w = true,
-          .tma_store = TmaStore::boxes,
+          .tma_store = TmaStore::none,
           .addressing = Addressing::base,
-          .tiles = TileOrder::dynamic,
+          .tiles = deep ? TileOrder::dynamic : TileOrder::fixed,
           .split = 1,
           .hold = 0,
           .gather = Gather::tiles,
