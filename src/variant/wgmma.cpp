@@ -18,12 +18,8 @@ using Knobs = WgmmaKnobs;
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("wgmma")
-          .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
-          .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
-          .add("block_k", &Knobs::block_k, "depth of one step along k")
-          .add("stages", &Knobs::stages, "tiles in flight between memory and the multiplier")
-          .add("raster", &Knobs::raster, "which tile index moves fastest", "Raster", {"n", "m"})
-          .add("group", &Knobs::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
+          .add_blocks()
+          .add_walk()
           .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
           .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "Schedule",
                {"cooperative", "pingpong"})
@@ -385,17 +381,11 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 }  // namespace
 
 Variant wgmma_variant() {
-  return {.name = "wgmma",
-          .device = DeviceKind::cuda,
-          .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-          .knobs = list().knobs(),
-          .retired = {{"l2_promotion", "128"}},
-          .illegal = [](const Candidate& c, const Shape& shape,
-                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
-          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
-          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
-          .fallback = [](const Problem& problem,
-                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
+  Variant variant =
+      make_variant<Knobs>(list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
+                          {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
+  variant.retired = {{"l2_promotion", "128"}};
+  return variant;
 }
 
 }  // namespace moetune
