@@ -24,12 +24,12 @@ constexpr int kCpuDepthStep = 16;
 /// Floats between rows of unpacked A: keeps rows out of the same cache sets.
 constexpr int kCpuRowPadding = 16;
 
-/// An expert with at most this many rows of A streams B straight from memory: packing would cost more than it saves.
+/// An expert with at most this many rows of A streams B from memory: packing all of it would cost more than it saves.
 constexpr int kCpuDirectRows = 16;
 /// Depth that the direct path takes at a time, so that its rows of A stay in the second-level cache.
 constexpr int kCpuDirectDepth = 4096;
-/// The same where B lies across its rows: few enough rows of B for the first-level cache to have a line of each.
-constexpr int kCpuDirectStep = 64;
+/// The same where N is contiguous in B: the depth of its panels, which stay in the first-level cache.
+constexpr int kCpuDirectStep = 16;
 
 /// Packed B of one (expert, n-block) is kept over all of k, for the next block of rows, where it fits in this.
 constexpr int64_t kCpuKeepBytes = int64_t{16} << 20;

@@ -20,7 +20,7 @@ struct Task {
   int64_t column = 0;
   int64_t columns = 0;
   int64_t depth = 0;
-  bool direct = false;   // few rows: B is read where it lies
+  bool direct = false;   // few rows: B is used once
   bool keeps_b = false;  // another block of rows follows: packed B stays
 };
 
@@ -95,14 +95,14 @@ Task task_at(const Launch& launch, int64_t index) {
 }
 
 /// read(i, elements [column, column + width) of row first + i of the expert's matrix) for `count` rows. Rows are short
-/// and may lie anywhere: they are asked for ahead of time.
+/// and may lie anywhere: those before row `end` are asked for ahead of time.
 template <class Read>
-void for_lines(const Input& input, int64_t expert, int64_t first, int64_t count, int64_t column, int64_t width,
-               Read&& read) {
-  constexpr int64_t kAhead = 4, kLine = 64;
+void for_lines(const Input& input, int64_t expert, int64_t first, int64_t count, int64_t end, int64_t column,
+               int64_t width, Read&& read) {
+  constexpr int64_t kAhead = 8, kLine = 64;
   const int64_t bytes = width * size_bytes(input.operand.dtype);
   for (int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) {
+    if (first + i + kAhead < end) {
       const std::byte* ahead = input.at(expert, first + i + kAhead, column);
       for (int64_t byte = 0; byte < bytes; byte += kLine) __builtin_prefetch(ahead + byte);
     }
@@ -116,11 +116,12 @@ void unpack_a(const Launch& launch, const Task& task, int64_t from, int64_t dept
   const Input& a = launch.a;
   const Dtype dtype = a.operand.dtype;
   if (is_k_major(a.operand))
-    return for_lines(a, task.expert, task.row, task.rows, from, depth, [&](int64_t r, const std::byte* line) {
-      launch.kernel.unpack(dtype, line, depth, seat.a + r * (depth + kCpuRowPadding));
-    });
+    return for_lines(a, task.expert, task.row, task.rows, task.row + task.rows, from, depth,
+                     [&](int64_t r, const std::byte* line) {
+                       launch.kernel.unpack(dtype, line, depth, seat.a + r * (depth + kCpuRowPadding));
+                     });
   const int width = launch.kernel.panel_rows;
-  for_lines(a, task.expert, from, depth, task.row, task.rows, [&](int64_t i, const std::byte* line) {
+  for_lines(a, task.expert, from, depth, task.depth, task.row, task.rows, [&](int64_t i, const std::byte* line) {
     const float weight = a.weights ? weight_of_row(launch.product, a.weights, task.expert, from + i) : 1;
     launch.kernel.spread(dtype, line, task.rows, a.weights ? &weight : nullptr, width, depth * width,
                          seat.a + i * width);
@@ -135,34 +136,33 @@ LeftFactor left_at(const Launch& launch, const Seat& seat, int64_t row, int64_t 
   return {.data = seat.a + row / width * width * depth + row % width, .row_stride = 1, .depth_stride = width};
 }
 
-/// Panels of `columns` columns of B from the task's `column` on, over one block of k:
-/// [ceil(columns / tile)][depth][tile].
-void pack_b(const Launch& launch, const Task& task, int64_t column, int64_t columns, int64_t from, int64_t depth,
-            float* panels) {
+/// Panels of B over one block of k, one after another: [ceil(columns / tile)][depth][tile].
+void pack_b(const Launch& launch, const Task& task, int64_t from, int64_t depth, float* panels) {
   const Input& b = launch.b;
   const Dtype dtype = b.operand.dtype;
   const int tile = launch.kernel.tile_columns;
-  column += task.column;
   if (!is_k_major(b.operand))
-    return for_lines(b, task.expert, from, depth, column, columns, [&](int64_t i, const std::byte* line) {
-      launch.kernel.spread(dtype, line, columns, nullptr, tile, depth * tile, panels + i * tile);
-    });
-  for (int64_t c = 0; c < columns; c += tile)
-    launch.kernel.pack(dtype, b.at(task.expert, column + c, from), b.operand.columns,
-                       std::min<int64_t>(tile, columns - c), depth, panels + c * depth);
+    return for_lines(b, task.expert, from, depth, task.depth, task.column, task.columns,
+                     [&](int64_t i, const std::byte* line) {
+                       launch.kernel.spread(dtype, line, task.columns, nullptr, tile, depth * tile, panels + i * tile);
+                     });
+  for (int64_t column = 0; column < task.columns; column += tile)
+    launch.kernel.pack(dtype, b.at(task.expert, task.column + column, from), b.operand.columns,
+                       std::min<int64_t>(tile, task.columns - column), depth, panels + column * depth);
 }
 
-/// Sums of one tile of columns: what is unpacked of A over `depth` times B.
-void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t depth, int64_t column,
-              const RightFactor& b, bool add) {
-  const int tile_rows = launch.kernel.tile_rows;
+/// What is unpacked of A over `depth` times panels of B.
+void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t depth, const float* panels, bool add) {
+  const int tile_rows = launch.kernel.tile_rows, tile_columns = launch.kernel.tile_columns;
   const int64_t stride = launch.knobs.block_n;
-  for (int64_t row = 0; row < task.rows; row += tile_rows)
-    launch.kernel.tile(static_cast<int>(std::min<int64_t>(tile_rows, task.rows - row)), depth,
-                       left_at(launch, seat, row, depth), b, seat.sums + row * stride + column, stride, add);
+  for (int64_t column = 0; column < task.columns; column += tile_columns)
+    for (int64_t row = 0; row < task.rows; row += tile_rows)
+      launch.kernel.tile(static_cast<int>(std::min<int64_t>(tile_rows, task.rows - row)), depth,
+                         left_at(launch, seat, row, depth), panels + column * depth, seat.sums + row * stride + column,
+                         stride, add);
 }
 
-/// Few rows: B is read where it lies.
+/// Few rows and a B whose K is contiguous: it is read where it lies.
 void direct_sums(const Launch& launch, const Task& task, const Seat& seat) {
   const Input& b = launch.b;
   for (int64_t from = 0; from < task.depth; from += kCpuDirectDepth) {
@@ -174,35 +174,16 @@ void direct_sums(const Launch& launch, const Task& task, const Seat& seat) {
   }
 }
 
-/// The same where N is contiguous in memory. Columns that don't fill a tile are packed: a tile would read beyond them.
-void direct_sums_across(const Launch& launch, const Task& task, const Seat& seat) {
-  const Input& b = launch.b;
-  const int tile = launch.kernel.tile_columns;
-  const int64_t step = std::min(launch.knobs.block_k, kCpuDirectStep);
-  for (int64_t from = 0; from < task.depth; from += step) {
-    const int64_t depth = std::min(step, task.depth - from);
-    unpack_a(launch, task, from, depth, seat);
-    for (int64_t column = 0; column < task.columns; column += tile) {
-      RightFactor right = {b.operand.dtype, b.at(task.expert, from, task.column + column), b.operand.columns};
-      if (task.columns - column < tile) {
-        pack_b(launch, task, column, task.columns - column, from, depth, seat.b);
-        right = {Dtype::fp32, seat.b, tile};
-      }
-      multiply(launch, task, seat, depth, column, right, from > 0);
-    }
-  }
-}
-
+/// Where few rows use B once, its panels stay in the first-level cache between packing and use.
 void packed_sums(const Launch& launch, const Task& task, Seat& seat) {
   const bool packed = seat.packed_expert == task.expert && seat.packed_column == task.column;
-  const int tile = launch.kernel.tile_columns;
-  for (int64_t from = 0; from < task.depth; from += launch.knobs.block_k) {
-    const int64_t depth = std::min<int64_t>(launch.knobs.block_k, task.depth - from);
+  const int64_t step = task.direct ? std::min(launch.knobs.block_k, kCpuDirectStep) : launch.knobs.block_k;
+  for (int64_t from = 0; from < task.depth; from += step) {
+    const int64_t depth = std::min(step, task.depth - from);
     float* panels = task.keeps_b ? seat.b + from * launch.knobs.block_n : seat.b;
-    if (!packed) pack_b(launch, task, 0, task.columns, from, depth, panels);
+    if (!packed) pack_b(launch, task, from, depth, panels);
     unpack_a(launch, task, from, depth, seat);
-    for (int64_t column = 0; column < task.columns; column += tile)
-      multiply(launch, task, seat, depth, column, {Dtype::fp32, panels + column * depth, tile}, from > 0);
+    multiply(launch, task, seat, depth, panels, from > 0);
   }
   seat.packed_expert = task.keeps_b ? task.expert : -1;
   seat.packed_column = task.column;
@@ -211,12 +192,10 @@ void packed_sums(const Launch& launch, const Task& task, Seat& seat) {
 void sum(const Launch& launch, const Task& task, Seat& seat) {
   if (task.depth == 0)
     std::fill_n(seat.sums, task.rows * launch.knobs.block_n, 0.0F);
-  else if (!task.direct)
-    packed_sums(launch, task, seat);
-  else if (is_k_major(launch.b.operand))
+  else if (task.direct && is_k_major(launch.b.operand))
     direct_sums(launch, task, seat);
   else
-    direct_sums_across(launch, task, seat);
+    packed_sums(launch, task, seat);
 }
 
 /// Rounds the sums and stores them where they belong.

@@ -20,12 +20,6 @@ struct LeftFactor {
   int64_t row_stride;
   int64_t depth_stride;
 };
-/// B [depth, tile_columns], in a panel or as it lies in memory: row k begins k * stride elements of `dtype` after `data`.
-struct RightFactor {
-  Dtype dtype;
-  const void* data;
-  int64_t stride;
-};
 
 /// The loops for one instruction set. Strides count elements; x, panels and sums are floats.
 struct Microkernel {
@@ -42,13 +36,14 @@ struct Microkernel {
   void (*pack)(Dtype dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, float* panel);
 
   /// `count` values that lie one after another, to one row of panels that are `width` wide, tile_columns or panel_rows:
-  /// value i to target[i / width * panel_stride + i % width]. Zeros fill the rest of the last panel's row. With a weight,
-  /// value = round(value * weight).
+  /// value i to target[i / width * panel_stride + i % width]. Zeros fill the rest of the last panel's row. With a
+  /// weight, value = round(value * weight).
   void (*spread)(Dtype dtype, const void* source, int64_t count, const float* weight, int width, int64_t panel_stride,
                  float* target);
 
-  /// sums [rows, tile_columns] = (or +=, where `add`) a times b over `depth`. 1 <= rows <= tile_rows.
-  void (*tile)(int rows, int64_t depth, const LeftFactor& a, const RightFactor& b, float* sums, int64_t sums_stride,
+  /// sums [rows, tile_columns] = (or +=, where `add`) a [rows, depth] times a panel [depth, tile_columns].
+  /// 1 <= rows <= tile_rows.
+  void (*tile)(int rows, int64_t depth, const LeftFactor& a, const float* panel, float* sums, int64_t sums_stride,
                bool add);
 
   /// The same for a few rows x, with W [columns, depth] as it lies in memory: sums [rows, columns].
