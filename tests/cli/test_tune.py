@@ -34,7 +34,7 @@ def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted
     validate("table", planted.path / "moetune-table.json")
     entry, = planted.json("moetune-table.json")["entries"]
     assert entry["untrusted"] == "other programs took 50 % of the processors' time"
-    quiet = planted.run(*command, "-q", "--format", "markdown", "--require-quiet", env=noise)
+    quiet = planted.run(*command, "--resume", "-q", "--format", "markdown", "--require-quiet", env=noise)
     assert quiet.returncode == 4 and "warning: " + words in quiet.stderr
     exported = planted.ok("export", "moetune-table.json", "--format", "markdown").stdout
     assert "(too noisy to trust)" in exported and "- custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64: other programs" in exported
