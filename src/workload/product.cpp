@@ -224,6 +224,15 @@ float scale_value(const Product& product, const Operand& operand, Values values,
   return uniform <= 1.0f / 3 ? 0.5f : uniform <= 2.0f / 3 ? 1.0f : 2.0f;
 }
 
+double tile_occupancy(const Product& product, int64_t block_m) {
+  int64_t rows = 0, tiles = 0;
+  for (int64_t expert = 0; expert < experts(product); ++expert) {
+    const int64_t m = extent(product, expert, Axis::m);
+    rows += m, tiles += ceil_divide(m, block_m);
+  }
+  return rows == 0 ? 1 : static_cast<double>(rows) / static_cast<double>(tiles * block_m);
+}
+
 double flops(const Product& product) {
   double others = 1;  // the extents that are the same for every expert
   for (const Axis axis : {Axis::m, Axis::n, Axis::k})
