@@ -16,6 +16,11 @@ constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
 // Rows that are gathered first are counted together, so many by one counter.
 constexpr int gathered_together = 128;
 
+// Maps of ragged operands whose rows go along k have four dimensions: columns, kRaggedRows rows, and two that move the
+// matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the matrix are
+// read at (column, row + kRaggedRows - (end - first), end, kRaggedRows), and zeros behind them.
+constexpr int kRaggedRows = 1 << 30;
+
 struct Args {
   // The operands of the product y_e = x_e w_e^T, whatever a layer calls them:
   //   forward  x [rows, k], w [experts, n, k], y [rows, n]

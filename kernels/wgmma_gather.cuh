@@ -64,9 +64,10 @@ struct GatherFirst {
     k += count;
     stage.advance(count);
   }
-  // The last block clears the counts for the next launch.
-  static __forceinline__ void clear(const Args& args, int rows) {
-    for (int place = 0; place * gathered_together < rows; ++place) args.gathered[place] = 0;
+  // The last block clears the counts for the next launch. Behind the last tile the scheduler knows of all rows.
+  static __forceinline__ void clear(const Block& block) {
+    const int rows = block.scheduler().value.window_rows;
+    for (int place = 0; place * gathered_together < rows; ++place) block.args.gathered[place] = 0;
   }
 
  private:

@@ -74,9 +74,13 @@ bool one_of(int value, std::initializer_list<int> values) {
 }
 
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
+  const Product product = product_of(problem.shape);
+  const int64_t wide = (product.n + block_n - 1) / block_n;
+  if (product.ragged == Axis::k)
+    return static_cast<int64_t>(problem.routing.m_sizes.size()) * ((product.m + block_m - 1) / block_m) * wide;
   int64_t high = 0;
   for (const int64_t rows : problem.routing.m_sizes) high += (rows + block_m - 1) / block_m;
-  return high * ((product_of(problem.shape).n + block_n - 1) / block_n);
+  return high * wide;
 }
 
 int processors_of(const DeviceInfo& device) {

@@ -347,7 +347,6 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "wgmma has no fp32");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dw)), "wgmma has no dw");
   Shape shape = shape_of();
   shape.layer.k = 2044;
   EXPECT_EQ(reason(candidate, shape), "wgmma needs n and k in multiples of 8");
