@@ -509,7 +509,8 @@ TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
                             .addressing = Addressing::pointers,
                             .split = 0,
                             .hold = 64};
-  const WgmmaLayout l = wgmma_layout(knobs, {.permutes_x = true, .looks_up_rows = true, .experts = 8, .element_bytes = 2, .weight_bytes = 2});
+  const WgmmaLayout l = wgmma_layout(
+      knobs, {.permutes_x = true, .looks_up_rows = true, .experts = 8, .element_bytes = 2, .weight_bytes = 2});
   EXPECT_EQ(l.maps, 0);
   EXPECT_EQ(l.w, 1024);  // behind two tensor maps
   EXPECT_EQ(l.x, l.w + 3 * 128 * 64 * 2);
