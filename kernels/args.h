@@ -40,10 +40,10 @@ struct Args {
   // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of pieces and parts of tiles: workspace bytes of the plan for each block
-  // Where the plan gathers rows first:
-  void* gathered_x = nullptr;    // [rows, k] room for them, in expert order
+  // Where the plan gathers rows of X, or of W for dW, first:
+  void* gathered_x = nullptr;    // room for them, in expert order
   unsigned* gathered = nullptr;  // [rows / gathered_together] zeros, left as zeros: rows that are in order
-  // Where the plan has boxes: maps of x or gathered_x in large and in small boxes, of w as [experts * n, k] ([n, k] for
+  // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
   // pointers), and of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};

@@ -114,6 +114,9 @@ struct Scheduler {
 
   static __forceinline__ int depth_of(const Args& args, const auto&) { return depth(args); }
 
+  // Rows of all experts, when the last tile is found.
+  static __forceinline__ int all_rows(const State& s) { return s.window_rows; }
+
   // For all lanes of a warp.
   static __forceinline__ int all_tiles(const State& s) {
     int tiles = 0;
@@ -185,6 +188,11 @@ struct GridScheduler {
   }
   static __forceinline__ int round() { return static_cast<int>(gridDim.x); }
   static __forceinline__ int all_tiles(const State& s) { return s.experts * s.m_tiles * s.n_tiles; }
+  static __forceinline__ int all_rows(const State& s) {
+    int rows = 0;
+    for (int e = 0; e < s.experts; ++e) rows += s.m_sizes[e];
+    return rows;
+  }
   // Steps along k of the deepest tile, and of a tile. Without rows there is a step too, over zeros: it makes the sums.
   static __forceinline__ int depth(const Args&) { return 0x7fffffff; }
   static __forceinline__ int depth_of(const Args&, const auto& tile) {

@@ -41,7 +41,7 @@ struct WgmmaBlock : Config {
   using Element = typename Config::Element;
   static constexpr WgmmaKnobs knobs = Config::knobs;
   static constexpr WgmmaProblem problem = {
-      .permutes_x = Config::x_rows != RowOrder::in_place,
+      .permutes_x = Config::x_rows != RowOrder::in_place || (Config::x_across && Config::w_rows != RowOrder::in_place),
       .looks_up_rows = Config::y_rows != RowOrder::in_place || weights_result<Config>,
       .sums_rows = Config::x_across,
       .experts = Config::experts,
@@ -74,7 +74,7 @@ struct WgmmaBlock : Config {
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
   static_assert(!w_across || (!w_by_rows && block_n % (64 * cluster_m) == 0), "tensor copies bring planes of W");
   static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && cluster == 1 && !pointers && !scatters &&
-                               !gathers && !gathers_first && !together && !mixed && !shares && knobs.hold == 0),
+                               !gathers && !together && !mixed && !shares && knobs.hold == 0),
                 "sums over rows need whole planes of X and W, by tensor copies from one base, in single blocks");
   static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
   static_assert(!gathers_first || (problem.permutes_x && !by_rows && !pointers), "gathered rows need one tensor map");

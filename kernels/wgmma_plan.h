@@ -39,7 +39,7 @@ struct WgmmaKnobs {
 
 /// What the shared memory of a block depends on beside the knobs.
 struct WgmmaProblem {
-  bool permutes_x = false;     // rows of X lie elsewhere than in expert order
+  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
   bool looks_up_rows = false;  // those of Y do, or are weighted
   bool sums_rows = false;      // k is an expert's number of rows
   int experts = 0;

@@ -84,10 +84,20 @@ enum class Undecided { fail, pass };
 /// nothing regressed (0 where that may pass), or no finding at all.
 int exit_code(const std::vector<CellFinding>& findings, Undecided undecided = Undecided::fail);
 
-/// A table for people, which fits `columns` as `fitted` does, and what it says in a sentence. A `fault`, which ended
-/// the check before its last cell, is told after it.
-std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns = 0,
-                     const std::string& fault = {});
+/// "+8.0 % ± 1.0 %", of the time where that shows the regression; "-50 % to +60 %" where the interval is wide; empty
+/// where nothing was measured.
+std::string change_text(const CellFinding& finding);
+
+/// "cell: reason" for each finding that needs one: regressions, what is undecided, and a machine that became slower.
+std::vector<std::string> reasons(const std::vector<CellFinding>& findings);
+
+/// What a check says, in a sentence; `whole` where nothing ended it before its last cell.
+std::string sentence(const std::vector<CellFinding>& findings, double threshold, bool whole);
+
+/// A table for people, and what it says in a sentence. A `fault`, which ended the check before its last cell, is told
+/// after it.
+std::string markdown(const std::vector<CellFinding>& findings, double threshold, const std::string& fault = {});
+
 /// When and where a check ran, and how long.
 struct CheckRun {
   std::string timestamp;  // its begin, UTC: "2026-11-23T01:26:06"

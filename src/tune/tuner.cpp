@@ -204,7 +204,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
     entry.skipped = no_winner(state);
     return;
   }
-  entry.occupancy = tile_occupancy(state.problem.routing, find_value(entry.candidate, "block_m").value_or(1));
+  entry.occupancy = tile_occupancy(product_of(state.problem), find_value(entry.candidate, "block_m").value_or(1));
 }
 
 bool load(Run& run, const CellRun& state, Entry& entry) {

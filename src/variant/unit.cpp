@@ -75,12 +75,11 @@ bool one_of(int value, std::initializer_list<int> values) {
 
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
   const Product product = product_of(problem.shape);
-  const int64_t wide = (product.n + block_n - 1) / block_n;
-  if (product.ragged == Axis::k)
-    return static_cast<int64_t>(problem.routing.m_sizes.size()) * ((product.m + block_m - 1) / block_m) * wide;
+  const auto blocks = [](int64_t size, int64_t block) { return (size + block - 1) / block; };
   int64_t high = 0;
-  for (const int64_t rows : problem.routing.m_sizes) high += (rows + block_m - 1) / block_m;
-  return high * wide;
+  for (const int64_t rows : problem.routing.m_sizes)
+    high += blocks(product.ragged == Axis::m ? rows : product.m, block_m);
+  return high * blocks(product.n, block_n);
 }
 
 int processors_of(const DeviceInfo& device) {

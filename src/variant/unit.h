@@ -33,7 +33,7 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
 /// Whether a knob has one of the values that a rule allows.
 bool one_of(int value, std::initializer_list<int> values);
 
-/// Tiles of block_m x block_n of all experts.
+/// Tiles of block_m x block_n of the results of all experts.
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);
 
 /// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.

@@ -62,7 +62,7 @@ bool boxes_of_y(const Knobs& c) { return c.tma_store == TmaStore::boxes; }
 // What of a shape the rules depend on, in terms of its product: X, W and Y are its operands a, b and d.
 struct Roles {
   int64_t m = 0, n = 0, k = 0;
-  bool permutes_x = false;     // rows of X lie elsewhere than in expert order
+  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
   bool scatters_y = false;     // those of Y do
   bool looks_up_rows = false;  // they are scattered or weighted
   bool w_across = false;       // rows of W go along k
@@ -74,7 +74,7 @@ Roles roles_of(const Shape& shape) {
   return {.m = p.m,
           .n = p.n,
           .k = p.k,
-          .permutes_x = p.a.order != RowOrder::in_place,
+          .permutes_x = p.a.order != RowOrder::in_place || p.b.order != RowOrder::in_place,
           .scatters_y = p.d.order != RowOrder::in_place,
           .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
           .w_across = !is_k_major(p.b),
@@ -156,8 +156,8 @@ std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape, con
 
 // dW: what is summed over an expert's rows.
 std::optional<std::string> illegal_sums(const Knobs& c, const Shape& shape, const Roles& roles) {
-  if (roles.permutes_x || shape.fusion.permute_x || shape.fusion.topk_weights)
-    return "wgmma has no dw with rows that are gathered or weighted";
+  if (roles.permutes_x && c.gather != Gather::first)
+    return "gather must be first for dw: tensor copies read rows that are in order";
   if (!c.tma_x || by_pointers(c))
     return "tma_x must be yes and addressing base for dw: one map holds all experts' rows";
   if (c.block_m % kSwizzleColumns != 0)
@@ -296,7 +296,7 @@ Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
           .tiles = deep ? TileOrder::dynamic : TileOrder::fixed,
           .split = 1,
           .hold = 0,
-          .gather = Gather::tiles,
+          .gather = roles_of(problem.shape).permutes_x ? Gather::first : Gather::tiles,
           .mix = 0};
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;

@@ -128,6 +128,8 @@ int64_t scale_index(const Product& product, const Operand& operand, int64_t expe
 /// Scale `index` of an input: 1/2, 1 or 2 for integer inputs, else in (0.5, 1.5).
 float scale_value(const Product& product, const Operand& operand, Values values, int64_t index);
 
+/// Rows of the result over computed rows: sum m / (sum ceil(m / block_m) * block_m), m an expert's; 1 for no rows.
+double tile_occupancy(const Product& product, int64_t block_m);
 double flops(const Product& product);  // 2 * M * N * K of each expert: real rows only
 /// Fewest bytes through memory: matrices of experts with rows (all of them where they are written), rows used once
 /// each, scales, row counts, and an index or a weight a row where the fusions read one.

@@ -78,9 +78,6 @@ struct RoutingFigures {
 };
 RoutingFigures figures(const Routing& routing);
 
-/// Useful rows over computed rows: sum m / (sum ceil(m / block_m) * block_m); 1 for no rows.
-double tile_occupancy(const Routing& routing, int64_t block_m);
-
 /// Rows per expert -> a routing. Rows are given to consecutive tokens, expert after expert, so that no token gets an
 /// expert twice. m_sizes must sum to tokens * top_k with no value over tokens.
 Routing routing_from_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k);

@@ -34,7 +34,7 @@ def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted
     validate("table", planted.path / "moetune-table.json")
     entry, = planted.json("moetune-table.json")["entries"]
     assert entry["untrusted"] == "other programs took 50 % of the processors' time"
-    quiet = planted.run(*command, "-q", "--format", "markdown", "--require-quiet", env=noise)
+    quiet = planted.run(*command, "--resume", "-q", "--format", "markdown", "--require-quiet", env=noise)
     assert quiet.returncode == 4 and "warning: " + words in quiet.stderr
     exported = planted.ok("export", "moetune-table.json", "--format", "markdown").stdout
     assert "(too noisy to trust)" in exported and "- custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64: other programs" in exported
@@ -60,6 +60,18 @@ def test_the_table_knows_how_it_was_made(room):
     assert table["device"]["kind"] == "cpu"
 
 
+def in_short(entry):
+    """The winner by what differs from the default, as every command names it."""
+    default = next(rival["candidate"] for rival in entry["rivals"] if rival["name"] == "default")
+    differs = [f"{knob}={value}" for knob, value in entry["candidate"].items() if value != default[knob]]
+    return " ".join([entry["candidate"]["variant"], *differs]) if differs else "cpu, the default"
+
+
+def flat(table):
+    """The words of a table's last column, its lines joined."""
+    return " ".join(line.split("|")[-2].strip() for line in table.strip().splitlines())
+
+
 def test_result_tables_are_markdown(room):
     text = room.ok("tune", *CPU, *LAYER, "--tokens", "8,16", *FEW).stdout
     layer, routing, times, winners, _ = text.split("\n\n")
@@ -75,7 +87,8 @@ def test_result_tables_are_markdown(room):
     for word in ("time", "vs default", "vs loop"):
         assert word in times.splitlines()[0]
     assert len(re.findall(r"± [\d.]+ %|s to \d|x to \d|noisy", times)) == 6  # of a noisy machine: ranges, and no ratios
-    assert "cpu block_m" not in winners  # but what differs from the default
+    for entry in room.json("moetune-table.json")["entries"]:
+        assert in_short(entry) in flat(winners)
 
 
 def test_verbose_tells_all_knobs_and_rates(room):
@@ -209,6 +222,42 @@ def test_fused_layers(room):
             "--projection", "up,down", "--permute-x", "--permute-y", "--topk-weights", *FEW)
     ups = [entry["cell"] for entry in room.json("moetune-table.json")["entries"]]
     assert len(ups) == 2
+
+
+def test_the_six_gemms_of_a_training_step(room):
+    layer = [*CPU, "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", "24", "--tokens", "8",
+             "--projection", "up,down", "--op", "fwd,dx,dw", "--permute-x", "--permute-y"]
+    room.ok("tune", *layer, *FEW)
+    validate("table", room.path / "moetune-table.json")
+    validate("journal", room.path / "moetune-table.json.journal.jsonl")
+    entries = room.json("moetune-table.json")["entries"]
+    steps = [(entry["cell"]["projection"], entry["cell"]["op"]) for entry in entries]
+    assert steps == [(projection, op) for projection in ("up", "down") for op in ("fwd", "dx", "dw")]
+    for entry in entries:
+        cell = entry["cell"]
+        assert f"/{cell['projection']}/{cell['op']}/" in entry["id"]
+        assert entry["verdict"]["ok"] and entry["flops"] == 2 * 16 * cell["n"] * cell["k"]
+        assert (cell["permute_x"], cell["permute_y"]) == (cell["projection"] == "up", cell["projection"] == "down")
+        if cell["op"] == "dw":  # its rows are those of n, whatever the router did
+            block_m = entry["candidate"]["block_m"]
+            assert entry["occupancy"] == pytest.approx(cell["n"] / (-(-cell["n"] // block_m) * block_m), abs=1e-5)
+    header, *lines = room.journal()
+    assert [cell["op"] for cell in header["cells"]] == ["fwd", "dx", "dw"] * 2
+    assert {line["status"] for line in lines if line["kind"] == "trial"} == {"ok"}
+    found = json.loads(room.ok("lookup", "moetune-table.json", *layer[2:], "--format", "json").stdout)
+    assert [answer["match"] for answer in found["answers"]] == ["exact"] * 6
+    for command, more in (("verify", []), ("bench", ["--rounds", "1"])):
+        text = room.ok(command, *CPU, "--table", "moetune-table.json", "--op", "dw", *more, "--format", "json").stdout
+        assert {point["cell"]["op"] for point in json.loads(text)["points"]} == {"dw"}
+    check = room.run("check", "moetune-table.json", "--op", "dx,dw", "--rounds", "5", "--format", "json")
+    assert check.returncode in (0, 1, 4), check.stderr  # by the machine's mood
+    assert [finding["cell"]["op"] for finding in json.loads(check.stdout)["findings"]] == ["dx", "dw"] * 2
+
+
+def test_a_lookup_answers_with_no_other_op(room):
+    room.tuned("--op", "dx")
+    assert "/dx/" in room.ok("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dx").stdout
+    assert room.run("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dw").returncode == 1
 
 
 def test_a_folder_is_made_for_the_output(room):

@@ -106,7 +106,7 @@ inline Entry entry(const Cell& of, const Candidate& winner, double us) {
   result.flops = flops(product_of(problem));
   result.bytes = bytes(product_of(problem));
   result.candidate = winner;
-  result.occupancy = tile_occupancy(problem.routing, find_value(winner, "block_m").value());
+  result.occupancy = tile_occupancy(product_of(problem), find_value(winner, "block_m").value());
   result.measurement = measurement(us);
   result.verdict = right();
   result.rivals = {rival("default", 1.25 * us, 0.8, mma(64)), rival("cublas-loop", 2 * us, 0.5)};

@@ -87,17 +87,19 @@ TensorMap encode_ragged(const void* base, const Operand& operand, int box_rows) 
 // A miss of an input brings 128 bytes into L2; results are stored, for which this means nothing.
 void encode_maps(Args& args, const LaunchPlan& plan, const Product& product) {
   const Operand &a = product.a, &b = product.b, &d = product.d;
-  const void* a_base = plan.gathers_first ? args.gathered_x : args.x;
-  const int64_t a_rows = plan.gathers_first ? owned_rows(product, a) : a.rows;
+  const bool gathers_b = plan.gathers_first && b.order != RowOrder::in_place;
+  const bool gathers_a = plan.gathers_first && !gathers_b;
+  const void* a_base = gathers_a ? args.gathered_x : args.x;
+  const int64_t a_rows = gathers_a ? owned_rows(product, a) : a.rows;
   const int64_t b_rows = extent(product, 0, b.row_axis);
   if (plan.x_box > 0)
-    args.x_map = is_k_major(a) ? encode_matrix(a_base, a, a_rows, plan.x_box) : encode_ragged(args.x, a, plan.x_box);
+    args.x_map = is_k_major(a) ? encode_matrix(a_base, a, a_rows, plan.x_box) : encode_ragged(a_base, a, plan.x_box);
   if (plan.x_rest > 0) args.x_rest_map = encode_matrix(a_base, a, a_rows, plan.x_rest);
   if (plan.w_box > 0) {
     if (is_k_major(b))
       args.w_map = encode_matrix(args.w, b, plan.maps > 0 ? b_rows : b.rows, plan.w_box);
     else if (is_ragged(product, b))
-      args.w_map = encode_ragged(args.w, b, plan.w_box);
+      args.w_map = encode_ragged(gathers_b ? args.gathered_x : args.w, b, plan.w_box);
     else  // rows along k end where the expert's do: what lies behind them must not be multiplied
       args.w_map = encode_matrices(args.w, b, plan.maps > 0 ? 1 : experts(product), b_rows, plan.w_box);
   }
