@@ -12,11 +12,12 @@ namespace moetune {
 namespace {
 
 const KnobList<CpuKnobs>& list() {
-  static const KnobList<CpuKnobs> knobs = KnobList<CpuKnobs>("cpu")
-                                              .add_host("block_m", &CpuKnobs::block_m, "rows of the result in a block's tile")
-                                              .add_host("block_n", &CpuKnobs::block_n, "columns of the result in a block's tile")
-                                              .add_host("block_k", &CpuKnobs::block_k, "depth of one step along k")
-                                              .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend");
+  static const KnobList<CpuKnobs> knobs =
+      KnobList<CpuKnobs>("cpu")
+          .add_host("block_m", &CpuKnobs::block_m, "rows of the result in a block's tile")
+          .add_host("block_n", &CpuKnobs::block_n, "columns of the result in a block's tile")
+          .add_host("block_k", &CpuKnobs::block_k, "depth of one step along k")
+          .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend");
   return knobs;
 }
 
@@ -31,8 +32,6 @@ std::optional<std::string> illegal_block(std::string_view knob, int value, int s
 
 std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const DeviceInfo& device) {
   if (device.kind != DeviceKind::cpu) return "the cpu variant runs on a cpu only";
-  if (auto reason = unsupported("cpu", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32}, {Op::fwd, Op::dx, Op::dw}))
-    return reason;
   if (auto reason = illegal_block("block_m", c.block_m, kCpuTileRows)) return reason;
   if (auto reason = illegal_block("block_n", c.block_n, kCpuTileColumns)) return reason;
   if (auto reason = illegal_block("block_k", c.block_k, kCpuDepthStep)) return reason;
