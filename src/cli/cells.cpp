@@ -98,7 +98,7 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
 }
 
 Fusion fusion_of(const CellOptions& options, Projection projection, bool both) {
-  Fusion fusion{options.permute_x, options.permute_y, options.topk_weights};
+  Fusion fusion{options.permute_x, options.permute_y, options.topk_weights, options.accumulate, options.fp32_dw};
   if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = false;
   if (both && projection == Projection::down) fusion.permute_x = false;
   return fusion;
@@ -180,6 +180,8 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.flag("--permute-x", options.permute_x, "Gather rows of X while loading");
   set.flag("--permute-y", options.permute_y, "Scatter rows of Y to token order while storing");
   set.flag("--topk-weights", options.topk_weights, "Multiply rows by their weights (with --permute-y)");
+  set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
+  set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
   set.value("--seed", options.seed, "N", "Of routings and operands");
   set.group("Options");
 }
@@ -208,7 +210,9 @@ std::vector<Cell> make_cells(const CellOptions& options) {
         for (const Projection projection : projections)
           for (const Op op : ops)
             for (const Dtype dtype : dtypes) {
-              const Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options, projection, both)};
+              Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options, projection, both)};
+              if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
+              if (op == Op::dw && dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
               require_valid(shape);
               add_cells(shape, routings, tokens, seed, known, cells);
             }
@@ -243,6 +247,8 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   if (fusion.permute_x) arguments.push_back("--permute-x");
   if (fusion.permute_y) arguments.push_back("--permute-y");
   if (fusion.topk_weights) arguments.push_back("--topk-weights");
+  if (fusion.accumulate) arguments.push_back("--accumulate");
+  if (fusion.fp32_dw) arguments.push_back("--fp32-dw");
   return arguments;
 }
 

@@ -138,6 +138,8 @@ Criteria criteria_of(const TunedTable& table, const CellOptions& options) {
   add_flag(criteria, "--permute-x", options.permute_x, &Fusion::permute_x);
   add_flag(criteria, "--permute-y", options.permute_y, &Fusion::permute_y);
   add_flag(criteria, "--topk-weights", options.topk_weights, &Fusion::topk_weights);
+  add_flag(criteria, "--accumulate", options.accumulate, &Fusion::accumulate);
+  add_flag(criteria, "--fp32-dw", options.fp32_dw, &Fusion::fp32_dw);
   return criteria;
 }
 

@@ -42,7 +42,9 @@ struct FlagKey {
 };
 constexpr FlagKey kFlags[] = {{"permute_x", &CellOptions::permute_x},
                               {"permute_y", &CellOptions::permute_y},
-                              {"topk_weights", &CellOptions::topk_weights}};
+                              {"topk_weights", &CellOptions::topk_weights},
+                              {"accumulate", &CellOptions::accumulate},
+                              {"fp32_dw", &CellOptions::fp32_dw}};
 
 // As on a command line: a number is the text that one would type.
 std::string typed(const JsonAt& json) {

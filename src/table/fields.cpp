@@ -31,6 +31,8 @@ void add_cell(Fields& fields, const Cell& cell) {
   add("permute_x", boolean_field(cell.shape.fusion.permute_x));
   add("permute_y", boolean_field(cell.shape.fusion.permute_y));
   add("topk_weights", boolean_field(cell.shape.fusion.topk_weights));
+  add("accumulate", boolean_field(cell.shape.fusion.accumulate));
+  add("fp32_dw", boolean_field(cell.shape.fusion.fp32_dw));
   add("tokens", cell.tokens);
   add("routing", text(cell.routing));
   add("seed", cell.seed);

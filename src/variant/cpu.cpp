@@ -29,8 +29,6 @@ std::optional<std::string> illegal_block(std::string_view knob, int value, int s
 
 std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const DeviceInfo& device) {
   if (device.kind != DeviceKind::cpu) return "the cpu variant runs on a cpu only";
-  if (auto reason = unsupported("cpu", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32}, {Op::fwd, Op::dx, Op::dw}))
-    return reason;
   if (auto reason = illegal_block("block_m", c.block_m, kCpuTileRows)) return reason;
   if (auto reason = illegal_block("block_n", c.block_n, kCpuTileColumns)) return reason;
   if (auto reason = illegal_block("block_k", c.block_k, kCpuDepthStep)) return reason;

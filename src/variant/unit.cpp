@@ -64,6 +64,9 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
                                        const std::vector<Op>& ops) {
   if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
     return fmt::format("{} has no {}", variant, name(shape.op));
+  if (shape.fusion.accumulate) return fmt::format("{} does not accumulate", variant);
+  if (shape.fusion.fp32_dw)
+    return fmt::format("{} has no dw in fp32 of inputs in {}", variant, name(shape.layer.dtype));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} has no {}", variant, name(shape.layer.dtype));
   return std::nullopt;

@@ -58,6 +58,8 @@ void set_operands(Product& p, const Problem& problem) {
       p.a = operand(problem, LayerMatrix::dy, Axis::k, Axis::m, y);
       p.b = operand(problem, LayerMatrix::x, Axis::k, Axis::n, x);
       p.d = operand(problem, LayerMatrix::dw, Axis::m, Axis::n);
+      if (fusion.fp32_dw) p.d.dtype = Dtype::fp32;
+      p.accumulates = fusion.accumulate;
       p.ragged = Axis::k, p.m = layer.n, p.n = layer.k;
       p.weighting = Weighting::a;
       break;
@@ -68,7 +70,7 @@ void set_operands(Product& p, const Problem& problem) {
 /// Rows in memory that a launch touches, each counted once.
 int64_t touched_rows(const Product& p, const Operand& operand) {
   if (!is_ragged(p, operand)) {
-    const bool written = operand.matrix == p.d.matrix;
+    const bool written = operand.matrix == p.d.matrix && !p.accumulates;
     const int64_t active = std::count_if(p.m_sizes.begin(), p.m_sizes.end(), [](int32_t m) { return m > 0; });
     return (written ? experts(p) : active) * extent(p, 0, operand.row_axis);
   }
@@ -189,7 +191,8 @@ Place place_of(const Product& product, const Operand& operand, int64_t row) {
 }
 
 ValueStream stream_of(LayerMatrix matrix) {
-  return matrix == LayerMatrix::x ? kStreamX : matrix == LayerMatrix::w ? kStreamW : kStreamDy;
+  if (matrix == LayerMatrix::w || matrix == LayerMatrix::dw) return kStreamW;
+  return matrix == LayerMatrix::x ? kStreamX : kStreamDy;
 }
 
 float topk_weight(const Product& product, Values values, int64_t slot) {
@@ -244,7 +247,8 @@ double bytes(const Product& product) {
   double sum = 0;
   bool permuted = false;
   for (const Operand* operand : {&product.a, &product.b, &product.d}) {
-    sum += static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(operand->columns) *
+    const double times = product.accumulates && operand == &product.d ? 2 : 1;
+    sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(operand->columns) *
            static_cast<double>(size_bytes(operand->dtype));
     sum += 4.0 * static_cast<double>(scale_count(product, *operand));
     permuted = permuted || operand->order != RowOrder::in_place;

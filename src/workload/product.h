@@ -66,6 +66,7 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
   Axis ragged = Axis::m;        // its extent is an expert's number of rows
   Weighting weighting = Weighting::none;
+  bool accumulates = false;                  // d = round(d before + sum), in fp32; experts without a sum keep theirs
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] running sum of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
@@ -114,7 +115,7 @@ struct Place {
 /// The expert that owns row `row` of expert order; 0 <= row < owned_rows.
 Place place_of(const Product& product, const Operand& operand, int64_t row);
 
-/// The values that fill an input: X, W or dY.
+/// The values that fill an input: X, W or dY; or dW before a launch that accumulates, where no W is read.
 ValueStream stream_of(LayerMatrix matrix);
 /// Top-k weight of a flat slot: operand_value's, rounded up to quarters where has_exact_weights.
 float topk_weight(const Product& product, Values values, int64_t slot);
@@ -131,8 +132,9 @@ float scale_value(const Product& product, const Operand& operand, Values values,
 /// Rows of the result over computed rows: sum m / (sum ceil(m / block_m) * block_m), m an expert's; 1 for no rows.
 double tile_occupancy(const Product& product, int64_t block_m);
 double flops(const Product& product);  // 2 * M * N * K of each expert: real rows only
-/// Fewest bytes through memory: matrices of experts with rows (all of them where they are written), rows used once
-/// each, scales, row counts, and an index or a weight a row where the fusions read one.
+/// Fewest bytes through memory: matrices of experts with rows (all of them where they are written; written and
+/// read where they accumulate), rows used once each, scales, row counts, and an index or a weight a row where the
+/// fusions read one.
 double bytes(const Product& product);
 
 }  // namespace moetune

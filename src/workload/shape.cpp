@@ -33,6 +33,9 @@ auto word_at(const JsonAt& at, Parser parse) {
   }
 }
 
+// Fields that files from before lack.
+bool flag_at(const JsonAt& json, std::string_view key) { return json.has(key) && json[key].boolean(); }
+
 }  // namespace
 
 std::string_view name(Projection projection) { return projection == Projection::up ? "up" : "down"; }
@@ -75,6 +78,11 @@ void require_valid(const Shape& shape) {
     throw request_error("permute_x and permute_y exclude each other", "permute_x belongs to up, permute_y to down");
   if (shape.fusion.topk_weights && !shape.fusion.permute_y)
     throw request_error("topk_weights needs permute_y", "rows are multiplied while they are scattered to token order");
+  if (shape.fusion.accumulate && shape.op != Op::dw)
+    throw request_error(fmt::format("{} cannot accumulate", name(shape.op)), "accumulate belongs to dw");
+  if (shape.fusion.fp32_dw && (shape.op != Op::dw || layer.dtype == Dtype::fp32))
+    throw request_error(fmt::format("fp32_dw has no meaning for {} in {}", name(shape.op), name(layer.dtype)),
+                        "it belongs to dw in bf16 and fp16");
 }
 
 std::string text(const Fusion& fusion) {
@@ -85,6 +93,8 @@ std::string text(const Fusion& fusion) {
   add(fusion.permute_x, "permute_x");
   add(fusion.permute_y, "permute_y");
   add(fusion.topk_weights, "topk_weights");
+  add(fusion.accumulate, "accumulate");
+  add(fusion.fp32_dw, "fp32_dw");
   return words.empty() ? "plain" : words;
 }
 
@@ -100,19 +110,21 @@ std::string title(const Shape& shape) {
 
 Json to_json(const Shape& shape) {
   const Layer& layer = shape.layer;
-  return {{"model", layer.model},
-          {"projection", name(layer.projection)},
-          {"op", name(shape.op)},
-          {"experts", layer.experts},
-          {"top_k", layer.top_k},
-          {"n", layer.n},
-          {"k", layer.k},
-          {"dtype", name(layer.dtype)},
-          {"tp", layer.tp},
-          {"ep", layer.ep},
-          {"permute_x", shape.fusion.permute_x},
-          {"permute_y", shape.fusion.permute_y},
-          {"topk_weights", shape.fusion.topk_weights}};
+  Json json = {{"model", layer.model},
+               {"projection", name(layer.projection)},
+               {"op", name(shape.op)},
+               {"experts", layer.experts},
+               {"top_k", layer.top_k},
+               {"n", layer.n},
+               {"k", layer.k},
+               {"dtype", name(layer.dtype)},
+               {"tp", layer.tp},
+               {"ep", layer.ep},
+               {"permute_x", shape.fusion.permute_x},
+               {"permute_y", shape.fusion.permute_y},
+               {"topk_weights", shape.fusion.topk_weights}};
+  if (shape.op == Op::dw) json["accumulate"] = shape.fusion.accumulate, json["fp32_dw"] = shape.fusion.fp32_dw;
+  return json;
 }
 
 Shape shape_from_json(const JsonAt& json) {
@@ -129,7 +141,9 @@ Shape shape_from_json(const JsonAt& json) {
   shape.op = word_at(json["op"], parse_op);
   shape.fusion = {.permute_x = json["permute_x"].boolean(),
                   .permute_y = json["permute_y"].boolean(),
-                  .topk_weights = json["topk_weights"].boolean()};
+                  .topk_weights = json["topk_weights"].boolean(),
+                  .accumulate = flag_at(json, "accumulate"),
+                  .fp32_dw = flag_at(json, "fp32_dw")};
   try {
     require_valid(shape);
   } catch (const Error& error) {

@@ -44,13 +44,17 @@ struct Layer {
 /// permute_y     store Y[gather[i]]               load dY[gather[i]]             load dY[gather[i]]
 /// topk_weights  y = round(round(sum) * round(w)) dx = round(sum * w), one       dY rows: round(dy * w) to the
 ///                                                rounding, w in fp32            dtype, then multiplied
+/// accumulate    -                                -                              dW = round(dW before + sum)
+/// fp32_dw       -                                -                              dW in fp32
 ///
 /// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx leaves the sum over top_k to
-/// others. Each combination that is legal for fwd is legal for dx and dw, and no other.
+/// others. Each combination that is legal for fwd is legal for dx and dw; with the last two, for dw alone.
 struct Fusion {
   bool permute_x = false;
   bool permute_y = false;     // excludes permute_x
   bool topk_weights = false;  // only with permute_y
+  bool accumulate = false;    // only of dw: experts without rows are left alone
+  bool fp32_dw = false;       // only of dw in bf16 and fp16
 
   bool operator==(const Fusion&) const = default;
 };
@@ -70,8 +74,9 @@ inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
-/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), experts over
-/// kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, holds '/' or is not printable.
+/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), accumulate
+/// without dw, fp32_dw without dw in bf16 or fp16, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
+/// model name that is empty, holds '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

@@ -141,6 +141,18 @@ TEST(Cells, FusionsOfALayerGoWhereTheyBelong) {
   EXPECT_EQ(text(cells[1].shape.fusion), "permute_y+topk_weights");
 }
 
+TEST(Cells, WhatBecomesOfDwGoesToDw) {
+  CellOptions options = tiny();
+  options.ops = {"fwd,dx,dw"}, options.dtypes = {"bf16,fp32"};
+  options.accumulate = options.fp32_dw = true;
+  std::vector<std::string> fusions;
+  for (const Cell& cell : make_cells(options)) fusions.push_back(text(cell.shape.fusion));
+  EXPECT_EQ(fusions,
+            (std::vector<std::string>{"plain", "plain", "plain", "plain", "accumulate+fp32_dw", "accumulate"}));
+  options.ops = {"dx"}, options.fp32_dw = false;
+  EXPECT_EQ(error_of(options), "dx cannot accumulate");
+}
+
 TEST(Cells, BothPermutationsOfOneProjectionContradict) {
   CellOptions options = tiny();
   options.permute_x = options.permute_y = true;
@@ -295,6 +307,8 @@ TEST(CellArguments, MakeTheCellAgain) {
   options.permute_x = true;
   expect_typed_again(options);
   options.permute_x = false, options.permute_y = options.topk_weights = true;
+  expect_typed_again(options);
+  options.ops = {"fwd,dx,dw"}, options.accumulate = options.fp32_dw = true;
   expect_typed_again(options);
 }
 

@@ -156,13 +156,14 @@ TEST_F(SuiteFile, KeepsTheSeedsThatItNames) {
 
 TEST_F(SuiteFile, EveryKeyIsItsOption) {
   const auto cells = make_cells(suite(write(R"([{"experts": 8, "top_k": "2", "n": 64, "k": 32, "projection": "down",
-      "op": "fwd", "tokens": "4,8", "routing": "uniform,zipf:1.0", "dtype": "fp16", "tp": 2, "ep": 4, "seed": 7,
-      "permute_y": true, "topk_weights": true}])")));
+      "op": "dw", "tokens": "4,8", "routing": "uniform,zipf:1.0", "dtype": "fp16", "tp": 2, "ep": 4, "seed": 7,
+      "permute_y": true, "topk_weights": true, "accumulate": true, "fp32_dw": true}])")));
   ASSERT_EQ(cells.size(), 4u);
   CellOptions typed;
   typed.experts = "8", typed.top_k = "2", typed.n = "64", typed.k = "32", typed.projections = {"down"};
-  typed.ops = {"fwd"}, typed.tokens = {"4,8"}, typed.routings = {"uniform,zipf:1.0"}, typed.dtypes = {"fp16"};
+  typed.ops = {"dw"}, typed.tokens = {"4,8"}, typed.routings = {"uniform,zipf:1.0"}, typed.dtypes = {"fp16"};
   typed.tp = "2", typed.ep = "4", typed.seed = "7", typed.permute_y = typed.topk_weights = true;
+  typed.accumulate = typed.fp32_dw = true;
   const auto expected = make_cells(typed);
   for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(id(cells[i]), id(expected[i]));
 }

@@ -254,6 +254,21 @@ def test_the_six_gemms_of_a_training_step(room):
     assert [finding["cell"]["op"] for finding in json.loads(check.stdout)["findings"]] == ["dx", "dw"] * 2
 
 
+def test_dw_may_accumulate_and_be_fp32(room):
+    room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--op", "fwd,dw", "--accumulate", "--fp32-dw", *FEW)
+    validate("table", room.path / "moetune-table.json")
+    forward, dw = room.json("moetune-table.json")["entries"]
+    assert "accumulate" not in forward["id"] and "accumulate" not in forward["cell"]
+    assert dw["id"].endswith("/accumulate+fp32_dw") and dw["verdict"]["ok"]
+    assert dw["cell"]["accumulate"] and dw["cell"]["fp32_dw"]
+    active = dw["figures"]["active_experts"]
+    assert dw["bytes"] == 2 * 4 * active * 64 * 64 + 2 * 16 * (64 + 64) + 4 * 4  # dW read and written; rows; counts
+    answer = ("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dw")
+    assert room.run(*answer).returncode == 1  # no entry that overwrites dW in bf16
+    assert "accumulate+fp32_dw" in room.ok(*answer, "--accumulate", "--fp32-dw").stdout
+    assert "fwd cannot accumulate" in room.error(2, "tune", *TINY, "--accumulate")
+
+
 def test_a_lookup_answers_with_no_other_op(room):
     room.tuned("--op", "dx")
     assert "/dx/" in room.ok("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dx").stdout

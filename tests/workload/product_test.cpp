@@ -295,6 +295,23 @@ TEST(Bytes, DoNotOverflow) {
   EXPECT_GT(bytes(product_of(problem)), 2.0 * 4 * 14336 * 7168);
 }
 
+TEST(Product, OfDwMayAccumulateAndBeFp32) {
+  EXPECT_FALSE(product(Op::dw).accumulates);
+  EXPECT_TRUE(product(Op::dw, {.accumulate = true}).accumulates);
+  EXPECT_EQ(product(Op::dw).d.dtype, Dtype::bf16);
+  const Product p = product(Op::dw, {.fp32_dw = true});
+  EXPECT_EQ(p.d.dtype, Dtype::fp32);
+  EXPECT_EQ(p.a.dtype, Dtype::bf16);
+  EXPECT_EQ(p.b.dtype, Dtype::bf16);
+}
+TEST(Product, ThatAccumulatesReadsAndWritesExpertsWithRows) {
+  // Rows of dY and X, 3 of 4 experts' dW, and the rows of each expert.
+  const double inputs = 2 * 6 * (6 + 10), counts = 4 * 4;
+  EXPECT_EQ(bytes(product(Op::dw)), inputs + counts + 2 * 4 * 6 * 10);
+  EXPECT_EQ(bytes(product(Op::dw, {.accumulate = true})), inputs + counts + 2 * 2 * 3 * 6 * 10);
+  EXPECT_EQ(bytes(product(Op::dw, {.accumulate = true, .fp32_dw = true})), inputs + counts + 2 * 4 * 3 * 6 * 10);
+  EXPECT_EQ(flops(product(Op::dw, {.accumulate = true})), flops(product(Op::dw)));
+}
 TEST(TileOccupancy, CountsPaddedTiles) {
   const auto of = [](Routing routing, int64_t block_m, Op op = Op::fwd) {
     const Layer layer{.model = "custom", .experts = 4, .top_k = 2, .n = 6, .k = 10};

@@ -70,6 +70,26 @@ TEST(RequireValid, RefusesFusionsThatContradict) {
   EXPECT_EQ(refusal([](Shape& s) { s.fusion = {true, false, true}; }).what, "topk_weights needs permute_y");
   EXPECT_EQ(refusal([](Shape& s) { s.fusion = {false, true, true}; }).exit, Exit::yes);
 }
+TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
+  for (const Op op : {Op::fwd, Op::dx}) {
+    const Caught error = refusal([&](Shape& s) { s.op = op, s.fusion.accumulate = true; });
+    EXPECT_EQ(error.what, std::string(name(op)) + " cannot accumulate");
+    EXPECT_EQ(error.hint, "accumulate belongs to dw");
+    EXPECT_EQ(refusal([&](Shape& s) { s.op = op, s.fusion.fp32_dw = true; }).what,
+              "fp32_dw has no meaning for " + std::string(name(op)) + " in bf16");
+  }
+  const auto of_dw = [](Dtype dtype, bool fp32) {
+    return refusal([&](Shape& s) {
+             s.op = Op::dw, s.layer.dtype = dtype;
+             s.fusion.accumulate = true, s.fusion.fp32_dw = fp32;
+           })
+        .what;
+  };
+  EXPECT_EQ(of_dw(Dtype::bf16, true), "");
+  EXPECT_EQ(of_dw(Dtype::fp16, true), "");
+  EXPECT_EQ(of_dw(Dtype::fp32, false), "");
+  EXPECT_EQ(of_dw(Dtype::fp32, true), "fp32_dw has no meaning for dw in fp32");
+}
 TEST(RequireValid, RefusesNamesThatIdsCannotHold) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.model = ""; }).what, "the layer has no model name");
   EXPECT_EQ(refusal([](Shape& s) { s.layer.model = "org/model"; }).what,
@@ -94,22 +114,34 @@ TEST(ShapeWords, TellFusions) {
   EXPECT_EQ(text(Fusion{}), "plain");
   EXPECT_EQ(text(Fusion{.permute_x = true}), "permute_x");
   EXPECT_EQ(text(Fusion{.permute_y = true, .topk_weights = true}), "permute_y+topk_weights");
+  EXPECT_EQ(text(Fusion{.permute_x = true, .accumulate = true, .fp32_dw = true}), "permute_x+accumulate+fp32_dw");
 }
 
 TEST(ShapeJson, RoundTripsEveryField) {
-  const Shape shape{.layer = {.model = "m",
-                              .projection = Projection::down,
-                              .experts = 16,
-                              .top_k = 3,
-                              .n = 48,
-                              .k = 80,
-                              .dtype = Dtype::fp16,
-                              .tp = 2,
-                              .ep = 4},
-                    .op = Op::dw,
-                    .fusion = {.permute_x = false, .permute_y = true, .topk_weights = true}};
+  const Shape shape{
+      .layer = {.model = "m",
+                .projection = Projection::down,
+                .experts = 16,
+                .top_k = 3,
+                .n = 48,
+                .k = 80,
+                .dtype = Dtype::fp16,
+                .tp = 2,
+                .ep = 4},
+      .op = Op::dw,
+      .fusion = {.permute_x = false, .permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}};
   const Json json = to_json(shape);
   EXPECT_EQ(shape_from_json(JsonAt(json, "x")), shape);
+}
+TEST(ShapeJson, OfFilesFromBeforeDoesNotAccumulate) {
+  Shape shape = small();
+  shape.op = Op::dw;
+  Json json = to_json(shape);
+  json.erase("accumulate"), json.erase("fp32_dw");
+  EXPECT_EQ(shape_from_json(JsonAt(json, "x")), shape);
+  json["accumulate"] = 1;
+  EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "x")); }).what,
+            "x: accumulate: expected true or false, found an integer");
 }
 TEST(ShapeJson, NamesThePlaceOfAWrongWordOrSize) {
   Json json = to_json(small());

@@ -99,6 +99,11 @@ struct Loop {
       const float factor = rounded ? round_to(dtype, weight) : weight;
       for (int64_t c = 0; c < columns; ++c) sums[c] = (rounded ? round_to(dtype, sums[c]) : sums[c]) * factor;
     }
+    if (product.accumulates) {
+      float before[Dots::kMaxTileColumns > kStripColumns ? Dots::kMaxTileColumns : kStripColumns];
+      unpack_d(product, matrices, expert, row, column, columns, before);
+      for (int64_t c = 0; c < columns; ++c) sums[c] += before[c];
+    }
     const int64_t at = memory_row(product, product.d, expert, row) * product.d.columns + column;
     if (dtype == Dtype::bf16) dots.narrow_bf16(sums, columns, static_cast<uint16_t*>(matrices.d) + at);
     if (dtype == Dtype::fp16) std::transform(sums, sums + columns, static_cast<uint16_t*>(matrices.d) + at, to_fp16);
@@ -202,7 +207,7 @@ void loop_baseline(const Product& product, const Matrices& matrices, ThreadPool&
                          .column = column,
                          .columns = std::min<int64_t>(kStripColumns, product.n - column)};
     auto* memory = workspace.memory[static_cast<size_t>(thread)].as<float>();
-    if (strip.rows == 0) return;
+    if (strip.rows == 0 || (product.accumulates && extent(product, expert, Axis::k) == 0)) return;
     if (strip.rows <= kFewRows && loop.is_direct())
       loop.multiply_few(strip, memory);
     else

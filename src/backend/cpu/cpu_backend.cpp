@@ -57,6 +57,7 @@ References references_of(const Loaded& loaded, ThreadPool& pool) {
   references.integer_weights = make_topk_weights(product, Values::integer);
   const Matrices integers = matrices_of(references.integers, references.integer_weights);
   const Matrices randoms = matrices_of(loaded.sets[0], loaded.topk_weights);
+  reset_output(product, loaded.sets[0], pool);
   references.integer_results = rounded_reference(product, integers, pool);
   references.random_results = unrounded_reference(product, randoms, pool);
   return references;
@@ -119,22 +120,22 @@ class CpuBackend : public Backend {
     Loaded& loaded = require_runnable(contender);
     make_references();
     const References& references = *loaded.references;
-    run_over_nan(contender, references.integers, references.integer_weights);
+    run_anew(contender, references.integers, references.integer_weights);
     const Verdict exact =
         compare_exact(loaded.product, references.integers.d, references.integer_results.data(), pool_);
-    run_over_nan(contender, loaded.sets[0], loaded.topk_weights);
+    run_anew(contender, loaded.sets[0], loaded.topk_weights);
     return both(exact, compare_close(loaded.product, loaded.sets[0].d, references.random_results.as<float>(), pool_));
   }
 
   Repetition repeat(const Contender& contender, double seconds) override {
     const Loaded& loaded = require_runnable(contender);
     const Output& d = loaded.sets[0].d;
-    run_over_nan(contender, loaded.sets[0], loaded.topk_weights);
+    run_anew(contender, loaded.sets[0], loaded.topk_weights);
     const std::vector<std::byte> first(d.data(), d.data() + d.bytes());
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     Repetition repetition;
     do {
-      run_over_nan(contender, loaded.sets[0], loaded.topk_weights);
+      run_anew(contender, loaded.sets[0], loaded.topk_weights);
       ++repetition.launches;
       const std::optional<int64_t> at = first_difference(d, first);
       if (at && repetition.different++ == 0)
@@ -188,8 +189,8 @@ class CpuBackend : public Backend {
       loop_baseline(product, matrices, pool_, baseline_workspace_);
   }
 
-  void run_over_nan(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
-    set.d.reset(pool_);
+  void run_anew(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
+    reset_output(loaded_->product, set, pool_);
     launch(contender, set, weights);
   }
 

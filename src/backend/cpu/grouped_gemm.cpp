@@ -61,7 +61,8 @@ void lay_out(const Product& product, const CpuKnobs& c, Workspace& workspace) {
   const auto rows = [&](int expert) { return extent(product, expert, Axis::m); };
   workspace.order.clear();
   for (int expert = 0; expert < experts(product); ++expert)
-    if (rows(expert) > 0) workspace.order.push_back(expert);
+    if (rows(expert) > 0 && (!product.accumulates || extent(product, expert, Axis::k) > 0))
+      workspace.order.push_back(expert);
   std::sort(workspace.order.begin(), workspace.order.end(), [&](int a, int b) {
     return product.m_sizes[a] != product.m_sizes[b] ? product.m_sizes[a] > product.m_sizes[b] : a < b;
   });
@@ -198,6 +199,18 @@ void sum(const Launch& launch, const Task& task, Seat& seat) {
     packed_sums(launch, task, seat);
 }
 
+/// Adds what D holds in a row of the task to its sums.
+void add_before(const Launch& launch, const Task& task, int64_t row, float* sums) {
+  constexpr int64_t kPiece = 256;
+  float before[kPiece];
+  for (int64_t column = 0; column < task.columns; column += kPiece) {
+    const int64_t count = std::min(kPiece, task.columns - column);
+    launch.kernel.unpack(launch.product.d.dtype, launch.d_at(task.expert, task.row + row, task.column + column), count,
+                         before);
+    for (int64_t c = 0; c < count; ++c) sums[column + c] += before[c];
+  }
+}
+
 /// Rounds the sums and stores them where they belong.
 void store(const Launch& launch, const Task& task, const Seat& seat) {
   const Product& product = launch.product;
@@ -211,6 +224,7 @@ void store(const Launch& launch, const Task& task, const Seat& seat) {
     if (rounded) weight = round_to(dtype, weight);
     if (product.weighting == Weighting::result)
       for (int64_t c = 0; c < task.columns; ++c) sums[c] *= weight;
+    if (product.accumulates) add_before(launch, task, r, sums);
     launch.kernel.store(dtype, sums, task.columns, rounded ? &weight : nullptr,
                         launch.d_at(task.expert, task.row + r, task.column));
   }

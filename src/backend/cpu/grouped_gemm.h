@@ -14,7 +14,7 @@ namespace moetune {
 /// Memory that launches share, grown by the first that needs more.
 struct Workspace {
   std::vector<Buffer> scratch;      // one a thread
-  std::vector<int> order;           // experts that have rows of D, those with most rows first
+  std::vector<int> order;           // experts that have tasks, those with most rows first
   std::vector<int64_t> first_task;  // [order + 1] running sum of tasks in that order
 };
 

@@ -31,6 +31,16 @@ Input input_b(const Product& product, const Matrices& matrices) {
           .weights = nullptr};
 }
 
+void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,
+              int64_t count, float* target) {
+  const Input d{.product = product,
+                .operand = product.d,
+                .data = static_cast<const std::byte*>(matrices.d),
+                .scales = nullptr,
+                .weights = nullptr};
+  d.unpack(expert, row, column, count, target);
+}
+
 float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row) {
   const int64_t in_order = product.first_rows[static_cast<size_t>(expert)] + row;
   return topk_weights[product.gather_indices[static_cast<size_t>(in_order)]];

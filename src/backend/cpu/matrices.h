@@ -38,6 +38,10 @@ struct Input {
 Input input_a(const Product& product, const Matrices& matrices);
 Input input_b(const Product& product, const Matrices& matrices);
 
+/// What D holds in a row of an expert, before a launch that accumulates.
+void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,
+              int64_t count, float* target);
+
 /// Top-k weight of row `row` of an expert.
 float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row);
 

@@ -34,16 +34,16 @@ std::vector<Run> used_runs(const Product& product, const Operand& operand) {
 
 int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.dtype); }
 
-/// Elements [first, first + count) of an input's values, rounded to its dtype.
+/// Elements [first, first + count) of an operand's values, rounded to its dtype. `target` is the operand's first.
 void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
-          const Buffer& target, ThreadPool& pool) {
+          std::byte* target, ThreadPool& pool) {
   pool.for_each((count + kPiece - 1) / kPiece, [&](int, int64_t piece) {
     const int64_t begin = first + piece * kPiece, end = std::min(first + count, begin + kPiece);
     for (int64_t i = begin; i < end; ++i) {
       const float value = operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(i));
-      if (operand.dtype == Dtype::fp32) target.as<float>()[i] = value;
-      if (operand.dtype == Dtype::bf16) target.as<uint16_t>()[i] = to_bf16(value);
-      if (operand.dtype == Dtype::fp16) target.as<uint16_t>()[i] = to_fp16(value);
+      if (operand.dtype == Dtype::fp32) reinterpret_cast<float*>(target)[i] = value;
+      if (operand.dtype == Dtype::bf16) reinterpret_cast<uint16_t*>(target)[i] = to_bf16(value);
+      if (operand.dtype == Dtype::fp16) reinterpret_cast<uint16_t*>(target)[i] = to_fp16(value);
     }
   });
 }
@@ -51,7 +51,7 @@ void fill(const Product& product, const Operand& operand, Values values, int64_t
 Buffer make_input(const Product& product, const Operand& operand, Values values, ThreadPool& pool) {
   Buffer input(operand.rows * row_bytes(operand));
   for (const Run& run : used_runs(product, operand))
-    fill(product, operand, values, run.first * operand.columns, run.rows * operand.columns, input, pool);
+    fill(product, operand, values, run.first * operand.columns, run.rows * operand.columns, input.data(), pool);
   return input;
 }
 
@@ -62,10 +62,10 @@ Buffer make_scales(const Product& product, const Operand& operand, Values values
   return scales;
 }
 
-Output make_output(const Product& product, ThreadPool& pool) {
-  Output output(product.d.rows, product.d.columns, product.d.dtype);
-  output.reset(pool);
-  return output;
+OperandSet with_output(OperandSet set, const Product& product, ThreadPool& pool) {
+  set.d = Output(product.d.rows, product.d.columns, product.d.dtype);
+  reset_output(product, set, pool);
+  return set;
 }
 
 void copy(const std::byte* source, std::byte* target, int64_t bytes, ThreadPool& pool) {
@@ -96,11 +96,19 @@ std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(
 }  // namespace
 
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool) {
-  return {.a = make_input(product, product.a, values, pool),
-          .b = make_input(product, product.b, values, pool),
-          .d = make_output(product, pool),
-          .a_scales = make_scales(product, product.a, values),
-          .b_scales = make_scales(product, product.b, values)};
+  return with_output({.a = make_input(product, product.a, values, pool),
+                      .b = make_input(product, product.b, values, pool),
+                      .d = {},
+                      .values = values,
+                      .a_scales = make_scales(product, product.a, values),
+                      .b_scales = make_scales(product, product.b, values)},
+                     product, pool);
+}
+
+void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool) {
+  set.d.reset(pool);
+  if (product.accumulates)
+    fill(product, product.d, set.values, 0, product.d.rows * product.d.columns, set.d.data(), pool);
 }
 
 MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t available) {
@@ -125,11 +133,13 @@ std::vector<OperandSet> make_sets(const Product& product, int count, ThreadPool&
   std::vector<OperandSet> sets;
   sets.push_back(make_set(product, Values::random, pool));
   while (static_cast<int>(sets.size()) < count)
-    sets.push_back({.a = copy_input(product, product.a, sets[0].a, pool),
-                    .b = copy_input(product, product.b, sets[0].b, pool),
-                    .d = make_output(product, pool),
-                    .a_scales = make_scales(product, product.a, Values::random),
-                    .b_scales = make_scales(product, product.b, Values::random)});
+    sets.push_back(with_output({.a = copy_input(product, product.a, sets[0].a, pool),
+                                .b = copy_input(product, product.b, sets[0].b, pool),
+                                .d = {},
+                                .values = Values::random,
+                                .a_scales = make_scales(product, product.a, Values::random),
+                                .b_scales = make_scales(product, product.b, Values::random)},
+                               product, pool));
   return sets;
 }
 

@@ -13,10 +13,14 @@ struct OperandSet {
   Buffer a;
   Buffer b;
   Output d;
+  Values values = Values::random;
   Buffer a_scales;  // without scales: empty
   Buffer b_scales;
 };
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool);
+
+/// D and its guards as a launch must find them: unwritten, but for what is in a D that accumulates.
+void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool);
 
 /// What a loaded problem takes: sets of operands that are used in turn, so that each is out of the caches when its turn
 /// comes again, one more for integer inputs, and two references.

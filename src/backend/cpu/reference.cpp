@@ -121,6 +121,13 @@ void for_rows(const Product& product, const Matrices& matrices, ThreadPool& pool
   }
 }
 
+// [N] what D holds in a row before, where the product accumulates; else zeros.
+std::vector<float> row_before(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
+  std::vector<float> before(static_cast<size_t>(product.n));
+  if (product.accumulates) unpack_d(product, matrices, expert, row, 0, product.n, before.data());
+  return before;
+}
+
 // What the result's row is multiplied by.
 float result_weight(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
   if (!weights_result(product)) return 1;
@@ -136,8 +143,10 @@ Buffer rounded_reference(const Product& product, const Matrices& matrices, Threa
   Buffer result(owned_rows(product, product.d) * n * size_bytes(dtype));
   for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
     const float weight = result_weight(product, matrices, expert, row);
+    const std::vector<float> before = row_before(product, matrices, expert, row);
     for (int64_t column = 0; column < n; ++column) {
       auto value = static_cast<float>(sums[column]);
+      if (product.accumulates) value += before[static_cast<size_t>(column)];
       if (product.weighting == Weighting::rounded_result) value = round_to(dtype, value);
       if (weights_result(product)) value *= weight;
       const int64_t index = in_order * n + column;
@@ -154,8 +163,10 @@ Buffer unrounded_reference(const Product& product, const Matrices& matrices, Thr
   Buffer result(owned_rows(product, product.d) * n * 4);
   for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
     const auto weight = static_cast<double>(result_weight(product, matrices, expert, row));
+    const std::vector<float> before = row_before(product, matrices, expert, row);
     for (int64_t column = 0; column < n; ++column)
-      result.as<float>()[in_order * n + column] = static_cast<float>(sums[column] * weight);
+      result.as<float>()[in_order * n + column] =
+          static_cast<float>(sums[column] * weight + static_cast<double>(before[static_cast<size_t>(column)]));
   });
   return result;
 }

@@ -196,6 +196,25 @@ TEST_F(CpuBackend, VerifiesGradients) {
       }
 }
 
+TEST_F(CpuBackend, RestoresDwBeforeItLooks) {
+  for (const bool fp32 : {false, true}) {
+    backend->load(naive::problem_of(
+        "zipf:1", 64, 8, 2,
+        {.dtype = Dtype::bf16, .fusion = {.accumulate = true, .fp32_dw = fp32}, .n = 96, .k = 120, .op = Op::dw}));
+    for (const Contender& contender : {loop(), of(candidate(8, 32, 16, 2))}) {
+      backend->sample(contender, {.blocks = 2, .block_seconds = 1e-4});
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        const Verdict verdict = backend->verify(contender);
+        EXPECT_TRUE(verdict.ok) << verdict.reason;
+        EXPECT_EQ(verdict.elements, 2 * 8 * 96 * 120);
+      }
+      const Repetition repetition = backend->repeat(contender, 0.01);
+      EXPECT_GT(repetition.launches, 1);
+      EXPECT_EQ(repetition.different, 0) << repetition.reason;
+    }
+  }
+}
+
 TEST_F(CpuBackend, CompilesWhatIsLegal) {
   const Candidate candidates[] = {candidate(8, 32, 16, 1), candidate(8, 31, 16, 1)};
   const auto results = backend->compile(small_problem().shape, candidates);

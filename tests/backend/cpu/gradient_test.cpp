@@ -9,9 +9,7 @@ namespace {
 
 using namespace three_loops;
 
-INSTANTIATE_TEST_SUITE_P(Product, EveryGradient,
-                         testing::Combine(testing::Values(Op::dx, Op::dw), testing::ValuesIn(kDtypes),
-                                          testing::ValuesIn(kFusions)),
+INSTANTIATE_TEST_SUITE_P(Product, EveryGradient, testing::ValuesIn(gradients()),
                          [](const auto& test) { return label(test.param); });
 
 // n, k: smaller and larger than what the loops of the baseline take at once.
@@ -43,8 +41,7 @@ TEST_P(EveryGradient, ReferenceEqualsThreeLoops) {
     on_routings(19, 37, [&](const Problem& problem) {
       Multiplication run(problem, values);
       const Product& product = run.product;
-      const Buffer rounded = rounded_reference(product, run.matrices(), run.pool);
-      const Buffer unrounded = unrounded_reference(product, run.matrices(), run.pool);
+      const Buffer rounded = run.rounded(), unrounded = run.unrounded();
       const std::vector<int64_t> rows = row_map(product, product.d);
       const auto written = std::count_if(run.wanted.elements.begin(), run.wanted.elements.end(),
                                          [](const auto& element) { return element.has_value(); });

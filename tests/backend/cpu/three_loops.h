@@ -91,7 +91,12 @@ class Loops {
         }
       }
     });
-    for (auto& element : wanted.elements) element->rounded = round_to(wanted.dtype, static_cast<float>(element->exact));
+    for (size_t i = 0; i < wanted.elements.size(); ++i) {
+      Element& element = *wanted.elements[i];
+      const float before = p_.shape.fusion.accumulate ? dw_before(wanted.dtype, i) : 0;
+      element.rounded = round_to(wanted.dtype, static_cast<float>(element.exact) + before);
+      element.exact += before;
+    }
     return wanted;
   }
 
@@ -126,7 +131,8 @@ class Loops {
   }
 
   Wanted empty(int64_t rows, int64_t columns) const {
-    Wanted wanted{columns, extras_.result_dtype.value_or(p_.shape.layer.dtype), {}};
+    const Dtype usual = p_.shape.fusion.fp32_dw ? Dtype::fp32 : p_.shape.layer.dtype;
+    Wanted wanted{columns, extras_.result_dtype.value_or(usual), {}};
     wanted.elements.resize(static_cast<size_t>(rows * columns));
     return wanted;
   }
@@ -159,6 +165,9 @@ class Loops {
     const int64_t width = operand.scale_block.columns;
     return scale_value(described_, operand, values_, scale_row * ((columns + width - 1) / width) + column / width);
   }
+  float dw_before(Dtype dtype, size_t index) const {
+    return round_to(dtype, operand_value(values_, p_.seed, kStreamW, index));
+  }
   float weight(int64_t slot) const {
     return operand_value(values_, p_.seed, kStreamWeights, static_cast<uint64_t>(slot));
   }
@@ -179,6 +188,7 @@ struct Multiplication {
   std::vector<float> weights;
   Wanted wanted;
   ThreadPool pool{3};
+  std::optional<OperandSet> fresh_ = {};
 
   Multiplication(const Problem& problem, Values values, const Extras& extras = {})
       : product(product_of(problem)), wanted(Loops(problem, values, extras).result()) {
@@ -195,7 +205,7 @@ struct Multiplication {
   Matrices matrices() const { return matrices_of(set, weights); }
   void run_loop() {
     LoopWorkspace workspace;
-    set.d.reset(pool);
+    reset_output(product, set, pool);
     loop_baseline(product, matrices(), pool, workspace);
   }
   float element(int64_t row, int64_t column) const { return read(set.d.data(), row, column); }
@@ -223,9 +233,14 @@ struct Multiplication {
       }
     return "";
   }
-  Verdict exact() { return compare_exact(product, set.d, rounded_reference(product, matrices(), pool).data(), pool); }
-  Verdict close() {
-    return compare_close(product, set.d, unrounded_reference(product, matrices(), pool).as<float>(), pool);
+  Buffer rounded() { return rounded_reference(product, matrices_of(fresh(), weights), pool); }
+  Buffer unrounded() { return unrounded_reference(product, matrices_of(fresh(), weights), pool); }
+  Verdict exact() { return compare_exact(product, set.d, rounded().data(), pool); }
+  Verdict close() { return compare_close(product, set.d, unrounded().as<float>(), pool); }
+  /// The operands before any launch: where D accumulates, a reference reads it.
+  const OperandSet& fresh() {
+    if (!fresh_) fresh_ = make_set(product, set.values, pool);
+    return *fresh_;
   }
 };
 
@@ -259,6 +274,22 @@ inline const std::vector<NamedRouting>& hard_routings() {
 }
 
 using Case = std::tuple<Op, Dtype, Fusion>;
+
+/// dX and dW in every dtype and under every fusion.
+inline std::vector<Case> gradients() {
+  std::vector<Case> cases;
+  for (const Dtype dtype : kDtypes)
+    for (Fusion fusion : kFusions) {
+      for (const Op op : {Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);
+      fusion.accumulate = true;
+      cases.emplace_back(Op::dw, dtype, fusion);
+      fusion.fp32_dw = true;
+      if (dtype != Dtype::fp32) cases.emplace_back(Op::dw, dtype, fusion);
+      fusion.accumulate = false;
+      if (dtype != Dtype::fp32) cases.emplace_back(Op::dw, dtype, fusion);
+    }
+  return cases;
+}
 
 inline std::string label(const Case& one) {
   std::string words = std::string(name(std::get<Op>(one))) + "_" + std::string(name(std::get<Dtype>(one))) + "_" +
