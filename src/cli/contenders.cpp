@@ -67,7 +67,8 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   }
   for (CellWork& one : work) {
     if (one.cell.shape.op != Op::fwd)
-      throw request_error(fmt::format("{}: no variant has {}", id(one.cell), name(one.cell.shape.op)), "use --op fwd");
+      throw request_error(fmt::format("{}: no variant supports {}", id(one.cell), name(one.cell.shape.op)),
+                          "use --op fwd");
     for (const Candidate& candidate : candidates)
       add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
   }
@@ -87,7 +88,7 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
     const auto reason = std::max_element(found.pruned.begin(), found.pruned.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
     throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name,
-                                    reason == found.pruned.end() ? "it holds none" : reason->first),
+                                    reason == found.pruned.end() ? "it has none" : reason->first),
                         hint);
   }
 }

@@ -83,7 +83,7 @@ void require_replaceable(const OutputFile& output) {
   std::error_code error;
   if (!sign || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
   if (!holds(text_to_judge(output), *sign))
-    throw request_error(fmt::format("{}: {} is there already and is not a {}, so it is not replaced", output.option,
+    throw request_error(fmt::format("{}: {} exists and is not a {}: moetune does not replace it", output.option,
                                     output.path.string(), sign->name),
                         "give another file name, or remove that file first");
 }

@@ -201,7 +201,7 @@ def test_verify_catches_results_that_differ_from_launch_to_launch(planted):
     validate("verify", planted.path / "verdicts.json")
     bad, good = planted.json("verdicts.json")["points"]
     assert bad["status"] == "wrong_result" and good["status"] == "ok"
-    assert re.fullmatch(r"1 of \d+ launches gave other bits: launch 2 differs: planted", bad["reason"])
+    assert re.fullmatch(r"1 of \d+ launches gave another result than the first: launch 2 differs: planted", bad["reason"])
     told = " ".join(result.stdout.split())
     assert "1 of 2 candidates right in 1 cell" in told and "; failed: 1 wrong_result." in told
     assert bad["again"].endswith("--repeat-for 1m") and planted.run("verify", *TINY, *few, env=plant).returncode == 0

@@ -47,7 +47,7 @@ def tune(room, *arguments):
     (["--experts", "70000", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 70000 is outside 1 to 65536"),
     (["--experts", "4294967297", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 4294967297 is outside 1 to 65536"),
     (LAYER + ["--dry-run=maybe"], "--dry-run is a flag: 'maybe' is neither true nor false"),
-    (LAYER + ["--variant", "simt"], "the space 'quick' has no values for the variant 'simt'\nhint: take --space full"),
+    (LAYER + ["--variant", "simt"], "the space 'quick' has no values for the variant 'simt'\nhint: use --space full"),
     (LAYER + ["--set", "stagse=3"], "unknown knob 'stagse'\nhint: did you mean 'stages'?"),
     (LAYER + ["--variant", "cpu", "--set", "stages=3"],
      "no variant of the space 'quick' has the knob 'stages'\nhint: variants that have it: "),
@@ -59,7 +59,7 @@ def tune(room, *arguments):
     (LAYER + ["--max-candidates", "0"], "--max-candidates"),
     (LAYER + ["--set", "block_m"], "must be knob=value,value"),
     (LAYER + ["--set", "block_m="], "empty"),
-    (LAYER + ["--kernels", "nowhere"], "--kernels: nowhere is no folder"),
+    (LAYER + ["--kernels", "nowhere"], "--kernels: nowhere is not a folder"),
     (LAYER + ["--seed", "1.5"], "--seed"),
 ])
 def test_wrong_requests(room, arguments, words):
@@ -68,7 +68,7 @@ def test_wrong_requests(room, arguments, words):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--variant", "mma", "--set", "split=9"], "no candidate is legal for these cells: split must lie in 1 to 8"),
-    (["--variant", "cpu", "--space", "quick"], "no candidate is legal for these cells: all are of another device"),
+    (["--variant", "cpu", "--space", "quick"], "no candidate is legal for these cells: its variants run on another device"),
 ])
 def test_compile_says_why_nothing_is_legal(room, arguments, words):
     assert words in room.error(2, "compile", *LAYER, *arguments)
@@ -341,7 +341,7 @@ def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     room.tuned()
     before = room.files()
     assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
-    assert "no candidate of the space 'quick' is legal: cpu has no dw" in room.error(2, "tune", *TINY, "--op", "dw")
+    assert "no candidate of the space 'quick' is legal: cpu does not support dw" in room.error(2, "tune", *TINY, "--op", "dw")
     assert room.files() == before
 
 

@@ -454,4 +454,4 @@ def test_bench_refuses_a_peer_twice_and_other_files(room):
     assert "entries[1]: deepgemm-masked is twice in x" in room.error(2, "bench", *TINY, "--peers", "peers.json")
     room.write("peers.json", {"schema": "moetune.table/1"})
     assert "expected 'moetune.peers/1'" in room.error(2, "bench", *TINY, "--peers", "peers.json")
-    assert "contradict --hot" in room.error(2, "bench", *TINY, "--peers", "peers.json", "--hot")
+    assert "--peers and --hot exclude each other" in room.error(2, "bench", *TINY, "--peers", "peers.json", "--hot")

@@ -197,7 +197,7 @@ TEST_F(CpuBackend, RunsNoCandidateOnGradients) {
   Problem p = small_problem();
   p.shape.op = Op::dx;
   backend->load(p);
-  EXPECT_EQ(fault_of([&] { backend->verify(of(candidate(8, 32, 16, 1))); }), "illegal: cpu has no dx");
+  EXPECT_EQ(fault_of([&] { backend->verify(of(candidate(8, 32, 16, 1))); }), "illegal: cpu does not support dx");
   EXPECT_EQ(backend->sample(loop(), {.blocks = 2, .block_seconds = 1e-4}).size(), 2u);
 }
 

@@ -53,21 +53,22 @@ TEST(CpuLegality, BlockKIsAMultipleOfAVector) {
 }
 TEST(CpuLegality, ThreadsAreNoMoreThanTheMachineHas) {
   EXPECT_EQ(reason(candidate(8, 32, 16, 3), shape_of(), 3), "");
-  EXPECT_EQ(reason(candidate(8, 32, 16, 4), shape_of(), 3), "threads must lie in 1 to 3, this machine's");
-  EXPECT_EQ(reason(candidate(8, 32, 16, 0), shape_of(), 3), "threads must lie in 1 to 3, this machine's");
-  EXPECT_EQ(reason(candidate(8, 32, 16, -1), shape_of(), 3), "threads must lie in 1 to 3, this machine's");
+  EXPECT_EQ(reason(candidate(8, 32, 16, 4), shape_of(), 3), "threads must lie in 1 to 3, the threads of this machine");
+  EXPECT_EQ(reason(candidate(8, 32, 16, 0), shape_of(), 3), "threads must lie in 1 to 3, the threads of this machine");
+  EXPECT_EQ(reason(candidate(8, 32, 16, -1), shape_of(), 3), "threads must lie in 1 to 3, the threads of this machine");
 }
 TEST(CpuLegality, PackingBuffersAreBounded) {
   const Shape deep = shape_of(Op::fwd, 1 << 20);
-  EXPECT_EQ(reason(candidate(4096, 4096, 512, 1), deep), "packed blocks over 64 MiB a thread");
+  EXPECT_EQ(reason(candidate(4096, 4096, 512, 1), deep),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
   EXPECT_EQ(reason(candidate(128, 256, 512, 1), deep), "");
   const Candidate large = candidate(1024, 2048, 4096, 1);
   EXPECT_LE(cpu_scratch(cpu_knobs(large), 64).bytes(), kCpuScratchLimit) << "no deeper than k";
   EXPECT_EQ(reason(large), "");
 }
 TEST(CpuLegality, OnlyForward) {
-  EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(Op::dx)), "cpu has no dx");
-  EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(Op::dw)), "cpu has no dw");
+  EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(Op::dx)), "cpu does not support dx");
+  EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(Op::dw)), "cpu does not support dw");
 }
 TEST(CpuLegality, OnlyOnACpu) {
   DeviceInfo gpu = naive::device(132);
