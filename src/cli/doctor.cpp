@@ -72,8 +72,8 @@ std::vector<std::string> notes_on(const Patient& patient) {
                                 patient.word, 100 * c.noise));
   if (c.dense_burst > 0 && c.dense_sustained < kThrottled * c.dense_burst)
     notes.push_back(
-        fmt::format("{}: under load it falls to {:.0f} % of its burst rate (a power or heat limit): tables "
-                    "of short runs speak of the burst",
+        fmt::format("{}: under sustained load its rate is {:.0f} % of the burst rate (a power or heat limit): tables "
+                    "hold times of short runs, near the burst rate",
                     patient.word, 100 * c.dense_sustained / c.dense_burst));
   return notes;
 }

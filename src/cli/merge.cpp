@@ -20,7 +20,7 @@ struct MergeOptions {
 };
 
 Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
-  if (options.tables.size() < 2) throw request_error("one table alone has nothing to merge with", "name two or more");
+  if (options.tables.size() < 2) throw request_error("a merge needs two tables or more", "name another table");
   if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
     throw unknown_word("--prefer", options.prefer, {"fastest", "first", "last"});
   Files files;  // the inputs may be replaced: they are read first, and what they held is kept

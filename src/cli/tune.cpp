@@ -63,7 +63,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
 // What the run would find out after it has moved an older journal aside.
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
   require_knobs(options.search, request.space, device);
-  require_candidates(request.cells, request.space, device, "see what is pruned with --dry-run");
+  require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
   if (drawn_candidates(request) == 0) require_listable(request.space, device);
 }
 
