@@ -93,7 +93,8 @@ std::vector<std::string> lines_of(std::string_view text, int width) {
   if (width <= 0) return {std::string(text)};
   std::vector<std::string> lines = {""};
   for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
+    size_t end = std::min(text.find(' ', begin), text.size());
+    if (text.substr(end).starts_with(" %")) end = std::min(text.find(' ', end + 1), text.size());  // of the number
     const std::string_view word = text.substr(begin, end - begin);
     if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
     lines.back().append(lines.back().empty() ? "" : " ").append(word);

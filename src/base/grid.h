@@ -24,7 +24,8 @@ std::string markdown(const Grid& grid);
 /// rows are written one after another: a row's first text, then a line for each further text that is not empty.
 std::string fitted(const Grid& grid, int columns);
 
-/// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own.
+/// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own. "12 %"
+/// is one word.
 std::vector<std::string> lines_of(std::string_view text, int width);
 
 /// RFC 4180 with \n line ends.

@@ -173,7 +173,8 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
-  if (options.hot && !options.peers.empty()) throw request_error("--peers were measured cold: they contradict --hot");
+  if (options.hot && !options.peers.empty())
+    throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
   const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
   std::vector<std::string> told;
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
@@ -230,7 +231,7 @@ Action declare_bench(OptionSet& set) {
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
   set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Tell all knobs of candidates, roles and rates");
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates, roles and rates");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
     output_to_standard_output(options->output, options->format);

@@ -64,7 +64,7 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
   std::vector<LayerMaker> makers;
   if (!options.models.empty()) {
     if (n || k)
-      throw request_error("--n and --k contradict --model", "scale a model's layer with --hidden and --intermediate");
+      throw request_error("--n and --k exclude --model", "scale a model's layer with --hidden and --intermediate");
     for (const std::string& name : list_words(options.models, "--model", {})) {
       Model model = find_model(name);
       model.experts = experts.value_or(model.experts);
@@ -76,7 +76,7 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
     return makers;
   }
   if ((n || k) && (hidden || intermediate))
-    throw request_error("--n and --k contradict --hidden and --intermediate", "give one pair of the two");
+    throw request_error("--n and --k exclude --hidden and --intermediate", "give one of the two pairs");
   const std::string example =
       "such as --experts 64 --top-k 8 --n 1536 --k 2048, or --model NAME ('moetune list models')";
   if (!experts && !top_k && !n && !k && !hidden && !intermediate) throw request_error("no layer is given", example);
@@ -135,8 +135,8 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
   CellOptions alone;
   alone.suite = options.suite, alone.seed = options.seed, alone.tokens = options.tokens;
   if (options != alone)
-    throw request_error("--suite contradicts the other options of cells, but --tokens and --seed",
-                        "copy the suite's file and change that");
+    throw request_error("--suite excludes the other options of cells except --tokens and --seed",
+                        "copy the suite's file, change the copy and give it to --suite");
   std::vector<Cell> cells;
   std::set<std::string> known;
   for (SuitePart& part : read_suite(options.suite)) {

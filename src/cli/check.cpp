@@ -229,23 +229,23 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
 Action declare_check(OptionSet& set) {
   const auto options = std::make_shared<CheckOptions>();
   set.argument("BASELINE", options->baseline, "A tuned table");
-  declare(set, options->cells, "Cells to check: those that have all of this");
+  declare(set, options->cells, "Cells to check: those that match all of these options");
   declare(set, options->device);
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
   set.value("--rounds", options->rounds, "N",
-            "Interleaved rounds a cell, by default 40 on a cpu and 15 on a GPU; more where they don't tell");
+            "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive");
   set.value("--patience", options->patience, "TIME",
-            "How long a slowdown must last to be a regression, by default 30s on a cpu and 1s on a GPU");
+            "How long a slowdown must last to be a regression [30s on a cpu, 1s on a GPU]");
   set.value("--wait", options->wait, "TIME",
-            "How long a cell may wait for undisturbed processors, by default 30s on a cpu");
+            "How long a cell may wait for undisturbed processors [30s on a cpu, 0s on a GPU]");
   set.value("--inconclusive", options->inconclusive, "WORD",
-            "What cells count as that can't be judged: fail (exit 4) or pass (exit 0)");
+            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");
   set.value("--markdown", options->markdown, "FILE", "Write them as Markdown");
   declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Tell what changes are measured by, and all knobs of the winners");
+  set.flag("-v,--verbose", options->verbose, "Print what changes are measured by, and all knobs of the winners");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
     output_to_standard_output(options->output, options->format);

@@ -75,7 +75,7 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
 std::string why_none(const CompileOptions& options, const Cell& cell, Offer& offer) {
   if (!options.names_space()) return "";
   const Grid pruned = pruned_grid(offer.to(cell.shape, cell.seed)->pruned);
-  return ": " + (pruned.rows.empty() ? "all are of another device" : pruned.rows.front().front());
+  return ": " + (pruned.rows.empty() ? "its variants run on another device" : pruned.rows.front().front());
 }
 
 // One kernel a different unit: cells of one shape share theirs.
@@ -153,8 +153,8 @@ void require_compilable(const CompileOptions& options, const std::vector<Cell>&,
 }
 
 void compile_all(const CompileOptions&, const std::string&, std::vector<Kernel>&) {
-  throw machine_error("this build of moetune has no CUDA toolkit, so it compiles no kernels",
-                      "build it where the toolkit is; --show-unit works without");
+  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
+                      "build moetune on a machine with the toolkit; --show-unit works without it");
 }
 #endif
 
@@ -275,16 +275,16 @@ Action declare_compile(OptionSet& set) {
   set.list("--candidate", options->candidates, "TEXT",
            "Such as \"mma block_m=128\"; the default's value for other knobs");
   set.value("--max-candidates", options->max_candidates, "N",
-            "At most so many of the space a cell, drawn at random by the cell's seed");
+            "Draw at most N candidates of the space per cell, at random by the cell's seed");
   set.group("Options");
   set.list("--arch", options->archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
   set.flag("--show-unit", options->show_unit, "Print the C++ text of each kernel and stop");
   set.value("--kernels", options->kernels, "DIR", "Read device code from here instead of from the binary");
-  set.flag("--no-cache", options->no_cache, "Neither read nor keep compiled kernels on disk");
-  set.value("--threads", options->threads, "N", "Compile so many at a time [all cores]");
+  set.flag("--no-cache", options->no_cache, "Do not read or write the cache of compiled kernels");
+  set.value("--threads", options->threads, "N", "Compile N kernels at a time [all cores]");
   set.value("-o,--output", options->output, "DIR", "Keep cubins and the text of their units there");
   declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Tell all knobs of candidates");
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) { return run_compile(*options, invocation); };
 }

@@ -84,7 +84,7 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
     const auto reason = std::max_element(found.pruned.begin(), found.pruned.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
     throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name,
-                                    reason == found.pruned.end() ? "it holds none" : reason->first),
+                                    reason == found.pruned.end() ? "it has none" : reason->first),
                         hint);
   }
 }

@@ -15,14 +15,14 @@ void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Device");
   set.value("--device", options.device, "WORD", "auto (a GPU where there is one), cpu, cuda, cuda:1");
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
-  set.flag("--no-cache", options.no_cache, "Neither read nor keep compiled kernels on disk");
+  set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");
 }
 
 WorkerOptions worker_options(const DeviceOptions& options) {
   std::error_code error;
   if (!options.kernels.empty() && !std::filesystem::is_directory(options.kernels, error))
-    throw request_error(fmt::format("--kernels: {} is no folder", options.kernels));
+    throw request_error(fmt::format("--kernels: {} is not a folder", options.kernels));
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw machine_error("cannot find this program's own file: /proc is not mounted");
   WorkerOptions worker;

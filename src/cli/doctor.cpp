@@ -68,13 +68,12 @@ std::vector<std::string> notes_on(const Patient& patient) {
   if (!patient.ceilings) return notes;
   const Ceilings& c = *patient.ceilings;
   if (c.noise > kNoisy)
-    notes.push_back(
-        fmt::format("{}: times scatter by ±{:.1f} %: stop what else runs here, or give tune and check more time",
-                    patient.word, 100 * c.noise));
+    notes.push_back(fmt::format("{}: times scatter by ±{:.1f} %: stop other programs, or give tune and check more time",
+                                patient.word, 100 * c.noise));
   if (c.dense_burst > 0 && c.dense_sustained < kThrottled * c.dense_burst)
     notes.push_back(
-        fmt::format("{}: under load it falls to {:.0f} % of its burst rate (a power or heat limit): tables "
-                    "of short runs speak of the burst",
+        fmt::format("{}: under sustained load its rate is {:.0f} % of the burst rate (a power or heat limit): tables "
+                    "hold times of short runs, near the burst rate",
                     patient.word, 100 * c.dense_sustained / c.dense_burst));
   return notes;
 }
@@ -140,14 +139,14 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   print(report);
   for (const std::string& sentence : notes) print(fmt::format("\nNote: {}.\n", sentence));
   if (format == Format::text)
-    print(notes.empty() ? "\nNothing stands in the way of tuning. Next: moetune tune --help\n" : "");
+    print(notes.empty() ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
   return Exit::yes;
 }
 
 Action declare_doctor(OptionSet& set) {
   const auto options = std::make_shared<DoctorOptions>();
   declare(set, options->device);
-  set.flag("--quick", options->quick, "Tell, don't measure");
+  set.flag("--quick", options->quick, "Describe the machine without measuring it");
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_doctor(*options, invocation); };
 }

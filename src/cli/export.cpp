@@ -44,13 +44,14 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   const bool folder = names_a_folder(result, output);
   if (!folder && result.files.size() > 1)
     throw request_error(
-        fmt::format("{}: is one file, but {} come of this table: {}", output, result.files.size(), names_of(result)),
-        "say -o DIR to write them");
+        fmt::format("{} is one file, but the table makes {} files: {}", output, result.files.size(), names_of(result)),
+        "give a folder with -o DIR");
   Files files;
   add_input(files, "TABLE", options.table);
   std::vector<fs::path> paths;
   for (const ExportedFile& file : result.files) {
-    if (folder && file.name.empty()) throw request_error(fmt::format("{}: is a folder, expected a file name", output));
+    if (folder && file.name.empty())
+      throw request_error(fmt::format("{} is a folder: give the name of a file", output));
     paths.push_back(folder ? fs::path(output) / file.name : fs::path(output));
     add_output(files, "--output", paths.back().string(), content_of(options.format));
   }
@@ -62,8 +63,7 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
     else
       write_atomic(paths[i], result.files[i].text);
     tell(fmt::format("wrote {}\n", paths[i].string()));
-    if (!old.empty())
-      note(terminal, fmt::format("{} was there already: it is kept as {}", paths[i].string(), old.string()));
+    if (!old.empty()) note(terminal, fmt::format("the older {} is kept as {}", paths[i].string(), old.string()));
   }
 }
 
@@ -73,10 +73,10 @@ Exit run_export(const ExportOptions& options, const Invocation& invocation) {
   const Export result = exporter.write(table);
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
-    throw Error(Exit::no, fmt::format("{}: nothing in it can be told as {}", options.table, options.format));
+    throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));
   if (options.output.empty() && result.files.size() > 1)
-    throw request_error(fmt::format("{} files come of this table: {}", result.files.size(), names_of(result)),
-                        "say -o DIR to write them");
+    throw request_error(fmt::format("the table makes {} files: {}", result.files.size(), names_of(result)),
+                        "give a folder with -o DIR");
   if (!options.output.empty()) {
     write_files(result, options, invocation.terminal);
   } else {

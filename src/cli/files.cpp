@@ -83,7 +83,7 @@ void require_replaceable(const OutputFile& output) {
   std::error_code error;
   if (!sign || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
   if (!holds(text_to_judge(output), *sign))
-    throw request_error(fmt::format("{}: {} is there already and is not a {}, so it is not replaced", output.option,
+    throw request_error(fmt::format("{}: {} exists and is not a {}: moetune does not replace it", output.option,
                                     output.path.string(), sign->name),
                         "give another file name, or remove that file first");
 }
@@ -107,7 +107,7 @@ void require_place(const OutputFile& output, bool dry) {
   if (!fs::is_regular_file(output.path, error))
     throw request_error(
         fmt::format("{}: expected the name of a regular file, found a device or a pipe", output.path.string()),
-        "for standard output leave the option away and use --format");
+        "for standard output leave this option out and use --format");
 }
 
 bool is_device(const fs::path& path) {
@@ -170,7 +170,7 @@ void output_to_standard_output(std::string& output, std::string& format) {
   if (output != kStandardOutput) return;
   if (format != "text" && format != "json")
     throw request_error(fmt::format("--output - and --format {} both ask for standard output", format),
-                        "leave one of them away");
+                        "leave one of them out");
   output.clear();
   format = "json";
 }

@@ -153,10 +153,10 @@ Action declare_lookup(OptionSet& set) {
   set.argument("TABLE", options->table, "A tuned table");
   declare(set, options->cells);
   set.value("--max-distance", options->max_distance, "D",
-            "No answer from farther away, in doublings of tokens or skew (max/mean rows) [any distance]");
+            "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
   set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]");
   declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Tell all knobs of the winners");
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners");
   return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };
 }
 

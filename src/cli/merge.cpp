@@ -20,7 +20,7 @@ struct MergeOptions {
 };
 
 Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
-  if (options.tables.size() < 2) throw request_error("one table alone has nothing to merge with", "name two or more");
+  if (options.tables.size() < 2) throw request_error("a merge needs two tables or more", "name another table");
   if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
     throw unknown_word("--prefer", options.prefer, {"fastest", "first", "last"});
   Files files;  // the inputs may be replaced: they are read first, and what they held is kept
@@ -33,7 +33,7 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   if (conflicts > 0 && options.prefer.empty()) {
     for (const std::string& cell : merged.conflicts) tell(fmt::format("conflict: {}\n", cell));
     throw Error(Exit::no, fmt::format("the tables differ in {}", counted(conflicts, "cell", "cells")),
-                "say --prefer fastest, first or last");
+                "choose one with --prefer fastest, first or last");
   }
   merged.table.tool = tool_json(invocation.argv);
   if (options.output.empty()) {
@@ -42,8 +42,7 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   }
   KeptFile file(options.output);
   const std::filesystem::path old = write_table(file, merged.table);
-  if (!old.empty())
-    note(invocation.terminal, fmt::format("{} was there already: it is kept as {}", options.output, old.string()));
+  if (!old.empty()) note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
   print(fmt::format(
       "{} in {}{}.\n", counted(static_cast<int64_t>(merged.table.entries.size()), "cell", "cells"), options.output,
       conflicts > 0 ? fmt::format(", {} of them in conflict: the {} won", conflicts, options.prefer) : ""));

@@ -69,7 +69,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 std::string see_help(const CLI::App& app) {
   const std::string name = app.get_parent() ? "moetune " + app.get_name() : "moetune";
-  return fmt::format("'{} --help' tells what there is", name);
+  return fmt::format("see '{} --help'", name);
 }
 
 // "--output: 1 required FILE missing" and "--output: At Most 1 required but received 2" said plainly.

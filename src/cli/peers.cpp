@@ -32,7 +32,7 @@ Peers read_peers(const std::string& file) {
 void require_same_device(const Peers& peers, const DeviceInfo& device) {
   if (peers.device == device.name) return;
   throw machine_error(fmt::format("--peers: these times are of '{}', this device is '{}'", peers.device, device.name),
-                      "times of two devices don't compare: run scripts/peers.py on this one");
+                      "times of two devices cannot be compared: run scripts/peers.py on this device");
 }
 
 }  // namespace moetune

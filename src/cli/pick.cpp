@@ -165,7 +165,7 @@ Error nothing_left(const TunedTable& table, const std::string& file, const Crite
   }
   return Error(Exit::no,
                alone.empty() ? fmt::format("{}: no cell has all of {}", file, fmt::join(all, ", "))
-                             : fmt::format("{}: no cell has {}", file, fmt::join(alone, ", nor ")),
+                             : fmt::format("{}: no cell has {}", file, fmt::join(alone, " or ")),
                fmt::format("see its cells with: moetune export {}", shell_quoted(file)));
 }
 

@@ -49,7 +49,7 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
 int64_t candidate_limit(const std::string& text, bool names_space) {
   if (text.empty()) return 0;
   if (!names_space)
-    throw request_error("--max-candidates is of a space, and none is named", "add --space quick or --space full");
+    throw request_error("--max-candidates needs a space to draw from", "add --space quick or --space full");
   return parse_integer(text, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
 }
 

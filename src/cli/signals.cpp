@@ -19,7 +19,7 @@ void on_signal(int signal) {
     std::raise(signal);
     return;
   }
-  constexpr std::string_view kWords = "\nmoetune: stopping after this trial; once more to stop at once\n";
+  constexpr std::string_view kWords = "\nmoetune: stopping after this trial; press Ctrl-C again to stop at once\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords.data(), kWords.size());
 }
 

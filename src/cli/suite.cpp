@@ -81,7 +81,7 @@ std::vector<SuitePart> suite_from_json(const JsonAt& json) {
     parts.push_back({.where = part.where(), .options = {}});
     for (const auto& item : part.value().items()) read_key(item.key(), part[item.key()], parts.back().options);
   }
-  if (parts.empty()) list.fail("names no cells");
+  if (parts.empty()) list.fail("has no cells");
   return parts;
 }
 

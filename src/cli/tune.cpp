@@ -63,7 +63,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
 // What the run would find out after it has moved an older journal aside.
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
   require_knobs(options.search, request.space, device);
-  require_candidates(request.cells, request.space, device, "see what is pruned with --dry-run");
+  require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
   if (drawn_candidates(request) == 0) require_listable(request.space, device);
 }
 
@@ -87,10 +87,11 @@ Journal open_journal(const fs::path& path, bool resume, const JournalHeader& hea
     journal.go_on();
     return journal;
   }
-  if (resume && !quiet) note(terminal, fmt::format("{} is not there yet: starting from the beginning", path.string()));
+  if (resume && !quiet)
+    note(terminal, fmt::format("{} does not exist: the run starts from the beginning", path.string()));
   if (!journal.empty()) {
     const fs::path aside = journal.keep_copy();
-    if (!quiet) note(terminal, fmt::format("put the journal of an earlier run aside as {}", aside.string()));
+    if (!quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
   }
   journal.begin(header);
   return journal;
@@ -153,7 +154,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
     const fs::path old = write_table(file, so_far);
     if (old.empty() || options.quiet) return;
     progress.clear();
-    note(invocation.terminal, fmt::format("{} was there already: it is kept as {}", options.output, old.string()));
+    note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
   };
   const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
   try {
@@ -207,19 +208,19 @@ Action declare_tune(OptionSet& set) {
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
   set.value("--max-candidates", options->max_candidates, "N",
-            "At most so many trials a cell; --strategy random draws them, however large the space");
-  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; a cell that is begun is ended");
+            "At most N trials per cell; --strategy random draws them from a space of any size");
+  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
   set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.group("Files");
-  set.value("-o,--output", options->output, "FILE", "The table; one that is there already is kept as FILE.old");
+  set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
-  set.flag("--dry-run", options->dry_run, "Tell cells, candidates, what is pruned and why, and stop");
+  set.flag("--dry-run", options->dry_run, "Print cells, candidates, what is pruned and why, then stop");
   declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Tell all knobs of the winners, all baselines and rates");
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options->quiet, "No progress and no notes");
   return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
 }

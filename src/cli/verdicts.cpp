@@ -133,7 +133,7 @@ std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const
                                    Format::text, columns);
   if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
   for (const Case& finding : failed)
-    text += bullets({reason_of(finding)}, columns) + "  Again: " + again(finding, device) + "\n";
+    text += bullets({reason_of(finding)}, columns) + "Again: " + again(finding, device) + "\n";
   return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
 }
 

@@ -58,7 +58,8 @@ void verify_one(Case& finding, double seconds, Backend& backend) {
     finding.repetition = backend.repeat(contender, seconds);
     if (const Repetition& r = *finding.repetition; r.different > 0)
       finding.status = Status::wrong_result,
-      finding.reason = fmt::format("{} of {} launches gave other bits: {}", r.different, r.launches, r.reason);
+      finding.reason =
+          fmt::format("{} of {} launches gave another result than the first: {}", r.different, r.launches, r.reason);
   } catch (const CandidateFault& fault) {
     finding.status = fault.status, finding.reason = fault.what();
   }
@@ -224,12 +225,12 @@ Action declare_verify(OptionSet& set) {
   declare(set, options->search, "");
   declare(set, options->contenders);
   set.value("--max-candidates", options->max_candidates, "N",
-            "At most so many of the space a cell, drawn at random by the cell's seed");
+            "Draw at most N candidates of the space per cell, at random by the cell's seed");
   set.value("--repeat-for", options->repeat_for, "TIME",
-            "Launch what is right again and again, so long in all; every result must have the bits of the first");
+            "Launch correct candidates again for TIME in all; every result must equal the first bit for bit");
   set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Tell all knobs of candidates");
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
     output_to_standard_output(options->output, options->format);

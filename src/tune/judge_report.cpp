@@ -113,7 +113,7 @@ std::string sentence(const std::vector<CellFinding>& findings, double threshold,
   const auto slower = std::count_if(findings.begin(), findings.end(), is_slower_machine);
   if (bad == 0 && open == 0)
     return fmt::format("{}: none is slower than its table says by more than {}{}.", cells, limit,
-                       slower > 0 ? fmt::format(", but for {} whose control is slower too", slower) : "");
+                       slower > 0 ? fmt::format(", except {} whose control is slower too", slower) : "");
   if (bad == 0) return fmt::format("{}: no regression over {} was found{}.", cells, limit, undecided);
   const auto worst = std::max_element(findings.begin(), findings.end(), [](const CellFinding& a, const CellFinding& b) {
     return std::pair(is_no(a.finding), a.change) < std::pair(is_no(b.finding), b.change);
@@ -134,7 +134,9 @@ std::string markdown(const std::vector<CellFinding>& findings, double threshold,
   const std::vector<std::string> told = reasons(findings);
   for (const std::string& reason : told)
     text += (&reason == told.data() ? "\n- " : "- ") + markdown_text(reason) + "\n";
-  return text + "\nThe change is that of the paired ratio to the control, or of the time itself where it says time.\n" +
+  return text +
+         "\nThe change is that of the ratio to the control named under 'by', or of the time itself where that is "
+         "'time'.\n" +
          sentence(findings, threshold, fault.empty()) + "\n" + cut_short(fault);
 }
 

@@ -33,9 +33,10 @@ std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const 
   if (auto reason = illegal_block("block_n", c.block_n, kCpuTileColumns)) return reason;
   if (auto reason = illegal_block("block_k", c.block_k, kCpuDepthStep)) return reason;
   if (c.threads < 1 || c.threads > device.processors)
-    return fmt::format("threads must lie in 1 to {}, this machine's", device.processors);
+    return fmt::format("threads must lie in 1 to {}, the threads of this machine", device.processors);
   if (cpu_scratch(c, product_of(shape)).bytes() > kCpuScratchLimit)
-    return fmt::format("packed blocks over {} MiB a thread", kCpuScratchLimit >> 20);
+    return fmt::format("block_m, block_n or block_k must be smaller: packed blocks need over {} MiB a thread",
+                       kCpuScratchLimit >> 20);
   return std::nullopt;
 }
 

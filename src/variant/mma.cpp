@@ -21,7 +21,7 @@ const KnobList<Knobs>& list() {
           .add_blocks()
           .add("warps", &Knobs::warps, "warps in a block")
           .add_walk()
-          .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = whole", 1);
+          .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = not cut", 1);
   return knobs;
 }
 
@@ -53,7 +53,8 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (!one_of(c.warps, {4, 8})) return "warps must be 4 or 8";
   if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
-  if (warp_grid(c).m == 0) return fmt::format("no split of the tile gives each of {} warps 16 x 16 elements", c.warps);
+  if (warp_grid(c).m == 0)
+    return fmt::format("block_m x block_n cannot be divided among {} warps in multiples of 16 x 16", c.warps);
   if (mma_registers(c) + kStateRegisters / 2 > kMaxRegisters)
     return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
   if (shared_bytes(c) > device.shared_memory_per_block)

@@ -53,7 +53,7 @@ Knobs fallback(const Problem& problem, const DeviceInfo&) {
 }  // namespace
 
 Variant simt_variant() {
-  return make_variant<Knobs>(list(), "CUDA cores, every access checked: short and obviously right, any GPU",
+  return make_variant<Knobs>(list(), "CUDA cores with every access checked; any GPU",
                              {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
 }
 

@@ -48,7 +48,7 @@ void require_knob(const Variant& variant, const std::string& name, const JsonAt&
     const JsonAt list = json[name];
     for (size_t i = 0; i < list.size(); ++i)
       if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
-    list.fail(fmt::format("kernels have {}={} alone", name, retired.value), "leave the knob out");
+    list.fail(fmt::format("the only value of {} is {}", name, retired.value), "leave the knob out");
   }
   placed(json, [&](const JsonAt&) { return knob_place(variant, name); });
 }
@@ -194,7 +194,7 @@ Error variant_missing(const SearchSpace& space, const std::string& name) {
       if (part.variant == name) others.push_back("--space " + other);
   return request_error(fmt::format("the space '{}' has no values for the variant '{}'", space.name, name),
                        others.empty() ? "write a space that has them, or name a candidate with --candidate"
-                                      : fmt::format("take {}", fmt::join(others, " or ")));
+                                      : fmt::format("use {}", fmt::join(others, " or ")));
 }
 
 }  // namespace
@@ -213,7 +213,7 @@ SearchSpace load_space(const std::string& name_or_file) {
   const JsonAt root(json, name_or_file);
   require_schema(root, "space");
   const JsonAt list = root["variants"];
-  if (!list.value().is_object() || list.value().empty()) list.fail("expected an object with a variant at least");
+  if (!list.value().is_object() || list.value().empty()) list.fail("expected an object with at least one variant");
   SearchSpace space{.name = name_or_file, .variants = {}};
   for (const auto& item : list.value().items()) space.variants.push_back(variant_space(item.key(), list[item.key()]));
   return space;

@@ -63,12 +63,12 @@ int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes,
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops) {
   if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
-    return fmt::format("{} has no {}", variant, name(shape.op));
+    return fmt::format("{} does not support {}", variant, name(shape.op));
   if (shape.fusion.accumulate) return fmt::format("{} does not accumulate", variant);
   if (shape.fusion.fp32_dw)
-    return fmt::format("{} has no dw in fp32 of inputs in {}", variant, name(shape.layer.dtype));
+    return fmt::format("{} does not support dw in fp32 of inputs in {}", variant, name(shape.layer.dtype));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
-    return fmt::format("{} has no {}", variant, name(shape.layer.dtype));
+    return fmt::format("{} does not support {}", variant, name(shape.layer.dtype));
   return std::nullopt;
 }
 
@@ -95,7 +95,7 @@ std::optional<std::string> illegal_split(int split, int block_m, int block_n, in
   constexpr int kMaxSplit = 8;
   if (split < fewest || split > kMaxSplit) return fmt::format("split must lie in {} to {}", fewest, kMaxSplit);
   if (split_workspace_bytes(split, block_m, block_n) * blocks_per_sm * processors_of(device) > kMaxWorkspace)
-    return "split must be smaller: the sums of pieces need more device memory than a launch may ask for";
+    return "split must be smaller: the sums of pieces need more device memory than a launch may use";
   return std::nullopt;
 }
 

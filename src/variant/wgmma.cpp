@@ -27,23 +27,25 @@ const KnobList<Knobs>& list() {
           .add("cluster", &Knobs::cluster, "two blocks share W (neighbours along m) or X (along n)", "Cluster",
                {"none", "m", "n"})
           .add("in_flight", &Knobs::in_flight, "stages of wgmma under way when the next is issued")
-          .add("tma_x", &Knobs::tma_x, "X by tensor copies, or by cp.async")
-          .add("tma_w", &Knobs::tma_w, "W by tensor copies, or by cp.async", 1)
-          .add("tma_store", &Knobs::tma_store, "Y by tensor copies, by copies of rows, or by 16-byte stores",
+          .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
+          .add("tma_w", &Knobs::tma_w, "W is loaded by tensor copies; no = by cp.async", 1)
+          .add("tma_store", &Knobs::tma_store, "Y is stored by 16-byte stores, by tensor copies, or by copies of rows",
                "TmaStore", {"no", "yes", "rows"}, kNeeded, {"none", "boxes", "rows"})
           .add("addressing", &Knobs::addressing, "experts by offsets from one base, or by arrays of pointers",
                "Addressing", {"base", "pointers"}, 0)
-          .add("tiles", &Knobs::tiles, "blocks take tiles by their number, or as they have time", "TileOrder",
+          .add("tiles", &Knobs::tiles, "blocks take tiles in a fixed order, or as they become free", "TileOrder",
                {"static", "dynamic"}, kNeeded, {"fixed", "dynamic"})
           .add("pace", &Knobs::pace, "blocks begin each tile on their own, or all together", "Pace", {"own", "common"},
                0)
           .add("split", &Knobs::split,
-               "pieces along k that each of the last tiles is cut into; 1 = whole, 0 = as all blocks can share them", 1)
-          .add("hold", &Knobs::hold, "rows of Y kept until so many can be stored together; 0 = none", 0)
+               "pieces along k that each of the last tiles is cut into; 1 = not cut, 0 = all blocks share the last "
+               "round",
+               1)
+          .add("hold", &Knobs::hold, "rows of Y that are kept to be stored together; 0 = each tile stores its own", 0)
           .add("gather", &Knobs::gather,
-               "rows of X put in order with each tile that reads them, or once, ahead of the tiles", "Gather",
+               "rows of X are gathered by each tile that reads them, or once before all tiles", "Gather",
                {"tiles", "first"}, 0)
-          .add("mix", &Knobs::mix, "one block in so many takes the experts of fewest rows first; 0 = all in order", 0);
+          .add("mix", &Knobs::mix, "one block in N takes the experts with the fewest rows first; 0 = none does", 0);
   return knobs;
 }
 
@@ -186,7 +188,7 @@ std::optional<std::string> illegal_stores(const Knobs& c, const Roles& roles) {
     return "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles";
   if (c.hold % kStoreRows != 0 || c.hold > kMaxHold)
     return fmt::format("hold must be a multiple of {} up to {}", kStoreRows, kMaxHold);
-  if (c.hold > 0 && c.hold < c.block_m) return "hold must be 0 or at least block_m: the rows of a tile must find room";
+  if (c.hold > 0 && c.hold < c.block_m) return "hold must be 0 or at least block_m, the rows of a tile";
   return std::nullopt;
 }
 

@@ -35,6 +35,7 @@ TEST(Grid, LinesAreBrokenBetweenWords) {
   const std::vector<std::string> lines = {"ab cd", "a-long-word", "e"};
   EXPECT_EQ(lines_of("ab cd a-long-word e", 6), lines);
   EXPECT_EQ(lines_of("ab cd", 0), std::vector<std::string>{"ab cd"});
+  EXPECT_EQ(lines_of("by 12 %, or", 7), (std::vector<std::string>{"by", "12 %,", "or"}));
   EXPECT_EQ(lines_of("", 4), std::vector<std::string>{""});
 }
 

@@ -200,10 +200,10 @@ TEST(Cells, PartsOfALayerMissing) {
 TEST(Cells, TwoWaysToSaySizesContradict) {
   CellOptions options = tiny();
   options.hidden = "64";
-  EXPECT_EQ(error_of(options), "--n and --k contradict --hidden and --intermediate");
+  EXPECT_EQ(error_of(options), "--n and --k exclude --hidden and --intermediate");
   options = tiny();
   options.models = {"mixtral-8x7b"};
-  EXPECT_EQ(error_of(options), "--n and --k contradict --model");
+  EXPECT_EQ(error_of(options), "--n and --k exclude --model");
 }
 
 TEST(Cells, SizesGivenDirectlyAreOfOneProjection) {

@@ -136,7 +136,7 @@ TEST(CommandLine, UnknownOptionTellsTheNearest) {
 
 TEST(CommandLine, UnknownOptionWithNothingNear) {
   Program program;
-  EXPECT_EQ(program.error_of({"tune", "--zzzzzzz"}).hint(), "'moetune tune --help' tells what there is");
+  EXPECT_EQ(program.error_of({"tune", "--zzzzzzz"}).hint(), "see 'moetune tune --help'");
 }
 
 TEST(CommandLine, UnknownCommandTellsTheNearest) {

@@ -100,10 +100,9 @@ Error error_of(const CellOptions& options) {
 TEST(Pick, NothingLeftIsAnAnswerThatTellsWhatThereIs) {
   const Error alone = error_of({.tokens = {"12"}, .routings = {"single"}});
   EXPECT_EQ(alone.exit(), Exit::no);
-  EXPECT_STREQ(
-      alone.what(),
-      "t.json: no cell has --tokens 12 (the table has 8, 16, 64), nor --routing single (the table has uniform, "
-      "zipf:1, trace:loads.json#3)");
+  EXPECT_STREQ(alone.what(),
+               "t.json: no cell has --tokens 12 (the table has 8, 16, 64) or --routing single (the table has uniform, "
+               "zipf:1, trace:loads.json#3)");
   const Error together = error_of({.projections = {"down"}, .tokens = {"16"}});
   EXPECT_EQ(together.exit(), Exit::no);
   EXPECT_STREQ(together.what(), "t.json: no cell has all of --projection down, --tokens 16");

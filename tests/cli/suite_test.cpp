@@ -85,7 +85,7 @@ TEST(Suite, ContradictsOtherOptions) {
                       +[](CellOptions& o) { o.permute_x = true; }}) {
     CellOptions options = suite("hopper-peers");
     change(options);
-    EXPECT_EQ(error_of(options), "--suite contradicts the other options of cells, but --tokens and --seed");
+    EXPECT_EQ(error_of(options), "--suite excludes the other options of cells except --tokens and --seed");
   }
 }
 
@@ -190,7 +190,7 @@ TEST_F(SuiteFile, ErrorsNameThePart) {
   EXPECT_EQ(error(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8}, {"experts": 4, "top_k": 5, "n": 8, "k": 8}])"),
             "cells[1]: top_k 5 is more than the 4 experts");
   EXPECT_EQ(error("[{}]"), "cells[0]: no layer is given");
-  EXPECT_EQ(error("[]"), "cells: names no cells");
+  EXPECT_EQ(error("[]"), "cells: has no cells");
   EXPECT_EQ(error("[3]"), "cells[0]: expected an object of options");
   EXPECT_TRUE(error(R"([{"token": "8"}])").starts_with("cells[0].token: ")) << error(R"([{"token": "8"}])");
   EXPECT_TRUE(error(R"([{"suite": "hopper-peers"}])").starts_with("cells[0].suite: "));

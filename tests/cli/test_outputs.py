@@ -98,7 +98,7 @@ def test_merge_alone_may_write_to_its_input(room):
     room.made_table("a.json", tokens=(8,))
     before = (room.path / room.made_table("b.json", tokens=(16,))).read_bytes()
     result = room.ok("merge", "a.json", "b.json", "-o", "b.json")
-    assert "b.json was there already: it is kept as b.json.old" in result.stderr
+    assert "the older b.json is kept as b.json.old" in result.stderr
     assert len(room.json("b.json")["entries"]) == 2
     assert (room.path / "b.json.old").read_bytes() == before
 
@@ -123,7 +123,7 @@ def test_files_of_others_are_not_replaced(room, name, content):
                           ("CSV file of moetune export", ["export", table, "--format", "csv", "-o"]),
                           ("Markdown file of moetune export", ["export", table, "-o"])]:
         text = room.error(2, *command, name)
-        assert f"{name} is there already and is not a {kind}, so it is not replaced" in text, text
+        assert f"{name} exists and is not a {kind}: moetune does not replace it" in text, text
         assert "hint: give another file name, or remove that file first" in text
     assert (room.path / name).read_text() == content
     assert room.files() == sorted([name, "table.json"])
@@ -133,7 +133,7 @@ def test_a_table_is_no_result_of_other_commands(room):
     table = room.made_table("a.json")
     other = room.made_table("b.json")
     for command in (["bench", *TINY, "-o"], ["tune", *TINY, "--journal"], ["check", table, *CPU, "-o"]):
-        assert "b.json is there already and is not a " in room.error(2, *command, other)
+        assert "b.json exists and is not a " in room.error(2, *command, other)
 
 
 def test_outputs_replace_their_own_kind_and_empty_files(room):
@@ -169,7 +169,7 @@ def test_tune_keeps_every_table_and_journal_before_it(room):
     for end in ("", ".old"):
         room.write("t.json.journal.jsonl" + end, journal)
     result = room.ok("tune", *TINY, "--max-candidates", "1", "--wait", "0", "-o", "t.json")
-    assert "note: t.json was there already: it is kept as t.json.old2\n" in result.stderr
+    assert "note: the older t.json is kept as t.json.old2\n" in result.stderr
     assert "as t.json.journal.jsonl.old2\n" in result.stderr
     assert [len(room.json(name)["entries"]) for name in ("t.json", "t.json.old", "t.json.old2")] == [1, 2, 3]
     assert (room.path / "t.json.journal.jsonl.old2").read_text() == journal

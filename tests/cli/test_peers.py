@@ -416,8 +416,8 @@ def test_bench_shows_peers_beside_our_own(room):
     room.write("peers.json", file)
     validate("peers", room.path / "peers.json")
     output = room.ok("bench", *TINY, "--rounds", "2", "-q", "--peers", "peers.json", "-o", "bench.json").stdout
-    row = [line for line in output.splitlines() if "| peer " in line]
-    assert len(row) == 1 and "deepgemm-masked" in row[0]
+    row = [line for line in output.splitlines() if "deepgemm-masked" in line]
+    assert len(row) == 1 and row[0].startswith("| deepgemm-masked (peer) ")
     validate("bench", room.path / "bench.json")
     points = [point for point in room.json("bench.json")["points"] if point["role"] == "peer"]
     assert [point["contender"] for point in points] == [{"baseline": "deepgemm-masked"}]
@@ -454,4 +454,4 @@ def test_bench_refuses_a_peer_twice_and_other_files(room):
     assert "entries[1]: deepgemm-masked is twice in x" in room.error(2, "bench", *TINY, "--peers", "peers.json")
     room.write("peers.json", {"schema": "moetune.table/1"})
     assert "expected 'moetune.peers/1'" in room.error(2, "bench", *TINY, "--peers", "peers.json")
-    assert "contradict --hot" in room.error(2, "bench", *TINY, "--peers", "peers.json", "--hot")
+    assert "--peers and --hot exclude each other" in room.error(2, "bench", *TINY, "--peers", "peers.json", "--hot")

@@ -116,7 +116,9 @@ def test_no_color(room):
 
 
 def test_tables_fit_a_narrow_terminal(room):
-    _, narrow, _ = on_terminal(room, "list", "variants", stream="stdout")
+    _, usual, _ = on_terminal(room, "list", "variants", stream="stdout")
+    assert usual.startswith("| name ") and all(len(line) <= 80 for line in usual.splitlines()), usual
+    _, narrow, _ = on_terminal(room, "list", "variants", stream="stdout", columns=40)
     assert "|" not in narrow and narrow.splitlines()[0] == "simt", narrow
     _, wide, _ = on_terminal(room, "list", "variants", stream="stdout", columns=300)
     assert wide.startswith("| name "), wide

@@ -91,7 +91,7 @@ def test_a_json_name_is_one_file(room):
 def test_a_json_name_for_two_files_is_refused(room):
     table = sglang_table(room)
     text = room.error(2, "export", table, "--format", "sglang", "-o", "mine.json")
-    assert "mine.json: is one file, but 2 come of this table: E=4,N=32" in text and "_down.json" in text
+    assert "mine.json is one file, but the table makes 2 files: E=4,N=32" in text and "_down.json" in text
     assert not (room.path / "mine.json").exists()
     room.ok("export", table, "--format", "sglang", "-o", "folder")
     assert len(os.listdir(room.path / "folder")) == 2

@@ -73,7 +73,7 @@ TEST(CheckMarkdown, ASlowerMachineIsNoPlainAllClear) {
   slower.by_time = Finding::regressed;
   const std::string text = markdown({slower, finding(Finding::equivalent, 0, 64)}, 0.05);
   EXPECT_TRUE(
-      text.ends_with("2 cells: none is slower than its table says by more than 5 %, but for 1 whose control is "
+      text.ends_with("2 cells: none is slower than its table says by more than 5 %, except 1 whose control is "
                      "slower too.\n"))
       << text;
   EXPECT_TRUE(holds(text, "- " + id(slower.cell) + ": because\n")) << text;

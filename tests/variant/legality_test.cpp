@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=7 raster=m group=1", "stages must lie in 2 to 6"},
         Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=0", "group must lie in 1 to 64"},
         Case{"block_m=16 block_n=32 block_k=64 warps=4 stages=3 raster=m group=1",
-             "no split of the tile gives each of 4 warps 16 x 16 elements"},
+             "block_m x block_n cannot be divided among 4 warps in multiples of 16 x 16"},
         Case{"block_m=256 block_n=256 block_k=32 warps=8 stages=2 raster=m group=1",
              "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread"},
         Case{"block_m=128 block_n=256 block_k=128 warps=8 stages=3 raster=m group=1",
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=4", ""},
         Case{"block_m=16 block_n=64 block_k=64 warps=4 stages=2 raster=m group=1 split=8", ""},
         Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=8",
-             "split must be smaller: the sums of pieces need more device memory than a launch may ask for"},
+             "split must be smaller: the sums of pieces need more device memory than a launch may use"},
         Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=0",
              "split must lie in 1 to 8"}));
 
@@ -120,7 +120,7 @@ TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   DeviceInfo device = device_of_arch("sm_80");
   EXPECT_EQ(illegal_split(8, 128, 128, 1, 1, device), std::nullopt);
   EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device).value_or(""),
-            "split must be smaller: the sums of pieces need more device memory than a launch may ask for");
+            "split must be smaller: the sums of pieces need more device memory than a launch may use");
   device.processors = 128;
   EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device), std::nullopt);
 }
@@ -264,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=256 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=8",
-             "split must be smaller: the sums of pieces need more device memory than a launch may ask for"},
+             "split must be smaller: the sums of pieces need more device memory than a launch may use"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
              "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
              ""},
@@ -282,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(
              ""},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=48",
-             "hold must be 0 or at least block_m: the rows of a tile must find room"},
+             "hold must be 0 or at least block_m, the rows of a tile"},
         Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
              "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=72",
              "hold must be a multiple of 16 up to 1024"},
@@ -346,7 +346,7 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   EXPECT_EQ(reason(candidate), "");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "wgmma has no fp32");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "wgmma does not support fp32");
   Shape shape = shape_of();
   shape.layer.k = 2044;
   EXPECT_EQ(reason(candidate, shape), "wgmma needs n and k in multiples of 8");
@@ -424,9 +424,9 @@ TEST(MmaLegality, NeedsItsArchitectureDtypeAndOp) {
   DeviceInfo old = device_of_arch("sm_80");
   old.compute_capability = 75;
   EXPECT_EQ(mma_variant().illegal(parse_candidate(candidate), shape_of(), old), "mma needs sm_80 or newer");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "mma has no fp32");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dx)), "mma has no dx");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dw)), "mma has no dw");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "mma does not support fp32");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dx)), "mma does not support dx");
+  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dw)), "mma does not support dw");
 }
 
 TEST(SimtLegality, Tells) {

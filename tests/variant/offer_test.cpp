@@ -69,7 +69,7 @@ TEST(KeepVariants, TellsTheSpacesThatHaveTheVariant) {
   const Caught missing = error_of([&] { keep_variants(quick, {"simt"}); });
   EXPECT_EQ(missing.exit, Exit::request);
   EXPECT_EQ(missing.what, "the space 'quick' has no values for the variant 'simt'");
-  EXPECT_EQ(missing.hint, "take --space full");
+  EXPECT_EQ(missing.hint, "use --space full");
   EXPECT_EQ(error_of([&] { keep_variants(quick, {"simd"}); }).what, "unknown variant 'simd'");
 }
 

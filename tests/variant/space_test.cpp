@@ -74,7 +74,7 @@ TEST(Space, ErrorsNameThePlace) {
                         }).what)
                 .find("variant 'simt' has no knob 'warps'"),
             std::string::npos);
-  EXPECT_NE(std::string(error_of([] { space_of("{}"); }).what).find("expected an object with a variant at least"),
+  EXPECT_NE(std::string(error_of([] { space_of("{}"); }).what).find("expected an object with at least one variant"),
             std::string::npos);
 }
 

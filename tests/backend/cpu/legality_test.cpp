@@ -53,13 +53,14 @@ TEST(CpuLegality, BlockKIsAMultipleOfAVector) {
 }
 TEST(CpuLegality, ThreadsAreNoMoreThanTheMachineHas) {
   EXPECT_EQ(reason(candidate(8, 32, 16, 3), shape_of(), 3), "");
-  EXPECT_EQ(reason(candidate(8, 32, 16, 4), shape_of(), 3), "threads must lie in 1 to 3, this machine's");
-  EXPECT_EQ(reason(candidate(8, 32, 16, 0), shape_of(), 3), "threads must lie in 1 to 3, this machine's");
-  EXPECT_EQ(reason(candidate(8, 32, 16, -1), shape_of(), 3), "threads must lie in 1 to 3, this machine's");
+  EXPECT_EQ(reason(candidate(8, 32, 16, 4), shape_of(), 3), "threads must lie in 1 to 3, the threads of this machine");
+  EXPECT_EQ(reason(candidate(8, 32, 16, 0), shape_of(), 3), "threads must lie in 1 to 3, the threads of this machine");
+  EXPECT_EQ(reason(candidate(8, 32, 16, -1), shape_of(), 3), "threads must lie in 1 to 3, the threads of this machine");
 }
 TEST(CpuLegality, PackingBuffersAreBounded) {
   const Shape deep = shape_of(Op::fwd, 1 << 20);
-  EXPECT_EQ(reason(candidate(4096, 4096, 512, 1), deep), "packed blocks over 64 MiB a thread");
+  EXPECT_EQ(reason(candidate(4096, 4096, 512, 1), deep),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
   EXPECT_EQ(reason(candidate(128, 256, 512, 1), deep), "");
   const Candidate large = candidate(1024, 2048, 4096, 1);
   EXPECT_LE(cpu_scratch(cpu_knobs(large), 64).bytes(), kCpuScratchLimit) << "no deeper than k";
@@ -72,16 +73,19 @@ TEST(CpuLegality, PackingBuffersAreThoseOfTheOp) {
   // Packed B of forward is block_n times the layer's k; of dX block_n times its n.
   const Candidate wide = candidate(512, 4096, 4096, 1);
   Shape shape = shape_of(Op::fwd, 4096);
-  EXPECT_EQ(reason(wide, shape), "packed blocks over 64 MiB a thread");
+  EXPECT_EQ(reason(wide, shape),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
   shape.op = Op::dx;
   EXPECT_EQ(reason(wide, shape), "");
   std::swap(shape.layer.n, shape.layer.k);
-  EXPECT_EQ(reason(wide, shape), "packed blocks over 64 MiB a thread");
+  EXPECT_EQ(reason(wide, shape),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
   shape.op = Op::fwd;
   EXPECT_EQ(reason(wide, shape), "");
   // An expert of dW may have any number of rows.
   shape.op = Op::dw;
-  EXPECT_EQ(reason(wide, shape), "packed blocks over 64 MiB a thread");
+  EXPECT_EQ(reason(wide, shape),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
   EXPECT_EQ(reason(candidate(128, 256, 512, 1), shape), "");
 }
 TEST(CpuLegality, OnlyOnACpu) {
