@@ -16,6 +16,11 @@ constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
 // Rows that are gathered first are counted together, so many by one counter.
 constexpr int gathered_together = 128;
 
+// Maps of ragged operands whose rows go along k have four dimensions: columns, kRaggedRows rows, and two that move the
+// matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the matrix are
+// read at (column, row + kRaggedRows - (end - first), end, kRaggedRows), and zeros behind them.
+constexpr int kRaggedRows = 1 << 30;
+
 struct Args {
   // The operands of the product y_e = x_e w_e^T, whatever a layer calls them:
   //   forward  x [rows, k], w [experts, n, k], y [rows, n]
@@ -35,10 +40,10 @@ struct Args {
   // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of pieces and parts of tiles: workspace bytes of the plan for each block
-  // Where the plan gathers rows first:
-  void* gathered_x = nullptr;    // [rows, k] room for them, in expert order
+  // Where the plan gathers rows of X, or of W for dW, first:
+  void* gathered_x = nullptr;    // room for them, in expert order
   unsigned* gathered = nullptr;  // [rows / gathered_together] zeros, left as zeros: rows that are in order
-  // Where the plan has boxes: maps of x or gathered_x in large and in small boxes, of w as [experts * n, k] ([n, k] for
+  // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
   // pointers), and of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};

@@ -97,6 +97,14 @@ __forceinline__ void load_box_of_to_all(int matrix, unsigned destination, const 
   asm volatile(MOETUNE_LOAD_BOX_OF ".multicast::cluster [%0], [%1, {%4, %3, %5}], [%2], %6;" ::"r"(destination), "l"(&map),
                "r"(barrier), "r"(row), "r"(column), "r"(matrix), "h"(blocks) : "memory");
 }
+// The box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros behind them.
+__forceinline__ void load_box_of_rows(int first, int rows, unsigned destination, const TensorMap& map, unsigned barrier,
+                                      int row, int column) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
+               "r"(first + rows), "r"(kRaggedRows) : "memory");
+}
 // The same to all blocks of a mask, at the same place of each, counted there.
 __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                                      unsigned short blocks) {

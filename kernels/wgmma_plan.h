@@ -39,8 +39,9 @@ struct WgmmaKnobs {
 
 /// What the shared memory of a block depends on beside the knobs.
 struct WgmmaProblem {
-  bool permutes_x = false;     // rows of X lie elsewhere than in expert order
+  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
   bool looks_up_rows = false;  // those of Y do, or are weighted
+  bool sums_rows = false;      // k is an expert's number of rows
   int experts = 0;
   int element_bytes = 2, weight_bytes = 2;
 };
@@ -178,9 +179,10 @@ struct TargetSlot {
 };
 
 /// The tiles of a Config, and the state of the warp that finds them.
-template <bool shares_last_round, bool pointers, bool keeps>
+template <bool shares_last_round, bool pointers, bool keeps, bool sums_rows = false>
 struct TileTypes {
-  using Base = typename Choice<shares_last_round, PartialTile, Tile>::type;
+  using Base =
+      typename Choice<shares_last_round, PartialTile, typename Choice<sums_rows, TileOverRows, Tile>::type>::type;
   using Kept = typename Choice<keeps, TileWithKeptX<Base>, Base>::type;
   using type = typename Choice<pointers, TileWithPointers<Base>, Kept>::type;
 };
@@ -201,7 +203,7 @@ struct WgmmaLayout {
   int held_bytes = 0;
   int last = 0;                   // [consumers] whether the other pieces of a tile were finished before
   int gathered = 0;               // [2][block_m] rows of X
-  int expert_of = 0, row_of = 0;  // [experts] each, of ExpertsFromBothEnds
+  int expert_of = 0, row_of = 0;  // [experts] each, experts sorted by their rows
   int last_round = 0;
   int bytes = 0;  // of all
 };
@@ -211,7 +213,8 @@ struct TileExtents {
   Extent tile, held;
 };
 template <bool shares_last_round>
-constexpr TileExtents tile_extents(const WgmmaKnobs& k) {
+constexpr TileExtents tile_extents(const WgmmaKnobs& k, bool sums_rows) {
+  if (sums_rows) return {extent<TileOverRows>(), extent<HeldTile<TileOverRows>>()};
   using Pointers = typename TileTypes<shares_last_round, true, false>::type;
   using Kept = typename TileTypes<shares_last_round, false, true>::type;
   using Plain = typename TileTypes<shares_last_round, false, false>::type;
@@ -223,14 +226,18 @@ constexpr TileExtents tile_extents(const WgmmaKnobs& k) {
 constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const Extent swizzled = {p.element_bytes, kSwizzleAlign};
   const Extent absent = {1, 1};  // a member that is left out takes a byte, as an empty struct would
-  const TileExtents tile = shares_last_round(k) ? tile_extents<true>(k) : tile_extents<false>(k);
+  const TileExtents tile =
+      shares_last_round(k) ? tile_extents<true>(k, p.sums_rows) : tile_extents<false>(k, p.sums_rows);
   SharedMemory memory;
   WgmmaLayout l;
   if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
-  l.scheduler = memory.add(k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>() : extent<Walk<ExpertsInOrder>>(), 1);
+  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk>()
+                           : k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>()
+                                       : extent<Walk<ExpertsInOrder>>(),
+                           1);
   l.m_sizes = memory.add(extent<int>(), p.experts);
   l.tiles = memory.add(tile.tile, tile_slots(k));
   l.full = memory.add(extent<Barrier>(), k.stages);
@@ -259,9 +266,10 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.last = memory.add(extent<int>(), k.consumers);
   const bool gathers = p.permutes_x && k.gather == Gather::tiles;
   l.gathered = memory.add(gathers ? extent<int>() : absent, gathers ? 2 * k.block_m : 1);
-  l.expert_of = memory.add(k.mix > 0 ? extent<int>() : absent, k.mix > 0 ? p.experts : 1);
+  const bool sorts = k.mix > 0 || p.sums_rows;
+  l.expert_of = memory.add(sorts ? extent<int>() : absent, sorts ? p.experts : 1);
   l.row_of = l.expert_of;
-  if (k.mix > 0) l.row_of = memory.add(extent<int>(), p.experts);
+  if (sorts) l.row_of = memory.add(extent<int>(), p.experts);
   l.last_round = memory.add(shares_last_round(k) ? extent<LastRound>() : absent, 1);
   l.bytes = round_up(memory.end, kSwizzleAlign);
   return l;

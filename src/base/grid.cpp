@@ -2,6 +2,7 @@
 #include "base/grid.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -20,7 +21,86 @@ std::string padded(const std::string& text, size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
+int width_of(std::string_view text) { return display_width(markdown_text(text)); }
+
+// The columns that a word of `text` takes at most.
+int longest_word(std::string_view text) {
+  int longest = 0;
+  for (const std::string& line : lines_of(text, 1)) longest = std::max(longest, width_of(line));
+  return longest;
+}
+
+// Widths of the columns for a table of at most `columns` columns: the widest text gives way first. Empty where words
+// are too long.
+std::vector<int> widths_within(const Grid& grid, int columns) {
+  std::vector<int> widths, least;
+  for (size_t i = 0; i < grid.columns.size(); ++i) {
+    widths.push_back(std::max(3, width_of(grid.columns[i].title)));
+    least.push_back(widths[i]);
+    for (const std::vector<std::string>& row : grid.rows) {
+      widths[i] = std::max(widths[i], width_of(row[i]));
+      least[i] = std::max(least[i], grid.columns[i].right ? width_of(row[i]) : longest_word(row[i]));
+    }
+  }
+  int total = 1;
+  for (const int width : widths) total += 3 + width;
+  for (; total > columns; --total) {
+    int* widest = nullptr;
+    for (size_t i = 0; i < widths.size(); ++i)
+      if (widths[i] > least[i] && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
+    if (widest == nullptr) return {};
+    --*widest;
+  }
+  return widths;
+}
+
+// Each text in as many rows as it has lines of its column's width.
+Grid broken(const Grid& grid, const std::vector<int>& widths) {
+  Grid result{grid.columns, {}};
+  for (const std::vector<std::string>& row : grid.rows) {
+    const size_t first = result.rows.size();
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::vector<std::string> lines = lines_of(row[i], grid.columns[i].right ? 0 : widths[i]);
+      result.rows.resize(std::max(result.rows.size(), first + lines.size()), std::vector<std::string>(row.size()));
+      for (size_t l = 0; l < lines.size(); ++l) result.rows[first + l][i] = lines[l];
+    }
+  }
+  return result;
+}
+
+// A row after another.
+std::string stacked(const Grid& grid, int columns) {
+  size_t width = 0;
+  for (size_t i = 1; i < grid.columns.size(); ++i)
+    width = std::max(width, static_cast<size_t>(display_width(grid.columns[i].title)));
+  const int room = std::max(1, columns - static_cast<int>(width) - 4);
+  std::string out;
+  for (const std::vector<std::string>& row : grid.rows) {
+    out += row[0] + "\n";
+    for (size_t i = 1; i < row.size(); ++i) {
+      if (row[i].empty()) continue;
+      std::string title = grid.columns[i].title;
+      for (const std::string& line : lines_of(row[i], room))
+        out += "  " + padded(std::exchange(title, ""), width, false) + "  " + line + "\n";
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+std::vector<std::string> lines_of(std::string_view text, int width) {
+  if (width <= 0) return {std::string(text)};
+  std::vector<std::string> lines = {""};
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
+    lines.back().append(lines.back().empty() ? "" : " ").append(word);
+    begin = end + 1;
+  }
+  return lines;
+}
 
 std::string markdown(const Grid& grid) {
   std::vector<std::vector<std::string>> lines(1);
@@ -47,18 +127,10 @@ std::string markdown(const Grid& grid) {
 }
 
 std::string fitted(const Grid& grid, int columns) {
-  std::string wide = markdown(grid);
-  if (columns <= 0 || grid.columns.size() < 3 || display_width(wide.substr(0, wide.find('\n'))) <= columns) return wide;
-  size_t width = 0;
-  for (size_t i = 1; i < grid.columns.size(); ++i)
-    width = std::max(width, static_cast<size_t>(display_width(grid.columns[i].title)));
-  std::string out;
-  for (const std::vector<std::string>& row : grid.rows) {
-    out += row[0] + "\n";
-    for (size_t i = 1; i < row.size(); ++i)
-      if (!row[i].empty()) out += "  " + padded(grid.columns[i].title, width, false) + "  " + row[i] + "\n";
-  }
-  return out;
+  if (columns <= 0) return markdown(grid);
+  const std::vector<int> widths = widths_within(grid, columns);
+  if (!widths.empty()) return markdown(broken(grid, widths));
+  return grid.columns.size() < 3 ? markdown(grid) : stacked(grid, columns);
 }
 
 std::string csv(const Grid& grid) {

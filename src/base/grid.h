@@ -19,9 +19,13 @@ struct Grid {
 /// Markdown with aligned columns, so that it reads as plain text too. Ends with a newline.
 std::string markdown(const Grid& grid);
 
-/// The same, or, where three and more columns are wider than `columns` (0 = as wide as it takes), a row after another:
-/// its first text, then a line for each further text that is not empty.
+/// The same in at most `columns` columns (0 = as wide as it takes). Where the table is wider, texts that aren't numbers
+/// are broken between words into rows below; where words are too long for that and there are three columns and more,
+/// rows are written one after another: a row's first text, then a line for each further text that is not empty.
 std::string fitted(const Grid& grid, int columns);
+
+/// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own.
+std::vector<std::string> lines_of(std::string_view text, int width);
 
 /// RFC 4180 with \n line ends.
 std::string csv(const Grid& grid);

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "base/file.h"
-#include "base/grid.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
@@ -13,10 +13,10 @@
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/peers.h"
+#include "cli/points.h"
 #include "cli/signals.h"
 #include "cli/try_all.h"
 #include "cli/wording.h"
-#include "table/fields.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
 #include "workload/product.h"
@@ -24,7 +24,6 @@
 namespace moetune {
 namespace {
 
-constexpr const char* kSpace = "quick";  // whose first variant gives the default
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct BenchOptions {
@@ -32,19 +31,7 @@ struct BenchOptions {
   DeviceOptions device;
   ContenderOptions contenders;
   std::string rounds = "11", peers, output, format;
-  bool hot = false, quiet = false;
-};
-
-struct Point {
-  Cell cell;
-  Entrant entrant;
-  Status status = Status::ok;
-  std::string reason = {};
-  bool no_memory = false;  // the machine has too little for the problem
-  Verdict verdict = {};
-  Measurement measurement = {};
-  Ratio versus = {};  // time of the first baseline over this one's: above 1, this one is faster
-  double flops = 0, bytes = 0;
+  bool hot = false, quiet = false, verbose = false;
 };
 
 void fail(Point& point, Status status, const std::string& reason) {
@@ -94,13 +81,23 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
   }
 }
 
-std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request) {
+// A baseline that cannot multiply this problem is no contender: `say` hears why.
+void leave_out_baselines(std::vector<Point>& points, const std::function<void(const std::string&)>& say) {
+  std::erase_if(points, [&](const Point& point) {
+    const bool lacking = !point.entrant.contender.baseline.empty() && point.status == Status::illegal;
+    if (lacking) say(fmt::format("the baseline {} is left out: {}", point.entrant.name, point.reason));
+    return lacking;
+  });
+}
+
+std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request,
+                              const std::function<void(const std::string&)>& say) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
-  add_entrant(work, "default",
-              {.baseline = "", .candidate = default_candidate(load_space(kSpace), problem, backend.device())});
+  add_entrant(work, "default", {.baseline = "", .candidate = usual_default(problem, backend.device())});
   for (const std::string& baseline : backend.baselines())
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+  name_entrants(work, problem, backend.device());
   const Product product = product_of(problem);
   std::vector<Point> points;
   for (const Entrant& entrant : work.entrants) {
@@ -115,6 +112,7 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
     return points;
   }
   for (Point& point : points) prove(point, work.cell.shape, backend);
+  leave_out_baselines(points, say);
   time_points(points, backend, rounds, request);
   return points;
 }
@@ -129,87 +127,13 @@ void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
   for (const PeerTime& peer : peers) {
     if (peer.cell != cell) continue;
     Point point = points.front();
-    point.entrant = {"peer", {.baseline = peer.peer, .candidate = {}}};
+    point.entrant = {"peer", {.baseline = peer.peer, .candidate = {}}, peer.peer + " (peer)"};
     point.status = Status::ok;
     point.measurement = peer.measurement;
     const double ratio = baseline / peer.measurement.seconds;
     point.versus = {ratio, {ratio, ratio}};
     points.push_back(std::move(point));
   }
-}
-
-Json to_json(const Point& point) {
-  Json json = {{"cell", to_json(point.cell)},
-               {"role", point.entrant.role},
-               {"contender", to_json(point.entrant.contender)},
-               {"status", name(point.status)}};
-  if (point.status != Status::ok) {
-    json["reason"] = point.reason;
-    return json;
-  }
-  json["measurement"] = to_json(point.measurement);
-  if (point.entrant.role != "peer") json["verdict"] = to_json(point.verdict);
-  json["tflops"] = rounded(point.flops / point.measurement.seconds * 1e-12);
-  json["tbps"] = rounded(point.bytes / point.measurement.seconds * 1e-12);
-  return json;
-}
-
-Grid grid_of(const std::vector<Point>& points) {
-  Grid grid{
-      {{"cell"}, {"role"}, {"contender"}, {"time", true}, {"vs baseline", true}, {"TFLOP/s", true}, {"TB/s", true}},
-      {}};
-  for (const Point& point : points) {
-    std::vector<std::string> row = {id(point.cell), point.entrant.role, text(point.entrant.contender)};
-    if (point.status != Status::ok) {
-      row.push_back(fmt::format("{}: {}", name(point.status), point.reason));
-      row.resize(grid.columns.size());
-    } else {
-      const double seconds = point.measurement.seconds;
-      row.push_back(time_text(point.measurement));
-      const double ratio = point.versus.median;
-      row.push_back(ratio <= 0                     ? "?"
-                    : point.entrant.role == "peer" ? factor_text(ratio)
-                                                   : factor_text(ratio, point.versus.interval));
-      row.push_back(fmt::format("{:.4g}", point.flops / seconds * 1e-12));
-      row.push_back(fmt::format("{:.3g}", point.bytes / seconds * 1e-12));
-    }
-    grid.rows.push_back(std::move(row));
-  }
-  return grid;
-}
-
-Fields fields_of(const Point& point) {
-  const bool ok = point.status == Status::ok;
-  const double seconds = point.measurement.seconds;
-  const Ratio& versus = point.versus;
-  Fields row;
-  add_cell(row, point.cell);
-  row.emplace_back("role", point.entrant.role);
-  row.emplace_back("baseline", point.entrant.contender.baseline);
-  add_candidate(row, point.entrant.contender.baseline.empty() ? &point.entrant.contender.candidate : nullptr);
-  row.emplace_back("status", name(point.status));
-  row.emplace_back("reason", point.reason);
-  add_measurement(row, ok ? &point.measurement : nullptr);
-  const auto add = [&](std::string_view column, double value, int digits) {
-    row.emplace_back(column, ok && value > 0 ? number_field(value, digits) : "");
-  };
-  add("baseline_speedup", versus.median, 4);
-  add("baseline_speedup_low", versus.interval.low, 4);
-  add("baseline_speedup_high", versus.interval.high, 4);
-  add("tflops", point.flops / seconds * 1e-12, 4);
-  add("tbps", point.bytes / seconds * 1e-12, 4);
-  add_verdict(row, point.verdict.elements > 0 ? &point.verdict : nullptr);
-  return row;
-}
-
-std::string csv(const std::vector<Point>& points) {
-  std::vector<Fields> rows;
-  for (const Point& point : points) rows.push_back(fields_of(point));
-  return csv_text(fields_of({}), rows);
-}
-
-int64_t failures(const std::vector<Point>& points) {
-  return std::ranges::count_if(points, [](const Point& point) { return point.status != Status::ok; });
 }
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
@@ -230,7 +154,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
              if (format == Format::json) print(pretty_json(json));
              if (format == Format::csv) print(csv(points));
              if (format == Format::text || format == Format::markdown)
-               print(table_text(grid_of(points), format, invocation.terminal));
+               print(points_text(points, format, invocation.terminal, options.verbose));
              if (format == Format::markdown) print(cut_short(fault));
            },
            [&] {
@@ -273,10 +197,13 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   const auto report_so_far = [&](const std::string& fault) {
     report(points, cells_done(done, work.size()), fault, options, invocation, *backend);
   };
+  const auto say = [&](const std::string& sentence) {
+    if (!options.quiet) note(invocation.terminal, sentence);
+  };
   try {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot});
+      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot}, say);
       add_peers(peers.times, measured);
       for (Point& point : measured) points.push_back(std::move(point));
     }
@@ -303,6 +230,7 @@ Action declare_bench(OptionSet& set) {
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
   set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of candidates, roles and rates");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
     output_to_standard_output(options->output, options->format);

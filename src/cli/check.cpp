@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/files.h"
+#include "cli/findings.h"
 #include "cli/output.h"
 #include "cli/pick.h"
 #include "cli/signals.h"
@@ -38,7 +39,7 @@ struct CheckOptions {
   DeviceOptions device;
   std::string threshold = "5%", rounds, patience, wait, time_budget;
   std::string output, junit, markdown, format, inconclusive = "fail";
-  bool quiet = false;
+  bool quiet = false, verbose = false;
 };
 
 Undecided parse_undecided(const std::string& word) {
@@ -149,7 +150,7 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
             const CheckRequest& request, const CheckRun& run, const Invocation& invocation, const TunedTable& table,
             Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
-  const std::string summary = markdown(findings, request.threshold, 0, fault);
+  const std::string summary = markdown(findings, request.threshold, fault);
   Json json = {{"schema", "moetune.check/1"},
                {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())},
@@ -163,15 +164,15 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
   std::string next;  // of a whole check: what is left of another one is nothing to judge
   if (fault.empty()) next = advice(findings, request, invocation.argv, table.tool, bench_command_line(options));
   if (!next.empty()) next = "\n" + next + "\n";
-  try_all({[&] {
-             if (format == Format::json) print(json_text);
-             if (format == Format::markdown) print(summary);
-             if (format == Format::text)
-               print(markdown(findings, request.threshold, invocation.terminal.output_columns, fault) + next);
-           },
-           [&] { write_named(options.output, json_text); }, [&] { write_named(options.junit, junit); },
-           [&] { write_named(options.markdown, summary); },
-           [&] { append_step_summary(summary, invocation.terminal); }});
+  try_all(
+      {[&] {
+         if (format == Format::json) print(json_text);
+         if (format == Format::markdown) print(summary);
+         if (format == Format::text)
+           print(findings_text(findings, table, request.threshold, fault, invocation.terminal, options.verbose) + next);
+       },
+       [&] { write_named(options.output, json_text); }, [&] { write_named(options.junit, junit); },
+       [&] { write_named(options.markdown, summary); }, [&] { append_step_summary(summary, invocation.terminal); }});
 }
 
 Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
@@ -244,6 +245,7 @@ Action declare_check(OptionSet& set) {
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");
   set.value("--markdown", options->markdown, "FILE", "Write them as Markdown");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell what changes are measured by, and all knobs of the winners");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
     output_to_standard_output(options->output, options->format);

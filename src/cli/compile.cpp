@@ -18,6 +18,7 @@
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/search_options.h"
+#include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/fields.h"
 #include "table/pretty.h"
@@ -36,24 +37,25 @@ struct CompileOptions {
   SearchOptions search;
   std::vector<std::string> candidates, archs;
   std::string max_candidates, kernels, threads, output, format;
-  bool show_unit = false, no_cache = false, quiet = false;
+  bool show_unit = false, no_cache = false, quiet = false, verbose = false;
 
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
 
 struct Kernel {
+  std::string target;
   Cell cell;
   Candidate candidate;
-  LaunchPlan plan;
-  std::string unit;
-  CompileResult result;
-  std::string file;
+  std::string name = {};  // of the candidate in short
+  LaunchPlan plan = {};
+  std::string unit = {};
+  CompileResult result = {};
+  std::string file = {};
 };
 
 // Named candidates, a space's legal ones, or every CUDA variant's default.
-std::vector<Candidate> candidates_of(const CompileOptions& options, const Cell& cell, const DeviceInfo& device,
-                                     Offer& offer) {
-  const Problem problem = make_problem(cell);
+std::vector<Candidate> candidates_of(const CompileOptions& options, const Problem& problem, const Cell& cell,
+                                     const DeviceInfo& device, Offer& offer) {
   std::vector<Candidate> candidates = parse_candidates(options.candidates);
   for (Candidate& candidate : candidates) candidate = complete(candidate, problem, device);
   for (const Candidate& candidate : candidates)
@@ -84,13 +86,19 @@ std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<
   Offer offer(make_space(options.search, "quick"), device,
               candidate_limit(options.max_candidates, options.names_space()));
   require_knobs(options.search, offer.space(), device);
-  for (const Cell& cell : cells)
-    for (const Candidate& candidate : candidates_of(options, cell, device, offer)) {
+  for (const Cell& cell : cells) {
+    const Problem problem = make_problem(cell);
+    const Candidate fallback = usual_default(problem, device);
+    for (const Candidate& candidate : candidates_of(options, problem, cell, device, offer)) {
       const Variant& variant = find_variant(candidate.variant);
-      Kernel kernel{cell, candidate, variant.plan(candidate, cell.shape), variant.unit(candidate, cell.shape), {}, {}};
+      Kernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
+      kernel.unit = variant.unit(candidate, cell.shape);
       if (!seen.insert(kernel.unit).second) continue;
+      kernel.name = short_text(candidate, &fallback, problem, device);
+      kernel.plan = variant.plan(candidate, cell.shape);
       kernels.push_back(std::move(kernel));
     }
+  }
   if (kernels.empty())
     throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), offer),
                         "try --space full, or other --set values");
@@ -160,24 +168,40 @@ Json to_json(const Kernel& kernel) {
   return json;
 }
 
-Grid grid_of(const std::vector<Kernel>& kernels, const std::string& target) {
-  Grid grid{
-      {{"arch"}, {"candidate"}, {"result"}, {"registers", true}, {"spills", true}, {"shared", true}, {"time", true}},
-      {}};
-  for (const Kernel& kernel : kernels) {
-    const CompileResult& result = kernel.result;
-    const double shared = static_cast<double>(kernel.plan.shared_bytes + result.static_shared_bytes);
-    grid.rows.push_back({target, text(kernel.candidate),
-                         result.status == Status::ok ? "ok" : fmt::format("{}: {}", name(result.status), result.reason),
-                         fmt::format("{}", result.registers), fmt::format("{} B", result.spill_bytes),
-                         format_bytes(shared), result.from_cache ? "cached" : format_time(result.seconds)});
-  }
-  return grid;
+std::vector<std::string> row_of(const Kernel& kernel, bool verbose) {
+  const CompileResult& result = kernel.result;
+  const double shared = static_cast<double>(kernel.plan.shared_bytes + result.static_shared_bytes);
+  return {verbose ? text(kernel.candidate) : kernel.name,
+          std::string(name(result.status)),
+          fmt::format("{}", result.registers),
+          fmt::format("{} B", result.spill_bytes),
+          format_bytes(shared),
+          result.from_cache ? "cached" : format_time(result.seconds)};
 }
 
-Fields fields_of(const Kernel& kernel, const std::string& target) {
+// A table for each architecture and cell. Kernels of both follow each other.
+std::string kernels_text(const std::vector<Kernel>& kernels, Format format, int columns, bool verbose) {
+  std::vector<Section> sections;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    if (i == 0 || kernels[i - 1].target != kernel.target || kernels[i - 1].cell != kernel.cell) {
+      std::vector<std::string> heading = cell_heading(kernel.cell);
+      heading.back() = kernel.target + ", " + heading.back();
+      Grid grid{{{"candidate"}, {"result"}, {"registers", true}, {"spills", true}, {"shared", true}, {"time", true}},
+                {}};
+      sections.push_back({std::move(heading), std::move(grid)});
+    }
+    sections.back().grid.rows.push_back(row_of(kernel, verbose));
+    if (const CompileResult& result = kernel.result; result.status != Status::ok)
+      reasons.push_back(fmt::format("{}, {}: {}: {}", kernel.target, kernel.name, name(result.status), result.reason));
+  }
+  return sections_text(sections, format, columns) + bullets(reasons, columns);
+}
+
+Fields fields_of(const Kernel& kernel) {
   const CompileResult& result = kernel.result;
-  Fields row = {{"arch", target}};
+  Fields row = {{"arch", kernel.target}};
   add_cell(row, kernel.cell);
   add_candidate(row, &kernel.candidate);
   const auto add = [&](std::string_view column, int64_t value) { row.emplace_back(column, std::to_string(value)); };
@@ -209,10 +233,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   if (!options.show_unit) require_compilable(options, cells, targets);
-  int64_t failed = 0, all = 0;
-  Json results = Json::array();
-  Grid grid = grid_of({}, "");
-  std::vector<Fields> rows;
+  std::vector<Kernel> all;
   for (const std::string& target : targets) {
     std::vector<Kernel> kernels = kernels_of(options, cells, device_of_arch(target));
     if (options.show_unit) {
@@ -223,22 +244,24 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
       tell(fmt::format("compiling {} for {}\n", counted(static_cast<int64_t>(kernels.size()), "kernel", "kernels"),
                        target));
     compile_all(options, target, kernels);
-    for (const Kernel& kernel : kernels)
-      results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel, target)),
-          failed += kernel.result.status != Status::ok;
-    all += static_cast<int64_t>(kernels.size());
-    for (std::vector<std::string>& row : grid_of(kernels, target).rows) grid.rows.push_back(std::move(row));
+    std::ranges::move(kernels, std::back_inserter(all));
   }
   if (options.show_unit) return Exit::yes;
+  const auto failed =
+      std::ranges::count_if(all, [](const Kernel& kernel) { return kernel.result.status != Status::ok; });
+  Json results = Json::array();
+  std::vector<Fields> rows;
+  for (const Kernel& kernel : all) results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel));
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.compile/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
                        {"results", std::move(results)}}));
   if (format == Format::csv) print(csv_text(rows.front(), rows));
-  if (format == Format::text || format == Format::markdown) print(table_text(grid, format, invocation.terminal));
+  if (format == Format::text || format == Format::markdown)
+    print(kernels_text(all, format, table_columns(format, invocation.terminal, options.verbose), options.verbose));
   if (format == Format::text)
-    print(fmt::format("\n{} compiled{}.{}\n", counted(all - failed, "kernel", "kernels"),
+    print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel", "kernels"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",
                       options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
   return failed > 0 ? Exit::no : Exit::yes;
@@ -261,6 +284,7 @@ Action declare_compile(OptionSet& set) {
   set.value("--threads", options->threads, "N", "Compile so many at a time [all cores]");
   set.value("-o,--output", options->output, "DIR", "Keep cubins and the text of their units there");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of candidates");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) { return run_compile(*options, invocation); };
 }

@@ -26,7 +26,7 @@ void add_entrant(CellWork& work, const std::string& role, const Contender& conte
       if (entrant.role != role) entrant.role += "+" + role;
       return;
     }
-  work.entrants.push_back({role, contender});
+  work.entrants.push_back({.role = role, .contender = contender});
 }
 
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
@@ -34,6 +34,18 @@ void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo&
     Contender& contender = entrant.contender;
     if (contender.baseline.empty()) contender.candidate = complete(contender.candidate, problem, device);
   }
+}
+
+Candidate usual_default(const Problem& problem, const DeviceInfo& device) {
+  static const SearchSpace space = load_space("quick");
+  return default_candidate(space, problem, device);
+}
+
+void name_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
+  const Candidate fallback = usual_default(problem, device);
+  for (auto& [role, contender, name] : work.entrants)
+    name =
+        contender.baseline.empty() ? short_text(contender.candidate, &fallback, problem, device) : contender.baseline;
 }
 
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,

@@ -20,6 +20,7 @@ void declare(OptionSet& set, ContenderOptions& options);
 struct Entrant {
   std::string role;
   Contender contender;
+  std::string name = {};  // in short, for people: see name_entrants
 };
 
 struct CellWork {
@@ -34,6 +35,13 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
 
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
+
+/// What is good without tuning, by the built-in space `quick`: whatever the space of a run, candidates are named by
+/// what differs from it.
+Candidate usual_default(const Problem& problem, const DeviceInfo& device);
+
+/// Names complete candidates as short_text does beside the usual default, and baselines by their own name.
+void name_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
 
 /// Adds a role to the entrant, or the entrant.
 void add_entrant(CellWork& work, const std::string& role, const Contender& contender);

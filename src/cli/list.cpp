@@ -157,13 +157,30 @@ const std::vector<Lister>& listers() {
   return all;
 }
 
+std::string cell_text(const Json& value);
+std::string words_text(const Json& list, std::string_view between) {
+  std::string words;
+  for (const Json& word : list) words.append(words.empty() ? "" : between).append(cell_text(word));
+  return words;
+}
+
 std::string cell_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
-  if (!value.is_array()) return value.dump();
-  std::string words;
-  for (const Json& word : value) words += (words.empty() ? "" : " ") + cell_text(word);
-  return words;
+  return value.is_array() ? words_text(value, " ") : value.dump();
+}
+
+// For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; and of
+// a name and its usage the latter.
+void narrow(Json& items) {
+  for (Json& item : items) {
+    const std::string aliases = item.contains("aliases") ? words_text(item["aliases"], ", ") : "";
+    const std::string words = item.contains("words") ? words_text(item["words"], ", ") : "";
+    if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
+    if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
+    if (item.contains("usage")) item["name"] = item["usage"];
+    for (const char* moved : {"aliases", "words", "usage"}) item.erase(moved);
+  }
 }
 
 // People read sizes with their unit, spreadsheets numbers whose unit is in the header.
@@ -191,7 +208,8 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
   for (const Lister& lister : listers()) {
     words.push_back(lister.what);
     if (lister.what != options.what) continue;
-    const Json items = lister.list();
+    Json items = lister.list();
+    if (format == Format::text) narrow(items);
     if (format == Format::json)
       print(pretty_json({{"schema", "moetune.list/1"},
                          {"tool", tool_json(invocation.argv)},

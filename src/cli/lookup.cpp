@@ -11,6 +11,8 @@
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
+#include "cli/sections.h"
+#include "cli/winners.h"
 #include "cli/wording.h"
 #include "table/fields.h"
 #include "table/pretty.h"
@@ -25,6 +27,7 @@ struct LookupOptions {
   std::string table;
   CellOptions cells;
   std::string device, max_distance, format;
+  bool verbose = false;
 };
 
 struct Found {
@@ -52,15 +55,38 @@ Json answer_json(const TunedTable& table, const Found& found) {
   return json;
 }
 
-Grid grid_of(const std::vector<Found>& all) {
-  Grid grid{{{"cell"}, {"match"}, {"candidate"}, {"time", true}, {"why"}}, {}};
-  for (const Found& found : all) {
-    const Entry* entry = found.answer.entry;
-    const bool won = entry != nullptr && entry->skipped.empty();
-    grid.rows.push_back({id(found.cell), std::string(name(found.answer.match)), won ? text(entry->candidate) : "",
-                         won ? time_text(entry->measurement) : "", found.answer.explanation});
+std::string winner_of(const TunedTable& table, const Found& found, bool verbose) {
+  const Entry* entry = found.answer.entry;
+  if (entry == nullptr || !entry->skipped.empty()) return "none";
+  return verbose ? text(entry->candidate) : winner_text(*entry, table.device);
+}
+
+// Layer by layer what matched, then the winners, then why.
+std::string answers_text(const TunedTable& table, const std::vector<Found>& all, int columns, Format format,
+                         bool verbose) {
+  std::vector<Cell> cells;
+  for (const Found& found : all) cells.push_back(found.cell);
+  std::vector<Section> sections;
+  std::vector<std::string> reasons;
+  for (const std::vector<size_t>& layer : by_layer(cells)) {
+    Grid matches{cell_columns(), {}}, winners{cell_columns(), {}};
+    matches.columns.insert(matches.columns.end(), {{"match"}, {"time", true}});
+    winners.columns.push_back({verbose ? "winner" : "winner, by what differs from the default"});
+    for (const size_t i : layer) {
+      const Answer& answer = all[i].answer;
+      const bool won = answer.entry != nullptr && answer.entry->skipped.empty();
+      matches.rows.push_back(cell_row(cells[i]));
+      matches.rows.back().emplace_back(name(answer.match));
+      matches.rows.back().push_back(won ? time_text(answer.entry->measurement) : "");
+      winners.rows.push_back(cell_row(cells[i]));
+      winners.rows.back().push_back(winner_of(table, all[i], verbose));
+      reasons.push_back(fmt::format("{}: {}", id(cells[i]), answer.explanation));
+    }
+    const std::vector<std::string> heading = {title(cells[layer[0]].shape)};
+    sections.push_back({heading, std::move(matches)});
+    sections.push_back({heading, std::move(winners)});
   }
-  return grid;
+  return sections_text(sections, format, columns) + bullets(reasons, columns);
 }
 
 Fields fields_of(const TunedTable& table, const Found& found) {
@@ -114,7 +140,8 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"answers", std::move(answers)}}));
   if (format == Format::csv) print(csv(table, all));
   if (format == Format::text || format == Format::markdown)
-    print(table_text(grid_of(all), format, invocation.terminal));
+    print(
+        answers_text(table, all, table_columns(format, invocation.terminal, options.verbose), format, options.verbose));
   if (format == Format::text)
     print(fmt::format("\n{} of {} answered, measured on {}.\n", static_cast<int64_t>(all.size()) - none,
                       counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name));
@@ -129,6 +156,7 @@ Action declare_lookup(OptionSet& set) {
             "No answer from farther away, in doublings of tokens or skew (max/mean rows) [any distance]");
   set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of the winners");
   return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };
 }
 

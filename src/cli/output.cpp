@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/sections.h"
 
 namespace moetune {
 namespace {
@@ -45,8 +46,7 @@ Format parse_format(const std::string& word, const std::vector<Format>& known) {
 }
 
 std::string table_text(const Grid& grid, Format format, const Terminal& terminal) {
-  if (format == Format::csv) return csv(grid);
-  return fitted(grid, format == Format::text ? terminal.output_columns : 0);
+  return format == Format::csv ? csv(grid) : fitted(grid, table_columns(format, terminal));
 }
 
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report) {

@@ -16,8 +16,8 @@ enum class Format { text, markdown, json, csv };
 void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known);
 Format parse_format(const std::string& word, const std::vector<Format>& known);
 
-/// A table for standard output in any format but JSON. Text fits a narrow terminal, Markdown and CSV stay what they
-/// are.
+/// A table for standard output in any format but JSON. Text fits the terminal, or 80 columns; Markdown and CSV stay
+/// what they are.
 std::string table_text(const Grid& grid, Format format, const Terminal& terminal);
 
 /// Runs `report`, which keeps what an error was about to take along: an error of its own becomes a warning, so that the

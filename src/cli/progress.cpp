@@ -41,10 +41,10 @@ std::string progress_line(const RunState& state, int columns) {
   return head + shortened(state.name, room) + tail;
 }
 
-std::string cell_line(const Entry& entry, size_t cell, size_t cells) {
+std::string cell_line(const Entry& entry, const DeviceInfo& device, size_t cell, size_t cells) {
   std::string line = fmt::format("[{}/{}] {}: ", cell + 1, cells, id(entry.cell));
   if (!entry.skipped.empty()) return line + "no winner: " + entry.skipped;
-  line += fmt::format("{}, {}", winner_text(entry), time_text(entry.measurement));
+  line += fmt::format("{}, {}", winner_text(entry, device), time_text(entry.measurement));
   if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio > 0)
     if (distrust(entry).empty()) line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
   line += fmt::format(", {} of {} measured", entry.measured, entry.legal);
@@ -53,7 +53,8 @@ std::string cell_line(const Entry& entry, size_t cell, size_t cells) {
   return line;
 }
 
-Progress::Progress(const Terminal& terminal, bool quiet, double budget) : terminal_(terminal), quiet_(quiet) {
+Progress::Progress(const Terminal& terminal, const DeviceInfo& device, bool quiet, double budget)
+    : terminal_(terminal), device_(device), quiet_(quiet) {
   state_.budget = budget;
 }
 
@@ -75,7 +76,7 @@ void Progress::on(const Event& event) {
     draw(false);
   } else if (const auto* done = std::get_if<CellFinished>(&event)) {
     clear();
-    if (!quiet_) tell(cell_line(*done->entry, state_.cell, state_.cells) + "\n");
+    if (!quiet_) tell(cell_line(*done->entry, device_, state_.cell, state_.cells) + "\n");
   } else if (const auto* warning = std::get_if<Note>(&event)) {
     clear();
     if (!quiet_) note(terminal_, warning->text);

@@ -28,12 +28,12 @@ double remaining_seconds(const RunState& state);
 std::string progress_line(const RunState& state, int columns);
 
 /// What became of a cell, in a line.
-std::string cell_line(const Entry& entry, size_t cell, size_t cells);
+std::string cell_line(const Entry& entry, const DeviceInfo& device, size_t cell, size_t cells);
 
 /// Listens to a run. Copies would count apart: hand it on by reference.
 class Progress {
  public:
-  Progress(const Terminal& terminal, bool quiet, double budget);
+  Progress(const Terminal& terminal, const DeviceInfo& device, bool quiet, double budget);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -47,6 +47,7 @@ class Progress {
   void draw(bool now);
 
   Terminal terminal_;
+  DeviceInfo device_;
   bool quiet_;
   RunState state_;
   Clock::time_point begin_ = Clock::now(), drawn_{};

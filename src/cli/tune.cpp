@@ -147,7 +147,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
                              request.space.name, request.strategy, request.seed};
   Replay before;
   Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
-  Progress progress(invocation.terminal, options.quiet, request.time_budget);
+  Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
   const auto write = [&](const TunedTable& so_far) {
     const fs::path old = write_table(file, so_far);

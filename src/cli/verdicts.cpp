@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/cells.h"
+#include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/fields.h"
 
@@ -40,6 +41,36 @@ std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
   if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
   if (!verdicts.whole()) sentence += verdicts.fault.empty() ? "; interrupted" : "; cut short: " + verdicts.fault;
   return sentence + ".";
+}
+
+std::vector<std::string> row_of(const Case& finding, bool verbose) {
+  const Verdict& verdict = finding.verdict;
+  const bool ran = verdict.elements > 0;
+  return {verbose ? text(finding.candidate) : finding.name,
+          finding.status == Status::ok ? "right" : std::string(name(finding.status)),
+          ran ? fmt::format("{}", verdict.elements) : "",
+          ran ? fmt::format("{:.1e}", verdict.normalised_error) : "",
+          ran ? fmt::format("{:.2g}", verdict.max_ulps) : "",
+          finding.repetition ? fmt::format("{}", finding.repetition->launches) : ""};
+}
+
+// A table a cell. Findings of a cell follow each other.
+std::vector<Section> sections_of(const std::vector<Case>& findings, bool verbose) {
+  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Case& f) { return f.repetition; });
+  Grid empty{{{"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
+  if (repeated) empty.columns.push_back({"launches", true});
+  std::vector<Section> sections;
+  for (size_t i = 0; i < findings.size(); ++i) {
+    if (i == 0 || findings[i - 1].cell != findings[i].cell) sections.push_back({cell_heading(findings[i].cell), empty});
+    std::vector<std::vector<std::string>>& rows = sections.back().grid.rows;
+    rows.push_back(row_of(findings[i], verbose));
+    rows.back().resize(empty.columns.size());
+  }
+  return sections;
+}
+
+std::string reason_of(const Case& finding) {
+  return fmt::format("{}, {}: {}: {}", id(finding.cell), finding.name, name(finding.status), finding.reason);
 }
 
 }  // namespace
@@ -95,31 +126,22 @@ std::string csv(const std::vector<Case>& findings) {
   return csv_text(fields_of({}), rows);
 }
 
-Grid grid_of(const std::vector<Case>& findings) {
-  Grid grid{{{"cell"}, {"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
-  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Case& f) { return f.repetition; });
-  if (repeated) grid.columns.push_back({"launches", true});
-  for (const Case& finding : findings) {
-    const Verdict& verdict = finding.verdict;
-    const bool ran = verdict.elements > 0;
-    grid.rows.push_back(
-        {id(finding.cell), text(finding.candidate),
-         finding.status == Status::ok ? "right" : fmt::format("{}: {}", name(finding.status), finding.reason),
-         ran ? fmt::format("{}", verdict.elements) : "", ran ? fmt::format("{:.1e}", verdict.normalised_error) : "",
-         ran ? fmt::format("{:.2g}", verdict.max_ulps) : ""});
-    if (repeated) grid.rows.back().push_back(finding.repetition ? fmt::format("{}", finding.repetition->launches) : "");
-  }
-  return grid;
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose) {
+  const std::vector<Case> failed = failures(verdicts);
+  const int columns = table_columns(Format::text, terminal, verbose);
+  std::string text = sections_text(sections_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose),
+                                   Format::text, columns);
+  if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
+  for (const Case& finding : failed)
+    text += bullets({reason_of(finding)}, columns) + "  Again: " + again(finding, device) + "\n";
+  return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
 }
 
-std::string summary(const Verdicts& verdicts, const DeviceOptions& device, int columns) {
-  const std::vector<Case> failed = failures(verdicts);
-  const Grid grid = grid_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed);
-  std::string text;
-  if (!grid.rows.empty()) text += fitted(grid, columns) + "\n";
-  if (!verdicts.pruned.empty()) text += fitted(pruned_grid(verdicts.pruned), columns) + "\n";
-  for (const Case& finding : failed) text += "Again: " + again(finding, device) + "\n";
-  return text + answer(verdicts, failed) + "\n";
+std::string markdown(const Verdicts& verdicts, bool verbose) {
+  std::vector<std::string> reasons;
+  for (const Case& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
+  return sections_text(sections_of(verdicts.findings, verbose), Format::markdown, 0) + bullets(reasons, 0) +
+         cut_short(fault_of(verdicts));
 }
 
 }  // namespace moetune

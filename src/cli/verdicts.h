@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "base/grid.h"
+#include "cli/console.h"
 #include "cli/device_options.h"
 #include "workload/problem.h"
 
@@ -16,6 +16,7 @@ namespace moetune {
 struct Case {
   Cell cell;
   Candidate candidate;
+  std::string name = {};  // of the candidate in short
   bool of_space = false;  // nobody named it: it comes from a search space
   Status status = Status::ok;
   std::string reason = {};
@@ -49,11 +50,11 @@ Json to_json(const Case& finding, const DeviceOptions& device);
 /// A row a finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
 std::string csv(const std::vector<Case>& findings);
 
-/// A row a finding: cell, candidate, result, elements, errors.
-Grid grid_of(const std::vector<Case>& findings);
+/// For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
+/// how to repeat them; the answer in a sentence, last. Candidates are in short, or with all knobs where `verbose`.
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose);
 
-/// For people: everything where there is little, else what failed; what was pruned and why; how to repeat what failed;
-/// the answer in a sentence, last. Tables fit `columns`, as `fitted` does.
-std::string summary(const Verdicts& verdicts, const DeviceOptions& device, int columns = 0);
+/// All findings in tables, and the reasons of failures.
+std::string markdown(const Verdicts& verdicts, bool verbose);
 
 }  // namespace moetune

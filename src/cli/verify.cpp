@@ -37,7 +37,7 @@ struct VerifyOptions {
   ContenderOptions contenders;
   SearchOptions search;
   std::string max_candidates, repeat_for, output, format;
-  bool quiet = false;
+  bool quiet = false, verbose = false;
 
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
@@ -75,7 +75,10 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   };
   std::vector<Case> compilable;
   for (const Entrant& entrant : work.entrants) {
-    Case finding{.cell = work.cell, .candidate = entrant.contender.candidate, .of_space = entrant.role == kOfSpace};
+    Case finding{.cell = work.cell,
+                 .candidate = entrant.contender.candidate,
+                 .name = entrant.name,
+                 .of_space = entrant.role == kOfSpace};
     if (const auto reason = cannot_run(finding.candidate, problem.shape, backend.device())) {
       finding.status = Status::illegal, finding.reason = *reason;
       add(std::move(finding));
@@ -128,9 +131,9 @@ std::string output_text(const Verdicts& verdicts, const Json& json, const Verify
                         const Terminal& terminal) {
   const Format format = parse_format(options.format, kFormats);
   if (format == Format::json) return pretty_json(json);
-  if (format == Format::text) return summary(verdicts, options.device, terminal.output_columns);
+  if (format == Format::text) return summary(verdicts, options.device, terminal, options.verbose);
   if (format == Format::csv) return csv(verdicts.findings);
-  return table_text(grid_of(verdicts.findings), format, terminal) + cut_short(fault_of(verdicts));
+  return markdown(verdicts, options.verbose);
 }
 
 // Standard output first: it needs no disk.
@@ -184,6 +187,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
       const Problem problem = make_problem(one.cell);
       complete_entrants(one, problem, backend->device());
       add_candidates(one, options, problem, backend->device(), offer, before, verdicts);
+      name_entrants(one, problem, backend->device());
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
                          counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
@@ -195,6 +199,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
         for (const Entrant& entrant : one.entrants)
           verdicts.findings.push_back({.cell = one.cell,
                                        .candidate = entrant.contender.candidate,
+                                       .name = entrant.name,
                                        .status = Status::launch_error,
                                        .reason = error.what(),
                                        .no_memory = true});
@@ -224,6 +229,7 @@ Action declare_verify(OptionSet& set) {
             "Launch what is right again and again, so long in all; every result must have the bits of the first");
   set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Tell all knobs of candidates");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
     output_to_standard_output(options->output, options->format);

@@ -8,7 +8,9 @@
 
 #include "base/stats.h"
 #include "base/units.h"
+#include "cli/sections.h"
 #include "cli/wording.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -49,40 +51,27 @@ std::string marks(const Entry& entry) {
 
 using Entries = std::vector<const Entry*>;
 
-// The table's entries layer by layer, in the order of their first appearance.
-std::vector<Entries> layers_of(const TunedTable& table) {
-  std::vector<Entries> layers;
-  for (const Entry& entry : table.entries) {
-    const auto same = [&](const Entries& layer) { return layer[0]->cell.shape == entry.cell.shape; };
-    const auto found = std::find_if(layers.begin(), layers.end(), same);
-    if (found == layers.end())
-      layers.push_back({&entry});
-    else
-      found->push_back(&entry);
-  }
-  return layers;
+// Rows are left out of the figures, for tokens tell as much, and where losses stand beside them, what the CV tells.
+std::vector<size_t> told_figures(bool any_loss) {
+  const std::vector<Column> all = figures_columns();
+  std::vector<size_t> told;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].title != "rows" && !(any_loss && all[i].title == "effective")) told.push_back(i);
+  return told;
 }
 
-// What tells the cells of one layer apart.
-std::vector<Column> cell_columns() { return {{"tokens", true}, {"routing"}}; }
-std::vector<std::string> cell_texts(const Entry& entry) {
-  constexpr int kRoutingColumns = 15;
-  const std::string seed = entry.cell.seed == 0 ? "" : fmt::format(", seed {}", entry.cell.seed);
-  return {fmt::format("{}", entry.cell.tokens), shortened(text(entry.cell.routing) + seed, kRoutingColumns)};
-}
-
-Grid routing_grid(const Entries& entries, const TunedTable& table) {
-  Grid grid{cell_columns(), {}};
-  const std::vector<Column> figures = figures_columns();  // but for the rows: tokens tell as much
-  grid.columns.insert(grid.columns.end(), figures.begin() + 1, figures.end());
-  grid.columns.push_back({"occupancy", true});
+Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose) {
   const bool any_loss = std::any_of(entries.begin(), entries.end(),
                                     [&](const Entry* entry) { return loss_to_balanced(table, *entry).has_value(); });
+  const std::vector<size_t> told = told_figures(any_loss && !verbose);
+  Grid grid{cell_columns(), {}};
+  for (const size_t i : told) grid.columns.push_back(figures_columns()[i]);
+  grid.columns.push_back({"occupancy", true});
   if (any_loss) grid.columns.push_back({"loss", true});
   for (const Entry* entry : entries) {
-    std::vector<std::string> row = cell_texts(*entry);
+    std::vector<std::string> row = cell_row(entry->cell);
     const std::vector<std::string> texts = figures_row(entry->figures, entry->cell.shape.layer.local_experts());
-    row.insert(row.end(), texts.begin() + 1, texts.end());
+    for (const size_t i : told) row.push_back(texts[i]);
     row.push_back(entry->skipped.empty() ? fmt::format("{:.0f} %", 100 * entry->occupancy) : "");
     const std::optional<double> loss = loss_to_balanced(table, *entry);
     if (any_loss) row.push_back(loss ? fmt::format("{:+.1f} %", 100 * *loss) : "");
@@ -98,7 +87,7 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
   for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
   if (verbose) grid.columns.insert(grid.columns.end(), {{"TFLOP/s", true}, {"TB/s", true}, {"winner"}});
   for (const Entry* entry : entries) {
-    std::vector<std::string> row = cell_texts(*entry);
+    std::vector<std::string> row = cell_row(entry->cell);
     if (!entry->skipped.empty()) {
       row.push_back("no winner");
       row.resize(grid.columns.size());
@@ -119,28 +108,13 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
   return grid;
 }
 
-// Lines of at most `width` columns, broken between words.
-std::vector<std::string> wrapped(const std::string& text, int width) {
-  std::vector<std::string> lines = {""};
-  for (const std::string& word : split(text, ' ')) {
-    if (!lines.back().empty() && display_width(lines.back()) + 1 + display_width(word) > width) lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
-  }
-  return lines;
-}
-
-// `width` of the column of winners; 0 = as wide as it takes. A winner that is longer goes on in rows of its own.
-Grid winners_grid(const Entries& entries, int width) {
+Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
   Grid grid{cell_columns(), {}};
   grid.columns.push_back({"winner, by what differs from the default"});
   for (const Entry* entry : entries) {
-    const std::string text = entry->skipped.empty() ? winner_text(*entry) + marks(*entry) : "none: " + entry->skipped;
-    std::vector<std::string> row = cell_texts(*entry);
-    for (const std::string& line : width > 0 ? wrapped(text, width) : std::vector{text}) {
-      row.push_back(line);
-      grid.rows.push_back(std::move(row));
-      row.assign(cell_columns().size(), "");
-    }
+    std::vector<std::string> row = cell_row(entry->cell);
+    row.push_back(entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped);
+    grid.rows.push_back(std::move(row));
   }
   return grid;
 }
@@ -148,29 +122,33 @@ Grid winners_grid(const Entries& entries, int width) {
 }  // namespace
 
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose) {
-  constexpr int kWinnerColumns = 48;
   std::vector<std::string> rivals = rival_names(table);
   const auto is_baseline = [](const std::string& name) { return name != "default"; };
   const auto first = std::find_if(rivals.begin(), rivals.end(), is_baseline);
   if (!verbose && first != rivals.end())
     rivals.erase(std::remove_if(first + 1, rivals.end(), is_baseline), rivals.end());
-  std::string out;
-  for (const Entries& entries : layers_of(table)) {
-    const std::string heading = title(entries[0]->cell.shape);
-    out += (out.empty() ? "" : "\n") + (format == Format::markdown ? "## " + markdown_text(heading) : heading) + "\n\n";
-    out += table_text(routing_grid(entries, table), format, terminal) + "\n";
-    out += table_text(times_grid(entries, rivals, verbose), format, terminal);
-    if (!verbose)
-      out += "\n" + table_text(winners_grid(entries, format == Format::text ? kWinnerColumns : 0), format, terminal);
+  std::vector<Cell> cells;
+  for (const Entry& entry : table.entries) cells.push_back(entry.cell);
+  std::vector<Section> sections;
+  for (const std::vector<size_t>& layer : by_layer(cells)) {
+    Entries entries;
+    for (const size_t i : layer) entries.push_back(&table.entries[i]);
+    const std::vector<std::string> heading = {title(entries[0]->cell.shape)};
+    sections.push_back({heading, routing_grid(entries, table, verbose)});
+    sections.push_back({heading, times_grid(entries, rivals, verbose)});
+    if (!verbose) sections.push_back({heading, winners_grid(entries, table.device)});
   }
-  return out;
+  return sections_text(sections, format, table_columns(format, terminal, verbose));
 }
 
-std::string winner_text(const Entry& entry) {
+std::string winner_text(const Entry& entry, const DeviceInfo& device) {
   const Rival* fallback = find_rival(entry, "default");
-  if (!fallback) return text(entry.candidate);
-  const std::string words = difference(entry.candidate, fallback->candidate);
-  return words.empty() ? "the default" : words;
+  Problem problem;  // its rows come from the table: a recording may be gone
+  problem.shape = entry.cell.shape;
+  problem.routing.tokens = entry.cell.tokens, problem.routing.top_k = entry.cell.shape.layer.top_k;
+  problem.routing.m_sizes = entry.m_sizes;
+  problem.routing.gather_indices.resize(static_cast<size_t>(entry.figures.rows));
+  return short_text(entry.candidate, fallback ? &fallback->candidate : nullptr, problem, device);
 }
 
 std::string noise_sentence(const TunedTable& table) {

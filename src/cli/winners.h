@@ -14,9 +14,9 @@ namespace moetune {
 /// rates, in wider tables.
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
-/// The winner by what differs from the default: "block_m=64 stages=4", or "the default"; all of it where the entry has
-/// no default, or one of another variant.
-std::string winner_text(const Entry& entry);
+/// The winner in short, beside the default that it was tuned with: "wgmma block_m=64 stages=4", "wgmma, the default".
+/// `device` is the table's.
+std::string winner_text(const Entry& entry, const DeviceInfo& device);
 
 /// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune them again, with --wait for a
 /// quiet machine." Empty where every winner can be trusted.

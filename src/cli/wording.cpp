@@ -34,14 +34,16 @@ std::string rate_text(double per_second, const std::string& unit) {
   return fmt::format("{:.4g} {}{}/s", per_second / (tera ? 1e12 : 1e9), tera ? "T" : "G", unit);
 }
 
+std::string ratio_text(double factor, const Interval& interval) {
+  if (log_half_width(interval) > kUncertainRatio) return factor_text(factor, interval);
+  const double percent = 100 * (interval.high - interval.low) / 2 / factor;
+  return fmt::format("{} ± {:.{}f} %", factor_text(factor), percent, percent < 9.95 ? 1 : 0);
+}
+
 std::string speedup_text(const Rival* rival, bool interval) {
   if (rival == nullptr || !(rival->ratio > 0)) return "?";
-  if (!interval && log_half_width(rival->ratio_interval) <= kUncertainRatio) {
-    const double half = (1 / rival->ratio_interval.low - 1 / rival->ratio_interval.high) / 2;
-    const double percent = 100 * half * rival->ratio;
-    return fmt::format("{} ± {:.{}f} %", factor_text(1 / rival->ratio), percent, percent < 9.95 ? 1 : 0);
-  }
-  return factor_text(1 / rival->ratio, {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low});
+  const Interval speedups = {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low};
+  return interval ? factor_text(1 / rival->ratio, speedups) : ratio_text(1 / rival->ratio, speedups);
 }
 
 std::string counted(int64_t count, const std::string& one, const std::string& many) {

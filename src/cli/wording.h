@@ -20,6 +20,9 @@ std::string speedup_text(const Rival* rival, bool interval = true);
 std::string factor_text(double factor);
 std::string factor_text(double factor, const Interval& interval);
 
+/// "1.35x ± 3.0 %", or "0.52x to 31.48x" where the interval is wider than kUncertainRatio.
+std::string ratio_text(double factor, const Interval& interval);
+
 /// "3.87 TB/s", "550 GFLOP/s".
 std::string rate_text(double per_second, const std::string& unit);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/grid.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "tune/judge.h"
 
@@ -21,25 +22,19 @@ bool is_open(Finding finding) { return finding == Finding::inconclusive || findi
 
 bool was_measured(const CellFinding& finding) { return finding.rounds > 0; }
 
-// "+8.0 % ± 1.0 %"; a range alone where the change is too uncertain for a number.
+// "+8.0 % ± 1.0 %"; only the interval where it is too wide for one number.
 std::string percent_text(double change, const Interval& interval) {
   const double side = (interval.high - interval.low) / 2;
   if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * interval.low, 100 * interval.high);
   return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change, 100 * side);
 }
 
-std::string change_text(const CellFinding& finding) {
-  if (!was_measured(finding)) return "";
-  return is_told_by_time(finding) ? percent_text(finding.time_change, finding.time_change_interval)
-                                  : percent_text(finding.change, finding.change_interval);
-}
-
 std::string judged_by(const CellFinding& finding) { return is_told_by_time(finding) ? "time" : finding.control; }
 
-// XML 1.0 has no way to write most control characters.
+// What XML 1.0 has no way to write (control characters) and what is not UTF-8 becomes printable first.
 std::string escaped(const std::string& text) {
   std::string safe;
-  for (const char c : text) switch (c) {
+  for (const char c : printable(text)) switch (c) {
       case '&':
         safe += "&amp;";
         break;
@@ -55,33 +50,14 @@ std::string escaped(const std::string& text) {
       case '\'':
         safe += "&apos;";
         break;
+      case '\n':
+      case '\t':
+        safe += ' ';  // an attribute would lose it anyhow
+        break;
       default:
-        safe += static_cast<unsigned char>(c) < ' ' || c == 0x7f ? ' ' : c;
+        safe += c;
     }
   return safe;
-}
-
-std::string sentence(const std::vector<CellFinding>& findings, double threshold, bool whole) {
-  if (findings.empty()) return whole ? "Nothing was checked: the table has no winner." : "Nothing was checked.";
-  const auto count = [&](auto&& predicate) {
-    return std::count_if(findings.begin(), findings.end(), [&](const CellFinding& f) { return predicate(f.finding); });
-  };
-  const auto bad = count(is_no), open = count(is_open);
-  const std::string cells = fmt::format("{} {}", findings.size(), findings.size() == 1 ? "cell" : "cells");
-  const std::string limit = fmt::format("{:g} %", 100 * threshold);
-  const std::string undecided = open > 0 ? fmt::format(", {} undecided", open) : "";
-  const auto slower = std::count_if(findings.begin(), findings.end(), is_slower_machine);
-  if (bad == 0 && open == 0)
-    return fmt::format("{}: none is slower than its table says by more than {}{}.", cells, limit,
-                       slower > 0 ? fmt::format(", but for {} whose control is slower too", slower) : "");
-  if (bad == 0) return fmt::format("{}: no regression over {} was found{}.", cells, limit, undecided);
-  const auto worst = std::max_element(findings.begin(), findings.end(), [](const CellFinding& a, const CellFinding& b) {
-    return std::pair(is_no(a.finding), a.change) < std::pair(is_no(b.finding), b.change);
-  });
-  const std::string worst_text = worst->finding == Finding::regressed
-                                     ? fmt::format("the worst is {}, {}", id(worst->cell), change_text(*worst))
-                                     : fmt::format("{}: {}", id(worst->cell), name(worst->finding));
-  return fmt::format("{}: {} failed at a threshold of {}{}; {}.", cells, bad, limit, undecided, worst_text);
 }
 
 }  // namespace
@@ -111,19 +87,53 @@ int exit_code(const std::vector<CellFinding>& findings, Undecided undecided) {
   return static_cast<int>(code);
 }
 
-std::string markdown(const std::vector<CellFinding>& findings, double threshold, int columns,
-                     const std::string& fault) {
+std::string change_text(const CellFinding& finding) {
+  if (!was_measured(finding)) return "";
+  return is_told_by_time(finding) ? percent_text(finding.time_change, finding.time_change_interval)
+                                  : percent_text(finding.change, finding.change_interval);
+}
+
+std::vector<std::string> reasons(const std::vector<CellFinding>& findings) {
+  std::vector<std::string> told;
+  for (const CellFinding& finding : findings)
+    if ((finding.finding != Finding::equivalent && finding.finding != Finding::improved) || is_slower_machine(finding))
+      told.push_back(fmt::format("{}: {}", id(finding.cell), finding.reason));
+  return told;
+}
+
+std::string sentence(const std::vector<CellFinding>& findings, double threshold, bool whole) {
+  if (findings.empty()) return whole ? "Nothing was checked: the table has no winner." : "Nothing was checked.";
+  const auto count = [&](auto&& predicate) {
+    return std::count_if(findings.begin(), findings.end(), [&](const CellFinding& f) { return predicate(f.finding); });
+  };
+  const auto bad = count(is_no), open = count(is_open);
+  const std::string cells = fmt::format("{} {}", findings.size(), findings.size() == 1 ? "cell" : "cells");
+  const std::string limit = fmt::format("{:g} %", 100 * threshold);
+  const std::string undecided = open > 0 ? fmt::format(", {} undecided", open) : "";
+  const auto slower = std::count_if(findings.begin(), findings.end(), is_slower_machine);
+  if (bad == 0 && open == 0)
+    return fmt::format("{}: none is slower than its table says by more than {}{}.", cells, limit,
+                       slower > 0 ? fmt::format(", but for {} whose control is slower too", slower) : "");
+  if (bad == 0) return fmt::format("{}: no regression over {} was found{}.", cells, limit, undecided);
+  const auto worst = std::max_element(findings.begin(), findings.end(), [](const CellFinding& a, const CellFinding& b) {
+    return std::pair(is_no(a.finding), a.change) < std::pair(is_no(b.finding), b.change);
+  });
+  const std::string worst_text = worst->finding == Finding::regressed
+                                     ? fmt::format("the worst is {}, {}", id(worst->cell), change_text(*worst))
+                                     : fmt::format("{}: {}", id(worst->cell), name(worst->finding));
+  return fmt::format("{}: {} failed at a threshold of {}{}; {}.", cells, bad, limit, undecided, worst_text);
+}
+
+std::string markdown(const std::vector<CellFinding>& findings, double threshold, const std::string& fault) {
   Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"by"}, {"verdict"}}, {}};
   for (const CellFinding& finding : findings)
     grid.rows.push_back({id(finding.cell), format_time(finding.before_seconds),
                          was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),
                          judged_by(finding), std::string(name(finding.finding))});
-  std::string text = fitted(grid, columns);
-  std::string reasons;
-  for (const CellFinding& finding : findings)
-    if ((finding.finding != Finding::equivalent && finding.finding != Finding::improved) || is_slower_machine(finding))
-      reasons += fmt::format("- {}: {}\n", markdown_text(id(finding.cell)), markdown_text(finding.reason));
-  if (!reasons.empty()) text += "\n" + reasons;
+  std::string text = markdown(grid);
+  const std::vector<std::string> told = reasons(findings);
+  for (const std::string& reason : told)
+    text += (&reason == told.data() ? "\n- " : "- ") + markdown_text(reason) + "\n";
   return text + "\nThe change is that of the paired ratio to the control, or of the time itself where it says time.\n" +
          sentence(findings, threshold, fault.empty()) + "\n" + cut_short(fault);
 }

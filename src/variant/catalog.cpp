@@ -54,6 +54,15 @@ Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& 
   return partial;
 }
 
+std::string short_text(const Candidate& candidate, const Candidate* fallback, const Problem& problem,
+                       const DeviceInfo& device) {
+  const Variant& variant = find_variant(candidate.variant);
+  const bool beside = fallback != nullptr && fallback->variant == candidate.variant;
+  const std::string words = difference(candidate, beside ? *fallback : variant.fallback(problem, device));
+  if (!words.empty()) return fmt::format("{} {}", variant.name, words);
+  return beside ? variant.name + ", the default" : variant.name;
+}
+
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   const Variant& variant = find_variant(candidate.variant);
   if (variant.device != device.kind)

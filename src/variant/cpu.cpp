@@ -12,12 +12,9 @@ namespace moetune {
 namespace {
 
 const KnobList<CpuKnobs>& list() {
-  static const KnobList<CpuKnobs> knobs =
-      KnobList<CpuKnobs>("cpu")
-          .add_host("block_m", &CpuKnobs::block_m, "rows of the result in a block's tile")
-          .add_host("block_n", &CpuKnobs::block_n, "columns of the result in a block's tile")
-          .add_host("block_k", &CpuKnobs::block_k, "depth of one step along k")
-          .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend");
+  static const KnobList<CpuKnobs> knobs = KnobList<CpuKnobs>("cpu")
+                                              .add_blocks(/*in_unit=*/false)
+                                              .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend");
   return knobs;
 }
 
@@ -83,14 +80,8 @@ CpuScratch cpu_scratch(const CpuKnobs& c, const Product& product) {
 CpuKnobs cpu_knobs(const Candidate& candidate) { return list().values(candidate); }
 
 Variant cpu_variant() {
-  return {.name = "cpu",
-          .device = DeviceKind::cpu,
-          .summary = "blocked, packed, threaded and vectorised on the host; fp32 sums",
-          .knobs = list().knobs(),
-          .illegal = [](const Candidate& c, const Shape& shape,
-                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
-          .fallback = [](const Problem& problem,
-                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
+  return make_variant<CpuKnobs>(list(), "blocked, packed, threaded and vectorised on the host; fp32 sums",
+                                {.illegal = illegal, .fallback = fallback});
 }
 
 }  // namespace moetune

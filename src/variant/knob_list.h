@@ -1,15 +1,16 @@
 // The knobs of a variant whose values are the members of a struct: each is named once, beside its member, and a
-// candidate is converted to the struct and back.
+// candidate is converted to the struct and back. A variant is made of its list and of rules that read the struct.
 #pragma once
 #include <fmt/format.h>
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "variant/candidate.h"
+#include "variant/variant.h"
 
 namespace moetune {
 
@@ -43,6 +44,24 @@ class KnobList {
     return *this;
   }
 
+  /// The tile of a block, as every variant has it.
+  KnobList& add_blocks(bool in_unit = true) {
+    const auto add_block = [&](const char* name, int Values::*member, const char* help) {
+      add_any({.name = name, .help = help, .in_unit = in_unit}, member, {});
+    };
+    add_block("block_m", &Values::block_m, "rows of the result in a block's tile");
+    add_block("block_n", &Values::block_n, "columns of the result in a block's tile");
+    add_block("block_k", &Values::block_k, "depth of one step along k");
+    return *this;
+  }
+  /// How a persistent block walks through tiles and loads them ahead.
+  KnobList& add_walk() {
+    return add("stages", &Values::stages, "tiles in flight between memory and the multiplier")
+        .add("raster", &Values::raster, "which tile index moves fastest", "Raster", {"n", "m"})
+        .add("group", &Values::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order");
+  }
+
+  const std::string& variant() const { return variant_; }
   std::vector<Knob> knobs() const {
     std::vector<Knob> result;
     for (const Field& field : fields_) result.push_back(field.knob);
@@ -94,5 +113,32 @@ class KnobList {
   std::string variant_;
   std::vector<Field> fields_;
 };
+
+/// The functions of a Variant, on values instead of a candidate.
+template <class Values>
+struct Rules {
+  std::optional<std::string> (*illegal)(const Values&, const Shape&, const DeviceInfo&) = nullptr;
+  LaunchPlan (*plan)(const Values&, const Shape&) = nullptr;
+  std::string (*unit)(const Values&, const Shape&) = nullptr;
+  Values (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
+};
+
+/// `list` must outlive the variant. One without a plan and a unit runs on the cpu.
+template <class Values>
+Variant make_variant(const KnobList<Values>& list, std::string summary, const Rules<Values>& rules) {
+  Variant variant;
+  variant.name = list.variant(), variant.summary = std::move(summary), variant.knobs = list.knobs();
+  variant.device = rules.unit == nullptr ? DeviceKind::cpu : DeviceKind::cuda;
+  variant.illegal = [&list, rules](const Candidate& c, const Shape& shape, const DeviceInfo& device) {
+    return rules.illegal(list.values(c), shape, device);
+  };
+  variant.fallback = [&list, rules](const Problem& problem, const DeviceInfo& device) {
+    return list.candidate(rules.fallback(problem, device));
+  };
+  if (rules.unit == nullptr) return variant;
+  variant.plan = [&list, rules](const Candidate& c, const Shape& shape) { return rules.plan(list.values(c), shape); };
+  variant.unit = [&list, rules](const Candidate& c, const Shape& shape) { return rules.unit(list.values(c), shape); };
+  return variant;
+}
 
 }  // namespace moetune

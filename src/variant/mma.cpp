@@ -18,13 +18,9 @@ using Knobs = MmaKnobs;
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("mma")
-          .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
-          .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
-          .add("block_k", &Knobs::block_k, "depth of one step along k")
+          .add_blocks()
           .add("warps", &Knobs::warps, "warps in a block")
-          .add("stages", &Knobs::stages, "tiles in flight between memory and the multiplier")
-          .add("raster", &Knobs::raster, "which tile index moves fastest", "Raster", {"n", "m"})
-          .add("group", &Knobs::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
+          .add_walk()
           .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = whole", 1);
   return knobs;
 }
@@ -115,16 +111,8 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 }  // namespace
 
 Variant mma_variant() {
-  return {.name = "mma",
-          .device = DeviceKind::cuda,
-          .summary = "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
-          .knobs = list().knobs(),
-          .illegal = [](const Candidate& c, const Shape& shape,
-                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
-          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
-          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
-          .fallback = [](const Problem& problem,
-                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
+  return make_variant<Knobs>(list(), "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
+                             {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
 }
 
 }  // namespace moetune

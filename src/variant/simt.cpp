@@ -13,10 +13,7 @@ namespace {
 using Knobs = SimtKnobs;
 
 const KnobList<Knobs>& list() {
-  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt")
-                                           .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
-                                           .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
-                                           .add("block_k", &Knobs::block_k, "depth of one step along k");
+  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt").add_blocks();
   return knobs;
 }
 
@@ -56,16 +53,8 @@ Knobs fallback(const Problem& problem, const DeviceInfo&) {
 }  // namespace
 
 Variant simt_variant() {
-  return {.name = "simt",
-          .device = DeviceKind::cuda,
-          .summary = "CUDA cores, every access checked: short and obviously right, any GPU",
-          .knobs = list().knobs(),
-          .illegal = [](const Candidate& c, const Shape& shape,
-                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
-          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
-          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
-          .fallback = [](const Problem& problem,
-                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
+  return make_variant<Knobs>(list(), "CUDA cores, every access checked: short and obviously right, any GPU",
+                             {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
 }
 
 }  // namespace moetune

@@ -69,6 +69,12 @@ std::vector<std::string> knob_names();
 /// `partial` with what it leaves unset taken from its variant's default for this problem.
 Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device);
 
+/// The candidate in short, as `complete` takes it: "wgmma stages=4" by the knobs whose values are not those of its
+/// variant's default for this problem, "mma" where all are. `fallback`, the default that the candidate is shown beside,
+/// is "wgmma, the default"; of its own variant it stands for the default. May be null.
+std::string short_text(const Candidate& candidate, const Candidate* fallback, const Problem& problem,
+                       const DeviceInfo& device);
+
 /// Why a candidate can't run on this device, or nothing.
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 

@@ -18,12 +18,8 @@ using Knobs = WgmmaKnobs;
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("wgmma")
-          .add("block_m", &Knobs::block_m, "rows of X in a block's tile")
-          .add("block_n", &Knobs::block_n, "columns of Y in a block's tile")
-          .add("block_k", &Knobs::block_k, "depth of one step along k")
-          .add("stages", &Knobs::stages, "tiles in flight between memory and the multiplier")
-          .add("raster", &Knobs::raster, "which tile index moves fastest", "Raster", {"n", "m"})
-          .add("group", &Knobs::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
+          .add_blocks()
+          .add_walk()
           .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
           .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "Schedule",
                {"cooperative", "pingpong"})
@@ -65,21 +61,24 @@ bool boxes_of_y(const Knobs& c) { return c.tma_store == TmaStore::boxes; }
 
 // What of a shape the rules depend on, in terms of its product: X, W and Y are its operands a, b and d.
 struct Roles {
-  int64_t n = 0, k = 0;
-  bool permutes_x = false;     // rows of X lie elsewhere than in expert order
+  int64_t m = 0, n = 0, k = 0;
+  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
   bool scatters_y = false;     // those of Y do
   bool looks_up_rows = false;  // they are scattered or weighted
   bool w_across = false;       // rows of W go along k
+  bool sums_rows = false;      // so do those of X: k is an expert's number of rows
   int weight_bytes = 0;
 };
 Roles roles_of(const Shape& shape) {
   const Product p = product_of(shape);
-  return {.n = p.n,
+  return {.m = p.m,
+          .n = p.n,
           .k = p.k,
-          .permutes_x = p.a.order != RowOrder::in_place,
+          .permutes_x = p.a.order != RowOrder::in_place || p.b.order != RowOrder::in_place,
           .scatters_y = p.d.order != RowOrder::in_place,
           .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
           .w_across = !is_k_major(p.b),
+          .sums_rows = p.ragged == Axis::k,
           .weight_bytes = static_cast<int>(size_bytes(p.weighting == Weighting::result ? Dtype::fp32 : p.d.dtype))};
 }
 
@@ -88,6 +87,7 @@ bool fits_registers(const Knobs& c, const Roles& roles) { return sums(c) <= max_
 int shared_bytes(const Knobs& c, const Shape& shape, const Roles& roles) {
   return wgmma_layout(c, {.permutes_x = roles.permutes_x,
                           .looks_up_rows = roles.looks_up_rows,
+                          .sums_rows = roles.sums_rows,
                           .experts = static_cast<int>(shape.layer.local_experts()),
                           .element_bytes = static_cast<int>(size_bytes(shape.layer.dtype)),
                           .weight_bytes = roles.weight_bytes})
@@ -143,13 +143,34 @@ std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape, con
   if (!c.tma_x && !c.tma_w && c.consumers == 2 && !c.swap && c.block_m == 256 && c.block_k == 128)
     return "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must "
            "fit its registers";
-  if (roles.w_across && !c.tma_w) return "tma_w must be yes for dx: only tensor copies bring W read across its rows";
+  if (roles.w_across && !c.tma_w)
+    return "tma_w must be yes where W is read across its rows: only tensor copies bring it so";
   const int columns_a_copy = kSwizzleColumns * (c.cluster == Cluster::m ? 2 : 1);
   if (roles.w_across && c.block_n % columns_a_copy != 0)
-    return fmt::format("block_n must be a multiple of {} for dx{}: tensor copies bring {} columns of W", columns_a_copy,
-                       c.cluster == Cluster::m ? " with cluster=m" : "", kSwizzleColumns);
+    return fmt::format("block_n must be a multiple of {} for dx and dw{}: tensor copies bring {} columns of W",
+                       columns_a_copy, c.cluster == Cluster::m ? " with cluster=m" : "", kSwizzleColumns);
   if (c.tma_w && !by_pointers(c) && !roles.w_across && shape.layer.local_experts() * roles.n > kMaxMapRows)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
+  return std::nullopt;
+}
+
+// dW: what is summed over an expert's rows.
+std::optional<std::string> illegal_sums(const Knobs& c, const Shape& shape, const Roles& roles) {
+  if (roles.permutes_x && c.gather != Gather::first)
+    return "gather must be first for dw: tensor copies read rows that are in order";
+  if (!c.tma_x || by_pointers(c))
+    return "tma_x must be yes and addressing base for dw: one map holds all experts' rows";
+  if (c.block_m % kSwizzleColumns != 0)
+    return fmt::format("block_m must be a multiple of {} for dw: tensor copies bring so many columns of dY",
+                       kSwizzleColumns);
+  if (in_cluster(c) || c.pace == Pace::common || c.split == 0 || c.mix > 0)
+    return "dw needs cluster=none, pace=own, split above 0 and mix=0: the tiles of an expert take as long as it has "
+           "rows";
+  if (c.hold > 0) return "hold must be 0 for dw: its tiles have rows enough";
+  if (shape.layer.local_experts() > kMaxMixed)
+    return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxMixed);
+  if (shape.layer.local_experts() * roles.m > kMaxMapRows)
+    return "dW of all experts has more rows than a tile can count";
   return std::nullopt;
 }
 
@@ -170,11 +191,13 @@ std::optional<std::string> illegal_stores(const Knobs& c, const Roles& roles) {
 }
 
 std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
-  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx})) return reason;
+  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx, Op::dw})) return reason;
   if (device.compute_capability != 90) return "wgmma needs sm_90a";
   if (shape.layer.k % 8 != 0 || shape.layer.n % 8 != 0) return "wgmma needs n and k in multiples of 8";
   const Roles roles = roles_of(shape);
   if (auto reason = illegal_tile(c)) return reason;
+  if (roles.sums_rows)
+    if (auto reason = illegal_sums(c, shape, roles)) return reason;
   if (auto reason = illegal_order(c, shape, device)) return reason;
   if (auto reason = illegal_loads(c, shape, roles)) return reason;
   if (auto reason = illegal_stores(c, roles)) return reason;
@@ -188,7 +211,7 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
 
 LaunchPlan plan(const Knobs& c, const Shape& shape) {
   const Roles roles = roles_of(shape);
-  const BoxRows x = x_boxes(c);
+  const BoxRows x = roles.sums_rows ? BoxRows{c.block_k, c.block_k} : x_boxes(c);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = shared_bytes(c, shape, roles),
           .min_blocks_per_sm = 1,
@@ -250,6 +273,35 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
   return static_cast<double>(last.steps - last.own) / static_cast<double>((tiles / blocks + 1) * last.steps);
 }
 
+// dW: every expert has the same tiles. Where it sums over few rows, one is stored while the next is multiplied; over
+// many, tiles are as large as registers allow.
+Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
+  const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  const bool deep = mean_rows > 512;
+  Knobs c{.block_m = 192,
+          .block_n = deep ? 256 : 128,
+          .block_k = kSwizzleColumns,
+          .stages = kMaxStages,
+          .raster = Raster::n,
+          .group = 4,
+          .consumers = 2,
+          .schedule = deep ? Schedule::cooperative : Schedule::pingpong,
+          .swap = true,
+          .cluster = Cluster::none,
+          .in_flight = 1,
+          .tma_x = true,
+          .tma_w = true,
+          .tma_store = TmaStore::none,
+          .addressing = Addressing::base,
+          .tiles = deep ? TileOrder::dynamic : TileOrder::fixed,
+          .split = 1,
+          .hold = 0,
+          .gather = roles_of(problem.shape).permutes_x ? Gather::first : Gather::tiles,
+          .mix = 0};
+  while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
+  return c;
+}
+
 // Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
 // of which an expert fills some well; where experts are large power bounds the kernel, and blocks that stay together
 // save it, and share the last tiles where an incomplete round weighs. Rows of X stand on the N side throughout: what
@@ -258,6 +310,7 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
 // slower: Qwen3 zipf:1, 2048 tokens). Rows are gathered once where that is soon done, or where it is little beside what
 // is read for them.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
+  if (problem.shape.op == Op::dw) return fallback_of_sums(problem, device);
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const std::vector<int>& rows = problem.routing.m_sizes;
   const int64_t most_rows = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
@@ -328,17 +381,11 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 }  // namespace
 
 Variant wgmma_variant() {
-  return {.name = "wgmma",
-          .device = DeviceKind::cuda,
-          .summary = "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-          .knobs = list().knobs(),
-          .retired = {{"l2_promotion", "128"}},
-          .illegal = [](const Candidate& c, const Shape& shape,
-                        const DeviceInfo& device) { return illegal(list().values(c), shape, device); },
-          .plan = [](const Candidate& c, const Shape& shape) { return plan(list().values(c), shape); },
-          .unit = [](const Candidate& c, const Shape& shape) { return unit(list().values(c), shape); },
-          .fallback = [](const Problem& problem,
-                         const DeviceInfo& device) { return list().candidate(fallback(problem, device)); }};
+  Variant variant =
+      make_variant<Knobs>(list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
+                          {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
+  variant.retired = {{"l2_promotion", "128"}};
+  return variant;
 }
 
 }  // namespace moetune

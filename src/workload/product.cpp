@@ -14,60 +14,57 @@ int64_t ceil_divide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t slots_of(const Problem& problem) { return problem.routing.tokens * problem.routing.top_k; }
 
-/// A ragged operand [.., columns] of a layer; its rows are those of `order`.
-Operand activations(const Problem& problem, LayerMatrix matrix, int64_t columns, RowOrder order) {
-  const int64_t rows = order == RowOrder::in_place  ? problem.rows()
-                       : order == RowOrder::by_slot ? slots_of(problem)
-                                                    : problem.routing.tokens;
-  return {.matrix = matrix, .dtype = problem.shape.layer.dtype, .rows = rows, .columns = columns, .order = order};
-}
-
-/// One matrix [n, k] an expert.
-Operand weights(const Problem& problem, LayerMatrix matrix) {
+/// A matrix of the layer: W and dW have n rows an expert, the others a row for each routed row, slot or token. Only Y
+/// and dY have n columns.
+Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis column_axis,
+                RowOrder order = RowOrder::in_place) {
   const Layer& layer = problem.shape.layer;
-  return {.matrix = matrix, .dtype = layer.dtype, .rows = layer.local_experts() * layer.n, .columns = layer.k};
-}
-
-Operand along(Operand operand, Axis row_axis, Axis column_axis) {
-  operand.row_axis = row_axis;
-  operand.column_axis = column_axis;
-  return operand;
-}
-
-void set_forward(Product& p, const Problem& problem) {
-  const auto& [layer, op, fusion] = problem.shape;
-  const RowOrder x = fusion.permute_x ? RowOrder::by_token : RowOrder::in_place;
-  const RowOrder y = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;
-  p.a = along(activations(problem, LayerMatrix::x, layer.k, x), Axis::m, Axis::k);
-  p.b = along(weights(problem, LayerMatrix::w), Axis::n, Axis::k);
-  p.d = along(activations(problem, LayerMatrix::y, layer.n, y), Axis::m, Axis::n);
-  p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
-  p.weighting = fusion.topk_weights ? Weighting::rounded_result : Weighting::none;
+  const bool weights = matrix == LayerMatrix::w || matrix == LayerMatrix::dw;
+  const bool of_y = matrix == LayerMatrix::y || matrix == LayerMatrix::dy;
+  return {.matrix = matrix,
+          .dtype = layer.dtype,
+          .rows = weights                       ? layer.local_experts() * layer.n
+                  : order == RowOrder::in_place ? problem.rows()
+                  : order == RowOrder::by_slot  ? slots_of(problem)
+                                                : problem.routing.tokens,
+          .columns = of_y ? layer.n : layer.k,
+          .row_axis = row_axis,
+          .column_axis = column_axis,
+          .order = order};
 }
 
 /// X that is gathered has a row for every token; its gradient has one for every slot, summed over top_k elsewhere.
-void set_dx(Product& p, const Problem& problem) {
+void set_operands(Product& p, const Problem& problem) {
   const auto& [layer, op, fusion] = problem.shape;
-  const RowOrder dy = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;
-  const RowOrder dx = fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
-  p.a = along(activations(problem, LayerMatrix::dy, layer.n, dy), Axis::m, Axis::k);
-  p.b = along(weights(problem, LayerMatrix::w), Axis::k, Axis::n);
-  p.d = along(activations(problem, LayerMatrix::dx, layer.k, dx), Axis::m, Axis::n);
-  p.ragged = Axis::m, p.n = layer.k, p.k = layer.n;
-  p.weighting = fusion.topk_weights ? Weighting::result : Weighting::none;
-}
-
-void set_dw(Product& p, const Problem& problem) {
-  const auto& [layer, op, fusion] = problem.shape;
-  const RowOrder dy = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;
   const RowOrder x = fusion.permute_x ? RowOrder::by_token : RowOrder::in_place;
-  p.a = along(activations(problem, LayerMatrix::dy, layer.n, dy), Axis::k, Axis::m);
-  p.b = along(activations(problem, LayerMatrix::x, layer.k, x), Axis::k, Axis::n);
-  p.d = along(weights(problem, LayerMatrix::dw), Axis::m, Axis::n);
-  p.ragged = Axis::k, p.m = layer.n, p.n = layer.k;
+  const RowOrder dx = fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
+  const RowOrder y = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;  // and dY
+  switch (op) {
+    case Op::fwd:
+      p.a = operand(problem, LayerMatrix::x, Axis::m, Axis::k, x);
+      p.b = operand(problem, LayerMatrix::w, Axis::n, Axis::k);
+      p.d = operand(problem, LayerMatrix::y, Axis::m, Axis::n, y);
+      p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
+      p.weighting = Weighting::rounded_result;
+      break;
+    case Op::dx:
+      p.a = operand(problem, LayerMatrix::dy, Axis::m, Axis::k, y);
+      p.b = operand(problem, LayerMatrix::w, Axis::k, Axis::n);
+      p.d = operand(problem, LayerMatrix::dx, Axis::m, Axis::n, dx);
+      p.ragged = Axis::m, p.n = layer.k, p.k = layer.n;
+      p.weighting = Weighting::result;
+      break;
+    case Op::dw:
+      p.a = operand(problem, LayerMatrix::dy, Axis::k, Axis::m, y);
+      p.b = operand(problem, LayerMatrix::x, Axis::k, Axis::n, x);
+      p.d = operand(problem, LayerMatrix::dw, Axis::m, Axis::n);
+      p.ragged = Axis::k, p.m = layer.n, p.n = layer.k;
+      p.weighting = Weighting::a;
+      break;
+  }
+  if (!fusion.topk_weights) p.weighting = Weighting::none;
   if (fusion.fp32_dw) p.d.dtype = Dtype::fp32;
   p.accumulates = fusion.accumulate;
-  p.weighting = fusion.topk_weights ? Weighting::a : Weighting::none;
 }
 
 /// Rows in memory that a launch touches, each counted once.
@@ -109,17 +106,7 @@ Product product_of(const Shape& shape) { return product_of(Problem{.shape = shap
 
 Product product_of(const Problem& problem) {
   Product p;
-  switch (problem.shape.op) {
-    case Op::fwd:
-      set_forward(p, problem);
-      break;
-    case Op::dx:
-      set_dx(p, problem);
-      break;
-    case Op::dw:
-      set_dw(p, problem);
-      break;
-  }
+  set_operands(p, problem);
   p.m_sizes = problem.routing.m_sizes;
   p.first_rows.assign(p.m_sizes.size() + 1, 0);
   std::partial_sum(p.m_sizes.begin(), p.m_sizes.end(), p.first_rows.begin() + 1, std::plus<int64_t>());

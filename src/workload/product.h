@@ -34,7 +34,7 @@ struct ScaleBlock {
 };
 
 /// A row-major matrix in memory; its columns are contiguous. It is either one matrix an expert, one after another, or
-/// ragged: one matrix whose rows are shared out to the experts.
+/// ragged: one matrix whose rows are divided among the experts.
 struct Operand {
   LayerMatrix matrix = LayerMatrix::x;
   Dtype dtype = Dtype::bf16;
@@ -83,10 +83,10 @@ Product product_of(const Shape& shape);
 /// Whether weights multiply rows of the result, rather than of an operand or none.
 bool weights_result(const Product& product);
 
-/// Gathered, scattered or weighted by row: without a fused kernel, its rows are moved before the product or after it.
+/// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.
 bool is_moved(const Product& product, const Operand& operand);
-/// The product that is left between those moves: operands that are moved lie in expert order without padding, and
-/// nothing is weighted. D is fp32 where weights multiply sums before they are rounded.
+/// The product of that plain GEMM: moved operands lie in expert order without padding, and nothing is weighted. D is
+/// fp32 where weights multiply sums before they are rounded.
 Product in_expert_order(const Product& product);
 
 int64_t experts(const Product& product);
@@ -94,9 +94,9 @@ int64_t experts(const Product& product);
 int64_t routed_rows(const Product& product);
 int64_t extent(const Product& product, int64_t expert, Axis axis);
 
-/// One matrix whose rows are shared out to experts; else one matrix an expert.
+/// Whether it is one matrix whose rows are divided among experts; else it is one matrix an expert.
 bool is_ragged(const Product& product, const Operand& operand);
-/// A or B: K is contiguous; else M (of A) or N (of B) is.
+/// Whether K is contiguous in A or B; else M (of A) or N (of B) is.
 bool is_k_major(const Operand& operand);
 
 /// Rows that experts own, expert after expert: expert order. The first of `expert`; [0, experts].
@@ -112,7 +112,7 @@ struct Place {
   int64_t expert = 0;
   int64_t row = 0;  // in that expert
 };
-/// Whose the row of expert order is; 0 <= row < owned_rows.
+/// The expert that owns row `row` of expert order; 0 <= row < owned_rows.
 Place place_of(const Product& product, const Operand& operand, int64_t row);
 
 /// The values that fill an input: X, W or dY; or dW before a launch that accumulates, where no W is read.

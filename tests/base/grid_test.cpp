@@ -30,6 +30,27 @@ TEST(Grid, AReportThatWasCutShortSaysSoInOneParagraph) {
   EXPECT_EQ(cut_short("a|b\nc"), "\nCut short: a\\|b c\n");
   EXPECT_EQ(cut_short(""), "");
 }
+
+TEST(Grid, LinesAreBrokenBetweenWords) {
+  const std::vector<std::string> lines = {"ab cd", "a-long-word", "e"};
+  EXPECT_EQ(lines_of("ab cd a-long-word e", 6), lines);
+  EXPECT_EQ(lines_of("ab cd", 0), std::vector<std::string>{"ab cd"});
+  EXPECT_EQ(lines_of("", 4), std::vector<std::string>{""});
+}
+
+TEST(Grid, FittedBreaksLongTextsIntoRows) {
+  const Grid grid{{{"name"}, {"cells", true}, {"why"}},
+                  {{"a", "312", "small problems that break kernels"}, {"b", "1", "one"}}};
+  EXPECT_EQ(fitted(grid, 36),
+            "| name | cells | why            |\n"
+            "| ---- | ----: | -------------- |\n"
+            "| a    |   312 | small problems |\n"
+            "|      |       | that break     |\n"
+            "|      |       | kernels        |\n"
+            "| b    |     1 | one            |\n");
+  EXPECT_EQ(fitted(grid, 80), markdown(grid));
+}
+
 TEST(Grid, FittedStacksWhatIsTooWide) {
   const Grid grid{{{"cell"}, {"time", true}, {"why"}}, {{"a", "1 µs", ""}, {"longer", "12 µs", "so"}}};
   const std::string stacked = "a\n  time  1 µs\nlonger\n  time  12 µs\n  why   so\n";

@@ -43,11 +43,12 @@ def test_lookup_on_a_cpu_gives_no_kernel_of_a_gpu(room):
 
 
 def test_lookup_answers_from_no_farther_than_asked(room):
-    room.tuned("--wait", "0")
-    asked = ["lookup", "moetune-table.json", *LAYER, "--tokens", "64", "--format", "json", "--max-distance"]
+    asked = ["lookup", room.made_table(tokens=(8,)), *LAYER, "--tokens", "64", "--format", "json", "--max-distance"]
+    answer, = json.loads(room.ok(*asked, "3", "--routing", "balanced").stdout)["answers"]
+    assert answer["match"] == "nearest" and answer["distance"] == answer["log_tokens_distance"] == 3
     near = room.ok(*asked, "3.5")
     answer, = json.loads(near.stdout)["answers"]
-    assert answer["match"] == "nearest" and answer["log_tokens_distance"] == 3
+    assert answer["match"] == "other_routing" and answer["log_tokens_distance"] == 3 and answer["log_skew_distance"] > 0
     assert answer["distance"] == pytest.approx((answer["log_skew_distance"] ** 2 + 9) ** 0.5, rel=1e-4)
     far = room.run(*asked, "2.5")
     assert far.returncode == 1

@@ -168,9 +168,9 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
   const std::string told = results_text(table, Format::markdown, {}, false);
   EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
   EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
-  EXPECT_NE(told.find("| block_m=16 (too noisy to trust) "), std::string::npos) << told;
+  EXPECT_NE(told.find("| simt block_m=16 (too noisy to trust) "), std::string::npos) << told;
   EXPECT_EQ(told.find("31.48"), std::string::npos) << told;
-  EXPECT_FALSE(cell_line(table.entries[1], 1, 2).find("the default") != std::string::npos);
+  EXPECT_FALSE(cell_line(table.entries[1], {}, 1, 2).find("the default") != std::string::npos);
   table.entries = {noisy()};
   EXPECT_TRUE(answer(table, 1).starts_with("1 of 1 cell tuned. 1 of 1 cell is too noisy to trust: "));
 }
@@ -200,7 +200,7 @@ TEST(Winners, ACellWithoutAWinnerTellsWhy) {
   table.entries[0].skipped = "out of memory";
   EXPECT_NE(results_text(table, Format::text, {}, false).find("none: out of memory"), std::string::npos);
   EXPECT_EQ(answer(table, 1), "0 of 1 cell tuned.");
-  EXPECT_EQ(cell_line(table.entries[0], 0, 1), "[1/1] " + id(table.entries[0].cell) + ": no winner: out of memory");
+  EXPECT_EQ(cell_line(table.entries[0], {}, 0, 1), "[1/1] " + id(table.entries[0].cell) + ": no winner: out of memory");
 }
 
 TEST(Winners, TextFitsIn80Columns) {
@@ -228,8 +228,8 @@ TEST(Winners, TextFitsIn80Columns) {
   }
   const std::string told = results_text(table, Format::text, {}, false);
   for (const std::string& line : split(told, '\n')) EXPECT_LE(display_width(line), 80) << line;
-  EXPECT_NE(told.find("the default "), std::string::npos) << told;
-  EXPECT_NE(told.find("block_m=176 block_n=256"), std::string::npos) << told;
+  EXPECT_NE(told.find("wgmma, the default "), std::string::npos) << told;
+  EXPECT_NE(told.find("wgmma block_m=176 block_n=256"), std::string::npos) << told;
   EXPECT_EQ(told.find("cublas-grouped"), std::string::npos) << told;
   const std::string all = results_text(table, Format::text, {}, true);
   EXPECT_NE(all.find("cublas-grouped"), std::string::npos) << all;
@@ -237,9 +237,9 @@ TEST(Winners, TextFitsIn80Columns) {
 }
 
 TEST(Winners, LineOfACell) {
-  EXPECT_EQ(cell_line(won(0.5), 1, 6), "[2/6] " + id(won(0.5).cell) +
-                                           ": block_m=16, 1.00 µs ± 1.0 %, 2.00x the default, "
-                                           "9 of 10 measured, 2 failed");
+  EXPECT_EQ(cell_line(won(0.5), {}, 1, 6), "[2/6] " + id(won(0.5).cell) +
+                                               ": simt block_m=16, 1.00 µs ± 1.0 %, 2.00x the default, "
+                                               "9 of 10 measured, 2 failed");
 }
 
 TEST(Console, ColorWords) {

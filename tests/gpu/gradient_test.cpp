@@ -3,9 +3,10 @@
 
 #include <functional>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/verifier.h"
 #include "base/error.h"
+#include "gpu/gpu_test.h"
+#include "variant/space.h"
 
 namespace moetune {
 namespace {
@@ -13,15 +14,7 @@ namespace {
 constexpr Op kGradients[] = {Op::dx, Op::dw};
 constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}};
 
-struct Case {
-  std::string name;
-  int64_t experts, top_k, n, k, tokens;
-  std::string routing;
-  int64_t ep = 1;
-};
-void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
-
-const Case kCases[] = {
+const GpuCase kCases[] = {
     {"zipf", 16, 4, 256, 192, 100, "zipf:1"},
     {"one_row", 16, 1, 128, 128, 1, "uniform"},
     {"all_rows_to_one_expert", 16, 1, 128, 192, 300, "single"},
@@ -33,35 +26,7 @@ const Case kCases[] = {
     {"no_rows", 16, 1, 64, 64, 1, "balanced", 4},
 };
 
-Problem problem_of(const Case& c, Op op, Dtype dtype, Fusion fusion) {
-  Cell cell;
-  cell.shape.layer = {.model = "custom",
-                      .projection = Projection::up,
-                      .experts = c.experts,
-                      .top_k = c.top_k,
-                      .n = c.n,
-                      .k = c.k,
-                      .dtype = dtype,
-                      .tp = 1,
-                      .ep = c.ep};
-  cell.shape.op = op;
-  cell.shape.fusion = fusion;
-  cell.tokens = c.tokens;
-  cell.routing = parse_routing(c.routing);
-  cell.seed = 7;
-  return make_problem(cell);
-}
-
-class Gradients : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
-  }
-  static Backend& backend() {
-    static const std::unique_ptr<Backend> one = make_cuda_backend(0, {});
-    return *one;
-  }
-};
+class Gradients : public GpuTest, public testing::WithParamInterface<GpuCase> {};
 INSTANTIATE_TEST_SUITE_P(Cases, Gradients, testing::ValuesIn(kCases),
                          [](const auto& instance) { return instance.param.name; });
 
@@ -69,33 +34,83 @@ TEST_P(Gradients, OfTheBaselinesAreRight) {
   for (const Op op : kGradients)
     for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
       for (const Fusion& fusion : kFusions) {
-        const Problem problem = problem_of(GetParam(), op, dtype, fusion);
+        const Problem problem = problem_of(GetParam(), dtype, fusion, op);
         const Product product = product_of(problem);
         backend().load(problem);
-        for (const std::string& baseline : backend().baselines()) {
-          const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});
-          EXPECT_TRUE(verdict.ok) << baseline << " " << name(op) << " " << name(dtype) << " " << text(fusion) << ": "
-                                  << verdict.reason;
-          EXPECT_EQ(verdict.elements, 2 * owned_rows(product, product.d) * product.d.columns);
-          EXPECT_EQ(verdict.mismatches, 0);
-        }
+        const Verdict verdict = backend().verify({.baseline = "cublas-loop", .candidate = {}});
+        EXPECT_TRUE(verdict.ok) << name(op) << " " << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
+        EXPECT_EQ(verdict.elements, 2 * owned_rows(product, product.d) * product.d.columns);
+        EXPECT_EQ(verdict.mismatches, 0);
       }
+}
+
+TEST_P(Gradients, AreNoWorkOfCublasGrouped) {
+  const Contender grouped{.baseline = "cublas-grouped", .candidate = {}};
+  for (const Op op : kGradients) {
+    backend().load(problem_of(GetParam(), Dtype::bf16, {}, op));
+    try {
+      backend().verify(grouped);
+      FAIL() << name(op);
+    } catch (const CandidateFault& fault) {
+      EXPECT_EQ(fault.status, Status::illegal);
+      EXPECT_EQ(std::string(fault.what()), "cuBLAS has no grouped GEMM for the operands of " + std::string(name(op)));
+    }
+    EXPECT_THROW(backend().sample(grouped, {}), CandidateFault);
+  }
 }
 
 TEST_P(Gradients, OfTheBaselinesAreTheSameAgain) {
   for (const Op op : kGradients) {
-    backend().load(problem_of(GetParam(), op, Dtype::bf16, {.permute_y = true, .topk_weights = true}));
+    backend().load(problem_of(GetParam(), Dtype::bf16, {.permute_y = true, .topk_weights = true}, op));
     const Repetition repetition = backend().repeat({.baseline = "cublas-loop", .candidate = {}}, 0.02);
     EXPECT_GT(repetition.launches, 1);
     EXPECT_EQ(repetition.different, 0) << repetition.reason;
   }
 }
 
+// The default and candidates that are drawn, of each variant that takes the problem.
+TEST_P(Gradients, OfTheVariantsAreRight) {
+  for (const Op op : kGradients)
+    for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+      for (const Fusion& fusion : kFusions) {
+        const Problem problem = problem_of(GetParam(), dtype, fusion, op);
+        backend().load(problem);
+        for (const std::string variant : {"simt", "wgmma"}) {
+          std::vector<Candidate> candidates = {find_variant(variant).fallback(problem, backend().device())};
+          if (cannot_run(candidates[0], problem.shape, backend().device())) continue;  // sizes that wgmma doesn't take
+          SearchSpace space = load_space("full");
+          keep_variants(space, {variant});
+          for (const Candidate& drawn : draw(space, problem.shape, backend().device(), 2, problem.seed).legal)
+            candidates.push_back(drawn);
+          backend().compile(problem.shape, candidates);
+          for (const Candidate& candidate : candidates) {
+            const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
+            EXPECT_TRUE(verdict.ok) << text(candidate) << " " << name(op) << " " << name(dtype) << " " << text(fusion)
+                                    << ": " << verdict.reason;
+            EXPECT_EQ(verdict.mismatches, 0);
+          }
+        }
+      }
+}
+
+TEST_P(Gradients, OfTheVariantsAreTheSameAgain) {
+  for (const Op op : kGradients) {
+    const Problem problem = problem_of(GetParam(), Dtype::bf16, {.permute_y = true, .topk_weights = true}, op);
+    const Candidate candidate = find_variant("wgmma").fallback(problem, backend().device());
+    if (cannot_run(candidate, problem.shape, backend().device())) continue;
+    backend().load(problem);
+    const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
+    EXPECT_GT(repetition.launches, 1);
+    EXPECT_EQ(repetition.different, 0) << repetition.reason;
+  }
+}
+
 // Below the backend: products that no option asks for yet, and results with faults in them.
-class Faults : public testing::Test {
+class Faults : public GpuTest {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
     device_ = cuda_device(0);
     options_ = {.arch = arch(device_), .sources = kernel_sources(), .cache = true, .threads = 0};
     services_ = std::make_unique<Services>(options_);

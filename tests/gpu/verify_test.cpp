@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
+#include "gpu/gpu_test.h"
 #include "gpu/plants.h"
 #include "variant/space.h"
 #include "workload/model.h"
@@ -15,34 +15,8 @@
 namespace moetune {
 namespace {
 
-Problem problem_of(int64_t experts, int64_t top_k, int64_t n, int64_t k, int64_t tokens, const std::string& routing,
-                   Dtype dtype = Dtype::bf16, Fusion fusion = {}, int64_t ep = 1) {
-  Cell cell;
-  cell.shape.layer = {.model = "custom",
-                      .projection = Projection::up,
-                      .experts = experts,
-                      .top_k = top_k,
-                      .n = n,
-                      .k = k,
-                      .dtype = dtype,
-                      .tp = 1,
-                      .ep = ep};
-  cell.shape.fusion = fusion;
-  cell.tokens = tokens;
-  cell.routing = parse_routing(routing);
-  cell.seed = 7;
-  return make_problem(cell);
-}
-
-class GpuTest : public testing::Test {
+class KernelTest : public GpuTest {
  protected:
-  void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: " << cuda_unavailable_reason();
-  }
-  static Backend& backend() {
-    static const std::unique_ptr<Backend> one = make_cuda_backend(0, {});
-    return *one;
-  }
   // Small tiles in large blocks: on a routing of many experts some tiles are whole and the last are cut along k.
   // wgmma's are held too, until a few leave together; or blocks meet in the middle of the experts; or rows are gathered
   // while tiles wait for them; or all blocks share the last tiles.
@@ -103,16 +77,9 @@ class GpuTest : public testing::Test {
   }
 };
 
-struct Case {
-  std::string name;
-  int64_t experts, top_k, n, k, tokens;
-  std::string routing;
-};
-void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCase> {};
 
-class HardRouting : public GpuTest, public testing::WithParamInterface<Case> {};
-
-const Case kCases[] = {
+const GpuCase kCases[] = {
     {"uniform", 16, 4, 256, 256, 200, "uniform"},
     {"one_row", 16, 1, 128, 128, 1, "uniform"},
     {"single", 16, 1, 128, 192, 300, "single"},
@@ -134,41 +101,29 @@ const Case kCases[] = {
 };
 
 TEST_P(HardRouting, Mma) {
-  const Case& c = GetParam();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
-    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "mma", 12);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "mma",
-               8);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "mma",
-               8);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16,
-                          {.permute_y = true, .topk_weights = true}),
-               "mma", 8);
+  const GpuCase& c = GetParam();
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) expect_right(problem_of(c, dtype), "mma", 12);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_x = true}), "mma", 8);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_y = true}), "mma", 8);
+  expect_right(problem_of(c, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "mma", 8);
 }
 
 TEST_P(HardRouting, Wgmma) {
-  const Case& c = GetParam();
+  const GpuCase& c = GetParam();
   if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
-    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "wgmma", 8);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "wgmma",
-               6);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true}), "wgmma",
-               6);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::fp16,
-                          {.permute_y = true, .topk_weights = true}),
-               "wgmma", 6);
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) expect_right(problem_of(c, dtype), "wgmma", 8);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_x = true}), "wgmma", 6);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_y = true}), "wgmma", 6);
+  expect_right(problem_of(c, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 6);
 }
 
 // Every way to load and to store, with and without tensor copies.
 TEST_P(HardRouting, WgmmaCopies) {
-  const Case& c = GetParam();
+  const GpuCase& c = GetParam();
   if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
-  const auto problem = [&](Dtype dtype, Fusion fusion) {
-    return problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype, fusion);
-  };
+  const auto problem = [&](Dtype dtype, Fusion fusion) { return problem_of(c, dtype, fusion); };
   expect_right(problem(Dtype::bf16, {}), "wgmma", 8, "copies");
   expect_right(problem(Dtype::fp16, {.permute_x = true}), "wgmma", 8, "copies");
   expect_right(problem(Dtype::bf16, {.permute_y = true}), "wgmma", 8, "copies");
@@ -176,14 +131,10 @@ TEST_P(HardRouting, WgmmaCopies) {
 }
 
 TEST_P(HardRouting, Simt) {
-  const Case& c = GetParam();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
-    expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, dtype), "simt", 4);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_x = true}), "simt",
-               3);
-  expect_right(problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16,
-                          {.permute_y = true, .topk_weights = true}),
-               "simt", 3);
+  const GpuCase& c = GetParam();
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32}) expect_right(problem_of(c, dtype), "simt", 4);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_x = true}), "simt", 3);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = true}), "simt", 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
@@ -191,10 +142,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
 
 // Launches alone, with no cuBLAS beside them: what scripts/sanitize looks at. Results are compared by the tests above.
 TEST_P(HardRouting, Runs) {
-  const Case& c = GetParam();
+  const GpuCase& c = GetParam();
   if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
   for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
-    const Problem problem = problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, fusion);
+    const Problem problem = problem_of(c, Dtype::bf16, fusion);
     backend().load(problem);
     for (const std::string variant : {"wgmma", "mma", "simt"})
       for (const Candidate& candidate : some(variant, problem, variant == "wgmma" ? 8 : 3)) {
@@ -208,9 +159,8 @@ TEST_P(HardRouting, Runs) {
 }
 
 TEST_P(HardRouting, GivesTheSameBitsAgain) {
-  const Case& c = GetParam();
-  const Problem problem =
-      problem_of(c.experts, c.top_k, c.n, c.k, c.tokens, c.routing, Dtype::bf16, {.permute_y = true});
+  const GpuCase& c = GetParam();
+  const Problem problem = problem_of(c, Dtype::bf16, {.permute_y = true});
   backend().load(problem);
   for (const std::string variant : {"wgmma", "mma", "simt"})
     for (const Candidate& candidate : some(variant, problem, 1)) {  // the default, and tiles that are cut
@@ -221,9 +171,9 @@ TEST_P(HardRouting, GivesTheSameBitsAgain) {
     }
 }
 
-TEST_F(GpuTest, RanksWithoutRowsAreRight) {
+TEST_F(KernelTest, RanksWithoutRowsAreRight) {
   for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
-    const Problem problem = problem_of(16, 1, 64, 64, 1, "balanced", Dtype::bf16, fusion, 4);
+    const Problem problem = problem_of({"", 16, 1, 64, 64, 1, "balanced", 4}, Dtype::bf16, fusion);
     ASSERT_EQ(problem.rows(), 0);
     backend().load(problem);
     for (const std::string variant : {"wgmma", "mma", "simt"}) {
@@ -237,14 +187,16 @@ TEST_F(GpuTest, RanksWithoutRowsAreRight) {
   }
 }
 
-Problem problem_of_a_rank(Fusion fusion) { return problem_of(16, 4, 128, 128, 100, "zipf:1", Dtype::bf16, fusion, 4); }
+Problem problem_of_a_rank(Fusion fusion) {
+  return problem_of({"", 16, 4, 128, 128, 100, "zipf:1", 4}, Dtype::bf16, fusion);
+}
 
-TEST_F(GpuTest, RowsOfOtherRanksStayUntouchedByMma) {
+TEST_F(KernelTest, RowsOfOtherRanksStayUntouchedByMma) {
   expect_right(problem_of_a_rank({.permute_y = true}), "mma", 6);
   expect_right(problem_of_a_rank({.permute_x = true}), "mma", 6);
 }
 
-TEST_F(GpuTest, RowsOfOtherRanksStayUntouchedByWgmma) {
+TEST_F(KernelTest, RowsOfOtherRanksStayUntouchedByWgmma) {
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
   for (const std::string space : {"full", "copies"}) {
     expect_right(problem_of_a_rank({.permute_y = true}), "wgmma", 6, space);
@@ -253,7 +205,7 @@ TEST_F(GpuTest, RowsOfOtherRanksStayUntouchedByWgmma) {
 }
 
 // W has 7.5e9 elements: an offset in 32 bits, with a sign or without, would be another expert's.
-TEST_F(GpuTest, ALayerBeyondOffsetsOf32BitsIsRight) {
+TEST_F(KernelTest, ALayerBeyondOffsetsOf32BitsIsRight) {
   constexpr double kMemory = 40e9;
   if (static_cast<double>(backend().device().memory_bytes) < kMemory)
     GTEST_SKIP() << "W alone takes 15 GB, twice that with room";
@@ -285,9 +237,9 @@ TEST_F(GpuTest, ALayerBeyondOffsetsOf32BitsIsRight) {
   expect_right(problem, candidates);
 }
 
-TEST_F(GpuTest, BaselinesAreRight) {
+TEST_F(KernelTest, BaselinesAreRight) {
   for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
-    backend().load(problem_of(16, 4, 256, 256, 100, "zipf:1", Dtype::bf16, fusion));
+    backend().load(problem_of({"", 16, 4, 256, 256, 100, "zipf:1"}, Dtype::bf16, fusion));
     for (const std::string& baseline : backend().baselines()) {
       const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});
       EXPECT_TRUE(verdict.ok) << baseline << ": " << verdict.reason;
@@ -366,7 +318,7 @@ INSTANTIATE_TEST_SUITE_P(Variant, WrongKernel, testing::Values("mma", "wgmma"));
 
 // A candidate's time lies between the roof and a few times the baseline's, and that is no wonder either: a unit
 // mistaken, or launches miscounted, would show. Many rows, which the multipliers bound, and few, which the memory does.
-TEST_F(GpuTest, TimesAreOfTheRightOrder) {
+TEST_F(KernelTest, TimesAreOfTheRightOrder) {
   constexpr double kRoof = 0.9;  // the clock may be over the figures', and L2 may hold a little
   constexpr double kLoop = 4, kLoopOverRoof = 20;
   const DeviceInfo& device = backend().device();
@@ -378,7 +330,7 @@ TEST_F(GpuTest, TimesAreOfTheRightOrder) {
     return best;
   };
   for (const int64_t tokens : {2048, 16}) {
-    const Problem problem = problem_of(8, 2, 4096, 4096, tokens, "uniform");
+    const Problem problem = problem_of({"", 8, 2, 4096, 4096, tokens, "uniform"});
     backend().load(problem);
     const Product product = product_of(problem);
     const double roof = std::max(flops(product) / device.peak_flops, bytes(product) / device.peak_bandwidth);
@@ -395,9 +347,9 @@ TEST_F(GpuTest, TimesAreOfTheRightOrder) {
   }
 }
 
-TEST_F(GpuTest, TooLargeAProblemStatesItsSize) {
+TEST_F(KernelTest, TooLargeAProblemStatesItsSize) {
   try {
-    backend().load(problem_of(4096, 8, 1 << 17, 1 << 14, 16, "uniform"));
+    backend().load(problem_of({"", 4096, 8, 1 << 17, 1 << 14, 16, "uniform"}));
     FAIL() << "a layer of 17 TB cannot fit";
   } catch (const OutOfMemory& error) {
     EXPECT_NE(std::string(error.what()).find("TB of device memory"), std::string::npos) << error.what();

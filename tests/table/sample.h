@@ -1,5 +1,6 @@
 // Small tables, journals and folders for the tests of this room.
 #pragma once
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -72,7 +73,8 @@ inline Cell cell(const Layer& of, int64_t tokens, const std::string& routing = "
 }
 
 inline Candidate mma(int block_m, int block_n = 128, int block_k = 64, int warps = 4, int stages = 3) {
-  return {.variant = "mma", .values = {block_m, block_n, block_k, warps, stages, 0, 1, 1}};
+  return parse_candidate(fmt::format("mma block_m={} block_n={} block_k={} warps={} stages={} raster=n group=1",
+                                     block_m, block_n, block_k, warps, stages));
 }
 
 inline Measurement measurement(double us, int samples = 11) {

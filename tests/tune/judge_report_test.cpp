@@ -102,9 +102,9 @@ TEST(CheckMarkdown, UndecidedIsNotAnAllClear) {
 }
 
 TEST(CheckMarkdown, AFaultIsTheLastWord) {
-  const std::string text = markdown({finding(Finding::equivalent)}, 0.05, 0, "interrupted: 1 of 2 cells checked");
+  const std::string text = markdown({finding(Finding::equivalent)}, 0.05, "interrupted: 1 of 2 cells checked");
   EXPECT_TRUE(text.ends_with("by more than 5 %.\n\nCut short: interrupted: 1 of 2 cells checked\n")) << text;
-  const std::string none = markdown({}, 0.05, 0, "interrupted: 0 of 2 cells checked");
+  const std::string none = markdown({}, 0.05, "interrupted: 0 of 2 cells checked");
   EXPECT_TRUE(holds(none, "Nothing was checked.\n")) << none;
   EXPECT_FALSE(holds(none, "no winner")) << none;
 }
@@ -155,9 +155,10 @@ TEST(CheckJUnit, CountsAndNamesTheCases) {
 
 TEST(CheckJUnit, EscapesWhatXmlCannotHold) {
   CellFinding nasty = finding(Finding::failed);
-  nasty.reason = "a<b> & \"c\" 'd'\x01\x1b[31m\n\x7f";
+  nasty.reason = "a<b> & \"c\" 'd'\x01\x1b[31m\n\x7f\xff\xc3\xa9";
   const std::string xml = junit({nasty});
-  EXPECT_TRUE(holds(xml, "failed: a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;  [31m  \"")) << xml;
+  EXPECT_TRUE(holds(xml, "failed: a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;\\x01\\x1b[31m \\u007f\\xff\xc3\xa9\""))
+      << xml;
 }
 
 TEST(CheckJUnit, AFaultIsACaseWithAnError) {

@@ -7,6 +7,7 @@
 //   unsteady:PART  repeat finds a launch that differs
 //   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
 //   waited:S    others take the share S of the processors' time while anything is measured
+//   lacks:      the baselines cannot multiply the problem
 //   start_ms:N  opening the device takes N ms longer
 #include <fmt/format.h>
 #include <unistd.h>
@@ -34,8 +35,8 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",     "abort",
-                                            "spills", "unsteady", "trial_ms", "start_ms", "waited"};
+    const std::vector<std::string> known = {"slow",     "wrong",    "crash",    "hang",   "abort", "spills",
+                                            "unsteady", "trial_ms", "start_ms", "waited", "lacks"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -64,6 +65,8 @@ class PlantedBackend final : public Backend {
 
   Verdict verify(const Contender& contender) override {
     if (hits("abort", contender)) std::abort();
+    if (plant_.contains("lacks") && !contender.baseline.empty())
+      throw CandidateFault(Status::illegal, "it has no such product: planted");
     Verdict verdict = inner_->verify(contender);
     if (!hits("wrong", contender)) return verdict;
     verdict.ok = false;

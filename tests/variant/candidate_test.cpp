@@ -128,6 +128,27 @@ TEST(Candidate, APartialOneTakesTheRestFromTheDefault) {
   EXPECT_EQ(error_of([] { parse_candidate("mma warps=4"); }).what, "a candidate of 'mma' needs a value for 'block_m'");
 }
 
+TEST(Candidate, InShortIsWhatDiffersFromTheDefault) {
+  Cell cell;
+  cell.shape.layer = {.model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048};
+  cell.tokens = 256;
+  const Problem problem = make_problem(cell);
+  const DeviceInfo device = device_of_arch("sm_90a");
+  const auto default_of = [&](std::string_view variant) { return find_variant(variant).fallback(problem, device); };
+  const Candidate wgmma = default_of("wgmma");
+  const auto in_short = [&](const Candidate& candidate) { return short_text(candidate, &wgmma, problem, device); };
+  EXPECT_EQ(in_short(wgmma), "wgmma, the default");
+  EXPECT_EQ(in_short(with_value(wgmma, "stages", 2)), "wgmma stages=2");
+  EXPECT_EQ(in_short(default_of("mma")), "mma");
+  const Candidate mma = with_value(default_of("mma"), "warps", 4);
+  EXPECT_EQ(in_short(mma), "mma warps=4");
+  EXPECT_EQ(complete(parse_partial_candidate(in_short(mma)), problem, device), mma);  // fit for --candidate
+  EXPECT_EQ(short_text(wgmma, nullptr, problem, device), "wgmma");
+  // The default of a table from before stands for today's.
+  const Candidate before = with_value(wgmma, "stages", 2);
+  EXPECT_EQ(short_text(before, &before, problem, device), "wgmma, the default");
+}
+
 TEST(Knobs, EachVariantNamesEachOfItsKnobsOnce) {
   const std::vector<std::string> all = knob_names();
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size());

@@ -347,7 +347,6 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "wgmma has no fp32");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dw)), "wgmma has no dw");
   Shape shape = shape_of();
   shape.layer.k = 2044;
   EXPECT_EQ(reason(candidate, shape), "wgmma needs n and k in multiples of 8");
@@ -510,7 +509,8 @@ TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
                             .addressing = Addressing::pointers,
                             .split = 0,
                             .hold = 64};
-  const WgmmaLayout l = wgmma_layout(knobs, {.permutes_x = true, .looks_up_rows = true, .experts = 8, .element_bytes = 2, .weight_bytes = 2});
+  const WgmmaLayout l = wgmma_layout(
+      knobs, {.permutes_x = true, .looks_up_rows = true, .experts = 8, .element_bytes = 2, .weight_bytes = 2});
   EXPECT_EQ(l.maps, 0);
   EXPECT_EQ(l.w, 1024);  // behind two tensor maps
   EXPECT_EQ(l.x, l.w + 3 * 128 * 64 * 2);

@@ -63,7 +63,7 @@ TEST(Space, ErrorsNameThePlace) {
             std::string::npos);
   EXPECT_NE(
       std::string(error_of([] { space_of(R"({"simt": {"block_m": [16], "block_n": ["x"], "block_k": [8]}})"); }).what)
-          .find("variants.simt.block_n[0]: block_n: 'x' is not a whole number"),
+          .find("variants.simt.block_n[0]: 'x' is not a whole number"),
       std::string::npos);
   EXPECT_NE(
       std::string(error_of([] { space_of(R"({"simt": {"block_m": [], "block_n": [16], "block_k": [8]}})"); }).what)

@@ -139,6 +139,8 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
                  "gemm");
 }
 
+bool has_grouped_gemm(const Product& product) { return is_k_major(product.a) && is_k_major(product.b); }
+
 DeviceBuffer Cublas::grouped_pointers(const GroupedGemm& gemm) {
   const std::vector<ExpertGemm> gemms = gemms_of(gemm);
   std::vector<const void*> pointers;

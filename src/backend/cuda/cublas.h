@@ -20,6 +20,10 @@ struct GroupedGemm {
   char* d = nullptr;
 };
 
+/// Whether cublasGemmGroupedBatchedEx multiplies such operands: those of the forward product, whose columns run along
+/// K.
+bool has_grouped_gemm(const Product& product);
+
 class Cublas {
  public:
   explicit Cublas(cudaStream_t stream);
@@ -31,7 +35,8 @@ class Cublas {
   /// One GEMM an expert, none for experts without rows of D; zeros where K is 0. `exact` forbids sums in less than
   /// fp32; so does a ragged K, whose sums may be long.
   void loop(const GroupedGemm& gemm, bool exact);
-  /// One cublasGemmGroupedBatchedEx. `pointers` must hold 3 device pointers an expert and stay alive.
+  /// One cublasGemmGroupedBatchedEx, for products that have it. `pointers` must hold 3 device pointers an expert and
+  /// stay alive.
   void grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers);
   /// Copies the pointer arrays that grouped() reads.
   static DeviceBuffer grouped_pointers(const GroupedGemm& gemm);

@@ -148,6 +148,9 @@ class CudaBackend : public Backend {
     if (contender.baseline == kLoop)
       return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
     if (contender.baseline == kGrouped) {
+      if (!has_grouped_gemm(loaded.operands.plain))
+        throw CandidateFault(Status::illegal,
+                             fmt::format("cuBLAS has no grouped GEMM for the operands of {}", name(loaded.shape.op)));
       while (static_cast<int>(loaded.grouped_pointers.size()) < loaded.operands.sets)
         loaded.grouped_pointers.push_back(
             Cublas::grouped_pointers(loaded.operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));

@@ -1,0 +1,128 @@
+// Tables, JSON and CSV of measured points.
+#include "cli/points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/sections.h"
+#include "cli/wording.h"
+#include "table/fields.h"
+
+namespace moetune {
+namespace {
+
+// The first baseline of the cell whose points begin here: times are compared with its.
+std::string baseline_of(const std::vector<Point>& points, size_t first) {
+  for (size_t i = first; i < points.size() && points[i].cell == points[first].cell; ++i)
+    if (points[i].status == Status::ok && points[i].entrant.role == "baseline") return points[i].entrant.name;
+  return "baseline";
+}
+
+std::string versus_text(const Point& point, bool verbose) {
+  const Ratio& versus = point.versus;
+  if (versus.median <= 0) return "?";
+  if (point.entrant.role == "peer") return factor_text(versus.median);
+  return verbose ? factor_text(versus.median, versus.interval) : ratio_text(versus.median, versus.interval);
+}
+
+std::string name_of(const Point& point, bool verbose) {
+  const auto& [role, contender, name] = point.entrant;
+  if (verbose) return text(contender);
+  return role.find("winner") == std::string::npos ? name : "winner: " + name;
+}
+
+Grid empty_grid(const std::string& baseline, bool verbose) {
+  Grid grid{{{"contender"}, {"time", true}, {"vs " + baseline, true}, {"TFLOP/s", true}}, {}};
+  if (!verbose) return grid;
+  grid.columns.insert(grid.columns.begin(), {"role"});
+  grid.columns.push_back({"TB/s", true});
+  return grid;
+}
+
+std::vector<std::string> row_of(const Point& point, bool verbose) {
+  std::vector<std::string> row = {name_of(point, verbose)};
+  if (verbose) row.insert(row.begin(), point.entrant.role);
+  if (point.status != Status::ok) {
+    row.emplace_back(name(point.status));
+    return row;
+  }
+  const double seconds = point.measurement.seconds;
+  row.push_back(time_text(point.measurement));
+  row.push_back(versus_text(point, verbose));
+  row.push_back(fmt::format("{:.4g}", point.flops / seconds * 1e-12));
+  if (verbose) row.push_back(fmt::format("{:.3g}", point.bytes / seconds * 1e-12));
+  return row;
+}
+
+Fields fields_of(const Point& point) {
+  const bool ok = point.status == Status::ok;
+  const double seconds = point.measurement.seconds;
+  const Ratio& versus = point.versus;
+  Fields row;
+  add_cell(row, point.cell);
+  row.emplace_back("role", point.entrant.role);
+  row.emplace_back("baseline", point.entrant.contender.baseline);
+  add_candidate(row, point.entrant.contender.baseline.empty() ? &point.entrant.contender.candidate : nullptr);
+  row.emplace_back("status", name(point.status));
+  row.emplace_back("reason", point.reason);
+  add_measurement(row, ok ? &point.measurement : nullptr);
+  const auto add = [&](std::string_view column, double value, int digits) {
+    row.emplace_back(column, ok && value > 0 ? number_field(value, digits) : "");
+  };
+  add("baseline_speedup", versus.median, 4);
+  add("baseline_speedup_low", versus.interval.low, 4);
+  add("baseline_speedup_high", versus.interval.high, 4);
+  add("tflops", point.flops / seconds * 1e-12, 4);
+  add("tbps", point.bytes / seconds * 1e-12, 4);
+  add_verdict(row, point.verdict.elements > 0 ? &point.verdict : nullptr);
+  return row;
+}
+
+}  // namespace
+
+Json to_json(const Point& point) {
+  Json json = {{"cell", to_json(point.cell)},
+               {"role", point.entrant.role},
+               {"contender", to_json(point.entrant.contender)},
+               {"status", name(point.status)}};
+  if (point.status != Status::ok) {
+    json["reason"] = point.reason;
+    return json;
+  }
+  json["measurement"] = to_json(point.measurement);
+  if (point.entrant.role != "peer") json["verdict"] = to_json(point.verdict);
+  json["tflops"] = rounded(point.flops / point.measurement.seconds * 1e-12);
+  json["tbps"] = rounded(point.bytes / point.measurement.seconds * 1e-12);
+  return json;
+}
+
+std::string csv(const std::vector<Point>& points) {
+  std::vector<Fields> rows;
+  for (const Point& point : points) rows.push_back(fields_of(point));
+  return csv_text(fields_of({}), rows);
+}
+
+int64_t failures(const std::vector<Point>& points) {
+  return std::ranges::count_if(points, [](const Point& point) { return point.status != Status::ok; });
+}
+
+std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose) {
+  std::vector<Section> sections;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const Point& point = points[i];
+    if (i == 0 || points[i - 1].cell != point.cell)
+      sections.push_back({cell_heading(point.cell), empty_grid(baseline_of(points, i), verbose)});
+    Grid& grid = sections.back().grid;
+    grid.rows.push_back(row_of(point, verbose));
+    grid.rows.back().resize(grid.columns.size());
+    if (point.status != Status::ok)
+      reasons.push_back(
+          fmt::format("{}, {}: {}: {}", id(point.cell), point.entrant.name, name(point.status), point.reason));
+  }
+  const int columns = table_columns(format, terminal, verbose);
+  return sections_text(sections, format, columns) + bullets(reasons, columns);
+}
+
+}  // namespace moetune

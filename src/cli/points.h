@@ -1,0 +1,37 @@
+// What `bench` measured, and the words for it. Runs nothing.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/contenders.h"
+#include "cli/output.h"
+#include "tune/rounds.h"
+
+namespace moetune {
+
+/// One contender in one cell: its verdict and times, or why it has none.
+struct Point {
+  Cell cell;
+  Entrant entrant;
+  Status status = Status::ok;
+  std::string reason = {};
+  bool no_memory = false;  // the machine has too little for the problem
+  Verdict verdict = {};
+  Measurement measurement = {};
+  Ratio versus = {};  // time of the first baseline over this one's: above 1, this one is faster
+  double flops = 0, bytes = 0;
+};
+
+Json to_json(const Point& point);
+
+/// A row a point for spreadsheets.
+std::string csv(const std::vector<Point>& points);
+
+/// How many points failed.
+int64_t failures(const std::vector<Point>& points);
+
+/// For people: a table a cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
+/// roles, intervals and rates. Points of a cell follow each other.
+std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose);
+
+}  // namespace moetune
