@@ -25,11 +25,11 @@ TEST(Unsupported, TellsWhatDwOtherKernelsLack) {
   const auto reason = [&] { return unsupported("simt", shape, {Dtype::bf16}, {Op::fwd, Op::dw}).value_or(""); };
   EXPECT_EQ(reason(), "");
   shape.fusion = {.fp32_dw = true};
-  EXPECT_EQ(reason(), "simt has no dw in fp32 of inputs in bf16");
+  EXPECT_EQ(reason(), "simt does not support dw in fp32 of inputs in bf16");
   shape.fusion = {.accumulate = true};
   EXPECT_EQ(reason(), "simt does not accumulate");
   shape.op = Op::dx;
-  EXPECT_EQ(reason(), "simt has no dx");
+  EXPECT_EQ(reason(), "simt does not support dx");
 }
 
 }  // namespace
