@@ -16,10 +16,20 @@ constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
 // Rows that are gathered first are counted together, so many by one counter.
 constexpr int gathered_together = 128;
 
+// Maps of ragged operands whose rows go along k have four dimensions: columns, kRaggedRows rows, and two that move the
+// matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the matrix are
+// read at (column, row + kRaggedRows - (end - first), end, kRaggedRows), and zeros behind them.
+constexpr int kRaggedRows = 1 << 30;
+
 struct Args {
-  const void* x;              // [x_rows, k], expert order; with permute_x [tokens, k]
-  const void* w;              // [experts, n, k], k contiguous
-  void* y;                    // [rows, n], expert order; with permute_y [tokens * top_k, n] in (token, slot) order
+  // The operands of the product y_e = x_e w_e^T, whatever a layer calls them:
+  //   forward  x [rows, k], w [experts, n, k], y [rows, n]
+  //   dX       x = dY [rows, k], w = W [experts, k, n], y = dX [rows, n]
+  //   dW       x = dY [rows, m], w = X [rows, n], y = dW [experts, m, n]; k is the expert's number of rows
+  // Rows lie in expert order, by token ([tokens, ..]) or by flat slot ([tokens * top_k, ..]).
+  const void* x;
+  const void* w;
+  void* y;
   const int* m_sizes;         // [experts] rows per expert, zeros legal
   const int* gather_indices;  // [rows] flat slot (token * top_k + slot) of each row in expert order
   const float* topk_weights;  // [tokens * top_k] by flat slot
@@ -30,10 +40,10 @@ struct Args {
   // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of pieces and parts of tiles: workspace bytes of the plan for each block
-  // Where the plan gathers rows first:
-  void* gathered_x = nullptr;    // [rows, k] room for them, in expert order
+  // Where the plan gathers rows of X, or of W for dW, first:
+  void* gathered_x = nullptr;    // room for them, in expert order
   unsigned* gathered = nullptr;  // [rows / gathered_together] zeros, left as zeros: rows that are in order
-  // Where the plan has boxes: maps of x or gathered_x in large and in small boxes, of w as [experts * n, k] ([n, k] for
+  // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
   // pointers), and of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};
@@ -45,6 +55,7 @@ struct Args {
   const void* const* w_of = nullptr;  // [experts]
   void* const* y_of = nullptr;        // [experts]
   TensorMap* maps = nullptr;          // [blocks][map_turns][2] room for maps that blocks write
+  long long m = 0;                    // rows of the result an expert, where k is ragged
 };
 
 }  // namespace moetune

@@ -1,51 +1,72 @@
-// Where a row of the result goes and what it is multiplied by.
+// Where the rows of operands lie, where a row of the result goes, and what it is multiplied by.
 #pragma once
 #include "args.h"
 #include "numbers.cuh"
+#include "tiles.h"
 
 namespace moetune {
 
-// Row of X that row `row` of expert order reads.
+// Where in memory row i of expert order lies: at row i, at that of its token, or at that of its flat slot.
+enum class RowOrder { in_place, by_token, by_slot };
+
+// Where the top-k weight w of a row multiplies: round(round(sum) * round(w)), or round(sum * w) in fp32, or the rows of
+// the first operand, round(x * w) in fp32, before the product.
+enum class Weighting { none, rounded_result, result, a };
+
+// Row of an operand in that order that row `row` of expert order stands for.
+template <RowOrder order>
+__forceinline__ long long memory_row(const Args& args, int row) {
+  if constexpr (order == RowOrder::by_token)
+    return static_cast<unsigned>(args.gather_indices[row]) / static_cast<unsigned>(args.top_k);
+  if constexpr (order == RowOrder::by_slot) return args.gather_indices[row];
+  return row;
+}
 template <class Config>
 __forceinline__ long long source_row(const Args& args, int row) {
-  if constexpr (Config::permute_x)
-    return static_cast<unsigned>(args.gather_indices[row]) / static_cast<unsigned>(args.top_k);
-  return row;
+  return memory_row<Config::x_rows>(args, row);
 }
-
-// Row of Y that row `row` of expert order is stored to.
 template <class Config>
 __forceinline__ long long target_row(const Args& args, int row) {
-  if constexpr (Config::permute_y) return args.gather_indices[row];
-  return row;
+  return memory_row<Config::y_rows>(args, row);
 }
 
-// The factor of that row, rounded as an operand is; 1 without the fusion.
+// The factor of a row of the result as it multiplies: in fp32, or rounded as an operand is; 1 without weights.
 template <class Config>
-__forceinline__ typename Config::Element row_weight(const Args& args, int row) {
-  return round_to<typename Config::Element>(Config::topk_weights ? args.topk_weights[args.gather_indices[row]] : 1.0f);
+using RowWeight = typename Choice<Config::weighting == Weighting::result, fp32, typename Config::Element>::type;
+template <class Config>
+constexpr bool weights_result =
+    Config::weighting == Weighting::result || Config::weighting == Weighting::rounded_result;
+template <class Config>
+__forceinline__ RowWeight<Config> row_weight(const Args& args, int row) {
+  return round_to<RowWeight<Config>>(weights_result<Config> ? args.topk_weights[args.gather_indices[row]] : 1.0f);
 }
 
-// The accumulator as it is stored: rounded once, and with weights multiplied and rounded again.
+// The accumulator as it is stored, before its last rounding.
 template <class Config>
-__forceinline__ float finish(float accumulator, typename Config::Element weight) {
-  if constexpr (Config::topk_weights)
+__forceinline__ float finish(float accumulator, RowWeight<Config> weight) {
+  if constexpr (Config::weighting == Weighting::rounded_result)
     return to_float(round_to<typename Config::Element>(accumulator)) * to_float(weight);
+  if constexpr (Config::weighting == Weighting::result) return accumulator * weight.value;
   return accumulator;
 }
 
-// Two neighbours of a row or of a column in one register, times the weights of their rows, as two elements in one.
+// The factors of two neighbours of a row or of a column.
 template <class Config>
-__forceinline__ unsigned finish_pair(float low, float high, unsigned weights) {
-  using Element = typename Config::Element;
-  const unsigned pair = pack<Element>(low, high);
-  if constexpr (Config::topk_weights) return multiply_pair<Element>(pair, weights);
-  return pair;
-}
-// The weights of two neighbours of one row.
+using PairOfWeights = typename Choice<Config::weighting == Weighting::result, float2, unsigned>::type;
 template <class Element>
 __forceinline__ unsigned both(Element weight) {
   return weight.bits | static_cast<unsigned>(weight.bits) << 16;
+}
+__forceinline__ float2 both(fp32 weight) { return {weight.value, weight.value}; }
+
+// Two such neighbours as they are stored, in one register.
+template <class Config>
+__forceinline__ unsigned finish_pair(float low, float high, const PairOfWeights<Config>& weights) {
+  using Element = typename Config::Element;
+  if constexpr (Config::weighting == Weighting::result) return pack<Element>(low * weights.x, high * weights.y);
+  const unsigned pair = pack<Element>(low, high);
+  if constexpr (Config::weighting == Weighting::rounded_result) return multiply_pair<Element>(pair, weights);
+  return pair;
 }
 
 }  // namespace moetune

@@ -85,6 +85,26 @@ __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsign
   asm volatile(MOETUNE_LOAD_BOX " [%0], [%1, {%4, %3}], [%2];"
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column) : "memory");
 }
+// The box of a map of many matrices at (row, column) of one of them; clipped where it leaves that.
+#define MOETUNE_LOAD_BOX_OF "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+__forceinline__ void load_box_of(int matrix, unsigned destination, const TensorMap& map, unsigned barrier, int row,
+                                 int column) {
+  asm volatile(MOETUNE_LOAD_BOX_OF " [%0], [%1, {%4, %3, %5}], [%2];"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "r"(matrix) : "memory");
+}
+__forceinline__ void load_box_of_to_all(int matrix, unsigned destination, const TensorMap& map, unsigned barrier,
+                                        int row, int column, unsigned short blocks) {
+  asm volatile(MOETUNE_LOAD_BOX_OF ".multicast::cluster [%0], [%1, {%4, %3, %5}], [%2], %6;" ::"r"(destination), "l"(&map),
+               "r"(barrier), "r"(row), "r"(column), "r"(matrix), "h"(blocks) : "memory");
+}
+// The box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros behind them.
+__forceinline__ void load_box_of_rows(int first, int rows, unsigned destination, const TensorMap& map, unsigned barrier,
+                                      int row, int column) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
+               "r"(first + rows), "r"(kRaggedRows) : "memory");
+}
 // The same to all blocks of a mask, at the same place of each, counted there.
 __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                                      unsigned short blocks) {
@@ -149,10 +169,13 @@ template <int pending>
 __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
 // clang-format on
 
-// A K-major operand in shared memory, rows of 128 bytes in the 128-byte swizzle, at a 1024-byte boundary (PTX ISA,
-// "Matrix Descriptor Format"): the low half is address / 16, to which 2 is added a step of 16 elements along k; the
-// high half is 1024 / 16 from one group of eight rows to the next, and the swizzle's mode. Sums of 32 bits are cheaper.
-__forceinline__ unsigned descriptor_low(unsigned address) { return (address & 0x3ffffu) >> 4 | 1u << 16; }
+// An operand in shared memory, rows of 128 bytes in the 128-byte swizzle, at a 1024-byte boundary (PTX ISA, "Matrix
+// Descriptor Format"). The low half is address / 16, and the distance from one plane of 64 columns to the next where
+// rows go along k; without that, k goes along rows, and a step of 16 elements adds 2. The high half is 1024 / 16 from
+// one group of eight rows to the next, and the swizzle's mode. Sums of 32 bits are cheaper.
+__forceinline__ unsigned descriptor_low(unsigned address, int plane_bytes = 16) {
+  return (address & 0x3ffffu) >> 4 | static_cast<unsigned>(plane_bytes / 16) << 16;
+}
 __forceinline__ unsigned long long operand_descriptor(unsigned low) { return (1ull << 30 | 64ull) << 32 | low; }
 
 }  // namespace moetune

@@ -25,6 +25,7 @@ struct Mma {
   static constexpr int x_copies = (block_m + row_step - 1) / row_step;
   static constexpr int w_copies = (block_n + row_step - 1) / row_step;
   static constexpr int staging_pitch = mma_staging_pitch(knobs);
+  static constexpr bool gathers = Config::x_rows != RowOrder::in_place;
   using Cut = typename Choice<split == 1, WholeTiles, TilePieces<split>>::type;
   using Tiles = Scheduler<Config, Cut>;
 
@@ -61,7 +62,7 @@ struct Mma {
     const char *x, *w;             // this thread's chunk in the row that it copies next
     unsigned x_to, w_to;           // where its first row's chunk goes
     const long long row_bytes = args.k * 2, step_bytes = row_bytes * row_step;
-    int gathered[Config::permute_x ? x_copies : 1];
+    int gathered[gathers ? x_copies : 1];
 
     __forceinline__ Loader(const Args& a, const Shared& s) : args(a), shared(s) {}
 
@@ -91,7 +92,7 @@ struct Mma {
         x_rows_left = tile.rows - row();
         w_rows_left = tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.column - row();
         x = static_cast<const char*>(args.x) + chunk() * 16 + k_first * 2;
-        if constexpr (Config::permute_x) {
+        if constexpr (gathers) {
 #pragma unroll
           for (int i = 0; i < x_copies; ++i)
             gathered[i] = i * row_step < x_rows_left
@@ -123,14 +124,14 @@ struct Mma {
       const char*& from = is_x ? x : w;
       if (block % row_step == 0 || row() < block) {
         const unsigned to = (is_x ? x_to : w_to) + number * row_step * block_k * 2;
-        if constexpr (is_x && Config::permute_x)
+        if constexpr (is_x && gathers)
           copy_chunk<Config::load_bytes>(to, from + gathered[number] * row_bytes, bytes);
         else
           copy_chunk<Config::load_bytes>(to, from, bytes);
       }
       if constexpr (number == count - 1)
-        from += block_k * 2 - (is_x && Config::permute_x ? 0 : (count - 1) * step_bytes);
-      else if constexpr (!(is_x && Config::permute_x))
+        from += block_k * 2 - (is_x && gathers ? 0 : (count - 1) * step_bytes);
+      else if constexpr (!(is_x && gathers))
         from += step_bytes;
     }
 
@@ -249,7 +250,7 @@ struct Mma {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int r = lane / 4 + half * 8;
-        const unsigned weights = both(row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1)));
+        const auto weights = both(row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1)));
 #pragma unroll
         for (int j = 0; j < warp_n / 8; ++j) {
           const unsigned pair = finish_pair<Config>(sum[i][j][half * 2], sum[i][j][half * 2 + 1], weights);

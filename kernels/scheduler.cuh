@@ -56,6 +56,15 @@ __forceinline__ void grouped_order(int index, int fast_tiles, int slow_tiles, in
   }
 }
 
+// The same of an expert's m_tiles x n_tiles tiles, by the knobs raster and group.
+template <class Config>
+__forceinline__ void place_in_expert(int index, int m_tiles, int n_tiles, int& m_tile, int& n_tile) {
+  if constexpr (Config::knobs.raster == Raster::n)
+    grouped_order<Config::knobs.group>(index, n_tiles, m_tiles, n_tile, m_tile);
+  else
+    grouped_order<Config::knobs.group>(index, m_tiles, n_tiles, m_tile, n_tile);
+}
+
 // A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
 // for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
 // cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
@@ -64,7 +73,7 @@ template <class Config, class Cut, class Order = ExpertsInOrder, int cluster_m =
 struct Scheduler {
   using State = Walk<Order>;
   static constexpr int block_m = Config::knobs.block_m, block_n = Config::knobs.block_n;
-  static constexpr int block_k = Config::knobs.block_k, group = Config::knobs.group;
+  static constexpr int block_k = Config::knobs.block_k;
   static constexpr int cluster = cluster_m * cluster_n;
 
   static __forceinline__ State begin(const Args& args) {
@@ -81,10 +90,7 @@ struct Scheduler {
     const int m_tiles = m_tiles_of(s.expert_m);
     int m_tile, n_tile;
     const int inside = s.tile_in_expert(at, s.first_tile, s.end_tile);
-    if constexpr (Config::knobs.raster == Raster::n)
-      grouped_order<group>(inside, s.n_tiles, m_tiles, n_tile, m_tile);
-    else
-      grouped_order<group>(inside, m_tiles, s.n_tiles, m_tile, n_tile);
+    place_in_expert<Config>(inside, m_tiles, s.n_tiles, m_tile, n_tile);
     tile.expert = s.expert;
     int height = block_m;
     if constexpr (row_step > 0) {
@@ -105,6 +111,11 @@ struct Scheduler {
 
   // Steps along k of a whole tile.
   static __forceinline__ int depth(const Args& args) { return static_cast<int>((args.k + block_k - 1) / block_k); }
+
+  static __forceinline__ int depth_of(const Args& args, const auto&) { return depth(args); }
+
+  // Rows of all experts, when the last tile is found.
+  static __forceinline__ int all_rows(const State& s) { return s.window_rows; }
 
   // For all lanes of a warp.
   static __forceinline__ int all_tiles(const State& s) {
@@ -142,6 +153,50 @@ struct Scheduler {
       s.window_rows += __shfl_sync(~0u, row_sum, 31);
     }
     return false;
+  }
+};
+
+// The same where experts have equal grids of tiles and sum over their rows. The order of experts lies in shared memory.
+template <class Config, class Cut>
+struct GridScheduler {
+  using State = GridWalk;
+  static constexpr int block_m = Config::knobs.block_m, block_n = Config::knobs.block_n;
+  static constexpr int block_k = Config::knobs.block_k;
+
+  static __forceinline__ State begin(const Args& args) {
+    const int m = static_cast<int>(args.m), n = static_cast<int>(args.n);
+    return {.experts = args.experts,
+            .m = m,
+            .m_tiles = (m + block_m - 1) / block_m,
+            .n_tiles = (n + block_n - 1) / block_n,
+            .index = static_cast<int>(blockIdx.x)};
+  }
+  template <class TileType>
+  static __forceinline__ bool next(State& s, TileType& tile, const Cut& cut) {
+    const int at = cut.tile_at(s, tile), grid = s.m_tiles * s.n_tiles, place = at / grid;
+    if (place >= s.experts) return false;
+    int m_tile, n_tile;
+    place_in_expert<Config>(at - place * grid, s.m_tiles, s.n_tiles, m_tile, n_tile);
+    tile.expert = s.expert_of[place];
+    tile.row = tile.expert * s.m + m_tile * block_m;
+    tile.rows = min(block_m, s.m - m_tile * block_m);
+    tile.column = n_tile * block_n;
+    tile.first_row = s.row_of[place];
+    tile.depth = s.m_sizes[place];
+    cut.advance(s, tile, round());
+    return true;
+  }
+  static __forceinline__ int round() { return static_cast<int>(gridDim.x); }
+  static __forceinline__ int all_tiles(const State& s) { return s.experts * s.m_tiles * s.n_tiles; }
+  static __forceinline__ int all_rows(const State& s) {
+    int rows = 0;
+    for (int e = 0; e < s.experts; ++e) rows += s.m_sizes[e];
+    return rows;
+  }
+  // Steps along k of the deepest tile, and of a tile. Without rows there is a step too, over zeros: it makes the sums.
+  static __forceinline__ int depth(const Args&) { return 0x7fffffff; }
+  static __forceinline__ int depth_of(const Args&, const auto& tile) {
+    return max(Config::knobs.split, (tile.depth + block_k - 1) / block_k);
   }
 };
 

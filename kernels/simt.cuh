@@ -5,9 +5,44 @@
 
 namespace moetune {
 
+// Rows and depth of one expert's product. With k ragged, X and W have a row for each step along k.
+template <class Config>
+struct SimtExpert {
+  using Element = typename Config::Element;
+  static constexpr bool ragged_k = Config::x_across;
+  const Args& args;
+  int expert, first_row, rows;  // of expert order
+
+  __forceinline__ int m() const { return ragged_k ? static_cast<int>(args.m) : rows; }
+  __forceinline__ long long k() const { return ragged_k ? rows : args.k; }
+  __forceinline__ float x(int row, long long depth) const {
+    const auto* x = static_cast<const Element*>(args.x);
+    if constexpr (!ragged_k) return to_float(x[source_row<Config>(args, first_row + row) * args.k + depth]);
+    const int in_order = first_row + static_cast<int>(depth);
+    const float value = to_float(x[source_row<Config>(args, in_order) * args.m + row]);
+    if constexpr (Config::weighting == Weighting::a)
+      return to_float(round_to<Element>(value * args.topk_weights[args.gather_indices[in_order]]));
+    return value;
+  }
+  __forceinline__ float w(long long column, long long depth) const {
+    const auto* w = static_cast<const Element*>(args.w);
+    if constexpr (ragged_k)
+      return to_float(w[memory_row<Config::w_rows>(args, first_row + static_cast<int>(depth)) * args.n + column]);
+    if constexpr (Config::w_across) return to_float(w[(expert * args.k + depth) * args.n + column]);
+    return to_float(w[(expert * args.n + column) * args.k + depth]);
+  }
+  __forceinline__ Element* y(int row) const {
+    const long long target = ragged_k ? expert * args.m + row : target_row<Config>(args, first_row + row);
+    return static_cast<Element*>(args.y) + target * args.n;
+  }
+  __forceinline__ RowWeight<Config> weight(int row) const {
+    if constexpr (ragged_k) return round_to<RowWeight<Config>>(1.0f);
+    return row_weight<Config>(args, first_row + row);
+  }
+};
+
 template <class Config>
 __device__ void simt(const Args& args) {
-  using Element = typename Config::Element;
   constexpr SimtKnobs knobs = Config::knobs;
   constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   constexpr int columns = block_n / 4;  // threads across; each computes 4 x 4 elements
@@ -16,34 +51,33 @@ __device__ void simt(const Args& args) {
   __shared__ float x_tile[block_k][simt_pitch(block_m)];
   __shared__ float w_tile[block_k][simt_pitch(block_n)];
 
-  const Element* x = static_cast<const Element*>(args.x);
-  const Element* w = static_cast<const Element*>(args.w);
-  Element* y = static_cast<Element*>(args.y);
-  const long long n = args.n, k = args.k;
-  const int n_tiles = static_cast<int>((n + block_n - 1) / block_n);
+  const int n_tiles = static_cast<int>((args.n + block_n - 1) / block_n);
   const int thread_m = threadIdx.x / columns, thread_n = threadIdx.x % columns;
+  // Neighbouring threads load what lies side by side in memory.
+  const auto place = [](int i, int block, bool across) {
+    return across ? int2{i % block, i / block} : int2{i / block_k, i % block_k};
+  };
 
   int first_tile = 0, first_row = 0;  // of the expert
   long long tile = blockIdx.x;
   for (int expert = 0; expert < args.experts; ++expert) {
-    const int m = args.m_sizes[expert];
+    const SimtExpert<Config> e = {args, expert, first_row, args.m_sizes[expert]};
+    const int m = e.m();
     const int tiles = (m + block_m - 1) / block_m * n_tiles;
     for (; tile < first_tile + tiles; tile += gridDim.x) {
       const int m_first = static_cast<int>(tile - first_tile) / n_tiles * block_m;
       const long long n_first = static_cast<long long>((tile - first_tile) % n_tiles) * block_n;
       float sum[4][4] = {};
-      for (long long k_first = 0; k_first < k; k_first += block_k) {
+      for (long long k_first = 0; k_first < e.k(); k_first += block_k) {
         for (int i = threadIdx.x; i < block_m * block_k; i += threads) {
-          const int row = m_first + i / block_k;
-          const long long depth = k_first + i % block_k;
-          const bool inside = row < m && depth < k;
-          x_tile[i % block_k][i / block_k] =
-              inside ? to_float(x[source_row<Config>(args, first_row + row) * k + depth]) : 0.0f;
+          const int2 at = place(i, block_m, Config::x_across);
+          const bool inside = m_first + at.x < m && k_first + at.y < e.k();
+          x_tile[at.y][at.x] = inside ? e.x(m_first + at.x, k_first + at.y) : 0.0f;
         }
         for (int i = threadIdx.x; i < block_n * block_k; i += threads) {
-          const long long column = n_first + i / block_k, depth = k_first + i % block_k;
-          const bool inside = column < n && depth < k;
-          w_tile[i % block_k][i / block_k] = inside ? to_float(w[(expert * n + column) * k + depth]) : 0.0f;
+          const int2 at = place(i, block_n, Config::w_across);
+          const bool inside = n_first + at.x < args.n && k_first + at.y < e.k();
+          w_tile[at.y][at.x] = inside ? e.w(n_first + at.x, k_first + at.y) : 0.0f;
         }
         __syncthreads();
         for (int depth = 0; depth < block_k; ++depth)
@@ -55,16 +89,15 @@ __device__ void simt(const Args& args) {
       for (int i = 0; i < 4; ++i) {
         const int row = m_first + thread_m * 4 + i;
         if (row >= m) continue;
-        const Element weight = row_weight<Config>(args, first_row + row);
-        const long long target = target_row<Config>(args, first_row + row) * n;
+        const auto weight = e.weight(row);
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + thread_n + j * columns;
-          if (column < n) y[target + column] = round_to<Element>(finish<Config>(sum[i][j], weight));
+          if (column < args.n) e.y(row)[column] = round_to<typename Config::Element>(finish<Config>(sum[i][j], weight));
         }
       }
     }
     first_tile += tiles;
-    first_row += m;
+    first_row += e.rows;
   }
 }
 

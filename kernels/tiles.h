@@ -36,6 +36,12 @@ struct PartialTile : Tile {
   int begins;                // whether all blocks begin a tile at the same time as this one
 };
 
+/// A tile of a product that sums over the rows of its expert. Its own rows are those of all experts' results.
+struct TileOverRows : Tile {
+  int first_row;  // of the expert, in expert order
+  int depth;      // rows of the expert
+};
+
 /// A tile and how many columns of its X should stay in L2 for the next round.
 template <class Base>
 struct TileWithKeptX : Base {
@@ -95,6 +101,17 @@ struct Walk : Order {
         expert_row(0),
         first_tile(0),
         end_tile(0) {}
+};
+
+/// Where a walk stands whose experts all have the same grid of tiles; they come in any order.
+struct GridWalk {
+  const int* m_sizes;    // [experts] rows, in the order of the walk
+  const int* expert_of;  // [experts]
+  const int* row_of;     // [experts] first row of each
+  int experts, m;        // rows of each expert's result
+  int m_tiles, n_tiles;  // of each expert
+  int index;             // of the next tile or piece, over all experts
+  int whole;             // tiles that are not cut along k
 };
 
 /// How all blocks share the last, incomplete round of tiles: `tiles` blocks begin one each and multiply its first `own`

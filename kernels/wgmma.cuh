@@ -67,10 +67,10 @@ struct Wgmma {
       Loader::run(block);
     } else if (warp == 1) {
       Tiles::find_all(block);
-    } else if constexpr (Block::gathers_first) {
-      WgmmaGather<Block>::help(block, warp - 2);
-    } else if (warp == 2) {
+    } else if (warp == 2 && Block::scatters) {
       Targets::look_up_all(block);
+    } else if constexpr (Block::gathers_first) {
+      WgmmaGather<Block>::help(block, warp - (Block::scatters ? 3 : 2));
     }
   }
 

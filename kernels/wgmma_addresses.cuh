@@ -25,6 +25,8 @@ struct BaseAddresses {
   static __forceinline__ int w_row(const Args& args, const Tile& tile) {
     return tile.expert * static_cast<int>(args.n) + tile.column;
   }
+  // The expert's W in a map of many matrices.
+  static __forceinline__ int w_matrix(const Tile& tile) { return tile.expert; }
   static __forceinline__ const char* x(const Args& args, const Tile&) { return static_cast<const char*>(args.x); }
   // The expert's W.
   static __forceinline__ const char* w(const Args& args, const Tile& tile) {
@@ -47,7 +49,7 @@ struct PointerAddresses {
   const TensorMap *x_now = nullptr, *w_now = nullptr;
 
   // Rows of X are counted from the expert's first; gathered rows belong to all experts.
-  static constexpr bool own_rows = !Block::permute_x;
+  static constexpr bool own_rows = !Block::problem.permutes_x;
 
   // Copies the maps of whole matrices to shared memory, to be rewritten there. All threads call it.
   static __forceinline__ void setup(const Block& block) {
@@ -101,6 +103,7 @@ struct PointerAddresses {
 
   static __forceinline__ int x_row(const Tile& tile) { return own_rows ? tile.first : tile.row; }
   static __forceinline__ int w_row(const Args&, const Tile& tile) { return tile.column; }
+  static __forceinline__ int w_matrix(const Tile&) { return 0; }
   static __forceinline__ const char* x(const Args& args, const Tile& tile) {
     return static_cast<const char*>(own_rows ? tile.x : args.x);
   }

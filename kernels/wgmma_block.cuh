@@ -1,5 +1,6 @@
 // What all roles of a wgmma block see: the constants of its Config, its shared memory, and positions in its rings.
 #pragma once
+#include "epilogue.cuh"
 #include "hopper_ptx.cuh"
 #include "last_round.cuh"
 #include "tile_pieces.cuh"
@@ -39,10 +40,13 @@ template <class Config>
 struct WgmmaBlock : Config {
   using Element = typename Config::Element;
   static constexpr WgmmaKnobs knobs = Config::knobs;
-  static constexpr WgmmaProblem problem = {.permute_x = Config::permute_x,
-                                           .permute_y = Config::permute_y,
-                                           .experts = Config::experts,
-                                           .element_bytes = sizeof(Element)};
+  static constexpr WgmmaProblem problem = {
+      .permutes_x = Config::x_rows != RowOrder::in_place || (Config::x_across && Config::w_rows != RowOrder::in_place),
+      .looks_up_rows = Config::y_rows != RowOrder::in_place || weights_result<Config>,
+      .sums_rows = Config::x_across,
+      .experts = Config::experts,
+      .element_bytes = sizeof(Element),
+      .weight_bytes = sizeof(RowWeight<Config>)};
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
 
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
@@ -52,8 +56,11 @@ struct WgmmaBlock : Config {
   static constexpr bool by_rows = copies_rows(knobs), by_boxes = knobs.tma_x || knobs.tma_w;
   static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
   static constexpr int cluster = cluster_m * cluster_n;
-  static constexpr bool scatters = Config::permute_y, weighs = Config::topk_weights;
-  static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = Config::permute_x && !gathers_first;
+  // Rows of Y are looked up where they are scattered or weighted.
+  static constexpr bool scatters = problem.looks_up_rows, weighs = weights_result<Config>;
+  static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
+  static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // rows of X or W go along k
+  static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, and both are across it
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
@@ -65,9 +72,12 @@ struct WgmmaBlock : Config {
 
   static_assert(height % (64 * warpgroups_a_tile(knobs)) == 0, "a warpgroup multiplies whole groups of 64 rows");
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
+  static_assert(!w_across || (!w_by_rows && block_n % (64 * cluster_m) == 0), "tensor copies bring planes of W");
+  static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && cluster == 1 && !pointers && !scatters &&
+                               !gathers && !together && !mixed && !shares && knobs.hold == 0),
+                "sums over rows need whole planes of X and W, by tensor copies from one base, in single blocks");
   static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
-  static_assert(!gathers_first || (Config::permute_x && !by_rows && !pointers), "gathered rows need one tensor map");
-  static_assert(!weighs || scatters, "rows are multiplied by weights where they are scattered");
+  static_assert(!gathers_first || (problem.permutes_x && !by_rows && !pointers), "gathered rows need one tensor map");
   static_assert(!alternates || consumers == 2, "ping-pong needs two consumers");
   static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1),
                 "cp.async writes to its own block only");
@@ -82,11 +92,13 @@ struct WgmmaBlock : Config {
                                     knobs.hold % kStoreRows == 0),
                 "held rows need swapped tiles, stores by threads and room for a tile");
 
-  using Tile = typename TileTypes<shares, pointers, keeps_x(knobs)>::type;
+  using Tile = typename TileTypes<shares, pointers, keeps_x(knobs), sums_rows>::type;
   using Cut = typename Choice<knobs.split == 1, WholeTiles,
                               typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
   using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
-  using Scheduler = moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>;
+  using Scheduler =
+      typename Choice<sums_rows, GridScheduler<Config, Cut>,
+                      moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>>::type;
   using Slot = SlotPosition<tile_slots(knobs)>;
   using Stage = RingPosition<stages>;
   using Sums = float[groups][width / 2];
@@ -107,7 +119,9 @@ struct WgmmaBlock : Config {
   __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
   __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
   __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
-  __forceinline__ Steps steps_of(const Tile& tile) const { return Cut::steps_of(tile, Scheduler::depth(args)); }
+  __forceinline__ Steps steps_of(const Tile& tile) const {
+    return Cut::steps_of(tile, Scheduler::depth_of(args, tile));
+  }
   // Position in the cluster.
   static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
 };

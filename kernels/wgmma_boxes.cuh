@@ -10,7 +10,7 @@ struct WgmmaBoxes {
   using Tile = Block::Tile;
   using Addresses = WgmmaAddresses<Block>;
   static constexpr BoxRows rows = x_boxes(Block::knobs);
-  static constexpr bool small_ones = Block::knobs.tma_x && rows.small < rows.large;
+  static constexpr bool small_ones = Block::knobs.tma_x && !Block::x_across && rows.small < rows.large;
   static_assert(Block::block_m % rows.small == 0 && rows.large % rows.small == 0 && rows.small % 8 == 0,
                 "boxes of X are whole groups of the swizzle");
 
@@ -22,7 +22,7 @@ struct WgmmaBoxes {
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
-    if constexpr (Block::knobs.tma_x) large = (tile.rows + rows.small - 1) / rows.large;
+    if constexpr (Block::knobs.tma_x && !Block::x_across) large = (tile.rows + rows.small - 1) / rows.large;
     if constexpr (small_ones) small = max(0, tile.rows - large * rows.large + rows.small - 1) / rows.small;
   }
 
@@ -37,12 +37,20 @@ struct WgmmaBoxes {
   __forceinline__ void issue(int stage, int k) const {
     const unsigned full = block.full(stage);
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
+    constexpr int rows_always = w_rows + (Block::x_across ? Block::block_m : 0);
     if constexpr (with_w)
-      barrier_arrive_expect(full, (w_rows + large * rows.large + small * rows.small) * Block::block_k * 2);
+      barrier_arrive_expect(full, (rows_always + large * rows.large + small * rows.small) * Block::block_k * 2);
+    if constexpr (with_w && Block::w_across && !Block::sums_rows) load_w_across(stage, full, k);
+    if constexpr (Block::sums_rows) {
+      const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);
+      if constexpr (with_w)
+        load_rows<Block::block_n>(block.w()[stage], addresses.w_map(block.args), full, tile.column, k);
+      if constexpr (with_x) load_rows<Block::block_m>(block.x()[stage], addresses.x_map(block.args), full, m_first, k);
+    }
 #pragma unroll
     for (int half = 0; half < Block::halves; ++half) {
-      if constexpr (with_w && !Block::w_by_rows) load_w(stage, full, half, k);
-      if constexpr (with_x && !Block::x_by_rows) load_x(stage, full, half, k);
+      if constexpr (with_w && !Block::w_by_rows && !Block::w_across) load_w(stage, full, half, k);
+      if constexpr (with_x && !Block::x_by_rows && !Block::x_across) load_x(stage, full, half, k);
     }
   }
 
@@ -58,6 +66,31 @@ struct WgmmaBoxes {
                       k + half * 64, everyone);
     else
       load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
+  }
+
+  // Planes of 64 columns, whose rows go along k.
+  __forceinline__ void load_w_across(int stage, unsigned full, int k) const {
+    const unsigned w = shared_address(block.w()[stage]);
+    constexpr int planes = Block::block_n / 64 / Block::cluster_m;
+#pragma unroll
+    for (int i = 0; i < planes; ++i) {
+      const int plane = Block::cluster_m > 1 ? rank * planes + i : i;
+      const unsigned to = w + plane * Block::block_k * Block::row_bytes;
+      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * 64;
+      if constexpr (Block::cluster_m > 1)
+        load_box_of_to_all(matrix, to, addresses.w_map(block.args), full, k, column, everyone);
+      else
+        load_box_of(matrix, to, addresses.w_map(block.args), full, k, column);
+    }
+  }
+
+  // Rows that the tile sums over, in planes of 64 columns from `first` on.
+  template <int columns>
+  __forceinline__ void load_rows(const void* stage, const TensorMap& map, unsigned full, int first, int k) const {
+#pragma unroll
+    for (int i = 0; i < columns / 64; ++i)
+      load_box_of_rows(tile.first_row, tile.depth, shared_address(stage) + i * Block::block_k * Block::row_bytes, map,
+                       full, k, first + i * 64);
   }
 
   __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {

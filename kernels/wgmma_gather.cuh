@@ -21,8 +21,13 @@ struct GatherFirst {
   using Tile = Block::Tile;
   using Element = Block::Element;
 
+  // Sums over rows may have those of W gathered; else it is those of X, or none.
+  static constexpr bool of_w = Block::sums_rows && Block::w_rows != RowOrder::in_place;
+  static constexpr RowOrder order = of_w ? Block::w_rows : Block::x_rows;
+
   static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
-  static constexpr int helpers = 2, run = 4;  // warps of its producer that then copy the rest, `run` rows at a time
+  // Warps of its producer that then copy the rest, `run` rows at a time; the last ones, which have nothing else to do.
+  static constexpr int helpers = Block::scatters ? 1 : 2, run = 4;
   static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted by one counter");
 
   // Copies the first rows. All warps of all blocks call it when m_sizes are in shared memory.
@@ -47,6 +52,13 @@ struct GatherFirst {
   template <class Copies>
   static __forceinline__ void load_first(const Copies& copies, const Steps& steps, bool first, int& k,
                                          typename Block::Stage& stage) {
+    if constexpr (Block::sums_rows) {
+      if (elect_one()) {
+        if (first) wait<1>(copies.block.args, copies.tile);
+        fence_async_global();
+      }
+      return;
+    }
     const int count = first ? min(Block::stages, steps.end - k) : 0;
     if (elect_one()) {
       if (count > 0) {
@@ -64,11 +76,40 @@ struct GatherFirst {
     stage.advance(count);
   }
   // The last block clears the counts for the next launch.
-  static __forceinline__ void clear(const Args& args, int rows) {
-    for (int place = 0; place * gathered_together < rows; ++place) args.gathered[place] = 0;
+  static __forceinline__ void clear(const Block& block) {
+    const int rows = Block::Scheduler::all_rows(block.scheduler().value);
+    for (int place = 0; place * gathered_together < rows; ++place) block.args.gathered[place] = 0;
   }
 
  private:
+  struct Rows {
+    int first, count;
+  };
+  static __forceinline__ Rows rows_read(const Tile& tile) {
+    if constexpr (Block::sums_rows)
+      return {tile.first_row, tile.depth};
+    else
+      return {tile.row, tile.rows};
+  }
+
+  // Eight elements of a row as they are multiplied: times the row's weight where that is so.
+  struct NoWeight {
+    __forceinline__ NoWeight(const Args&, int) {}
+    __forceinline__ uint4 operator()(const uint4& chunk) const { return chunk; }
+  };
+  struct WeightOfRow {
+    float weight;
+    __forceinline__ WeightOfRow(const Args& args, int row) : weight(args.topk_weights[args.gather_indices[row]]) {}
+    __forceinline__ unsigned pair(unsigned two) const {
+      const Element low = {static_cast<unsigned short>(two)}, high = {static_cast<unsigned short>(two >> 16)};
+      return pack<Element>(to_float(low) * weight, to_float(high) * weight);
+    }
+    __forceinline__ uint4 operator()(const uint4& chunk) const {
+      return {pair(chunk.x), pair(chunk.y), pair(chunk.z), pair(chunk.w)};
+    }
+  };
+  using Weigh = typename Choice<Block::weighting == Weighting::a, WeightOfRow, NoWeight>::type;
+
   static __forceinline__ int all_rows(const Block& block) {
     int rows = 0;
     for (int e = threadIdx.x % 32; e < Block::experts; e += 32) rows += block.m_sizes()[e];
@@ -80,14 +121,16 @@ struct GatherFirst {
   template <int unrolled>
   static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
     const int lane = threadIdx.x % 32;
-    const int mine = lane < count ? static_cast<int>(source_row<Block>(args, first + lane)) : 0;
+    const int mine = lane < count ? static_cast<int>(memory_row<order>(args, first + lane)) : 0;
+    const long long width = !Block::sums_rows ? args.k : of_w ? args.n : args.m;
     for (int r = 0; r < count; ++r) {
-      const Element* source = static_cast<const Element*>(args.x) + __shfl_sync(~0u, mine, r) * args.k;
+      const Element* source = static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width;
       const auto* from = reinterpret_cast<const uint4*>(source);
-      auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * args.k);
-      const int chunks = static_cast<int>(args.k / 8);
+      auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * width);
+      const int chunks = static_cast<int>(width / 8);
+      const Weigh weigh(args, first + r);
 #pragma unroll unrolled
-      for (int i = lane; i < chunks; i += 32) to[i] = __ldg(from + i);
+      for (int i = lane; i < chunks; i += 32) to[i] = weigh(__ldg(from + i));
     }
     __syncwarp();
     if (lane == 0) {
@@ -102,9 +145,10 @@ struct GatherFirst {
   // and no counter where they would begin.
   template <int lanes>
   static __forceinline__ void wait(const Args& args, const Tile& tile) {
-    const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;
-    for (int place = tile.row / gathered_together + static_cast<int>(threadIdx.x % lanes);
-         place * gathered_together < end; place += lanes)
+    const auto [first, rows] = rows_read(tile);
+    const int end = rows == 0 ? 0 : first + rows;
+    for (int place = first / gathered_together + static_cast<int>(threadIdx.x % lanes); place * gathered_together < end;
+         place += lanes)
       while (load_relaxed(args.gathered + place) < gathered_together) {
       }
     if constexpr (lanes > 1) __syncwarp();

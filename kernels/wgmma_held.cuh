@@ -12,8 +12,7 @@ struct StoreEachTile {
   using Tile = Block::Tile;
   __forceinline__ void make_room(const auto&...) {}
   template <class Sum>
-  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<typename Block::Element>& targets,
-                             const Sum& sum) {
+  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<Block>& targets, const Sum& sum) {
     WgmmaStaging<Block>::store(group, tile, targets, sum);
   }
   __forceinline__ void finish(const Group&) { WgmmaStaging<Block>::finish(); }
@@ -32,8 +31,7 @@ struct HoldRows {
     if (rows + round_up(tile.rows, kStoreRows) > Block::knobs.hold) finish(group);
   }
   template <class Sum>
-  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<typename Block::Element>& targets,
-                             const Sum& sum) {
+  __forceinline__ void store(const Group& group, const Tile& tile, const RowTargets<Block>& targets, const Sum& sum) {
     if (tile.rows == 0) return;
 #pragma unroll
     for (int row = 0; row < Block::block_m; row += kStoreRows) {

@@ -1,7 +1,7 @@
 // Mixed experts: one block in `mix` takes tiles of the experts with fewest rows first, the others of those with most,
 // until they meet. Experts of few rows wait for W, those of many for the multipliers: both are kept busy.
 #pragma once
-#include "wgmma_block.cuh"
+#include "wgmma_order.cuh"
 
 namespace moetune {
 
@@ -13,39 +13,9 @@ struct TilesFromBothEnds {
 
   static __forceinline__ bool from_few() { return blockIdx.x % mix == mix - 1; }
 
-  // Sorts the experts by their rows, which lie in shared memory. All threads of the block call it.
   static __forceinline__ void begin(const Block& block) {
-    constexpr int experts = Block::experts, threads = Block::threads, count = (experts + threads - 1) / threads;
-    int* m_sizes = block.m_sizes();
-    int* expert_of = block.template at<int>(Block::layout.expert_of);
-    int* row_of = block.template at<int>(Block::layout.row_of);
-    int rows[count], row[count], place[count];
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const int e = threadIdx.x + i * threads;
-      rows[i] = e < experts ? m_sizes[e] : 0;
-      row[i] = place[i] = 0;
-      for (int other = 0; other < experts; ++other) {
-        const int m = m_sizes[other];
-        if (other < e) row[i] += m;
-        place[i] += m > rows[i] || (m == rows[i] && other < e);
-      }
-      if (from_few()) place[i] = experts - 1 - place[i];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const int e = threadIdx.x + i * threads;
-      if (e >= experts) break;
-      m_sizes[place[i]] = rows[i];
-      expert_of[place[i]] = e;
-      row_of[place[i]] = row[i];
-    }
-    if (threadIdx.x == 0) {
-      block.scheduler().value.expert_of = expert_of;
-      block.scheduler().value.row_of = row_of;
-      block.scheduler().value.from_few = from_few();
-    }
+    sort_experts(block, from_few());
+    if (threadIdx.x == 0) block.scheduler().value.from_few = from_few();
     __syncthreads();
   }
 

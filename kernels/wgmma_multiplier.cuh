@@ -46,6 +46,20 @@ struct WgmmaMultiplier {
   }
 
  private:
+  // How an operand of `rows` rows of wgmma's M or N side lies in a stage: planes of 64 columns. Along k, or across it,
+  // where a plane's rows go along k and each plane has 64 rows of the side.
+  template <int rows, bool is_across>
+  struct Place {
+    static constexpr bool across = is_across;
+    static constexpr int plane_bytes = across ? block_k * row_bytes : 16;
+    static constexpr int group_bytes = 64 * (across ? block_k : 64) * 2;  // from 64 rows to the next
+    // Of a step of 16 elements along k, in 16 bytes: its plane, and where it is inside.
+    static constexpr int plane(int step) { return across ? 0 : step / 4 * (rows * row_bytes / 16); }
+    static constexpr int inside(int step) { return across ? step * row_bytes : step % 4 * 2; }
+  };
+  using A = Place<Block::height, Block::swapped ? Block::w_across : Block::x_across>;
+  using B = Place<Block::width, Block::swapped ? Block::x_across : Block::w_across>;
+
   // Where the first stage's operands begin, as descriptors have it. A shuffle tells the compiler what is alike in all
   // lanes; it then keeps that once a warp, and fewer instructions lie between two stages.
   struct Operands {
@@ -54,8 +68,8 @@ struct WgmmaMultiplier {
   __forceinline__ Operands first_operands() const {
     const auto *a = Block::swapped ? group.block.w()[0] : group.block.x()[0],
                *b = Block::swapped ? group.block.x()[0] : group.block.w()[0];
-    return {__shfl_sync(~0u, descriptor_low(shared_address(a) + group.first_group * 64 * row_bytes), 0),
-            __shfl_sync(~0u, descriptor_low(shared_address(b)), 0)};
+    return {__shfl_sync(~0u, descriptor_low(shared_address(a) + group.first_group * A::group_bytes, A::plane_bytes), 0),
+            __shfl_sync(~0u, descriptor_low(shared_address(b), B::plane_bytes), 0)};
   }
 
   // Tells the loader that this warpgroup has read a stage; in a cluster the loaders of all blocks.
@@ -85,11 +99,9 @@ struct WgmmaMultiplier {
         for (int step = 0; step < block_k / 16; ++step)
 #pragma unroll
           for (int g = 0; g < groups; ++g)
-            wgmma<typename Block::Element, columns>(
-                sum[g],
-                operand_descriptor(a + step / 4 * (Block::height * row_bytes / 16) + g * (64 * row_bytes / 16) +
-                                   step % 4 * 2),
-                operand_descriptor(b + step / 4 * (Block::width * row_bytes / 16) + step % 4 * 2), step > 0 || k > 0);
+            wgmma<typename Block::Element, columns, A::across, B::across>(
+                sum[g], operand_descriptor(a + A::plane(step) + g * (A::group_bytes / 16) + A::inside(step)),
+                operand_descriptor(b + B::plane(step) + B::inside(step)), step > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();
       } else {

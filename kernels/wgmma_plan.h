@@ -39,9 +39,11 @@ struct WgmmaKnobs {
 
 /// What the shared memory of a block depends on beside the knobs.
 struct WgmmaProblem {
-  bool permute_x = false, permute_y = false;
+  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
+  bool looks_up_rows = false;  // those of Y do, or are weighted
+  bool sums_rows = false;      // k is an expert's number of rows
   int experts = 0;
-  int element_bytes = 2;
+  int element_bytes = 2, weight_bytes = 2;
 };
 
 constexpr int kSwizzleColumns = 64;  // 16-bit elements in a row of the 128-byte swizzle
@@ -70,7 +72,7 @@ constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / 64 / warpgroups_a
 constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
 
 /// The most sums a thread with which nothing spills and no wgmma is serialised, as seen in compiled kernels.
-constexpr int max_sums(const WgmmaKnobs& k, bool permute_y) {
+constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows) {
   const bool stores_rows = k.tma_store == TmaStore::rows;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
@@ -82,7 +84,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool permute_y) {
   if (copies_rows(k)) return 144;
   if (shares_last_round(k) && pingpong(k)) return 144;
   const bool spare = k.swap && k.tma_store == TmaStore::none && !by_pointers(k) && k.mix == 0;
-  const bool scarce = permute_y && (k.cluster == Cluster::m || shares_last_round(k));
+  const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
   const bool four_groups = pingpong(k) && groups(k) > 3;
   return spare && !scarce && !four_groups ? 192 : 176;
 }
@@ -169,17 +171,18 @@ struct HeldTiles {
 
 /// Where the rows of a tile go, and with what weight. full: they are looked up, consumers wait. empty: the tile is
 /// stored, the warp that looks up waits.
-template <class Element, int block_m>
+template <class Weight, int block_m>
 struct TargetSlot {
   Barrier full, empty;
   int row[block_m];
-  Element weight[block_m];
+  Weight weight[block_m];
 };
 
 /// The tiles of a Config, and the state of the warp that finds them.
-template <bool shares_last_round, bool pointers, bool keeps>
+template <bool shares_last_round, bool pointers, bool keeps, bool sums_rows = false>
 struct TileTypes {
-  using Base = typename Choice<shares_last_round, PartialTile, Tile>::type;
+  using Base =
+      typename Choice<shares_last_round, PartialTile, typename Choice<sums_rows, TileOverRows, Tile>::type>::type;
   using Kept = typename Choice<keeps, TileWithKeptX<Base>, Base>::type;
   using type = typename Choice<pointers, TileWithPointers<Base>, Kept>::type;
 };
@@ -200,7 +203,7 @@ struct WgmmaLayout {
   int held_bytes = 0;
   int last = 0;                   // [consumers] whether the other pieces of a tile were finished before
   int gathered = 0;               // [2][block_m] rows of X
-  int expert_of = 0, row_of = 0;  // [experts] each, of ExpertsFromBothEnds
+  int expert_of = 0, row_of = 0;  // [experts] each, experts sorted by their rows
   int last_round = 0;
   int bytes = 0;  // of all
 };
@@ -210,7 +213,8 @@ struct TileExtents {
   Extent tile, held;
 };
 template <bool shares_last_round>
-constexpr TileExtents tile_extents(const WgmmaKnobs& k) {
+constexpr TileExtents tile_extents(const WgmmaKnobs& k, bool sums_rows) {
+  if (sums_rows) return {extent<TileOverRows>(), extent<HeldTile<TileOverRows>>()};
   using Pointers = typename TileTypes<shares_last_round, true, false>::type;
   using Kept = typename TileTypes<shares_last_round, false, true>::type;
   using Plain = typename TileTypes<shares_last_round, false, false>::type;
@@ -220,27 +224,31 @@ constexpr TileExtents tile_extents(const WgmmaKnobs& k) {
 }
 
 constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
-  const Extent element = {p.element_bytes, p.element_bytes}, swizzled = {p.element_bytes, kSwizzleAlign};
+  const Extent swizzled = {p.element_bytes, kSwizzleAlign};
   const Extent absent = {1, 1};  // a member that is left out takes a byte, as an empty struct would
-  const TileExtents tile = shares_last_round(k) ? tile_extents<true>(k) : tile_extents<false>(k);
+  const TileExtents tile =
+      shares_last_round(k) ? tile_extents<true>(k, p.sums_rows) : tile_extents<false>(k, p.sums_rows);
   SharedMemory memory;
   WgmmaLayout l;
   if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
-  l.scheduler = memory.add(k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>() : extent<Walk<ExpertsInOrder>>(), 1);
+  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk>()
+                           : k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>()
+                                       : extent<Walk<ExpertsInOrder>>(),
+                           1);
   l.m_sizes = memory.add(extent<int>(), p.experts);
   l.tiles = memory.add(tile.tile, tile_slots(k));
   l.full = memory.add(extent<Barrier>(), k.stages);
   l.empty = memory.add(extent<Barrier>(), k.stages);
   l.tile_full = memory.add(extent<Barrier>(), tile_slots(k));
   l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k));
-  if (p.permute_y) {
+  if (p.looks_up_rows) {
     SharedMemory slot;  // a TargetSlot
     slot.add(extent<Barrier>(), 2);
     slot.add(extent<int>(), k.block_m);
-    slot.add(element, k.block_m);
+    slot.add({p.weight_bytes, p.weight_bytes}, k.block_m);
     l.target_bytes = round_up(slot.end, extent<Barrier>().align);
     l.targets = memory.add({l.target_bytes, extent<Barrier>().align}, target_slots(k));
   } else {
@@ -249,18 +257,19 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.hold > 0) {
     SharedMemory held;  // HeldTiles
     held.add(tile.held, k.hold / kStoreRows);
-    held.add(extent<int>(), p.permute_y ? k.hold : 1);
+    held.add(extent<int>(), p.looks_up_rows ? k.hold : 1);
     l.held_bytes = round_up(held.end, tile.held.align);
     l.held = memory.add({l.held_bytes, tile.held.align}, k.consumers);
   } else {
     memory.add(absent, 1);
   }
   l.last = memory.add(extent<int>(), k.consumers);
-  const bool gathers = p.permute_x && k.gather == Gather::tiles;
+  const bool gathers = p.permutes_x && k.gather == Gather::tiles;
   l.gathered = memory.add(gathers ? extent<int>() : absent, gathers ? 2 * k.block_m : 1);
-  l.expert_of = memory.add(k.mix > 0 ? extent<int>() : absent, k.mix > 0 ? p.experts : 1);
+  const bool sorts = k.mix > 0 || p.sums_rows;
+  l.expert_of = memory.add(sorts ? extent<int>() : absent, sorts ? p.experts : 1);
   l.row_of = l.expert_of;
-  if (k.mix > 0) l.row_of = memory.add(extent<int>(), p.experts);
+  if (sorts) l.row_of = memory.add(extent<int>(), p.experts);
   l.last_round = memory.add(shares_last_round(k) ? extent<LastRound>() : absent, 1);
   l.bytes = round_up(memory.end, kSwizzleAlign);
   return l;

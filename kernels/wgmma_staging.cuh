@@ -11,17 +11,17 @@ struct StagingOfColumns {
   using Tile = Block::Tile;
   using Element = Block::Element;
   using Store = WgmmaStore<Block>;
-  using Targets = RowTargets<Element>;
+  using Targets = RowTargets<Block>;
   static constexpr Staging shape = staging(Block::knobs);
 
   // Stages kStoreRows rows from `row` of the tile, to row `to` of the staging and on.
   template <class Sum>
   static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    unsigned weights[2] = {};
+    PairOfWeights<Block> weights[2] = {};
     if constexpr (Block::weighs)
       for (int i = 0; i < 2; ++i)
-        weights[i] = *reinterpret_cast<const unsigned*>(targets.weight + row + i * 8 + lane % 4 * 2);
+        weights[i] = *reinterpret_cast<const PairOfWeights<Block>*>(targets.weight + row + i * 8 + lane % 4 * 2);
     sum.with([&](const auto& four) {
 #pragma unroll
       for (int g = 0; g < Block::groups; ++g) {
@@ -65,7 +65,7 @@ struct StagingOfRows {
   using Tile = Block::Tile;
   using Element = Block::Element;
   using Store = WgmmaStore<Block>;
-  using Targets = RowTargets<Element>;
+  using Targets = RowTargets<Block>;
 
   template <class Sum>
   static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile, const Targets& targets,
@@ -76,7 +76,7 @@ struct StagingOfRows {
     for (int g = 0; g < Block::groups; ++g) {
       const int first = (group.first_group + g) * 64 + warp * 16;
       if (first >= tile.rows) break;
-      unsigned weights[2] = {};
+      PairOfWeights<Block> weights[2] = {};
       if constexpr (Block::weighs)
         for (int i = 0; i < 2; ++i) weights[i] = both(targets.weight[first + lane / 4 + i * 8]);
 #pragma unroll

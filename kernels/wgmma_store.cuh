@@ -14,7 +14,7 @@ __forceinline__ void copy_16_bytes(Element* to, const Element* from) {
 // Row `row` of the tile in Y.
 template <class Block, class Tile>
 __forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
-  if constexpr (!Block::permute_y) return WgmmaAddresses<Block>::y(args, tile, row);
+  if constexpr (!Block::scatters) return WgmmaAddresses<Block>::y(args, tile, row);
   const long long target = targets[row];
   return static_cast<typename Block::Element*>(args.y) + target * args.n;
 }

@@ -8,10 +8,10 @@
 namespace moetune {
 
 // Of a tile's rows, from its first on; null where rows aren't scattered.
-template <class Element>
+template <class Block>
 struct RowTargets {
   const int* row = nullptr;
-  const Element* weight = nullptr;
+  const RowWeight<Block>* weight = nullptr;
 };
 
 // Rows are stored in expert order.
@@ -22,7 +22,7 @@ struct NoTargets {
   static __forceinline__ void look_up_all(const auto&...) {}
   static __forceinline__ void prepare(const auto&...) {}
   static __forceinline__ void wait(const auto&...) {}
-  static __forceinline__ RowTargets<typename Block::Element> of(const Block&, int, const Slot&) { return {}; }
+  static __forceinline__ RowTargets<Block> of(const Block&, int, const Slot&) { return {}; }
 };
 
 // The places in shared memory, and the loads.
@@ -30,9 +30,7 @@ template <class Block>
 struct TargetSlots {
   using Tile = Block::Tile;
   using Slot = Block::Slot;
-  using Element = Block::Element;
-
-  using Place = TargetSlot<Element, Block::block_m>;
+  using Place = TargetSlot<RowWeight<Block>, Block::block_m>;
   static_assert(sizeof(Place) == Block::layout.target_bytes, "the layout has room for each slot");
 
   static __forceinline__ Place& place(const Block& block, int slot) {
@@ -43,7 +41,7 @@ struct TargetSlots {
   template <int threads>
   static __forceinline__ void look_up(const Block& block, int slot, const Tile& tile) {
     constexpr int count = (Block::block_m + threads - 1) / threads;
-    Element weight[count];
+    RowWeight<Block> weight[count];
     int target[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
@@ -96,7 +94,7 @@ struct TargetsAhead : TargetSlots<Block> {
   static __forceinline__ void wait(const Block& block, const Slot& slot) {
     barrier_wait(full(block, turn(slot)), parity(slot));
   }
-  static __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int, const Slot& slot) {
+  static __forceinline__ RowTargets<Block> of(const Block& block, int, const Slot& slot) {
     return {Slots::place(block, turn(slot)).row, Slots::place(block, turn(slot)).weight};
   }
 
@@ -125,7 +123,7 @@ struct TargetsByConsumer : TargetSlots<Block> {
     if (tile.rows > 0) Slots::template look_up<128>(block, consumer, tile);
   }
   static __forceinline__ void wait(const Block&, const Slot&) { warpgroup_sync(); }
-  static __forceinline__ RowTargets<typename Block::Element> of(const Block& block, int consumer, const Slot&) {
+  static __forceinline__ RowTargets<Block> of(const Block& block, int consumer, const Slot&) {
     return {Slots::place(block, consumer).row, Slots::place(block, consumer).weight};
   }
 };

@@ -42,9 +42,9 @@ struct WgmmaTiles {
   using Slot = Block::Slot;
   using Scheduler = Block::Scheduler;
   using Gather = WgmmaGather<Block>;
-  using Source =
-      typename Choice<Block::mixed, TilesFromBothEnds<Block>,
-                      typename Choice<Block::dynamic, TilesFromCounter<Block>, TilesByNumber<Block>>::type>::type;
+  using Plain = typename Choice<Block::dynamic, TilesFromCounter<Block>, TilesByNumber<Block>>::type;
+  using Sorted = typename Choice<Block::sums_rows, TilesOfMostRowsFirst<Block, Plain>, Plain>::type;
+  using Source = typename Choice<Block::mixed, TilesFromBothEnds<Block>, Sorted>::type;
 
   // Warps that take each tile: those of the consumers, and of the producer the loaders and the one that looks up
   // targets.
@@ -56,10 +56,6 @@ struct WgmmaTiles {
       barrier_init(block.barrier(Block::layout.tile_full, i), 1);
       barrier_init(block.barrier(Block::layout.tile_empty, i), takers);
     }
-  }
-  static __forceinline__ void init_scheduler(const Block& block) {
-    block.scheduler().value = Scheduler::begin(block.args);
-    block.scheduler().value.m_sizes = block.m_sizes();  // a scan reads no memory
   }
   static __forceinline__ void read_sizes(const Block& block) {
     for (int i = threadIdx.x; i < Block::experts; i += Block::threads) block.m_sizes()[i] = block.args.m_sizes[i];
@@ -132,7 +128,7 @@ struct WgmmaTiles {
     if (atomicAdd(block.args.counters + 1, 1) == gridDim.x - 1) {
       block.args.counters[0] = block.args.counters[1] = 0;
       Source::clear(block.args);
-      Gather::clear(block.args, block.scheduler().value.window_rows);  // behind the last tile: all rows
+      Gather::clear(block);
     }
   }
 

@@ -171,7 +171,7 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.value("--hidden", options.hidden, "H", "Width of an expert's input, to scale a model down");
   set.value("--intermediate", options.intermediate, "I", "Width of an expert, to scale a model down");
   set.list("--projection", options.projections, "LIST", "up, down [up]");
-  set.list("--op", options.ops, "LIST", "fwd [fwd]");
+  set.list("--op", options.ops, "LIST", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]");
   set.list("--tokens", options.tokens, "LIST", "Such as 1,16,64-4096*4 [256, or as recorded]");
   set.list("--routing", options.routings, "LIST", "Such as uniform,zipf:1.0,trace:FILE [uniform]");
   set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]");

@@ -65,13 +65,9 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
         told.push_back(fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
     }
   }
-  for (CellWork& one : work) {
-    if (one.cell.shape.op != Op::fwd)
-      throw request_error(fmt::format("{}: no variant supports {}", id(one.cell), name(one.cell.shape.op)),
-                          "use --op fwd");
+  for (CellWork& one : work)
     for (const Candidate& candidate : candidates)
       add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
-  }
   return work;
 }
 

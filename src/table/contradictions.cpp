@@ -12,7 +12,7 @@
 namespace moetune {
 namespace {
 
-constexpr double kRounding = 1e-3;  // of the figures that have the fewest digits, and of what they derive from
+constexpr double kRounding = 1e-3;  // relative, of the figures that are written with the fewest digits
 
 void require_figure(const JsonAt& json, std::string_view key, double counted, std::string_view source) {
   if (!json.has(key)) return;

@@ -14,7 +14,8 @@ struct ExportedFile {
 
 struct Export {
   std::vector<ExportedFile> files;
-  std::vector<std::string> notes;  // told on stderr: what was dropped and why, what the knobs mean over there
+  std::vector<std::string>
+      notes;  // for standard error: what was left out and why, what the knobs mean in the other program
 };
 
 struct Exporter {

@@ -1,5 +1,4 @@
-// Rows for spreadsheets, the same columns for the same thing whatever command writes them. Numbers have no unit: it is
-// in the column's name.
+// Rows for spreadsheets: every command has the same columns for the same thing. Units stand in the column's name.
 #pragma once
 #include <string>
 #include <utility>
@@ -22,7 +21,8 @@ void add_cell(Fields& fields, const Cell& cell);
 void add_figures(Fields& fields, const RoutingFigures& figures);
 
 // Null (and a candidate of no variant): columns without values.
-void add_candidate(Fields& fields, const Candidate* candidate);  // the variant, and a column for each knob there is
+void add_candidate(Fields& fields,
+                   const Candidate* candidate);  // the variant, and a column for each knob of any variant
 void add_measurement(Fields& fields, const Measurement* measurement);
 void add_verdict(Fields& fields, const Verdict* verdict);
 

@@ -16,7 +16,7 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-// Bytes up to and with the last newline: what follows was cut off while it was written.
+// Bytes up to and with the last newline: a line after it was cut off while it was written.
 int64_t whole_lines_bytes(int fd) {
   int64_t end = ::lseek(fd, 0, SEEK_END);
   std::vector<char> buffer(size_t{1} << 16);
@@ -50,7 +50,7 @@ Journal Journal::claim(const fs::path& path) {
   return journal;
 }
 
-// Copied, not renamed: the lock is on this very file, and a name that is free for a moment may be taken by another.
+// Copied, not renamed: the lock belongs to this file, and another process could take the name between rename and open.
 fs::path Journal::keep_copy() const { return copy_old(file_.path()); }
 
 void Journal::begin(const JournalHeader& header) {

@@ -30,13 +30,13 @@ class Journal {
   static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // claim and begin
   static Journal reopen(const std::filesystem::path& path);                               // claim and go_on
 
-  /// Opens or makes the file, and leaves what it holds alone. Nobody else can claim it while this lives: throws
-  /// Exit::machine where another process writes a journal there.
+  /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::machine where
+  /// another process has the lock.
   static Journal claim(const std::filesystem::path& path);
   bool empty() const { return file_.empty(); }
-  std::filesystem::path keep_copy() const;  // of all that it holds, under the name that copy_old gives it
-  void begin(const JournalHeader& header);  // in place of all that it holds
-  void go_on();                             // after its last line; mends a cut one
+  std::filesystem::path keep_copy() const;  // copies the file; returns the name that copy_old chose
+  void begin(const JournalHeader& header);  // replaces the content by this header
+  void go_on();                             // appends from now on; removes a last line that was cut off
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
 
@@ -44,16 +44,17 @@ class Journal {
   AppendFile file_;
 };
 
-/// What an earlier run left behind.
+/// What the journal of an earlier run says.
 struct Replay {
   JournalHeader header;
   std::map<std::string, std::vector<Trial>> trials;  // by cell id, in order
-  /// Started and never finished, with how often: a candidate that was under way at two ends of a run is taken for
-  /// the culprit, one end alone may have been the user's.
+  /// Candidates that were started and not finished, and how often. One that ran at two ends of a run is taken for the
+  /// reason; a single end may have been the user's.
   std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
 };
 
-/// Reads a journal; a cut last line is left out, anything else malformed is an Exit::request error with its line.
+/// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names
+/// the line.
 Replay read_journal(const std::filesystem::path& path);
 
 /// Throws Exit::machine where the two runs don't compare (another device, other kernels), Exit::request where the

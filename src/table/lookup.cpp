@@ -12,7 +12,7 @@
 namespace moetune {
 namespace {
 
-// Facts that make two problems the same computation: neither the model's name nor the projection is one.
+// Differences that make two problems different computations; the names of model and projection don't count.
 std::vector<std::string> shape_differences(const Shape& asked, const Shape& found) {
   std::vector<std::string> result;
   const auto compare = [&](std::string_view what, const auto& a, const auto& b) {
@@ -38,14 +38,14 @@ bool is_exact(const Entry& entry, const Cell& cell) {
   return entry.cell.tokens == cell.tokens && entry.cell.routing == cell.routing;
 }
 
-// Where no expert has rows there is no skew either.
+// 0 where either has no rows.
 double skew_distance(const RoutingFigures& a, const RoutingFigures& b) {
   if (a.max_over_mean <= 0 || b.max_over_mean <= 0) return 0;
   return std::abs(std::log2(a.max_over_mean / b.max_over_mean));
 }
 
-// An entry that may answer, and how far it is. The figures of the cell asked for are needed for that alone: they are
-// made once, and not where an entry is exact.
+// An entry that may answer, and its distance. The figures of the asked cell are computed once, and only where no entry
+// is exact.
 struct Candidacy {
   const Entry* entry = nullptr;
   Distance distance = {};
@@ -57,7 +57,7 @@ Candidacy candidacy(const Entry& entry, const Cell& cell, std::optional<RoutingF
   return {&entry, {log_distance(entry.cell.tokens, cell.tokens), skew_distance(entry.figures, *asked)}};
 }
 
-// Smaller is better. Distances are compared in millionths, so that a rounding decides nothing.
+// Smaller is better. Distances are rounded to millionths, so that rounding errors don't decide.
 auto rank(const Candidacy& one, const Cell& cell) {
   const Cell& found = one.entry->cell;
   const Layer &a = found.shape.layer, &b = cell.shape.layer;
@@ -103,7 +103,7 @@ std::string tokens_told(const Cell& cell, const Entry& entry) {
   const int64_t asked = cell.tokens, found = entry.cell.tokens;
   if (asked == found) return fmt::format("for {} tokens as asked", found);
   const double factor = std::exp2(log_distance(asked, found));
-  if (factor < 1.095)  // "1.0x" tells nothing
+  if (factor < 1.095)  // would be shown as "1.0x"
     return fmt::format("for {} tokens, {} {} than the {} asked", found, std::abs(found - asked),
                        found > asked ? "more" : "fewer", asked);
   return fmt::format("for {} tokens, {:.{}f}x {} than the {} asked", found, factor, factor < 9.95 ? 1 : 0,
@@ -157,7 +157,7 @@ std::string text(const Distance& distance) {
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance) {
   std::vector<const Entry*> able;
   std::string obstacle;
-  const bool elsewhere = device && device->name != table.device.name;  // the table's own runs what it was timed on
+  const bool elsewhere = device && device->name != table.device.name;  // the table's own device has run its winners
   for (const Entry& entry : table.entries) {
     if (!entry.skipped.empty() || !shape_differences(cell.shape, entry.cell.shape).empty()) continue;
     if (const auto reason = elsewhere ? cannot_run(entry.candidate, cell.shape, *device) : std::nullopt) {

@@ -58,7 +58,7 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   return cells;
 }
 
-// What uneven rows cost, beside what they look like; nothing where no entry has balanced rows to be compared with.
+// The cost of uneven rows beside their figures; nothing where no entry has balanced rows to compare with.
 std::string routing_section(const std::vector<const Entry*>& entries, const TunedTable& table) {
   Grid grid{{{"tokens", true},
              {"routing"},
@@ -110,7 +110,7 @@ std::string section(const std::vector<const Entry*>& entries, const TunedTable& 
                      routing_section(entries, table));
 }
 
-// Why the winners that are marked so cannot be trusted.
+// The reasons of winners that are marked as too noisy.
 std::string noise_section(const TunedTable& table) {
   std::string lines;
   for (const Entry& entry : table.entries)

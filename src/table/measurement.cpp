@@ -46,7 +46,7 @@ Json to_json(const Measurement& measurement) {
                {"launches", measurement.launches},
                {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
   if (const double thousandths = std::round(1000 * measurement.waited); thousandths > 0)
-    json["waited"] = thousandths / 1000;  // less is in every program's nature
+    json["waited"] = thousandths / 1000;  // smaller parts are normal on any machine
   return json;
 }
 

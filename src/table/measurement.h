@@ -16,14 +16,13 @@ struct Measurement {
   int samples = 0;       // blocks
   int64_t launches = 0;  // in all blocks
   double clock_mhz = 0;  // median; 0 = unknown
-  double waited = 0;     // on a cpu: share of the processors' time that others took; mean over blocks
+  double waited = 0;     // on a cpu: fraction of the processors' time that other programs took; mean over blocks
 };
 
-/// Above this share of `waited` a time tells of the machine's other work as well: on two threads it may be 5 to 10 %
-/// longer, which is what `check` looks for.
+/// Above this fraction of `waited` a time depends on other programs as well, by as much as `check` looks for.
 constexpr double kBusy = 0.05;
 
-constexpr int kFewest = 5;  // rounds, or looks: fewer give no interval to speak of
+constexpr int kFewest = 5;  // rounds, or looks: fewer give no useful interval
 
 /// The summary of blocks; nothing is dropped.
 Measurement summarise(const std::vector<Block>& blocks);

@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-// GPUs of one model are one device here: tables tuned side by side on the cards of a host are to be merged.
+// GPUs of one model count as one device, so that tables tuned side by side on the cards of a host can be merged.
 void require_same_device(const DeviceInfo& a, const DeviceInfo& b) {
   if (a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
       a.processors == b.processors)
@@ -43,7 +43,7 @@ bool faster(const Entry& a, const Entry& b) {
   return a.skipped.empty() && a.measurement.seconds < b.measurement.seconds;
 }
 
-// Equal as the file would tell them.
+// Equal as they are written to a file.
 bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
   const auto alone = [&](const Entry& entry) {
     TunedTable one = table;

@@ -18,7 +18,7 @@ constexpr size_t kMaxLineBytes = size_t{64} << 20;  // the header of 100,000 cel
 constexpr size_t kMaxFileBytes = size_t{4} << 30;
 constexpr std::string_view kAfresh = "start afresh without --resume";
 
-// Whole lines of a file; what has no newline at the end was cut off while it was written and is left out.
+// Whole lines of a file; a last line without a newline was cut off while it was written and is left out.
 class Lines {
  public:
   explicit Lines(const fs::path& path) : path_(path) {
@@ -88,7 +88,7 @@ Json parse_line(const std::string& line, const Lines& lines) {
 void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay& replay) {
   const std::string kind = json["kind"].string();
   if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
-  if (kind != "started" && kind != "trial") return;  // a later version may tell more
+  if (kind != "started" && kind != "trial") return;  // a later version may write other kinds
   const std::string cell = json["cell"].string();
   if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is no cell of the header", cell));
   if (kind == "started") {

@@ -45,7 +45,7 @@ ServingRow row_from_json(const JsonAt& json) {
   return row;
 }
 
-// SGLang has not taken over vLLM's rule for the H200 family.
+// SGLang lacks vLLM's rule for the H200 family.
 std::string device_part(Server server, const std::string& device) {
   std::string part = device;
   std::replace(part.begin(), part.end(), ' ', '_');

@@ -1,5 +1,5 @@
-// The tuned-configuration files of vLLM and SGLang: their rows, names, limits, defaults and loaders' rules. Not which
-// entry of a table becomes which row: see serving_layer.h.
+// The tuned-configuration files of vLLM and SGLang: their rows, names, limits, defaults and the rules of their loaders.
+// Which entry of a table becomes which row: serving_layer.h.
 #pragma once
 #include <cstdint>
 #include <optional>

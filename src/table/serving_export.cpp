@@ -1,4 +1,4 @@
-// Writes tables as vLLM's and SGLang's files. Honest about what the knobs mean over there.
+// Writes tables as vLLM's and SGLang's files, with notes on what the knobs mean in those programs.
 #include "table/serving_export.h"
 
 #include <fmt/format.h>
@@ -12,11 +12,11 @@
 namespace moetune {
 namespace {
 
-// What became of the rows of one file.
+// How the rows of one file were chosen.
 struct Tally {
   std::vector<int64_t> tuned;             // token counts
-  std::map<std::string, int64_t> pinned;  // reason why a winner gave way to the default -> how many
-  int64_t block_m_changed = 0;            // down rows that took up's block_m
+  std::map<std::string, int64_t> pinned;  // reason why the default replaces a winner -> how many
+  int64_t block_m_changed = 0;            // rows of down that use block_m of up
 };
 
 // Reason why winners were refused -> how many, and of which layers.
@@ -54,8 +54,8 @@ struct Writer {
     return default_row(server, tokens, layer.experts);
   }
 
-  // Both GEMMs share one sorting of the rows, so block_m must be up's: the winner where it has it, else the first of
-  // its ties that does, else the winner with up's block_m.
+  // Both GEMMs use one sorting of the rows, so down must have the block_m of up: the winner where it has that value,
+  // else the first of its ties that has it, else the winner with that value put in.
   ServingRow down_row(int64_t tokens, int64_t block_m, Tally& tally) const {
     ServingRow fallback = default_row(server, tokens, layer.experts);
     fallback.block_m = block_m;
@@ -107,7 +107,7 @@ void tell(const Writer& writer, const std::string& file, const Tally& tally, std
                     file, tally.block_m_changed));
 }
 
-// Called written only once the other program's rules read back what was meant.
+// Adds a file after the other program's rules have read the same rows back from its text.
 void add_file(const Writer& writer, const std::string& file, const ServingRows& rows, Export& result) {
   std::string text = serving_text(rows);
   if (load_serving(writer.server, text, file) != rows)
@@ -147,7 +147,7 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   if (!down_tally.tuned.empty()) add_file(writer, down_file, down_rows, result);
 }
 
-// One line a reason, with every layer that it speaks of.
+// One line for each reason, with all its layers.
 Error nothing_fits(std::string_view program, const Refusals& refusals, const std::vector<std::string>& notes) {
   std::string what = fmt::format("nothing in the table fits {}'s kernel", program);
   for (const auto& [reason, refusal] : refusals)

@@ -19,7 +19,7 @@ bool siblings(const Layer& a, const Layer& b) {
          std::tuple(b.model, b.experts, b.top_k, b.dtype, b.tp, b.ep, hidden_size(b));
 }
 
-// down has it as k. For up the table's own down projection tells, else the preset, else it is taken for gated.
+// k of down. For up: k of the table's own down projection, else from the preset, else n / 2 as of a gated model.
 int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vector<std::string>& notes) {
   if (layer.projection == Projection::down) return layer.k;
   for (const Entry& entry : table.entries) {
@@ -37,7 +37,7 @@ int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vect
   return layer.n / 2;
 }
 
-// Their kernel gathers rows of up and scatters rows of down: such an entry is nearer to it.
+// Their kernel gathers rows of up and scatters rows of down: entries with these fusions are preferred.
 auto preference(const Entry& entry) {
   const std::string& routing = entry.cell.routing.name;
   const Fusion& fusion = entry.cell.shape.fusion;
@@ -47,7 +47,7 @@ auto preference(const Entry& entry) {
 
 struct Group {
   ServingLayer layer;
-  Layer first;                            // whose siblings are taken
+  Layer first;                            // only entries of the same model, dtype and sizes are taken
   std::vector<std::string> other_models;  // of the same file name, left out
   std::map<int64_t, std::string> chosen;  // tokens with several routings -> the one taken
 };
@@ -125,7 +125,7 @@ std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_ro
     return no(fmt::format("{} winners have no counterpart in a Triton kernel", candidate.variant));
   const auto value = [&](const char* knob) { return knobs[knob].get<int>(); };
   // Triton's walk: a group of m tiles together, m fastest inside it; a group of 1 is plain order with n fastest.
-  constexpr int64_t kWidestGroup = 64;  // that their tuners try
+  constexpr int64_t kWidestGroup = 64;  // the largest value that their tuners try
   const bool one_tile = max_rows <= value("block_m");
   const bool m_fastest = knobs["raster"] == "m";
   const int group = value("group");

@@ -1,4 +1,4 @@
-// Which entries of a table speak for which serving file.
+// Which entries of a table become rows of which serving file.
 #pragma once
 #include <map>
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace moetune {
 
-/// One layer of one rank as the servers know it: what their file names tell.
+/// One layer of one rank, by the facts that are in the servers' file names.
 struct ServingLayer {
   int64_t experts = 0;       // of the rank
   int64_t intermediate = 0;  // of the rank, after the SwiGLU halving
   Dtype dtype = Dtype::bf16;
-  std::map<int64_t, const Entry*> up, down;  // by tokens, the one entry that speaks for them
+  std::map<int64_t, const Entry*> up, down;  // the chosen entry for each token count
 };
 
-/// The layers of a table that have a forward winner. Notes tell what was left out and what was assumed. Of several
+/// The layers of a table that have a forward winner. Notes name what was left out and what was assumed. Of several
 /// routings for a token count uniform is preferred, then balanced, then the first; of several layers with one file name
 /// (bf16 and fp16, or two models of the same sizes) the first stays.
 std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes);
 
-/// A candidate in the server's words; nothing, and the reason, where it has none for it. `max_rows` is the most that an
-/// expert has: with one m tile an expert every walk over the tiles is the same.
+/// A candidate as a row of the server's file; nothing, and the reason, where no row is equivalent. `max_rows` is the
+/// number of rows of the largest expert: with one m tile an expert, all orders of tiles are the same.
 std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason);
 
 }  // namespace moetune

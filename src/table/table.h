@@ -51,7 +51,7 @@ struct TunedTable {
 Json to_json(const TunedTable& table);
 TunedTable table_from_json(const JsonAt& json);
 TunedTable read_table(const std::filesystem::path& path);
-/// Writes as the file does; returns the name under which it kept what others wrote there, or an empty one.
+/// Writes the table; returns the name under which a file that another run wrote was kept, or an empty path.
 std::filesystem::path write_table(KeptFile& file, const TunedTable& table);
 
 /// tool object of this program: version, commit, dirty, and argv as given.
@@ -65,13 +65,13 @@ const Rival* find_rival(const Entry& entry, const std::string& name);
 /// The rival that `check` judges an entry by: its fastest baseline, else its default; null where it has neither. Only
 /// baselines of `offered` count, unless that is null.
 const Rival* find_control(const Entry& entry, const std::vector<std::string>* offered = nullptr);
-/// Why an entry's times are too noisy to judge by, as a sentence: others used the processors, the final was too short,
-/// or its time or its ratio to the control is uncertain. Empty where they are not, and for an entry without a winner.
+/// Why an entry's times are too noisy to judge by, as a sentence: other programs used the processors, the final was too
+/// short, or its time or its ratio to the control is uncertain. Empty for other entries and for one without a winner.
 std::string uncertainty(const Entry& entry);
-/// Why `check` could not trust this entry: its uncertainty, or ratios that are not those of its times. Empty where it
+/// Why `check` could not trust this entry: its uncertainty, or ratios that don't follow from its times. Empty where it
 /// can be trusted.
 std::string distrust(const Entry& entry);
-/// Half an interval, in the logarithm: wider ratios hide what `check` looks for, wider times say little.
+/// Half widths of intervals, in the logarithm. Above them a ratio is too uncertain for `check`, a time for one number.
 constexpr double kUncertainRatio = 0.05, kUncertainTime = 0.10;
 /// Whether a rival's ratio cannot come from the two times: it lies outside what their intervals allow, by more than
 /// kUncertainRatio.
@@ -81,7 +81,7 @@ bool contradicts_times(const Entry& entry, const Rival& rival);
 /// and number, 0.12 for 12 %. Nothing for the balanced entry itself and where there is none.
 std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry);
 
-/// One table from several. Two entries of one cell conflict, unless equal; `prefer` is "", "fastest", "first" or
+/// One table from several. Two different entries of one cell conflict; `prefer` is "", "fastest", "first" or
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned.
 struct Merged {
   TunedTable table;

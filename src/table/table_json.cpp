@@ -1,4 +1,4 @@
-// The JSON of tuned tables. Derived figures are written for people and worked out again by readers.
+// The JSON of tuned tables. Derived figures are written for people; readers compute them again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,13 +15,14 @@ namespace {
 
 constexpr int kDerivedDigits = 4;
 
-// What a reader will see of a value: derived figures come from that, so that a table read and written is the same text.
+// A value as a reader gets it, rounded. Derived figures are computed from that, so that reading and writing a table
+// gives the same text.
 double as_written(double value, int digits = 6) {
   const Json json = rounded(value, digits);
   return json.is_null() ? 0 : json.get<double>();
 }
 
-// FLOPs and bytes are counts: exact while doubles hold them so.
+// FLOPs and bytes are counts: written as integers while doubles are exact.
 Json count(double value) {
   if (value >= 0 && value < 9e15) return static_cast<int64_t>(value);
   return rounded(value);
@@ -37,7 +38,7 @@ Json to_json(const Rival& rival) {
   Json json = {{"name", rival.name}};
   if (!rival.candidate.variant.empty()) json["candidate"] = to_json(rival.candidate);
   json["measurement"] = to_json(rival.measurement);
-  // A bootstrap interval may miss its own median by a hair; readers take that for a contradiction.
+  // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
   json["ratio"] = rounded(rival.ratio, 5);
   json["ratio_low"] = rounded(std::min(rival.ratio, rival.ratio_interval.low), 5);
   json["ratio_high"] = rounded(std::max(rival.ratio, rival.ratio_interval.high), 5);

@@ -1,4 +1,4 @@
-// Which entries of a table are sure enough to be judged by.
+// Which entries of a table are certain enough to judge by.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-// "12 %", "over 100 %": half an interval of so much in the logarithm.
+// "12 %", "over 100 %": from the half width of an interval, in the logarithm.
 std::string half_text(double half) {
   const double percent = 100 * std::expm1(half);
   return percent > 100 ? "over 100 %" : fmt::format("{:.0f} %", percent);

@@ -1,4 +1,5 @@
-// What changed of a cell since its table was made: the winner's ratios to its rivals, and its time. Judges nothing.
+// How a cell changed since its table was made: the winner's ratios to its rivals, and its time. The verdict is
+// judge.h's.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,7 +21,7 @@ struct Change {
 std::string percent(double log_change);
 std::string text(const Change& change);
 
-/// An entry's winner and the rivals that it meets again.
+/// An entry's winner and the rivals that it is measured beside again.
 struct Bout {
   const Entry* entry = nullptr;
   std::vector<Contender> contenders;  // the winner first, then the rivals
@@ -28,16 +29,15 @@ struct Bout {
   const Rival& control() const { return *rivals.back(); }
 };
 
-/// The winner beside its default, the first baseline of the table and its control, as far as they are `offered`.
-/// Nothing where no control is.
+/// The winner, its default, the first baseline of the table and its control; baselines only where the backend has
+/// `offered` them. Nothing where no control is left.
 std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& offered);
 
-/// Of the winner's ratio to a rival, by its place in the bout, and to the control.
+/// The change of the winner's ratio to rivals[rival], and of its ratio to the control.
 Change change_against(const Rounds& rounds, const Bout& bout, size_t rival);
 Change change_of_ratio(const Rounds& rounds, const Bout& bout);
 
-/// Of the winner's time, and the part of that which a slower machine does not explain: the control's own time is not
-/// longer by as much.
+/// The change of the winner's time; and the part of it that exceeds the change of the control's time.
 Change change_of_time(const Rounds& rounds, const Bout& bout);
 Change excess_of_time(const Rounds& rounds, const Bout& bout);
 

@@ -14,7 +14,7 @@ namespace moetune {
 namespace {
 
 constexpr size_t kFinalists = 3;
-constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival; `check` lives off it
+constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival, which `check` compares with
 constexpr int kStretch = 3;
 constexpr int kFewestOfALook = 3;
 constexpr int kStrikes = 2;
@@ -104,7 +104,7 @@ double ratio_uncertainty(const Final& final) {
   return log_half_width(paired_ratio(final.rounds, winner, *rival).interval);
 }
 
-// Makes the operands anew. False where it's too late for that, or they don't fit a second time.
+// Makes the operands anew. False where reload_seconds have passed, or memory is short the second time.
 bool reload(const FinalRequest& request, Clock::time_point begin) {
   if (std::chrono::duration<double>(Clock::now() - begin).count() > request.reload_seconds) return false;
   try {
@@ -131,14 +131,14 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
     if (look > 0 && looks > 1 && !reload(request, begin)) break;
     append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
   }
-  // Where looks took so long that hardly one came about, the last goes on: a table without intervals is of no use.
+  // Where looks took so long that there are too few rounds for an interval, the last look gets more.
   const int missing = fewest - static_cast<int>(final.rounds.seconds[0].size());
   if (missing > 0 && !stopped())
     append(final.rounds, measure_rounds(backend, final.contenders, missing, request.sample, quiet));
   final.rounds = undisturbed(final.rounds, quiet);
 }
 
-// Plays until nobody fails any more. Nothing where no candidate is left.
+// Measures the finalists again without those that fail. Nothing where no candidate is left.
 std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
                             const FinalRequest& request, const Say& note) {
   std::vector<std::string> baselines = able_baselines(backend, request.sample, note);

@@ -15,18 +15,18 @@ namespace moetune {
 
 struct FinalRequest {
   int rounds = 11;  // to begin with; up to three times as many while the winner's ratio is uncertain
-  int looks = 1;    // that these rounds are shared out to, each over operands made anew by `reload`
+  int looks = 1;    // the rounds are divided among so many looks, each over operands that `reload` makes anew
   std::function<void()> reload = {};
   double reload_seconds = std::numeric_limits<double>::infinity();  // no look begins later than that
-  double wait = 0;                          // seconds to wait for others to leave the processors alone
+  double wait = 0;                          // seconds to wait while other programs use the processors
   bool stretch = true;                      // whether more rounds may follow
-  const std::atomic<bool>* stop = nullptr;  // once it is set one look is enough, and nothing is waited for
+  const std::atomic<bool>* stop = nullptr;  // once it is set, one look is enough and waiting ends
   SampleRequest sample;
   std::optional<Candidate> fallback;  // the default candidate
 };
 
-/// Decides a cell over its trials, of the problem that the backend has loaded, and fills the entry's winner, times,
-/// rivals and ties. The finalists are the fastest trial and at most two more whose interval overlaps its interval. The
+/// Decides a cell from its trials and fills the entry's winner, times, rivals and ties. The backend has loaded the
+/// cell's problem. The finalists are the fastest trial and at most two more whose interval overlaps its interval. The
 /// winner has the lowest median, and is never one that the default beats by the paired ratio. A baseline that can't
 /// run, or a finalist that fails twice, is left out with a note. False where no trial is right or none survives.
 bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,

@@ -1,4 +1,4 @@
-// Measuring winners again beside their controls, and judging what came out. How it is told: judge_report.cpp.
+// Measures winners again beside their controls and judges the changes. Their text: judge_report.cpp.
 #include "tune/judge.h"
 
 #include <fmt/format.h>
@@ -18,9 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kControlMoved = 1.25;
-constexpr double kControlStayed = 1.15;  // where rounds were chosen by it
-constexpr double kSure = 1.7;            // half intervals of 95 %: 3.3 standard deviations, 1 in 2000 by chance
-constexpr double kSurerWhenNoisy = 6;    // 10 % is lost in an interval that wide anyway
+constexpr double kControlStayed = 1.15;  // the limit where rounds were also chosen by the control's time
+constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 standard deviations, 1 in 2000 by chance
+constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
 
 struct Limits {
   double threshold = 0;  // in the logarithm
@@ -31,7 +31,7 @@ struct Limits {
   bool over() const { return stop || Clock::now() >= end; }
 };
 
-// Where the interval itself is wider than the threshold, noise has more ways than the interval knows of: be surer.
+// An interval that is wider than the threshold underestimates the noise: more half widths are asked for.
 bool shows_regression(const Change& change, const Limits& limits) {
   const double sure = change.half <= limits.threshold ? kSure : kSurerWhenNoisy;
   return change.middle > limits.threshold && change.middle > sure * change.half;
@@ -39,11 +39,12 @@ bool shows_regression(const Change& change, const Limits& limits) {
 
 bool shows_regression(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   const Change ratio = change_of_ratio(rounds, bout);
-  if (ratio.half <= limits.threshold) return shows_regression(ratio, limits);  // it is sure enough to decide alone
+  if (ratio.half <= limits.threshold)
+    return shows_regression(ratio, limits);  // precise enough to decide without the time
   return shows_regression(ratio, limits) || shows_regression(excess_of_time(rounds, bout), limits);
 }
 
-// A set of rounds, shared out to looks. The first of all looks is at what is loaded already.
+// A set of rounds, divided among looks. Where `loaded`, the first look is over the operands that are there.
 Rounds measure_set(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request,
                    Limits& limits, bool loaded) {
   Rounds set;
@@ -56,8 +57,9 @@ Rounds measure_set(Backend& backend, const Problem& problem, const Bout& bout, c
   return undisturbed(set, limits.quiet);
 }
 
-// Looks at a suspect again and again, over operands made anew: what the machine does to it passes, what the code does
-// stays. True where it stayed. A set that is clearly innocent settles it and is all that counts then.
+// Measures a possible regression again over operands made anew, until patience ends: a disturbance of the machine
+// passes, a regression of the code stays. True where it stayed. A set that is clearly below the threshold ends it; then
+// that set alone counts.
 bool stays(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits,
            Rounds& all) {
   const int set = std::max(request.rounds, 1);
@@ -79,7 +81,7 @@ bool stays(Backend& backend, const Problem& problem, const Bout& bout, const Che
   }
 }
 
-// Measures until it is clear. True where a regression was seen and stayed.
+// Measures sets of rounds until they decide or max_rounds are used. True where a regression was seen and stayed.
 bool measure(Backend& backend, const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits,
              Rounds& all) {
   const int set = std::max(request.rounds, 1);
@@ -93,7 +95,7 @@ bool measure(Backend& backend, const Problem& problem, const Bout& bout, const C
   }
 }
 
-// Why a change may be the machine's and not the code's: no reason where nothing says so.
+// Why the machine, and not the code, may have changed. An empty reason: nothing points to that.
 struct Doubt {
   std::string reason;
   Remedy remedy = Remedy::rounds;
@@ -119,7 +121,7 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Measurement& winner_th
 Finding judge(const Change& change, bool confirmed, const Limits& limits) {
   if (confirmed) return Finding::regressed;
   if (!(change.high() < limits.threshold) && !(change.half <= limits.threshold)) return Finding::inconclusive;
-  if (change.middle > limits.threshold) return Finding::inconclusive;  // stopped before it was seen twice
+  if (change.middle > limits.threshold) return Finding::inconclusive;  // the run stopped before it was confirmed
   if (change.middle < -limits.threshold && change.high() < 0) return Finding::improved;
   return Finding::equivalent;
 }
@@ -154,7 +156,7 @@ CellFinding settled(CellFinding finding, Finding what, std::string reason, Remed
   return finding;
 }
 
-// Compiles and verifies the winner and runs everybody once. A rival that fails is no reason against the winner.
+// Compiles and verifies the winner and runs each contender once. A finding where the winner fails or no control runs.
 std::optional<CellFinding> try_out(const CellFinding& finding, Backend& backend, const Problem& problem, Bout& bout,
                                    const SampleRequest& sample) {
   std::vector<Candidate> candidates;
@@ -225,7 +227,7 @@ CellFinding check_cell(const Entry& entry, Backend& backend, const CheckRequest&
   if (problem.routing.m_sizes != entry.m_sizes)
     return settled(finding, Finding::inconclusive,
                    "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
-  // What will be doubted anyhow is not worth the wait.
+  // A finding that will be untrusted in any case needs no waiting.
   if (std::max(entry.measurement.waited, bout->control().measurement.waited) > kBusy)
     limits.patience = limits.quiet.wait = 0;
   try {

@@ -13,8 +13,8 @@ namespace moetune {
 enum class Finding { equivalent, improved, regressed, inconclusive, wrong_result, failed, untrusted };
 std::string_view name(Finding finding);
 
-/// What may settle a finding that is inconclusive or untrusted: more rounds; the same once more, when the machine is
-/// quiet; a new table, where it is the table that tells too little.
+/// What may decide a finding that is inconclusive or untrusted: more rounds; the same check again, on a quiet machine;
+/// a new table, where the table's own times are too uncertain.
 enum class Remedy { none, rounds, again, tune };
 
 struct CellFinding {
@@ -23,7 +23,7 @@ struct CellFinding {
   std::string reason;                        // a sentence
   Finding by_ratio = Finding::inconclusive;  // by the ratio to the control alone
   Finding by_time = Finding::inconclusive;   // by the time alone
-  double change = 0;  // how much slower than the table says, as a ratio - 1; by the control named
+  double change = 0;  // of the ratio to `control`, as a ratio - 1: above 0, slower than in the table
   Interval change_interval;
   double time_change = 0;  // of the time itself
   Interval time_change_interval;
@@ -37,7 +37,7 @@ struct CellFinding {
   Remedy remedy = Remedy::none;
 };
 
-/// Whether the time shows a regression that the ratio is too uncertain to show.
+/// Whether the time shows a regression while the ratio is too uncertain.
 bool is_told_by_time(const CellFinding& finding);
 /// Whether the winner takes longer than in the table only as its control does.
 bool is_slower_machine(const CellFinding& finding);
@@ -46,9 +46,9 @@ struct CheckRequest {
   double threshold = 0.05;  // smallest change that counts
   int rounds = 15;          // to begin with
   int max_rounds = 60;      // while inconclusive
-  int looks = 1;            // that these rounds are shared out to, each over operands made anew
-  double wait = 0;          // seconds a cell may wait for others to leave the processors alone
-  double patience = 0;      // seconds that a slowdown must last; it is seen twice at least
+  int looks = 1;            // the rounds are divided among so many looks, each over operands made anew
+  double wait = 0;          // seconds a cell may wait while other programs use the processors
+  double patience = 0;      // seconds that a slowdown must last; it is measured at least twice
   double time_budget = 0;   // seconds; 0 = none
   SampleRequest sample;
 };
@@ -59,22 +59,21 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// Verifies each entry's winner, measures it beside its default, the first baseline of the table and its fastest in
 /// interleaved rounds, and judges change = (winner / control now) / (winner / control in the table) - 1. The control is
 /// the fastest baseline, or the default where the table has none: a loop over many small experts waits for its
-/// launches, which take 5 % more or less time from load to load. Both ratios' uncertainties count, as independent ones.
-/// The change of the time itself is judged too, for a noisy control hides a slowdown: it shows a regression where the
-/// ratio tells nothing and the time is longer by more than the control's own is.
+/// launches, whose cost differs from load to load. The uncertainties of both ratios count, as independent ones. The
+/// change of the time itself is judged too, because a noisy control hides a slowdown: it shows a regression where the
+/// ratio is too uncertain and the winner's time grew by more than the control's.
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does
 ///   improved      the same, and the median is below minus the threshold, the interval below 0
-///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or by
-///   the
-///                 time; and further sets of rounds, over operands made anew, say so too for as long as patience asks,
-///                 none of them the contrary
-///   inconclusive  after all rounds noise hides a change of the threshold; or there is nothing to compare with
+///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or
+///                 the time; and further sets of rounds, over operands made anew, confirm that until `patience` has
+///                 passed, while none of them lies below the threshold
+///   inconclusive  after all rounds the noise is larger than the threshold; or there is nothing to compare with
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
-///                 changed, takes over 1.25 times as long as in the table or as short (1.15 where rounds were waited
-///                 for), or others kept the processors busy, then or now (kBusy)
+///                 changed, takes more than 1.25 times as long as in the table, or less than 1 / 1.25 (1.15 where
+///                 rounds were also chosen by its time), or other programs used the processors, then or now (kBusy)
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
-/// Entries without a winner are passed over. Entries whose cell can't be made (a missing trace) throw; what
-/// was found before has been told to `listen`.
+/// Entries without a winner are skipped. Entries whose cell can't be made (a missing trace) throw; `listen` has got the
+/// findings before them.
 std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
                                const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
@@ -107,8 +106,8 @@ struct CheckRun {
   Undecided undecided = Undecided::fail;
 };
 
-/// One test case a cell, for a CI: failures as in exit code 1, errors as in exit code 4, which are skipped cases where
-/// the undecided may pass. A `fault` is a case of its own with an error: what is left out has not passed.
+/// One test case a cell, for a CI: failures are findings of exit code 1, errors those of exit code 4, which are skipped
+/// cases with Undecided::pass. A `fault` is a case of its own with an error: cells after it have not passed.
 std::string junit_xml(const std::vector<CellFinding>& findings, const CheckRun& run, const std::string& fault = {});
 
 }  // namespace moetune

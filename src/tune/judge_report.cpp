@@ -22,7 +22,7 @@ bool is_open(Finding finding) { return finding == Finding::inconclusive || findi
 
 bool was_measured(const CellFinding& finding) { return finding.rounds > 0; }
 
-// "+8.0 % ± 1.0 %"; a range alone where the change is too uncertain for a number.
+// "+8.0 % ± 1.0 %"; only the interval where it is too wide for one number.
 std::string percent_text(double change, const Interval& interval) {
   const double side = (interval.high - interval.low) / 2;
   if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * interval.low, 100 * interval.high);

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kErrorBytes = 4096;
 constexpr size_t kQuotedBytes = 600;
-constexpr double kDyingSeconds = 5;  // between closing its socket and being gone; a core dump takes its time
+constexpr double kDyingSeconds = 5;  // from closing its socket to its end; writing a core dump takes time
 
 void keep_tail(std::string& text, size_t bytes) {
   if (text.size() > bytes) text.erase(0, text.size() - bytes);
@@ -45,7 +45,7 @@ std::string flattened(const std::string& text) {
 
 struct Link::Deadline {
   explicit Deadline(double limit) : seconds(limit), end(Clock::now() + std::chrono::duration<double>(limit)) {}
-  // Whole milliseconds, rounded up: 0 only when it has passed.
+  // Whole milliseconds that are left, rounded up: 0 only after the deadline.
   int milliseconds() const {
     const double left = std::chrono::duration<double>(end - Clock::now()).count();
     return left <= 0 ? 0 : static_cast<int>(std::min(std::ceil(left * 1e3), 1e9));
@@ -67,7 +67,7 @@ Json Link::ask(const std::string& call, const Json& body, double limit_seconds) 
       throw Error(Exit::bug, "the worker answered another question");
     return result_of(answer);
   } catch (const Error& error) {
-    if (error.exit() == Exit::bug) end();  // whatever it is, it doesn't speak our language
+    if (error.exit() == Exit::bug) end();  // its answers can't be understood: don't ask it again
     throw;
   }
 }

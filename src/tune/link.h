@@ -1,4 +1,5 @@
-// The parent's end of one worker process: ask, wait no longer than allowed, and tell how it ended. Not what to do then.
+// The parent's end of one worker process: ask, wait until a deadline, say how the process ended. What follows from that
+// is remote.cpp's.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -14,7 +15,7 @@ struct WorkerGone : std::runtime_error {
   WorkerGone(bool late, int by_signal, const std::string& sentence)
       : std::runtime_error(sentence), timed_out(late), signal(by_signal) {}
   bool timed_out;
-  int signal;  // that ended it by no doing of ours; 0 = none
+  int signal;  // that ended it and that the parent didn't send; 0 = none
 };
 
 class Link {
@@ -22,7 +23,7 @@ class Link {
   Link() = default;  // no worker
   explicit Link(const std::vector<std::string>& command) : child_(command) {}
 
-  /// Whether there is a worker that has not ended by itself meanwhile.
+  /// Whether there is a worker and it still runs.
   bool alive() { return child_.running() && !child_.wait(0); }
   pid_t pid() const { return child_.pid(); }
 

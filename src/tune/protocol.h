@@ -10,7 +10,7 @@
 
 namespace moetune {
 
-/// One line, newline included. Text that is no UTF-8 is mended, never thrown about.
+/// One line, newline included. Bytes that are not UTF-8 are replaced; it doesn't throw.
 std::string to_line(const Json& message);
 
 /// Takes the first whole line off `buffer` (without its newline); false where there is none yet.

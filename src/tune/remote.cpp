@@ -1,4 +1,4 @@
-// A backend whose work is done by a worker process. What ends a worker ends a candidate, not the run.
+// A backend whose work is done by a worker process. When a worker dies, the candidate fails and the run goes on.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -70,7 +70,7 @@ class WorkerBackend final : public Backend {
   std::optional<Contender> healthy_;  // has been timed on this problem
 };
 
-// A worker that speaks: the process, its device and nothing on it yet.
+// Starts a worker and reads its hello; no problem is loaded in it yet.
 void WorkerBackend::start() {
   link_ = Link(options_.command);
   loaded_ = referred_ = false;
@@ -101,8 +101,8 @@ void WorkerBackend::make_ready(bool references) {
   }
 }
 
-// Loads the problem and makes its reference results, where this worker hasn't. A worker that dies here may have been
-// somebody's mistake (kill -9): one more try. The second SIGKILL is the kernel's, out of memory.
+// Loads the problem and makes its reference results, where this worker hasn't yet. A first death here may be a person's
+// doing (kill -9): one more try. A second SIGKILL is taken for the kernel's, which is out of memory.
 void WorkerBackend::prepare(bool references) {
   const auto timed = [&](const std::string& call, const Json& body) {
     const double before = now();
@@ -197,7 +197,7 @@ double WorkerBackend::trial_limit() const {
   return std::max(options_.trial_seconds, options_.trial_factor * best_trial_.value_or(load_took_));
 }
 
-// A run of crashes may be a bad knob, or a device that is gone. What ran before tells them apart.
+// Crashes in a row may come from a bad knob or from a lost device: a contender that ran before is run again to tell.
 void WorkerBackend::require_healthy() {
   if (deaths_ < kDeathsInARow) return;
   std::optional<Contender> probe = healthy_;
@@ -217,8 +217,8 @@ void WorkerBackend::require_healthy() {
                       "the device may be stuck: see `moetune doctor` and dmesg; then go on with --resume");
 }
 
-// A worker that somebody kills (kill -9, the kernel short of memory) gets one successor for the same question: one end
-// alone may be no fault of the candidate.
+// After one SIGKILL (a person's, or the kernel's when memory is short) a new worker gets the same question: the
+// candidate may be without fault.
 Json WorkerBackend::ask_trial(const std::string& call, const Contender& contender, Json body, double limit) {
   require_healthy();
   body["contender"] = to_json(contender);
@@ -234,7 +234,7 @@ Json WorkerBackend::ask_trial(const std::string& call, const Contender& contende
     } catch (const OutOfMemory& memory) {
       throw CandidateFault(Status::launch_error, fmt::format("out of memory: {}", memory.what()));
     } catch (const CandidateFault& fault) {
-      if (fault.status == Status::launch_error) link_.end();  // it ends by itself: its context is lost
+      if (fault.status == Status::launch_error) link_.end();  // its CUDA context is lost and the worker exits
       throw;
     } catch (const WorkerGone& gone) {
       if (gone.signal == SIGKILL && attempt == 1) continue;

@@ -1,4 +1,4 @@
-// Taking turns, and the ratios that come of it.
+// The order of turns in a round, waiting for a quiet machine, and paired ratios.
 #include "tune/rounds.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Who goes first rotates, and how far the next is from it changes, so that nobody always follows the same contender:
-// after one that takes more power a GPU's clock is lower for a while.
+// The first contender rotates from round to round, and so does the step to the next one, so that no contender always
+// follows the same other: after one that takes more power a GPU's clock is lower for a while.
 size_t whose_turn(size_t round, size_t turn, size_t count) {
   size_t step = 1 + round % std::max<size_t>(count - 1, 1);
   while (std::gcd(step, count) != 1) ++step;
@@ -37,8 +37,8 @@ void learn(Quiet& quiet, double seconds) {
   quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * quiet.fastest.back());
 }
 
-// A block of each into `round`. False where that is for nothing: as soon as the control shows it, while there is time
-// to measure again.
+// Measures a block of each contender into `round`. False as soon as the control shows a disturbance, while there is
+// time left to measure again.
 bool measure_round(Backend& backend, const std::vector<Contender>& contenders, size_t number,
                    const SampleRequest& request, Quiet& quiet, std::vector<Block>& round) {
   SampleRequest one = request;
@@ -87,7 +87,8 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
     if (!measure_round(backend, contenders, static_cast<size_t>(done), request, quiet, round)) {
-      quiet.wait -= since(begin);  // who shares our cores leaves them for moments: they are caught by trying
+      quiet.wait -=
+          since(begin);  // no sleep: other users of the cores pause only briefly, and trying again finds such a pause
       continue;
     }
     if (quiet.waits() && is_disturbed(round)) {
@@ -143,7 +144,7 @@ Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, d
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) logs.push_back(std::log(a[i] / b[i]));
   const Interval interval = bootstrap_median_interval(logs, confidence);
   const double middle = median(logs);
-  // With few rounds the interval of resampled medians may miss the median itself by a rounding.
+  // With few rounds the interval of resampled medians may miss the median itself by a rounding error.
   return {std::exp(middle), {std::exp(std::min(interval.low, middle)), std::exp(std::max(interval.high, middle))}};
 }
 

@@ -16,42 +16,43 @@ namespace moetune {
 struct Rounds {
   std::vector<std::vector<double>> seconds;
   std::vector<std::vector<Block>> blocks;  // the same, in full
-  std::vector<size_t> looks;               // how many rounds each look has: operands lie elsewhere in the next
+  std::vector<size_t> looks;               // rounds of each look: operands are made anew between looks
 };
 
-/// A contender's fault that says which of them it was.
+/// A fault together with the index of the contender that had it.
 struct ContenderFault : CandidateFault {
   ContenderFault(size_t c, const CandidateFault& fault) : CandidateFault(fault.status, fault.what()), contender(c) {}
   size_t contender;
 };
 
-/// What tells that others disturb what is measured: in a round they keep the processors busy (kBusy in any of its
-/// blocks), or a contender that can't have changed takes kDisturbed times what it takes in peace. A virtual machine
-/// sees nothing but the latter of those who share its cores, and they slow programs down unequally.
+/// How disturbances by other programs are detected and waited for. A round is disturbed where another program uses the
+/// processors (kBusy in any of its blocks), or where the control, whose code can't have changed, takes kDisturbed times
+/// its undisturbed time. On a virtual machine that shares its cores, only the second shows.
 struct Quiet {
-  double wait = 0;                                                   // seconds for measuring again, which uses them up
+  double wait = 0;                                                   // seconds left for measuring again
   std::optional<size_t> control = {};                                // the contender
-  double control_seconds = std::numeric_limits<double>::infinity();  // what it takes in peace, as far as is known
-  const std::atomic<bool>* stop = nullptr;                           // once it is set nothing is waited for
-  std::vector<double> fastest = {};                                  // of the control's blocks, ascending
+  double control_seconds = std::numeric_limits<double>::infinity();  // a block's undisturbed time, as far as is known
+  const std::atomic<bool>* stop = nullptr;                           // once it is set, waiting ends
+  std::vector<double> fastest = {};                                  // blocks of the control, ascending
 
   bool waits() const { return wait > 0 && !(stop && *stop); }
 };
 constexpr double kDisturbed = 1.05;
-constexpr double kInPeace = 1.03;  // the median of blocks in peace over their least (Xeon, 2 threads)
+constexpr double kInPeace = 1.03;  // the median of undisturbed blocks over their minimum
 
-/// One look: `rounds` rounds of one block each; the order changes from round to round. Throws ContenderFault. What is
-/// disturbed is measured again while `quiet` has time left; after that it counts as it is. What the control takes in
-/// peace is learnt from its third fastest block: a single one may be luck that doesn't come again.
+/// One look: `rounds` rounds of one block each over the operands that are loaded; the order changes from round to
+/// round. Throws ContenderFault. A disturbed round is measured again while `quiet` has time left; after that it counts
+/// as it is. The control's undisturbed time is estimated from its third fastest block, which is more robust than the
+/// fastest.
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request);
 
-/// `rounds` without those that were disturbed by their control; all where hardly any would be left.
+/// `rounds` without those in which the control was disturbed; all of them where too few would be left.
 Rounds undisturbed(const Rounds& rounds, const Quiet& quiet);
 
-/// Appends the rounds of `more`, which has the same contenders; to none at all, too.
+/// Appends the rounds of `more`, which has the same contenders; `rounds` may be empty.
 void append(Rounds& rounds, const Rounds& more);
 
 /// Median and bootstrap interval of the round-by-round ratio a / b, by its logarithm. NaN for no rounds.
@@ -61,15 +62,15 @@ struct Ratio {
 };
 Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence = 0.95);
 
-/// The same of contenders a and b. Where there are looks enough (5) each counts once, by its median: between looks
-/// times differ by more than between the rounds of one, since caches and neighbours are other ones, and the interval
-/// must hold that too.
+/// The same of contenders a and b. With five looks or more each look counts once, by its median: times differ more
+/// between looks than between the rounds of one, because operands lie elsewhere in the caches, and the interval must
+/// cover that.
 Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b);
 
 /// Median and interval of a contender's own seconds, in the same way.
 Ratio time_of(const Rounds& rounds, size_t contender);
 
-/// Looks at a cpu that tell more than they cost: from one to the next its times differ by about 3 %.
+/// Looks of a final or a check on a cpu, whose times differ from look to look.
 constexpr int kCpuLooks = 8;
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Strategies that settle their order beforehand: exhaustive and random.
+// Strategies that fix their order at the start: exhaustive and random.
 #include "tune/strategy.h"
 
 #include <set>

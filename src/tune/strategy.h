@@ -14,7 +14,8 @@ class Strategy {
   virtual ~Strategy() = default;
   /// The next candidate, each at most once; nothing when the strategy is done.
   virtual std::optional<Candidate> ask() = 0;
-  /// The outcome of a candidate: its seconds, or nothing where it failed. Resumed trials are told too, unasked.
+  /// The outcome of a candidate: its seconds, or nothing where it failed. Trials of a resumed run are told without
+  /// ask().
   virtual void tell(const Candidate& candidate, std::optional<double> seconds) = 0;
 };
 

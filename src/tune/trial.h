@@ -1,4 +1,4 @@
-// One candidate from its text to its time. Not which candidate, nor what is kept of it.
+// Verifies and measures one candidate. Which one, and what becomes of its trial: tuner.cpp.
 #pragma once
 #include <optional>
 
@@ -9,7 +9,7 @@ namespace moetune {
 
 /// Verifies and times a candidate that has been compiled; `compile` is its result. Never throws CandidateFault.
 /// Where `best` is known and the first two blocks are both more than 1.5 times as long, they are all that is measured:
-/// the candidate can't win, and its `samples` say so. (Two, for one block alone may have been disturbed.)
+/// the candidate can't win, and its `samples` show that. (Two, because a single block may have been disturbed.)
 Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileResult& compile,
                    const SampleRequest& request, std::optional<double> best);
 

@@ -1,4 +1,4 @@
-// The loop over cells and candidates. How one trial goes: trial.cpp; who wins: final.cpp.
+// The loop over cells and candidates. One trial: trial.cpp; the choice of the winner: final.cpp.
 #include "tune/tuner.h"
 
 #include <fmt/format.h>
@@ -24,12 +24,12 @@ constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
 constexpr std::string_view kOutOfMemory = "out of memory: ";
 constexpr int kEndsOfACulprit = 2;
 constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
-// Seconds of a final for a quiet machine: as long as its search took, within these. Small cells have two speeds, by
-// where a virtual machine's processors are, and wait for the faster one in vain: that may cost little.
+// Seconds that a final waits for a quiet machine: as long as its search took, within these limits. On a virtual machine
+// a small cell may keep a slower speed for the whole run; waiting for the faster one must then cost little.
 constexpr double kShortestWait = 0.5;
 constexpr double kLongestWait = 20;
 
-// What stays the same from cell to cell.
+// What all cells of a run have in common.
 struct Run {
   const TuneRequest& request;
   Backend& backend;
@@ -49,7 +49,7 @@ struct CellRun {
   std::shared_ptr<const Enumeration> enumeration;
   Candidate fallback;        // the default
   int64_t planned = 0;       // trials at most
-  std::deque<Trial> trials;  // stays where it is: events point into it
+  std::deque<Trial> trials;  // a deque, because events hold pointers to its elements
   std::set<Candidate> seen;  // tried, or in a batch
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
@@ -61,7 +61,7 @@ void tell(const Run& run, const Event& event) {
   if (run.listen) run.listen(event);
 }
 
-// A warning once a run, not once a cell.
+// Each warning is told once a run.
 void warn(Run& run, const std::string& text) {
   if (run.said.insert(text).second) tell(run, Note{text});
 }
@@ -101,7 +101,7 @@ void keep(CellRun& state, Strategy& strategy, Trial trial) {
   if (right && (!state.best || kept.measurement.seconds < state.best->measurement.seconds)) state.best = &kept;
 }
 
-// Trials of the run before that this one would do again.
+// Takes over trials of the resumed run that this run would repeat.
 void replay(const Run& run, CellRun& state, Strategy& strategy) {
   const auto found = run.before.trials.find(state.id);
   if (found == run.before.trials.end()) return;
@@ -124,7 +124,7 @@ std::vector<Candidate> next_batch(CellRun& state, Strategy& strategy) {
   return batch;
 }
 
-// Whether earlier runs ended so often while this candidate was under way that it must be the reason.
+// Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
   const auto cell = run.before.unfinished.find(state.id);
   if (cell == run.before.unfinished.end()) return false;
@@ -149,7 +149,8 @@ Trial try_once(const Run& run, const CellRun& state, const Candidate& candidate,
   return try_compiled(run.backend, candidate, compiled, sample, best);
 }
 
-// Tries what the strategy asks for. False where it was stopped: the default alone is tried even when time is up.
+// Tries the candidates that the strategy names. False where it was stopped early. The default is tried even when the
+// time is up.
 bool search(const Run& run, CellRun& state, Strategy& strategy) {
   const auto over = [&](const Candidate& next) {
     return run.stop || (Clock::now() >= state.end && next != state.fallback);
@@ -193,7 +194,8 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
                            .fallback = state.fallback};
   entry.complete = state.complete;
-  entry.legal = std::max(entry.legal, static_cast<int64_t>(state.trials.size()));  // the default may be an extra
+  entry.legal =
+      std::max(entry.legal, static_cast<int64_t>(state.trials.size()));  // the default may lie outside the space
   entry.measured = static_cast<int64_t>(state.trials.size());
   entry.failed = std::count_if(state.trials.begin(), state.trials.end(),
                                [](const Trial& trial) { return trial.status != Status::ok; });
@@ -202,7 +204,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
     entry.skipped = no_winner(state);
     return;
   }
-  entry.occupancy = tile_occupancy(state.problem.routing, find_value(entry.candidate, "block_m").value_or(1));
+  entry.occupancy = tile_occupancy(product_of(state.problem), find_value(entry.candidate, "block_m").value_or(1));
 }
 
 bool load(Run& run, const CellRun& state, Entry& entry) {
@@ -215,7 +217,7 @@ bool load(Run& run, const CellRun& state, Entry& entry) {
   }
 }
 
-// Nothing where it was stopped before anything was measured.
+// Nothing where the run was stopped before the first trial.
 std::optional<Entry> tune_cell(Run& run, size_t index, size_t count) {
   CellRun state = open_cell(run, run.request.cells[index]);
   const auto strategy = make_strategy(run.request.strategy, state.enumeration->legal, run.request.seed);

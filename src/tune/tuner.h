@@ -1,4 +1,4 @@
-// The tuning loop: prune, compile, verify, measure, keep. Speaks in events, never prints.
+// The tuning loop: prune, compile, verify, measure, record. It emits events and never prints.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -20,12 +20,12 @@ struct TuneRequest {
   SearchSpace space;
   std::string strategy = "exhaustive";
   int64_t max_candidates = 0;  // a cell; 0 = no limit
-  double time_budget = 0;      // seconds for the whole run, shared out over the cells that remain; 0 = no limit
+  double time_budget = 0;      // seconds for the whole run, divided among the cells that remain; 0 = no limit
   uint64_t seed = 0;
   int blocks = 5;  // timed blocks of a trial
   double block_seconds = 2e-3;
   int final_rounds = 11;             // of winner, default and baselines
-  int final_looks = 1;               // that these are shared out to, each over operands made anew
+  int final_looks = 1;               // the rounds are divided among so many looks, each over operands made anew
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
   Json tool;                         // for the table
 };
@@ -61,8 +61,8 @@ bool lacks_memory(const Entry& entry);
 /// How many candidates of the space the run draws at random for each cell, by its seed; 0 where it lists them all.
 int64_t drawn_candidates(const TuneRequest& request);
 
-/// Tunes every cell. `after_cell` (may be empty) gets the table so far after each cell, for writing. Stops early and
-/// keeps what it has when `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the
+/// Tunes every cell. `after_cell` (may be empty) gets the table so far after each cell, for writing. Stops early, with
+/// the table so far, when `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the
 /// machine throw. The default candidate is always tried first; the winner is never one that the default beats.
 TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
                 const Listener& listen, const std::atomic<bool>& stop,

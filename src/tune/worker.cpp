@@ -17,8 +17,8 @@
 namespace moetune {
 namespace {
 
-// A Ctrl-C reaches the whole process group, but only the parent decides when a worker ends; and when the parent dies,
-// so does the worker, even in the middle of a launch. False where the parent is gone already.
+// Ignores Ctrl-C, which reaches the whole process group: the parent decides when a worker ends. Asks the system to end
+// the worker when the parent dies, even during a launch. False where the parent has ended already.
 bool follow_parent(int fd) {
   ucred parent{};
   socklen_t size = sizeof parent;

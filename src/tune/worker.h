@@ -26,7 +26,7 @@ struct WorkerOptions {
   double compile_seconds = 600;
   double load_seconds = 300;
   double trial_seconds = 20;  // verify or sample of one contender, at least
-  double trial_factor = 20;   // ... and at most this multiple of what the best so far took
+  double trial_factor = 20;   // and this multiple of the best trial so far, where that is longer
 };
 
 /// A Backend that lives in a worker process. When the worker dies or outlasts its limit, the call throws

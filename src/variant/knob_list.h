@@ -49,8 +49,8 @@ class KnobList {
     const auto add_block = [&](const char* name, int Values::*member, const char* help) {
       add_any({.name = name, .help = help, .in_unit = in_unit}, member, {});
     };
-    add_block("block_m", &Values::block_m, "rows of X in a block's tile");
-    add_block("block_n", &Values::block_n, "columns of Y in a block's tile");
+    add_block("block_m", &Values::block_m, "rows of the result in a block's tile");
+    add_block("block_n", &Values::block_n, "columns of the result in a block's tile");
     add_block("block_k", &Values::block_k, "depth of one step along k");
     return *this;
   }

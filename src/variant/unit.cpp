@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/tiles.h"
+#include "workload/product.h"
 
 namespace moetune {
 
@@ -37,9 +38,16 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   const auto flag = [&](std::string_view what, bool value) {
     unit += fmt::format("  static constexpr bool {} = {};\n", what, value);
   };
-  flag("permute_x", shape.fusion.permute_x);
-  flag("permute_y", shape.fusion.permute_y);
-  flag("topk_weights", shape.fusion.topk_weights);
+  const Product product = product_of(shape);
+  const auto word = [&](std::string_view type, std::string_view what, std::string_view value) {
+    unit += fmt::format("  static constexpr moetune::{0} {1} = moetune::{0}::{2};\n", type, what, value);
+  };
+  word("RowOrder", "x_rows", name(product.a.order));
+  word("RowOrder", "w_rows", name(product.b.order));
+  word("RowOrder", "y_rows", name(product.d.order));
+  word("Weighting", "weighting", name(product.weighting));
+  flag("x_across", !is_k_major(product.a));
+  flag("w_across", !is_k_major(product.b));
   for (const auto& [what, value] : text.constants)
     unit += fmt::format("  static constexpr int {} = {};\n", what, value);
   const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";
@@ -52,8 +60,10 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
 
 int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes, most); }
 
-std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes) {
-  if (shape.op != Op::fwd) return fmt::format("{} does not support {}", variant, name(shape.op));
+std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
+                                       const std::vector<Op>& ops) {
+  if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
+    return fmt::format("{} does not support {}", variant, name(shape.op));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}", variant, name(shape.layer.dtype));
   return std::nullopt;
@@ -64,9 +74,12 @@ bool one_of(int value, std::initializer_list<int> values) {
 }
 
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
+  const Product product = product_of(problem.shape);
+  const auto blocks = [](int64_t size, int64_t block) { return (size + block - 1) / block; };
   int64_t high = 0;
-  for (const int64_t rows : problem.routing.m_sizes) high += (rows + block_m - 1) / block_m;
-  return high * ((problem.shape.layer.n + block_n - 1) / block_n);
+  for (const int64_t rows : problem.routing.m_sizes)
+    high += blocks(product.ragged == Axis::m ? rows : product.m, block_m);
+  return high * blocks(product.n, block_n);
 }
 
 int processors_of(const DeviceInfo& device) {

@@ -27,12 +27,13 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
 int64_t alignment(int64_t bytes, int64_t most);
 
 /// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks.
-std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes);
+std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
+                                       const std::vector<Op>& ops = {Op::fwd});
 
 /// Whether a knob has one of the values that a rule allows.
 bool one_of(int value, std::initializer_list<int> values);
 
-/// Tiles of block_m x block_n of all experts.
+/// Tiles of block_m x block_n of the results of all experts.
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);
 
 /// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.

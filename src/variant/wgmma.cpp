@@ -8,6 +8,7 @@
 #include "kernels/wgmma_plan.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -60,13 +61,38 @@ bool in_cluster(const Knobs& c) { return c.cluster != Cluster::none; }
 bool dynamic(const Knobs& c) { return c.tiles == TileOrder::dynamic; }
 bool boxes_of_y(const Knobs& c) { return c.tma_store == TmaStore::boxes; }
 
-bool fits_registers(const Knobs& c, const Fusion& fusion) { return sums(c) <= max_sums(c, fusion.permute_y); }
+// What of a shape the rules depend on, in terms of its product: X, W and Y are its operands a, b and d.
+struct Roles {
+  int64_t m = 0, n = 0, k = 0;
+  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
+  bool scatters_y = false;     // those of Y do
+  bool looks_up_rows = false;  // they are scattered or weighted
+  bool w_across = false;       // rows of W go along k
+  bool sums_rows = false;      // so do those of X: k is an expert's number of rows
+  int weight_bytes = 0;
+};
+Roles roles_of(const Shape& shape) {
+  const Product p = product_of(shape);
+  return {.m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .permutes_x = p.a.order != RowOrder::in_place || p.b.order != RowOrder::in_place,
+          .scatters_y = p.d.order != RowOrder::in_place,
+          .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
+          .w_across = !is_k_major(p.b),
+          .sums_rows = p.ragged == Axis::k,
+          .weight_bytes = static_cast<int>(size_bytes(p.weighting == Weighting::result ? Dtype::fp32 : p.d.dtype))};
+}
 
-int shared_bytes(const Knobs& c, const Shape& shape) {
-  return wgmma_layout(c, {.permute_x = shape.fusion.permute_x,
-                          .permute_y = shape.fusion.permute_y,
+bool fits_registers(const Knobs& c, const Roles& roles) { return sums(c) <= max_sums(c, roles.looks_up_rows); }
+
+int shared_bytes(const Knobs& c, const Shape& shape, const Roles& roles) {
+  return wgmma_layout(c, {.permutes_x = roles.permutes_x,
+                          .looks_up_rows = roles.looks_up_rows,
+                          .sums_rows = roles.sums_rows,
                           .experts = static_cast<int>(shape.layer.local_experts()),
-                          .element_bytes = static_cast<int>(size_bytes(shape.layer.dtype))})
+                          .element_bytes = static_cast<int>(size_bytes(shape.layer.dtype)),
+                          .weight_bytes = roles.weight_bytes})
       .bytes;
 }
 
@@ -105,12 +131,12 @@ std::optional<std::string> illegal_order(const Knobs& c, const Shape& shape, con
   return std::nullopt;
 }
 
-std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape) {
-  if (c.gather == Gather::first && !shape.fusion.permute_x)
+std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape, const Roles& roles) {
+  if (c.gather == Gather::first && !roles.permutes_x)
     return "gather must be tiles without permute_x: there are no rows to gather";
   if (c.gather == Gather::first && (copies_rows(c) || by_pointers(c)))
     return "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows";
-  if (c.gather == Gather::tiles && c.tma_x && shape.fusion.permute_x)
+  if (c.gather == Gather::tiles && c.tma_x && roles.permutes_x)
     return "tma_x must be no with permute_x and gather=tiles: tensor copies don't gather rows";
   if (!c.tma_x && c.cluster == Cluster::n)
     return "tma_x must be yes with cluster=n: only tensor copies load X for two blocks";
@@ -119,15 +145,41 @@ std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape) {
   if (!c.tma_x && !c.tma_w && c.consumers == 2 && !c.swap && c.block_m == 256 && c.block_k == 128)
     return "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must "
            "fit its registers";
-  if (c.tma_w && !by_pointers(c) && shape.layer.local_experts() * shape.layer.n > kMaxMapRows)
+  if (roles.w_across && !c.tma_w)
+    return "tma_w must be yes where W is read across its rows: only tensor copies bring it so";
+  const int columns_a_copy = kSwizzleColumns * (c.cluster == Cluster::m ? 2 : 1);
+  if (roles.w_across && c.block_n % columns_a_copy != 0)
+    return fmt::format("block_n must be a multiple of {} for dx and dw{}: tensor copies bring {} columns of W",
+                       columns_a_copy, c.cluster == Cluster::m ? " with cluster=m" : "", kSwizzleColumns);
+  if (c.tma_w && !by_pointers(c) && !roles.w_across && shape.layer.local_experts() * roles.n > kMaxMapRows)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
   return std::nullopt;
 }
 
-std::optional<std::string> illegal_stores(const Knobs& c, const Shape& shape) {
+// dW: what is summed over an expert's rows.
+std::optional<std::string> illegal_sums(const Knobs& c, const Shape& shape, const Roles& roles) {
+  if (roles.permutes_x && c.gather != Gather::first)
+    return "gather must be first for dw: tensor copies read rows that are in order";
+  if (!c.tma_x || by_pointers(c))
+    return "tma_x must be yes and addressing base for dw: one map holds all experts' rows";
+  if (c.block_m % kSwizzleColumns != 0)
+    return fmt::format("block_m must be a multiple of {} for dw: tensor copies bring so many columns of dY",
+                       kSwizzleColumns);
+  if (in_cluster(c) || c.pace == Pace::common || c.split == 0 || c.mix > 0)
+    return "dw needs cluster=none, pace=own, split above 0 and mix=0: the tiles of an expert take as long as it has "
+           "rows";
+  if (c.hold > 0) return "hold must be 0 for dw: its tiles have rows enough";
+  if (shape.layer.local_experts() > kMaxMixed)
+    return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxMixed);
+  if (shape.layer.local_experts() * roles.m > kMaxMapRows)
+    return "dW of all experts has more rows than a tile can count";
+  return std::nullopt;
+}
+
+std::optional<std::string> illegal_stores(const Knobs& c, const Roles& roles) {
   if (by_pointers(c) && boxes_of_y(c))
     return "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts";
-  if (boxes_of_y(c) && shape.fusion.permute_y)
+  if (boxes_of_y(c) && roles.looks_up_rows)
     return "tma_store must be no or rows with permute_y: tensor copies don't scatter rows";
   if (boxes_of_y(c) && c.block_n % kSwizzleColumns != 0)
     return fmt::format("block_n must be a multiple of {0} with tma_store=yes: a box of Y has {0} columns",
@@ -141,25 +193,29 @@ std::optional<std::string> illegal_stores(const Knobs& c, const Shape& shape) {
 }
 
 std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
-  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
+  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx, Op::dw})) return reason;
   if (device.compute_capability != 90) return "wgmma needs sm_90a";
   if (shape.layer.k % 8 != 0 || shape.layer.n % 8 != 0) return "wgmma needs n and k in multiples of 8";
+  const Roles roles = roles_of(shape);
   if (auto reason = illegal_tile(c)) return reason;
+  if (roles.sums_rows)
+    if (auto reason = illegal_sums(c, shape, roles)) return reason;
   if (auto reason = illegal_order(c, shape, device)) return reason;
-  if (auto reason = illegal_loads(c, shape)) return reason;
-  if (auto reason = illegal_stores(c, shape)) return reason;
-  if (!fits_registers(c, shape.fusion))
+  if (auto reason = illegal_loads(c, shape, roles)) return reason;
+  if (auto reason = illegal_stores(c, roles)) return reason;
+  if (!fits_registers(c, roles))
     return "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers";
-  if (shared_bytes(c, shape) > device.shared_memory_per_block)
+  if (shared_bytes(c, shape, roles) > device.shared_memory_per_block)
     return fmt::format("stages, block_m, block_n, block_k or hold must be smaller: shared memory over {} bytes",
                        device.shared_memory_per_block);
   return std::nullopt;
 }
 
 LaunchPlan plan(const Knobs& c, const Shape& shape) {
-  const BoxRows x = x_boxes(c);
+  const Roles roles = roles_of(shape);
+  const BoxRows x = roles.sums_rows ? BoxRows{c.block_k, c.block_k} : x_boxes(c);
   return {.threads = 128 * (1 + c.consumers),
-          .shared_bytes = shared_bytes(c, shape),
+          .shared_bytes = shared_bytes(c, shape, roles),
           .min_blocks_per_sm = 1,
           .cluster = in_cluster(c) ? 2 : 1,
           .tile_rows = c.block_m,
@@ -168,7 +224,9 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n),
           .x_box = c.tma_x ? x.large : 0,
           .x_rest = c.tma_x && x.small < x.large ? x.small : 0,
-          .w_box = c.tma_w ? w_box(c) : 0,
+          .w_box = !c.tma_w         ? 0
+                   : roles.w_across ? c.block_k
+                                    : w_box(c),
           .y_box = boxes_of_y(c) ? kYBox : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
           .gathers_first = c.gather == Gather::first};
@@ -184,7 +242,9 @@ std::string unit(const Knobs& c, const Shape& shape) {
 }
 
 // Stages of a tile.
-int64_t depth_of(const Knobs& c, const Problem& problem) { return (problem.shape.layer.k + c.block_k - 1) / c.block_k; }
+int64_t depth_of(const Knobs& c, const Problem& problem) {
+  return (roles_of(problem.shape).k + c.block_k - 1) / c.block_k;
+}
 
 // Stages that a block multiplies, on average.
 int64_t steps_a_block(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
@@ -193,7 +253,7 @@ int64_t steps_a_block(const Knobs& c, const Problem& problem, const DeviceInfo& 
 
 // Rounds of tiles, one a block each, that begin together: the rows of the highest tile of each, summed up.
 int64_t rows_in_turn(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
-  const int64_t columns = (problem.shape.layer.n + c.block_n - 1) / c.block_n;
+  const int64_t columns = (roles_of(problem.shape).n + c.block_n - 1) / c.block_n;
   int64_t sum = 0, highest = 0, room = 0;
   for (const int64_t rows : problem.routing.m_sizes) {
     const int64_t high = (rows + c.block_m - 1) / c.block_m;
@@ -215,6 +275,35 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
   return static_cast<double>(last.steps - last.own) / static_cast<double>((tiles / blocks + 1) * last.steps);
 }
 
+// dW: every expert has the same tiles. Where it sums over few rows, one is stored while the next is multiplied; over
+// many, tiles are as large as registers allow.
+Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
+  const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  const bool deep = mean_rows > 512;
+  Knobs c{.block_m = 192,
+          .block_n = deep ? 256 : 128,
+          .block_k = kSwizzleColumns,
+          .stages = kMaxStages,
+          .raster = Raster::n,
+          .group = 4,
+          .consumers = 2,
+          .schedule = deep ? Schedule::cooperative : Schedule::pingpong,
+          .swap = true,
+          .cluster = Cluster::none,
+          .in_flight = 1,
+          .tma_x = true,
+          .tma_w = true,
+          .tma_store = TmaStore::none,
+          .addressing = Addressing::base,
+          .tiles = deep ? TileOrder::dynamic : TileOrder::fixed,
+          .split = 1,
+          .hold = 0,
+          .gather = roles_of(problem.shape).permutes_x ? Gather::first : Gather::tiles,
+          .mix = 0};
+  while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
+  return c;
+}
+
 // Few rows an expert: W passes by once, in a deep ring beside tiles that are no higher than the rows ask. More: tiles
 // of which an expert fills some well; where experts are large power bounds the kernel, and blocks that stay together
 // save it, and share the last tiles where an incomplete round weighs. Rows of X stand on the N side throughout: what
@@ -223,13 +312,14 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
 // slower: Qwen3 zipf:1, 2048 tokens). Rows are gathered once where that is soon done, or where it is little beside what
 // is read for them.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
+  if (problem.shape.op == Op::dw) return fallback_of_sums(problem, device);
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const std::vector<int>& rows = problem.routing.m_sizes;
   const int64_t most_rows = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
+  const Roles roles = roles_of(problem.shape);
   const bool gathers_first =
-      problem.shape.fusion.permute_x &&
-      (mean_rows <= 96 ? problem.rows() <= 512 : mean_rows > 384 || problem.shape.layer.n >= 4096);
-  const bool gathers = problem.shape.fusion.permute_x && !gathers_first;
+      roles.permutes_x && (mean_rows <= 96 ? problem.rows() <= 512 : mean_rows > 384 || roles.n >= 4096);
+  const bool gathers = roles.permutes_x && !gathers_first;
   Knobs c{.block_m = 16,
           .block_n = 128,
           .block_k = kSwizzleColumns,
@@ -266,7 +356,6 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
     c.tiles = TileOrder::fixed;
     c.block_n = 256;
     c.group = 1;
-    const bool scatters = problem.shape.fusion.permute_y;
     const bool skewed = most_rows > 4 * mean_rows && !gathers_first && problem.shape.layer.local_experts() <= kMaxMixed;
     if (!gathers) {  // a producer that gathers leaves registers for no more sums than 144 x 256 has
       if (mean_rows > 768) {
@@ -276,11 +365,10 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
         if (rows_in_turn(lower, problem, device) < rows_in_turn(c, problem, device)) c = lower;
         Knobs sharing = c;
         sharing.split = 0;
-        if (fits_registers(sharing, problem.shape.fusion) && saved_by_sharing(c, problem, device) >= kWorthSharing)
-          c = sharing;
+        if (fits_registers(sharing, roles) && saved_by_sharing(c, problem, device) >= kWorthSharing) c = sharing;
       } else if (mean_rows > 384) {
         c.block_m = 192, c.block_n = 192, c.consumers = 3, c.pace = Pace::common;
-      } else if (!skewed && (scatters || problem.shape.layer.k < kShallow)) {
+      } else if (!skewed && (roles.looks_up_rows || roles.k < kShallow)) {
         c.block_n = 128;
         c.schedule = Schedule::pingpong;  // stores weigh more: one warpgroup's pass while the other multiplies
       }

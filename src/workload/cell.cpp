@@ -11,7 +11,8 @@
 namespace moetune {
 namespace {
 
-// The layer that the cell's model name stands for, or nothing: "custom", a model of a file, a sharding it can't have.
+// The layer that the cell's model name stands for. Nothing for "custom", for a model from a file, and where the model
+// can't be divided by tp or ep.
 std::optional<Layer> layer_of_preset(const Layer& layer) {
   for (const Model& model : model_presets()) {
     if (model.name != layer.model || model.intermediate % layer.tp != 0 || model.experts % layer.ep != 0) continue;
@@ -20,8 +21,8 @@ std::optional<Layer> layer_of_preset(const Layer& layer) {
   return std::nullopt;
 }
 
-// Parts of an id are joined by '/'. A text that has one stands in parentheses; no part after it has any, so ids of
-// different cells differ.
+// Parts of an id are joined by '/'. A text that has a '/' itself stands in parentheses; no part after it has one, so
+// that different cells have different ids.
 std::string closed(const std::string& part) {
   return part.find('/') == std::string::npos ? part : fmt::format("({})", part);
 }

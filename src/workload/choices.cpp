@@ -27,7 +27,7 @@ std::vector<int32_t> counted(int64_t experts) {
   return ids;
 }
 
-// Moves `count` random ids to the front (Fisher and Yates): all of them is a random order.
+// Moves `count` random ids to the front (Fisher and Yates); with all of them the order is random.
 void shuffle_front(std::span<int32_t> ids, size_t count, Random& random) {
   for (size_t i = 0; i < count; ++i) std::swap(ids[i], ids[i + random.below(ids.size() - i)]);
 }
@@ -55,8 +55,8 @@ std::vector<int32_t> uniform(int64_t tokens, int64_t experts, int64_t top_k, uin
   return ids;
 }
 
-// Popularity rank^-a. The smallest of exponential variates over their weights are Gumbel top-k's picks (minus the
-// logarithm of one is the other; Efraimidis and Spirakis, 2006), at half the logarithms.
+// Popularity rank^-a. The experts with the smallest exponential variate / weight are distributed as those that Gumbel
+// top-k picks (Efraimidis and Spirakis, 2006), and cost half the logarithms.
 std::vector<int32_t> zipf(double a, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed) {
   const std::vector<int32_t> order = random_order(experts, seed);
   std::vector<double> inverse_weights;
@@ -71,8 +71,8 @@ std::vector<int32_t> zipf(double a, int64_t tokens, int64_t experts, int64_t top
   return ids;
 }
 
-// A share of all choices from a pool. A token's choices from it are the share of top_k rounded down or up (systematic
-// sampling: the sum is right to one choice), as far as the pool and the other experts suffice.
+// A fraction of all choices comes from a pool. For each token that is the fraction of top_k, rounded down or up so that
+// the sum over tokens is right to one choice (systematic sampling), as far as the pool and the other experts suffice.
 std::vector<int32_t> hot(double pool_size, double share, int64_t tokens, int64_t experts, int64_t top_k,
                          uint64_t seed) {
   const int64_t pool = static_cast<int64_t>(pool_size);

@@ -1,4 +1,4 @@
-// Experts chosen token by token. Not loads drawn as a whole: see loads.h.
+// Experts chosen token by token. Loads that are drawn for all tokens at once: loads.h.
 #pragma once
 #include <cstdint>
 #include <vector>

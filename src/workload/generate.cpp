@@ -1,4 +1,4 @@
-// A spec becomes a routing: which sampler or recording makes it.
+// Makes a routing from its spec, by the sampler or recording that the spec names.
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -33,7 +33,7 @@ Routing from_trace(const RoutingSpec& spec, int64_t tokens, int64_t experts, int
 
 Routing whole_model(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed) {
   if (spec.name == "trace") return from_trace(spec, tokens, experts, top_k);
-  // A spec built by hand may lack its numbers, or hold wrong ones: its text is read as a person's would be.
+  // A spec that code built may lack numbers or hold wrong ones: its text is parsed and checked as a user's.
   const RoutingSpec checked = parse_routing(text(spec));
   if (draws_loads(checked)) return routing_from_rows(draw_loads(checked, tokens, experts, top_k, seed), tokens, top_k);
   return routing_from_ids(draw_choices(checked, tokens, experts, top_k, seed), tokens, top_k, experts);

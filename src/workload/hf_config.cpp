@@ -50,7 +50,7 @@ JsonAt text_part(const JsonAt& config) {
   return config;
 }
 
-// Lists hold one value a layer, or a modality with text first.
+// Lists hold one value for each layer, or for each modality with text first.
 int64_t size_of(const JsonAt& json, std::string_view what, const Names& names, int64_t high) {
   const std::optional<JsonAt> found = first_field(json, names);
   if (!found)
@@ -68,7 +68,7 @@ void require_experts(const JsonAt& json, const std::string& name) {
   if (!found) json.fail(fmt::format("{}: it has none of the fields {}", what, fmt::join(kExperts, ", ")), hint);
 }
 
-// Synonyms must agree, for nothing tells which of them is meant.
+// Synonyms must agree: nothing says which of them would count.
 void require_agreement(const JsonAt& json, const Names& names) {
   const auto first_of = [](const JsonAt& at) {
     return at.value().is_array() && at.size() > 0 ? at[0].value() : at.value();

@@ -17,7 +17,7 @@ constexpr int kBisections = 64;
 
 double mean_of(int64_t total, size_t experts) { return static_cast<double>(total) / static_cast<double>(experts); }
 
-// Real shares: in proportion to the weights, none over the cap.
+// Real-valued shares in proportion to the weights, none over the cap.
 std::vector<double> capped_shares(const std::vector<double>& weights, double total, double cap) {
   std::vector<double> shares(weights.size());
   std::vector<bool> full(weights.size(), false);
@@ -71,7 +71,7 @@ std::vector<double> exponentials(const std::vector<double>& values, double skew)
 }
 
 // Logarithm of a gamma variate of any shape > 0 (Marsaglia and Tsang, 2000). Below 1: Gamma(a) = Gamma(a + 1) U^(1/a),
-// told as a logarithm because it underflows.
+// returned as a logarithm because the value itself underflows.
 double log_gamma_variate(double shape, Random& random) {
   const double boost = shape < 1 ? portable_log(random.uniform()) / shape : 0;
   const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3;
@@ -85,7 +85,8 @@ double log_gamma_variate(double shape, Random& random) {
   }
 }
 
-// Symmetric Dirichlet with a tenth of uniform mixed in. One stream an expert: a rejected variate shifts no other.
+// Symmetric Dirichlet with a tenth of uniform mixed in. Each expert has a stream of its own, so that
+// a rejected variate doesn't change the others.
 std::vector<double> dirichlet(double concentration, int64_t experts, uint64_t seed) {
   std::vector<double> logs;
   for (int64_t expert = 0; expert < experts; ++expert) {
@@ -142,7 +143,7 @@ std::vector<double> lognormal_of_max_over_mean(double ratio, int64_t tokens, int
       });
 }
 
-// Equal rows; what does not divide is spread evenly, so that every rank's share is equal too.
+// Equal rows; a remainder is spread evenly, so that ranks have equal rows too.
 std::vector<int32_t> balanced(int64_t total, int64_t experts) {
   std::vector<int32_t> rows;
   for (int64_t e = 0; e < experts; ++e)
@@ -167,7 +168,7 @@ std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total
   std::iota(order.begin(), order.end(), size_t{0});
   const auto fraction = [&](size_t i) { return shares[i] - std::floor(shares[i]); };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return fraction(a) > fraction(b); });
-  // One round is the rule; rounding errors of the shares may ask for another, or for a row back.
+  // Usually one pass; rounding errors of the shares may need a second one, or take a row back.
   for (size_t i = 0; left > 0; i = (i + 1) % order.size())
     if (rows[order[i]] < cap) ++rows[order[i]], --left;
   for (size_t i = 0; left < 0; i = (i + 1) % order.size())

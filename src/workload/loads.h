@@ -1,4 +1,4 @@
-// Rows per expert drawn from a distribution of loads. Which tokens they come from is routing_from_rows' business.
+// Rows per expert drawn from a distribution of loads. Which tokens they come from: routing_from_rows.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// Presets, models found by name, and their layers. Not how a Hugging Face config is read: see hf_config.cpp.
+// Presets, models found by name, and their layers. Hugging Face configs are read in hf_config.cpp.
 #include "workload/model.h"
 
 #include <fmt/format.h>

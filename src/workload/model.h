@@ -11,7 +11,7 @@
 
 namespace moetune {
 
-/// The MoE part of a model: what its expert layers need, and no more.
+/// The sizes of a model's expert layers.
 struct Model {
   std::string name;
   std::string architecture;  // as in its config.json, may be empty

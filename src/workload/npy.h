@@ -1,4 +1,4 @@
-// Arrays of integers in NumPy's .npy format. Nothing of what they mean.
+// Arrays of integers in NumPy's .npy format, whatever they mean.
 #pragma once
 #include <cstdint>
 #include <span>

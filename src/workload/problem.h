@@ -1,4 +1,4 @@
-// A problem is a shape with its rows: all that is needed to compute it again. A cell is its recipe.
+// A problem is a shape with its realised rows: all that is needed to compute it. A cell is what a problem is made from.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,8 +19,8 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-/// Readable and unique: "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1", with whatever differs from its default behind it
-/// (/e64, /permute_x, /tp2, /ep8, /seed3); a custom layer tells its sizes.
+/// Readable and unique: "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1", then what differs from its default (/e64, /permute_x,
+/// /tp2, /ep8, /seed3); for a custom layer, its sizes.
 std::string id(const Cell& cell);
 
 Json to_json(const Cell& cell);
@@ -51,8 +51,8 @@ Problem problem_from_json(const JsonAt& json);
 /// low half of h for an even index, the high half for an odd one.
 ///   integer  (bits >> 8) % 9 - 4: whole numbers in [-4, 4], whose products sum exactly in fp32
 ///   random   ((sum of the four bytes of bits - 510) * 512 + 2 * fine - 255) * sqrt(3) / 2^17, where fine is the high
-///            byte of bits * 0x9e3779b1: about normal, standard deviation 1, with every bit of a mantissa in use, for
-///            power and with it the clock of a GPU depend on which bits change
+///            byte of bits * 0x9e3779b1: about normal, standard deviation 1, with every bit of a mantissa in use,
+///            because a GPU's power and clock depend on which bits change
 /// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1].
 enum class Values { integer, random };
 enum ValueStream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2, kStreamDy = 3 };

@@ -90,6 +90,18 @@ std::string_view name(LayerMatrix matrix) {
   return kNames[static_cast<size_t>(matrix)];
 }
 
+std::string_view name(RowOrder order) {
+  constexpr std::string_view kNames[] = {"in_place", "by_token", "by_slot"};
+  return kNames[static_cast<size_t>(order)];
+}
+
+std::string_view name(Weighting weighting) {
+  constexpr std::string_view kNames[] = {"none", "rounded_result", "result", "a"};
+  return kNames[static_cast<size_t>(weighting)];
+}
+
+Product product_of(const Shape& shape) { return product_of(Problem{.shape = shape, .routing = {}}); }
+
 Product product_of(const Problem& problem) {
   Product p;
   set_operands(p, problem);
@@ -210,6 +222,15 @@ float scale_value(const Product& product, const Operand& operand, Values values,
   const float uniform = operand_value(values, seed, kStreamWeights, static_cast<uint64_t>(index));  // in (0, 1]
   if (values == Values::random) return uniform + 0.5f;
   return uniform <= 1.0f / 3 ? 0.5f : uniform <= 2.0f / 3 ? 1.0f : 2.0f;
+}
+
+double tile_occupancy(const Product& product, int64_t block_m) {
+  int64_t rows = 0, tiles = 0;
+  for (int64_t expert = 0; expert < experts(product); ++expert) {
+    const int64_t m = extent(product, expert, Axis::m);
+    rows += m, tiles += ceil_divide(m, block_m);
+  }
+  return rows == 0 ? 1 : static_cast<double>(rows) / static_cast<double>(tiles * block_m);
 }
 
 double flops(const Product& product) {

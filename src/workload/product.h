@@ -22,6 +22,7 @@ enum class RowOrder {
   by_token,  // row gather_indices[i] / top_k
   by_slot,   // row gather_indices[i]
 };
+std::string_view name(RowOrder order);  // as the enumerator
 
 /// Block scales of an operand: the value of an element is element * scale of its block, one fp32 for so many rows x
 /// columns. Blocks of an operand with one matrix an expert begin anew with each expert; those of a ragged one are
@@ -33,7 +34,7 @@ struct ScaleBlock {
 };
 
 /// A row-major matrix in memory; its columns are contiguous. It is either one matrix an expert, one after another, or
-/// ragged: one matrix whose rows are shared out to the experts.
+/// ragged: one matrix whose rows are divided among the experts.
 struct Operand {
   LayerMatrix matrix = LayerMatrix::x;
   Dtype dtype = Dtype::bf16;
@@ -55,6 +56,7 @@ enum class Weighting {
   result,          // d = round(sum * w): in fp32, one rounding to D's dtype
   a,               // a = round(a * w) before the product: in fp32, one rounding to A's dtype
 };
+std::string_view name(Weighting weighting);  // as the enumerator
 
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
 /// dx   dX_e = dY_e W_e     A = dY, B = W read across its rows, D = dX
@@ -74,14 +76,16 @@ struct Product {
 };
 
 Product product_of(const Problem& problem);
+/// The product of a shape, without experts and rows: what a kernel is compiled for.
+Product product_of(const Shape& shape);
 
 /// Whether weights multiply rows of the result, rather than of an operand or none.
 bool weights_result(const Product& product);
 
-/// Gathered, scattered or weighted by row: without a fused kernel, its rows are moved before the product or after it.
+/// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.
 bool is_moved(const Product& product, const Operand& operand);
-/// The product that is left between those moves: operands that are moved lie in expert order without padding, and
-/// nothing is weighted. D is fp32 where weights multiply sums before they are rounded.
+/// The product of that plain GEMM: moved operands lie in expert order without padding, and nothing is weighted. D is
+/// fp32 where weights multiply sums before they are rounded.
 Product in_expert_order(const Product& product);
 
 int64_t experts(const Product& product);
@@ -89,9 +93,9 @@ int64_t experts(const Product& product);
 int64_t routed_rows(const Product& product);
 int64_t extent(const Product& product, int64_t expert, Axis axis);
 
-/// One matrix whose rows are shared out to experts; else one matrix an expert.
+/// Whether it is one matrix whose rows are divided among experts; else it is one matrix an expert.
 bool is_ragged(const Product& product, const Operand& operand);
-/// A or B: K is contiguous; else M (of A) or N (of B) is.
+/// Whether K is contiguous in A or B; else M (of A) or N (of B) is.
 bool is_k_major(const Operand& operand);
 
 /// Rows that experts own, expert after expert: expert order. The first of `expert`; [0, experts].
@@ -107,7 +111,7 @@ struct Place {
   int64_t expert = 0;
   int64_t row = 0;  // in that expert
 };
-/// Whose the row of expert order is; 0 <= row < owned_rows.
+/// The expert that owns row `row` of expert order; 0 <= row < owned_rows.
 Place place_of(const Product& product, const Operand& operand, int64_t row);
 
 /// The values that fill an input: X, W or dY.
@@ -124,6 +128,8 @@ int64_t scale_index(const Product& product, const Operand& operand, int64_t expe
 /// Scale `index` of an input: 1/2, 1 or 2 for integer inputs, else in (0.5, 1.5).
 float scale_value(const Product& product, const Operand& operand, Values values, int64_t index);
 
+/// Rows of the result over computed rows: sum m / (sum ceil(m / block_m) * block_m), m an expert's; 1 for no rows.
+double tile_occupancy(const Product& product, int64_t block_m);
 double flops(const Product& product);  // 2 * M * N * K of each expert: real rows only
 /// Fewest bytes through memory: matrices of experts with rows (all of them where they are written), rows used once
 /// each, scales, row counts, and an index or a weight a row where the fusions read one.

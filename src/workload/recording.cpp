@@ -1,4 +1,4 @@
-// Checks of recorded layers, whatever file they come from.
+// Checks of recorded layers of every file format.
 #include "workload/recording.h"
 
 #include <fmt/format.h>

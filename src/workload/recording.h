@@ -1,4 +1,4 @@
-// What the readers of recorded routings share: their formats' entry points and the checks of what they found.
+// The readers of recorded routings, one for each file format, and the checks that they have in common.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -32,8 +32,8 @@ TraceLayer layer_from_rows(const std::string& where, std::string name, std::vect
 TraceLayer layer_from_ids(const std::string& where, std::string name, std::vector<int32_t> ids, int64_t top_k,
                           int64_t experts);
 
-/// Appends the layer. Errors: a name that a routing cannot say (empty, with '#', or not printable), one that is there
-/// already, too many.
+/// Appends the layer. Errors: a name that a routing's text cannot hold (empty, with '#', or not printable), a name
+/// twice, too many layers.
 void add_layer(Trace& trace, TraceLayer layer, const std::string& where);
 
 }  // namespace moetune

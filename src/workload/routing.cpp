@@ -65,12 +65,6 @@ RoutingFigures figures(const Routing& routing) {
   return result;
 }
 
-double tile_occupancy(const Routing& routing, int64_t block_m) {
-  int64_t rows = 0, tiles = 0;
-  for (const int32_t m : routing.m_sizes) rows += m, tiles += (m + block_m - 1) / block_m;
-  return rows == 0 ? 1 : static_cast<double>(rows) / static_cast<double>(tiles * block_m);
-}
-
 Routing routing_from_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k) {
   require_sizes(tokens, static_cast<int64_t>(m_sizes.size()), top_k);
   Routing routing{tokens, top_k, m_sizes, {}};

@@ -15,7 +15,7 @@ struct RoutingSpec {
   std::vector<double> parameters;  // zipf:1.0 has one, hot:4:0.9 two
   std::string file;                // trace only
   std::string layer;               // trace only: one recorded layer; empty = all, one cell a layer
-  std::string folder = {};  // trace only: looked into too, where `file` isn't found; no part of the spec's meaning
+  std::string folder = {};         // trace only: searched where `file` isn't found; not compared or written
 
   bool operator==(const RoutingSpec& other) const {
     return name == other.name && parameters == other.parameters && file == other.file && layer == other.layer;
@@ -67,7 +67,7 @@ std::vector<RoutingSpec> expand(const RoutingSpec& spec, int64_t experts, int64_
 /// no layer and the layers differ.
 int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k);
 
-/// What came out: figures that decide which kernel wins.
+/// Figures of realised rows that decide which kernel wins.
 struct RoutingFigures {
   int64_t rows = 0;
   int64_t active_experts = 0;  // with at least one row
@@ -78,11 +78,8 @@ struct RoutingFigures {
 };
 RoutingFigures figures(const Routing& routing);
 
-/// Useful rows over computed rows: sum m / (sum ceil(m / block_m) * block_m); 1 for no rows.
-double tile_occupancy(const Routing& routing, int64_t block_m);
-
-/// Rows per expert -> a routing, token ids dealt so that no token gets an expert twice: expert after expert over
-/// consecutive tokens. m_sizes must sum to tokens * top_k with no value over tokens.
+/// Rows per expert -> a routing. Rows are given to consecutive tokens, expert after expert, so that no token gets an
+/// expert twice. m_sizes must sum to tokens * top_k with no value over tokens.
 Routing routing_from_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k);
 
 /// Chosen experts -> a routing. topk_ids [tokens * top_k], each in [0, experts), no expert twice in a token.

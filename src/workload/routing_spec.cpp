@@ -1,4 +1,4 @@
-// The words for routings: kinds, their numbers and ranges, text and back.
+// Routings as text: kinds, their numbers and ranges, formatting and parsing.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -67,14 +67,14 @@ double parameter_value(const Parameter& parameter, const std::string& word, std:
   if (parameter.whole && std::trunc(value) != value)
     throw request_error(
         fmt::format("routing '{}': {} is {}, expected a whole number", whole_text, parameter.name, value));
-  return value == 0 ? 0 : value;  // no -0: its text would differ
+  return value == 0 ? 0 : value;  // turns -0 into 0, whose text is the same for equal values
 }
 
 bool looks_like_a_recording(const std::string& file) {
   return file.ends_with(".json") || file.ends_with(".csv") || file.ends_with(".npy");
 }
 
-// The last '#' begins the layer, unless a file has the whole text for its name.
+// The last '#' begins the layer, unless there is a file with the whole text as its name.
 RoutingSpec parse_trace(std::string_view text) {
   RoutingSpec spec{"trace", {}, std::string(text.substr(kTrace.size())), ""};
   if (!is_printable(spec.file))
@@ -86,7 +86,7 @@ RoutingSpec parse_trace(std::string_view text) {
     const std::string whole = spec.file;
     spec.layer = whole.substr(hash + 1);
     spec.file.resize(hash);
-    // The name of a file that isn't there, and no layer.
+    // The whole text is the name of a file that isn't there: its '#' begins no layer.
     if (looks_like_a_recording(spec.layer) && !looks_like_a_recording(spec.file))
       throw request_error(
           fmt::format("routing '{}': there is no file '{}', and what follows the last '#' names a layer", text, whole),

@@ -22,7 +22,7 @@ void require_divides(std::string_view part, int64_t parts, std::string_view what
                         fmt::format("{} must be a divisor of {}", part, value));
 }
 
-// A word in JSON; the parser's error is told at its place.
+// A word in JSON; errors of its parser name the place.
 template <typename Parser>
 auto word_at(const JsonAt& at, Parser parse) {
   const std::string word = at.string();

@@ -1,4 +1,4 @@
-// What is computed, but for the rows: layer, op and fusions.
+// What is computed, except the rows: layer, op and fusions.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -55,7 +55,7 @@ struct Fusion {
   bool operator==(const Fusion&) const = default;
 };
 
-/// Everything a kernel is compiled for, up to its own knobs.
+/// Everything that a kernel is compiled for, beside its knobs.
 struct Shape {
   Layer layer;
   Op op = Op::fwd;

@@ -1,4 +1,4 @@
-// Which reader takes a recording, and what is done with what it read.
+// Chooses the reader of a recording; looks up and scales its layers.
 #include "workload/trace.h"
 
 #include <fmt/format.h>
@@ -38,11 +38,11 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   const std::string where = path.string();
   const fs::path extension = path.extension();
   std::error_code ignored;
-  // A model's folder may lie there under the name of its recording.
+  // A folder of that name, a model's for instance, is not a recording.
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
     const std::string built_in = fmt::format("{}{}{}", kRecordings, where, kJson);
     if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
-    // A word without folder and extension was meant as one of ours.
+    // A word without folder and extension is taken for the name of a built-in recording.
     if (!path.has_parent_path() && extension != ".json" && extension != ".csv" && extension != ".npy")
       throw unknown_word("recording", where, built_in_names());
   }

@@ -1,4 +1,4 @@
-// Recorded router loads from JSON, CSV and NumPy files. Not how they become rows: see routing.h.
+// Recorded router loads from JSON, CSV and NumPy files. Routings are made from them in generate.cpp.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -35,7 +35,7 @@ void read_comment(std::string_view line, const std::string& place, Table& table)
   }
 }
 
-// A value as it stands between commas. As in RFC 4180 it may be in quotes, with its own quotes doubled.
+// The text of a value between commas. As in RFC 4180 it may stand in quotes, with quotes inside doubled.
 std::string unquoted(std::string_view word, const std::string& place) {
   if (!word.starts_with('"')) return std::string(word);
   std::string text;

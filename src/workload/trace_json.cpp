@@ -61,7 +61,7 @@ void read_ids(const JsonAt& layers, int64_t tokens, Trace& trace) {
   }
 }
 
-// A list of loads may mix numbers of experts: those that the sweep's layer cannot use are passed over.
+// A list of loads may mix numbers of experts: those that don't fit the sweep's layer are skipped.
 void read_loads(const JsonAt& loads, int64_t tokens, Trace& trace) {
   std::set<size_t> sizes;
   for (size_t i = 0; i < loads.size(); ++i) sizes.insert(loads[i]["counts"].size());

@@ -1,19 +1,35 @@
-"""Commands of the README work as they stand there.
+"""What the README files say is true: commands work as they stand there, links lead somewhere, names exist.
 
 A fenced block of shell commands is run when the line before its fence is the comment <!-- run -->. In `console` blocks
-the lines that begin with "$ " are commands and the rest is output, which is not compared; in `sh` blocks every line is
-a command. A leading "moetune" or "build/release/moetune" is the binary under test. Blocks share one folder.
+the lines that begin with "$ " are commands and the rest is output (readme_test.cpp compares that of the first page); in
+`sh` blocks every line is a command. A leading "moetune" or "build/release/moetune" is the binary under test. Blocks of a
+file share one folder. Commands that need a GPU or hours are only parsed, with those between backquotes in a text.
 """
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
 from conftest import SOURCE, Room
 
-README = SOURCE / "README.md"
+PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "src/README.md"]
+WORDS = {"README.md": 1300, "kernels/README.md": 700, "src/README.md": 900}  # at most
 BLOCK = re.compile(r"^(?P<mark><!-- run -->\n+)?```(?P<kind>console|sh|bash)\n(?P<body>.*?)^```", re.M | re.S)
+FENCED = re.compile(r"^```.*?^```", re.M | re.S)
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+PLACEHOLDER = re.compile(r"[A-Z]+")
+# Options whose values `moetune list` knows, and under which word.
+LISTED = {"--suite": "suites", "--model": "models", "--space": "spaces", "--variant": "variants",
+          "--strategy": "strategies", "--format": "formats"}
+SHOWN = ["text", "markdown", "json", "csv"]  # --format of other commands than export
+
+
+def text_of(page):
+    return (SOURCE / page).read_text(encoding="utf-8")
 
 
 def commands(kind, body):
@@ -23,25 +39,91 @@ def commands(kind, body):
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def blocks(marked):
-    text = README.read_text(encoding="utf-8") if README.exists() else ""
-    return [(m["kind"], m["body"]) for m in BLOCK.finditer(text) if bool(m["mark"]) == marked]
+def marked_commands(text):
+    return [line for m in BLOCK.finditer(text) if m["mark"] for line in commands(m["kind"], m["body"])]
 
 
-def test_blocks_are_found_in_a_text():
-    text = "x\n<!-- run -->\n```console\n$ moetune list \\\n    models\n| out |\n```\n\n```sh\n# no\nls\n```\n"
-    found = [(bool(m["mark"]), commands(m["kind"], m["body"])) for m in BLOCK.finditer(text)]
-    assert found == [(True, ["moetune list      models"]), (False, ["ls"])]
+def all_commands(text):
+    """Words of each command in a block or between backquotes, without the variables that are set before it."""
+    lines = [line for m in BLOCK.finditer(text) for line in commands(m["kind"], m["body"])]
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", FENCED.sub("", text))]
+    lines += [span for span in spans if re.match(r"(\w+=\S+ )*(moetune |scripts/|build/)", span)]
+    result = []
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        while words and re.fullmatch(r"\w+=\S*", words[0]):
+            words = words[1:]
+        result.append(words)
+    return result
 
 
-def test_marked_commands_run(tmp_path):
-    if not README.exists():
-        pytest.skip("there is no README yet")
+def anchors(text):
+    """Anchors of a page's headings, as the web sites that show it make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.M)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def broken_links(page, text):
+    broken = []
+    for link in LINK.findall(FENCED.sub("", text)):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (SOURCE / page).parent / name if name else SOURCE / page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            broken.append(link)
+    return broken
+
+
+def missing_files(page, text):
+    """Files of code or settings between backquotes that are neither beside the page nor in the repository's root."""
+    names = re.findall(r"`((?:[\w.-]+/)*[a-z_]+\.(?:h|cuh|cpp|py)|[\w.-]+/[\w./-]+\.json)`", FENCED.sub("", text))
+    folders = [(SOURCE / page).parent, SOURCE]
+    return [name for name in names if not any((folder / name).exists() for folder in folders)]
+
+
+def names_of(room, what):
+    items = json.loads(room.ok("list", what, "--format", "json").stdout)["items"]
+    return [name for item in items for name in [item["name"], *item.get("aliases", [])]]
+
+
+def test_every_page_is_tested():
+    found = subprocess.run(["git", "-C", str(SOURCE), "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+                           stdout=subprocess.PIPE, universal_newlines=True)
+    if found.returncode == 0:
+        assert sorted(page for page in found.stdout.split() if page.endswith("README.md")) == PAGES
+
+
+def test_commands_links_and_names_are_found_in_a_text():
+    text = ("# Some: `words` here\n<!-- run -->\n```console\n$ moetune list \\\n    models\n| out |\n```\n\n```sh\n# no\n"
+            "A=1 scripts/none --x  # why\n```\nDo `moetune list\nknobs` in `base/no.h` and `tiles.h`, [a](#some-words-here) "
+            "[b](#other) [c\nd](no.md) [e](https://example.org)\n")
+    assert marked_commands(text) == ["moetune list      models"]
+    assert all_commands(text) == [["moetune", "list", "models"], ["scripts/none", "--x"], ["moetune", "list", "knobs"]]
+    assert anchors(text) == ["some-words-here"]
+    assert LINK.findall(text) == ["#some-words-here", "#other", "no.md", "https://example.org"]
+    assert broken_links("kernels/README.md", text) == ["#some-words-here", "#other", "no.md"]
+    assert missing_files("kernels/README.md", text) == ["base/no.h"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere_and_files_exist(page):
+    assert broken_links(page, text_of(page)) == []
+    assert missing_files(page, text_of(page)) == []
+
+
+@pytest.mark.parametrize("page", WORDS)
+def test_pages_are_short(page):
+    assert len(text_of(page).split()) <= WORDS[page]
+
+
+@pytest.mark.parametrize("page", ["README.md", "configs/README.md"])
+def test_marked_commands_run(tmp_path, page):
     room = Room(tmp_path)
     for folder in ("configs", "tests"):
         (tmp_path / folder).symlink_to(SOURCE / folder)
-    lines = [line for kind, body in blocks(True) for line in commands(kind, body)]
-    assert lines, "no block of the README is marked to be run"
+    lines = marked_commands(text_of(page))
+    assert lines, "no block is marked to be run"
     for line in lines:
         words = shlex.split(line)
         assert words[0] in ("moetune", "build/release/moetune", "./build/release/moetune"), line
@@ -51,7 +133,7 @@ def test_marked_commands_run(tmp_path):
 
 def test_recordings_are_read_as_they_stand_there(tmp_path):
     """The block behind <!-- files -->: a file's name, and what it holds from the same column on."""
-    block, = re.findall(r"^<!-- files -->\n```text\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
+    block, = re.findall(r"^<!-- files -->\n```text\n(.*?)^```", text_of("configs/README.md"), re.M | re.S)
     files = {}
     for line in block.splitlines():
         name = line[:12].strip() or name
@@ -72,18 +154,48 @@ def test_recordings_are_read_as_they_stand_there(tmp_path):
     assert len(realised) == 1  # they all tell the same rows
 
 
-def test_every_moetune_command_in_the_readme_parses(tmp_path):
-    if not README.exists():
-        pytest.skip("there is no README yet")
+def require_options(words, help_text):
+    known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", help_text)
+    for option in [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]:
+        assert option in known, f"{shlex.join(words)}: {option}"
+
+
+def require_names(room, words):
+    for option, value in zip(words, words[1:]):
+        if option not in LISTED or PLACEHOLDER.fullmatch(value):
+            continue
+        known = SHOWN if option == "--format" and words[1] != "export" else names_of(room, LISTED[option])
+        for name in value.split(","):
+            assert name in known, f"{shlex.join(words)}: {option} {name}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_exists(tmp_path, page):
     room = Room(tmp_path)
-    for marked in (True, False):
-        for kind, body in blocks(marked):
-            for line in commands(kind, body):
-                words = shlex.split(line.split("|")[0].split(">")[0], comments=True)
-                if not words or not re.fullmatch(r"(.*/)?moetune", words[0]):
-                    continue
-                result = room.run(*words[1:], "--help")  # --help is obeyed where the words before it parse
-                assert result.returncode == 0, f"{line}\n{result.stderr}"
-                options = re.findall(r"--[a-z][a-z-]*", result.stdout)
-                for option in [word.split("=")[0] for word in words if word.startswith("--")]:
-                    assert option in options, f"{line}: {option}"
+    lines = all_commands(text_of(page))
+    assert lines
+    for words in lines:
+        if re.fullmatch(r"(.*/)?moetune", words[0]):
+            result = room.run(*words[1:], "--help")  # --help is obeyed where the words before it parse
+            assert result.returncode == 0, f"{shlex.join(words)}\n{result.stderr}"
+            require_options(words, result.stdout)
+            require_names(room, words)
+        elif words[0].startswith("build/dev/"):
+            assert list((SOURCE / "tests").glob(words[0][len("build/dev/"):].replace("_tests", "") + "/*_test.cpp")), words[0]
+        else:
+            assert os.access(SOURCE / words[0], os.X_OK), words[0]
+            if words[0] == "scripts/peers.py":
+                help_text = subprocess.run([sys.executable, "-B", str(SOURCE / words[0]), "--help"], check=True,
+                                           stdout=subprocess.PIPE, universal_newlines=True).stdout
+                require_options(words, help_text)
+            if words[0] == "scripts/soak":  # its options are those of verify
+                require_options(words, room.run("verify", "--help").stdout)
+
+
+def test_every_knob_of_the_kernels_is_described(tmp_path):
+    items = json.loads(Room(tmp_path).ok("list", "knobs", "--format", "json").stdout)["items"]
+    knobs = {item["name"] for item in items if item["variants"] != ["cpu"]}
+    _, _, section = text_of("kernels/README.md").partition("\n## Knobs\n")
+    described = [name for line in re.findall(r"^- ((?:`\w+`(?:, )?)+):", section, re.M) for name in re.findall(r"\w+", line)]
+    assert sorted(set(described)) == sorted(knobs)
+    assert len(described) == len(set(described))

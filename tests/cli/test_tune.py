@@ -224,6 +224,42 @@ def test_fused_layers(room):
     assert len(ups) == 2
 
 
+def test_the_six_gemms_of_a_training_step(room):
+    layer = [*CPU, "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", "24", "--tokens", "8",
+             "--projection", "up,down", "--op", "fwd,dx,dw", "--permute-x", "--permute-y"]
+    room.ok("tune", *layer, *FEW)
+    validate("table", room.path / "moetune-table.json")
+    validate("journal", room.path / "moetune-table.json.journal.jsonl")
+    entries = room.json("moetune-table.json")["entries"]
+    steps = [(entry["cell"]["projection"], entry["cell"]["op"]) for entry in entries]
+    assert steps == [(projection, op) for projection in ("up", "down") for op in ("fwd", "dx", "dw")]
+    for entry in entries:
+        cell = entry["cell"]
+        assert f"/{cell['projection']}/{cell['op']}/" in entry["id"]
+        assert entry["verdict"]["ok"] and entry["flops"] == 2 * 16 * cell["n"] * cell["k"]
+        assert (cell["permute_x"], cell["permute_y"]) == (cell["projection"] == "up", cell["projection"] == "down")
+        if cell["op"] == "dw":  # its rows are those of n, whatever the router did
+            block_m = entry["candidate"]["block_m"]
+            assert entry["occupancy"] == pytest.approx(cell["n"] / (-(-cell["n"] // block_m) * block_m), abs=1e-5)
+    header, *lines = room.journal()
+    assert [cell["op"] for cell in header["cells"]] == ["fwd", "dx", "dw"] * 2
+    assert {line["status"] for line in lines if line["kind"] == "trial"} == {"ok"}
+    found = json.loads(room.ok("lookup", "moetune-table.json", *layer[2:], "--format", "json").stdout)
+    assert [answer["match"] for answer in found["answers"]] == ["exact"] * 6
+    for command, more in (("verify", []), ("bench", ["--rounds", "1"])):
+        text = room.ok(command, *CPU, "--table", "moetune-table.json", "--op", "dw", *more, "--format", "json").stdout
+        assert {point["cell"]["op"] for point in json.loads(text)["points"]} == {"dw"}
+    check = room.run("check", "moetune-table.json", "--op", "dx,dw", "--rounds", "5", "--format", "json")
+    assert check.returncode in (0, 1, 4), check.stderr  # by the machine's mood
+    assert [finding["cell"]["op"] for finding in json.loads(check.stdout)["findings"]] == ["dx", "dw"] * 2
+
+
+def test_a_lookup_answers_with_no_other_op(room):
+    room.tuned("--op", "dx")
+    assert "/dx/" in room.ok("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dx").stdout
+    assert room.run("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dw").returncode == 1
+
+
 def test_a_folder_is_made_for_the_output(room):
     room.ok("tune", *TINY, *FEW, "-o", "new/folder/table.json")
     assert (room.path / "new/folder/table.json").exists()

@@ -6,6 +6,7 @@
 #include "backend/cuda/verifier.h"
 #include "base/error.h"
 #include "gpu/gpu_test.h"
+#include "variant/space.h"
 
 namespace moetune {
 namespace {
@@ -62,6 +63,43 @@ TEST_P(Gradients, OfTheBaselinesAreTheSameAgain) {
   for (const Op op : kGradients) {
     backend().load(problem_of(GetParam(), Dtype::bf16, {.permute_y = true, .topk_weights = true}, op));
     const Repetition repetition = backend().repeat({.baseline = "cublas-loop", .candidate = {}}, 0.02);
+    EXPECT_GT(repetition.launches, 1);
+    EXPECT_EQ(repetition.different, 0) << repetition.reason;
+  }
+}
+
+// The default and candidates that are drawn, of each variant that takes the problem.
+TEST_P(Gradients, OfTheVariantsAreRight) {
+  for (const Op op : kGradients)
+    for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+      for (const Fusion& fusion : kFusions) {
+        const Problem problem = problem_of(GetParam(), dtype, fusion, op);
+        backend().load(problem);
+        for (const std::string variant : {"simt", "wgmma"}) {
+          std::vector<Candidate> candidates = {find_variant(variant).fallback(problem, backend().device())};
+          if (cannot_run(candidates[0], problem.shape, backend().device())) continue;  // sizes that wgmma doesn't take
+          SearchSpace space = load_space("full");
+          keep_variants(space, {variant});
+          for (const Candidate& drawn : draw(space, problem.shape, backend().device(), 2, problem.seed).legal)
+            candidates.push_back(drawn);
+          backend().compile(problem.shape, candidates);
+          for (const Candidate& candidate : candidates) {
+            const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
+            EXPECT_TRUE(verdict.ok) << text(candidate) << " " << name(op) << " " << name(dtype) << " " << text(fusion)
+                                    << ": " << verdict.reason;
+            EXPECT_EQ(verdict.mismatches, 0);
+          }
+        }
+      }
+}
+
+TEST_P(Gradients, OfTheVariantsAreTheSameAgain) {
+  for (const Op op : kGradients) {
+    const Problem problem = problem_of(GetParam(), Dtype::bf16, {.permute_y = true, .topk_weights = true}, op);
+    const Candidate candidate = find_variant("wgmma").fallback(problem, backend().device());
+    if (cannot_run(candidate, problem.shape, backend().device())) continue;
+    backend().load(problem);
+    const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
     EXPECT_GT(repetition.launches, 1);
     EXPECT_EQ(repetition.different, 0) << repetition.reason;
   }

@@ -1,5 +1,6 @@
 // Small tables, journals and folders for the tests of this room.
 #pragma once
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -72,7 +73,8 @@ inline Cell cell(const Layer& of, int64_t tokens, const std::string& routing = "
 }
 
 inline Candidate mma(int block_m, int block_n = 128, int block_k = 64, int warps = 4, int stages = 3) {
-  return {.variant = "mma", .values = {block_m, block_n, block_k, warps, stages, 0, 1, 1}};
+  return parse_candidate(fmt::format("mma block_m={} block_n={} block_k={} warps={} stages={} raster=n group=1",
+                                     block_m, block_n, block_k, warps, stages));
 }
 
 inline Measurement measurement(double us, int samples = 11) {
@@ -104,7 +106,7 @@ inline Entry entry(const Cell& of, const Candidate& winner, double us) {
   result.flops = flops(product_of(problem));
   result.bytes = bytes(product_of(problem));
   result.candidate = winner;
-  result.occupancy = tile_occupancy(problem.routing, find_value(winner, "block_m").value());
+  result.occupancy = tile_occupancy(product_of(problem), find_value(winner, "block_m").value());
   result.measurement = measurement(us);
   result.verdict = right();
   result.rivals = {rival("default", 1.25 * us, 0.8, mma(64)), rival("cublas-loop", 2 * us, 0.5)};

@@ -37,7 +37,7 @@ TEST(Tune, AnEntryTellsTheCellInFull) {
   EXPECT_EQ(entry.flops, flops(product_of(problem)));
   EXPECT_EQ(entry.bytes, bytes(product_of(problem)));
   EXPECT_EQ(entry.figures.rows, 32);
-  EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(problem.routing, 48));
+  EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(product_of(problem), 48));
 }
 
 TEST(Tune, ATableTellsToolDeviceAndEnvironment) {

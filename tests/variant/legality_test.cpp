@@ -347,7 +347,6 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "wgmma does not support fp32");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dx)), "wgmma does not support dx");
   Shape shape = shape_of();
   shape.layer.k = 2044;
   EXPECT_EQ(reason(candidate, shape), "wgmma needs n and k in multiples of 8");
@@ -468,9 +467,12 @@ struct Config {
   using Element = moetune::bf16;
   static constexpr moetune::MmaKnobs knobs = {.block_m = 64, .block_n = 128, .block_k = 32, .warps = 4, .stages = 3,
       .raster = moetune::Raster::n, .group = 4, .split = 1};
-  static constexpr bool permute_x = true;
-  static constexpr bool permute_y = false;
-  static constexpr bool topk_weights = false;
+  static constexpr moetune::RowOrder x_rows = moetune::RowOrder::by_token;
+  static constexpr moetune::RowOrder w_rows = moetune::RowOrder::in_place;
+  static constexpr moetune::RowOrder y_rows = moetune::RowOrder::in_place;
+  static constexpr moetune::Weighting weighting = moetune::Weighting::none;
+  static constexpr bool x_across = false;
+  static constexpr bool w_across = false;
   static constexpr int load_bytes = 16;
   static constexpr int store_bytes = 16;
 };
@@ -507,7 +509,8 @@ TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
                             .addressing = Addressing::pointers,
                             .split = 0,
                             .hold = 64};
-  const WgmmaLayout l = wgmma_layout(knobs, {.permute_x = true, .permute_y = true, .experts = 8, .element_bytes = 2});
+  const WgmmaLayout l = wgmma_layout(
+      knobs, {.permutes_x = true, .looks_up_rows = true, .experts = 8, .element_bytes = 2, .weight_bytes = 2});
   EXPECT_EQ(l.maps, 0);
   EXPECT_EQ(l.w, 1024);  // behind two tensor maps
   EXPECT_EQ(l.x, l.w + 3 * 128 * 64 * 2);

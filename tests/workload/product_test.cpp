@@ -295,5 +295,23 @@ TEST(Bytes, DoNotOverflow) {
   EXPECT_GT(bytes(product_of(problem)), 2.0 * 4 * 14336 * 7168);
 }
 
+TEST(TileOccupancy, CountsPaddedTiles) {
+  const auto of = [](Routing routing, int64_t block_m, Op op = Op::fwd) {
+    const Layer layer{.model = "custom", .experts = 4, .top_k = 2, .n = 6, .k = 10};
+    return tile_occupancy(product_of(Problem{{layer, op, {}}, std::move(routing), 0}), block_m);
+  };
+  const Routing routing = routing_from_rows({16, 17, 1, 0}, 17, 2);
+  for (const Op op : {Op::fwd, Op::dx}) {
+    EXPECT_DOUBLE_EQ(of(routing, 16, op), 34.0 / (4 * 16));
+    EXPECT_DOUBLE_EQ(of(routing, 1, op), 1);
+    EXPECT_DOUBLE_EQ(of(routing, 128, op), 34.0 / (3 * 128));
+  }
+  EXPECT_DOUBLE_EQ(of(shard(routing_from_rows({0, 3}, 3, 1), 2), 16), 1);
+}
+TEST(TileOccupancy, OfDwIsThatOfItsOwnRows) {
+  EXPECT_DOUBLE_EQ(tile_occupancy(product(Op::dw), 4), 6.0 / 8);
+  EXPECT_DOUBLE_EQ(tile_occupancy(product(Op::dw), 6), 1);
+}
+
 }  // namespace
 }  // namespace moetune

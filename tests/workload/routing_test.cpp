@@ -109,13 +109,6 @@ TEST(Figures, AreZeroForNoRows) {
   EXPECT_EQ(found.max_over_mean, 0);
   EXPECT_EQ(found.effective_experts, 0);
 }
-TEST(TileOccupancy, CountsPaddedTiles) {
-  const Routing routing = routing_from_rows({16, 17, 1, 0}, 17, 2);
-  EXPECT_DOUBLE_EQ(tile_occupancy(routing, 16), 34.0 / (4 * 16));
-  EXPECT_DOUBLE_EQ(tile_occupancy(routing, 1), 1);
-  EXPECT_DOUBLE_EQ(tile_occupancy(routing, 128), 34.0 / (3 * 128));
-  EXPECT_DOUBLE_EQ(tile_occupancy(shard(routing_from_rows({0, 3}, 3, 1), 2), 16), 1);
-}
 
 TEST(RoutingJson, RoundTrips) {
   const Routing routing = routing_from_rows({5, 0, 3, 2}, 5, 2);

@@ -45,7 +45,7 @@ struct Loaded {
 /// Tells one build of the variant's code from another.
 std::string kernels_hash() {
   Hash hash;
-  for (const char* file : {"grouped_gemm.cpp", "microkernel.cpp", "microkernel.inc"})
+  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp", "microkernel.cpp", "microkernel.inc"})
     hash.add(embedded_file(fmt::format("src/backend/cpu/{}", file)).value_or(""));
   return hash.hex();
 }
@@ -181,11 +181,11 @@ class CpuBackend : public Backend {
 
   void launch(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
     const Product& product = loaded_->product;
+    const Matrices matrices = matrices_of(set, weights);
     if (contender.baseline.empty())
-      grouped_gemm(make_args(product, set, weights), loaded_->shape, cpu_knobs(contender.candidate), kernel_, pool_,
-                   workspace_);
+      grouped_gemm(product, matrices, cpu_knobs(contender.candidate), kernel_, pool_, workspace_);
     else
-      loop_baseline(product, matrices_of(set, weights), pool_, baseline_workspace_);
+      loop_baseline(product, matrices, pool_, baseline_workspace_);
   }
 
   void run_over_nan(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {

@@ -12,165 +12,213 @@ namespace {
 
 int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
-/// One block of Y to compute: `rows` rows from `row` (in expert order) and `columns` columns of one expert.
+/// One block of D to compute: `rows` rows from `row` and `columns` columns of one expert, sums over `depth`.
 struct Task {
   int64_t expert = 0;
   int64_t row = 0;
   int64_t rows = 0;
   int64_t column = 0;
   int64_t columns = 0;
-  bool direct = false;   // few rows: W is read where it lies
-  bool keeps_w = false;  // another block of rows follows: packed W stays
+  int64_t depth = 0;
+  bool direct = false;   // few rows: B is used once
+  bool keeps_b = false;  // another block of rows follows: packed B stays
 };
 
-/// A thread's share of the scratch memory, and the W that lies packed there.
+/// A thread's share of the scratch memory, and the B that lies packed there.
 struct Seat {
-  float* w = nullptr;
-  float* x = nullptr;
+  float* b = nullptr;
+  float* a = nullptr;
   float* sums = nullptr;
   int64_t packed_expert = -1;
   int64_t packed_column = -1;
 };
 
 struct Launch {
-  const Args& args;
-  const Fusion& fusion;
-  Dtype dtype;
+  const Product& product;
+  const Matrices& matrices;
   const CpuKnobs& knobs;
   const Microkernel& kernel;
   const Workspace& workspace;
-  CpuScratch scratch;
-  int64_t element;  // bytes
+  Input a = input_a(product, matrices);
+  Input b = input_b(product, matrices);
 
-  const std::byte* x_row(int64_t row) const {
-    const int64_t source = fusion.permute_x ? args.gather_indices[row] / args.top_k : row;
-    return static_cast<const std::byte*>(args.x) + source * args.k * element;
-  }
-  const std::byte* w_row(int64_t expert, int64_t column) const {
-    return static_cast<const std::byte*>(args.w) + (expert * args.n + column) * args.k * element;
-  }
-  std::byte* y_at(int64_t row, int64_t column) const {
-    const int64_t target = fusion.permute_y ? args.gather_indices[row] : row;
-    return static_cast<std::byte*>(args.y) + (target * args.n + column) * element;
+  std::byte* d_at(int64_t expert, int64_t row, int64_t column) const {
+    const int64_t index = memory_row(product, product.d, expert, row) * product.d.columns + column;
+    return static_cast<std::byte*>(matrices.d) + index * size_bytes(product.d.dtype);
   }
 };
 
-bool is_direct(int64_t rows) { return rows <= kCpuDirectRows; }
+bool is_direct(const Product& product, int64_t rows) { return rows <= kCpuDirectRows && is_k_major(product.a); }
 
-/// Blocks of rows of an expert. The direct path takes all its rows at once, since it reads W once for them.
-int64_t row_blocks(int64_t rows, int block_m) { return is_direct(rows) ? (rows > 0) : blocks(rows, block_m); }
+/// Blocks of rows of an expert. The direct path takes all its rows at once, since it reads B once for them.
+int64_t row_blocks(const Product& product, int64_t rows, int block_m) {
+  return is_direct(product, rows) ? (rows > 0) : blocks(rows, block_m);
+}
 
-/// Running sums of rows, and of tasks with the experts of most rows first: what comes last is small then, so that the
-/// threads end together whoever took what.
-void lay_out(const Args& args, const CpuKnobs& c, Workspace& workspace) {
-  workspace.first_row.assign(1, 0);
+/// Running sums of tasks with the experts of most rows first: what comes last is small then, so that the threads end
+/// together whoever took what.
+void lay_out(const Product& product, const CpuKnobs& c, Workspace& workspace) {
+  const auto rows = [&](int expert) { return extent(product, expert, Axis::m); };
   workspace.order.clear();
-  for (int expert = 0; expert < args.experts; ++expert) {
-    workspace.first_row.push_back(workspace.first_row.back() + args.m_sizes[expert]);
-    if (args.m_sizes[expert] > 0) workspace.order.push_back(expert);
-  }
+  for (int expert = 0; expert < experts(product); ++expert)
+    if (rows(expert) > 0) workspace.order.push_back(expert);
   std::sort(workspace.order.begin(), workspace.order.end(), [&](int a, int b) {
-    return args.m_sizes[a] != args.m_sizes[b] ? args.m_sizes[a] > args.m_sizes[b] : a < b;
+    return product.m_sizes[a] != product.m_sizes[b] ? product.m_sizes[a] > product.m_sizes[b] : a < b;
   });
   workspace.first_task.assign(1, 0);
   for (const int expert : workspace.order)
     workspace.first_task.push_back(workspace.first_task.back() +
-                                   row_blocks(args.m_sizes[expert], c.block_m) * blocks(args.n, c.block_n));
+                                   row_blocks(product, rows(expert), c.block_m) * blocks(product.n, c.block_n));
 }
 
 Task task_at(const Launch& launch, int64_t index) {
   const auto& first_task = launch.workspace.first_task;
-  const auto& first_row = launch.workspace.first_row;
   const CpuKnobs& c = launch.knobs;
+  const Product& product = launch.product;
   const int64_t place = std::upper_bound(first_task.begin(), first_task.end(), index) - first_task.begin() - 1;
   const int64_t expert = launch.workspace.order[place];
-  const int64_t rows = first_row[expert + 1] - first_row[expert];
-  const int64_t m_blocks = row_blocks(rows, c.block_m);
+  const int64_t rows = extent(product, expert, Axis::m), depth = extent(product, expert, Axis::k);
+  const bool direct = is_direct(product, rows);
+  const int64_t m_blocks = row_blocks(product, rows, c.block_m);
   const int64_t inside = index - first_task[place];
-  const int64_t step = is_direct(rows) ? rows : c.block_m;
+  const int64_t step = direct ? rows : c.block_m;
   const int64_t row = inside % m_blocks * step;
   const int64_t column = inside / m_blocks * c.block_n;
   return {.expert = expert,
-          .row = first_row[expert] + row,
+          .row = row,
           .rows = std::min(step, rows - row),
           .column = column,
-          .columns = std::min<int64_t>(c.block_n, launch.args.n - column),
-          .direct = is_direct(rows),
-          .keeps_w = m_blocks > 1 && launch.scratch.keeps_w};
+          .columns = std::min<int64_t>(c.block_n, product.n - column),
+          .depth = depth,
+          .direct = direct,
+          .keeps_b = m_blocks > 1 && cpu_keeps_b(c, depth)};
 }
 
-/// Rows of X over [from, from + depth) of k, as floats. Rows are short and may lie anywhere: ask for them ahead of
-/// time.
-void unpack_x(const Launch& launch, const Task& task, int64_t from, int64_t depth, int64_t stride, float* x) {
-  constexpr int64_t kAhead = 4, kLine = 64;
-  const int64_t bytes = depth * launch.element;
-  const auto source = [&](int64_t r) { return launch.x_row(task.row + r) + from * launch.element; };
-  for (int64_t r = 0; r < task.rows; ++r) {
-    if (r + kAhead < task.rows) {
-      const std::byte* ahead = source(r + kAhead);
+/// read(i, elements [column, column + width) of row first + i of the expert's matrix) for `count` rows. Rows are short
+/// and may lie anywhere: those before row `end` are asked for ahead of time.
+template <class Read>
+void for_lines(const Input& input, int64_t expert, int64_t first, int64_t count, int64_t end, int64_t column,
+               int64_t width, Read&& read) {
+  constexpr int64_t kAhead = 8, kLine = 64;
+  const int64_t bytes = width * size_bytes(input.operand.dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    if (first + i + kAhead < end) {
+      const std::byte* ahead = input.at(expert, first + i + kAhead, column);
       for (int64_t byte = 0; byte < bytes; byte += kLine) __builtin_prefetch(ahead + byte);
     }
-    launch.kernel.unpack(launch.dtype, source(r), depth, x + r * stride);
+    read(i, input.at(expert, first + i, column));
   }
 }
 
-void direct_sums(const Launch& launch, const Task& task, Seat& seat) {
-  for (int64_t from = 0; from < launch.args.k; from += kCpuDirectDepth) {
-    const int64_t depth = std::min<int64_t>(kCpuDirectDepth, launch.args.k - from);
-    const int64_t stride = depth + kCpuRowPadding;
-    unpack_x(launch, task, from, depth, stride, seat.x);
-    launch.kernel.direct(launch.dtype, static_cast<int>(task.rows), task.columns, depth, seat.x, stride,
-                         launch.w_row(task.expert, task.column) + from * launch.element, launch.args.k, seat.sums,
+/// The task's rows of A over [from, from + depth) of K, as floats in seat.a: row after row where K is contiguous in
+/// memory, else in panels [ceil(rows / panel_rows)][depth][panel_rows].
+void unpack_a(const Launch& launch, const Task& task, int64_t from, int64_t depth, const Seat& seat) {
+  const Input& a = launch.a;
+  const Dtype dtype = a.operand.dtype;
+  if (is_k_major(a.operand))
+    return for_lines(a, task.expert, task.row, task.rows, task.row + task.rows, from, depth,
+                     [&](int64_t r, const std::byte* line) {
+                       launch.kernel.unpack(dtype, line, depth, seat.a + r * (depth + kCpuRowPadding));
+                     });
+  const int width = launch.kernel.panel_rows;
+  for_lines(a, task.expert, from, depth, task.depth, task.row, task.rows, [&](int64_t i, const std::byte* line) {
+    const float weight = a.weights ? weight_of_row(launch.product, a.weights, task.expert, from + i) : 1;
+    launch.kernel.spread(dtype, line, task.rows, a.weights ? &weight : nullptr, width, depth * width,
+                         seat.a + i * width);
+  });
+}
+
+/// What unpack_a put there, from a row on.
+LeftFactor left_at(const Launch& launch, const Seat& seat, int64_t row, int64_t depth) {
+  if (is_k_major(launch.a.operand))
+    return {.data = seat.a + row * (depth + kCpuRowPadding), .row_stride = depth + kCpuRowPadding, .depth_stride = 1};
+  const int width = launch.kernel.panel_rows;
+  return {.data = seat.a + row / width * width * depth + row % width, .row_stride = 1, .depth_stride = width};
+}
+
+/// Panels of B over one block of k, one after another: [ceil(columns / tile)][depth][tile].
+void pack_b(const Launch& launch, const Task& task, int64_t from, int64_t depth, float* panels) {
+  const Input& b = launch.b;
+  const Dtype dtype = b.operand.dtype;
+  const int tile = launch.kernel.tile_columns;
+  if (!is_k_major(b.operand))
+    return for_lines(b, task.expert, from, depth, task.depth, task.column, task.columns,
+                     [&](int64_t i, const std::byte* line) {
+                       launch.kernel.spread(dtype, line, task.columns, nullptr, tile, depth * tile, panels + i * tile);
+                     });
+  for (int64_t column = 0; column < task.columns; column += tile)
+    launch.kernel.pack(dtype, b.at(task.expert, task.column + column, from), b.operand.columns,
+                       std::min<int64_t>(tile, task.columns - column), depth, panels + column * depth);
+}
+
+/// What is unpacked of A over `depth` times panels of B.
+void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t depth, const float* panels, bool add) {
+  const int tile_rows = launch.kernel.tile_rows, tile_columns = launch.kernel.tile_columns;
+  const int64_t stride = launch.knobs.block_n;
+  for (int64_t column = 0; column < task.columns; column += tile_columns)
+    for (int64_t row = 0; row < task.rows; row += tile_rows)
+      launch.kernel.tile(static_cast<int>(std::min<int64_t>(tile_rows, task.rows - row)), depth,
+                         left_at(launch, seat, row, depth), panels + column * depth, seat.sums + row * stride + column,
+                         stride, add);
+}
+
+/// Few rows and a B whose K is contiguous: it is read where it lies.
+void direct_sums(const Launch& launch, const Task& task, const Seat& seat) {
+  const Input& b = launch.b;
+  for (int64_t from = 0; from < task.depth; from += kCpuDirectDepth) {
+    const int64_t depth = std::min<int64_t>(kCpuDirectDepth, task.depth - from);
+    unpack_a(launch, task, from, depth, seat);
+    launch.kernel.direct(b.operand.dtype, static_cast<int>(task.rows), task.columns, depth, seat.a,
+                         depth + kCpuRowPadding, b.at(task.expert, task.column, from), b.operand.columns, seat.sums,
                          launch.knobs.block_n, from > 0);
   }
 }
 
-/// Panels of W over one block of k, one after another: [ceil(columns / tile)][depth][tile].
-void pack_w(const Launch& launch, const Task& task, int64_t from, int64_t depth, float* panels) {
-  const int tile = launch.kernel.tile_columns;
-  for (int64_t column = 0; column < task.columns; column += tile)
-    launch.kernel.pack(launch.dtype, launch.w_row(task.expert, task.column + column) + from * launch.element,
-                       launch.args.k, std::min<int64_t>(tile, task.columns - column), depth, panels + column * depth);
-}
-
-void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t depth, const float* panels, bool add) {
-  const int tile_rows = launch.kernel.tile_rows, tile_columns = launch.kernel.tile_columns;
-  const int64_t x_stride = depth + kCpuRowPadding, sums_stride = launch.knobs.block_n;
-  for (int64_t column = 0; column < task.columns; column += tile_columns)
-    for (int64_t row = 0; row < task.rows; row += tile_rows)
-      launch.kernel.tile(static_cast<int>(std::min<int64_t>(tile_rows, task.rows - row)), depth,
-                         seat.x + row * x_stride, x_stride, panels + column * depth,
-                         seat.sums + row * sums_stride + column, sums_stride, add);
-}
-
+/// Where few rows use B once, its panels stay in the first-level cache between packing and use.
 void packed_sums(const Launch& launch, const Task& task, Seat& seat) {
   const bool packed = seat.packed_expert == task.expert && seat.packed_column == task.column;
-  for (int64_t from = 0; from < launch.args.k; from += launch.knobs.block_k) {
-    const int64_t depth = std::min<int64_t>(launch.knobs.block_k, launch.args.k - from);
-    float* panels = task.keeps_w ? seat.w + from * launch.knobs.block_n : seat.w;
-    if (!packed) pack_w(launch, task, from, depth, panels);
-    unpack_x(launch, task, from, depth, depth + kCpuRowPadding, seat.x);
+  const int64_t step = task.direct ? std::min(launch.knobs.block_k, kCpuDirectStep) : launch.knobs.block_k;
+  for (int64_t from = 0; from < task.depth; from += step) {
+    const int64_t depth = std::min(step, task.depth - from);
+    float* panels = task.keeps_b ? seat.b + from * launch.knobs.block_n : seat.b;
+    if (!packed) pack_b(launch, task, from, depth, panels);
+    unpack_a(launch, task, from, depth, seat);
     multiply(launch, task, seat, depth, panels, from > 0);
   }
-  seat.packed_expert = task.keeps_w ? task.expert : -1;
+  seat.packed_expert = task.keeps_b ? task.expert : -1;
   seat.packed_column = task.column;
+}
+
+void sum(const Launch& launch, const Task& task, Seat& seat) {
+  if (task.depth == 0)
+    std::fill_n(seat.sums, task.rows * launch.knobs.block_n, 0.0F);
+  else if (task.direct && is_k_major(launch.b.operand))
+    direct_sums(launch, task, seat);
+  else
+    packed_sums(launch, task, seat);
 }
 
 /// Rounds the sums and stores them where they belong.
 void store(const Launch& launch, const Task& task, const Seat& seat) {
+  const Product& product = launch.product;
+  const Dtype dtype = product.d.dtype;
+  const bool rounded = product.weighting == Weighting::rounded_result;
   for (int64_t r = 0; r < task.rows; ++r) {
-    float weight = 0;
-    if (launch.fusion.topk_weights)
-      weight = round_to(launch.dtype, launch.args.topk_weights[launch.args.gather_indices[task.row + r]]);
-    launch.kernel.store(launch.dtype, seat.sums + r * launch.knobs.block_n, task.columns,
-                        launch.fusion.topk_weights ? &weight : nullptr, launch.y_at(task.row + r, task.column));
+    float* sums = seat.sums + r * launch.knobs.block_n;
+    float weight = 1;
+    if (weights_result(product))
+      weight = weight_of_row(product, launch.matrices.topk_weights, task.expert, task.row + r);
+    if (rounded) weight = round_to(dtype, weight);
+    if (product.weighting == Weighting::result)
+      for (int64_t c = 0; c < task.columns; ++c) sums[c] *= weight;
+    launch.kernel.store(dtype, sums, task.columns, rounded ? &weight : nullptr,
+                        launch.d_at(task.expert, task.row + r, task.column));
   }
 }
 
-Seat take_seat(const Launch& launch, int thread) {
+Seat take_seat(const Launch& launch, const CpuScratch& scratch, int thread) {
   auto* memory = launch.workspace.scratch[thread].as<float>();
-  const CpuScratch& scratch = launch.scratch;
-  return {.w = memory, .x = memory + scratch.w, .sums = memory + scratch.w + scratch.x};
+  return {.b = memory, .a = memory + scratch.b, .sums = memory + scratch.b + scratch.a};
 }
 
 void grow(Workspace& workspace, int threads, int64_t bytes) {
@@ -181,28 +229,23 @@ void grow(Workspace& workspace, int threads, int64_t bytes) {
 
 }  // namespace
 
-void grouped_gemm(const Args& args, const Shape& shape, const CpuKnobs& knobs, const Microkernel& kernel,
+void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace) {
-  const Launch launch{.args = args,
-                      .fusion = shape.fusion,
-                      .dtype = shape.layer.dtype,
-                      .knobs = knobs,
-                      .kernel = kernel,
-                      .workspace = workspace,
-                      .scratch = cpu_scratch(knobs, args.k),
-                      .element = size_bytes(shape.layer.dtype)};
-  grow(workspace, knobs.threads, launch.scratch.bytes());
-  lay_out(args, knobs, workspace);
+  const Launch launch{
+      .product = product, .matrices = matrices, .knobs = knobs, .kernel = kernel, .workspace = workspace};
+  const CpuScratch scratch = cpu_scratch(knobs, product);
+  grow(workspace, knobs.threads, scratch.bytes());
+  lay_out(product, knobs, workspace);
   const int64_t tasks = workspace.first_task.back();
   struct alignas(64) {
     std::atomic<int64_t> next{0};
   } counter;  // on a cache line of its own
   pool.run(knobs.threads, [&](int thread) {
-    Seat seat = take_seat(launch, thread);
+    Seat seat = take_seat(launch, scratch, thread);
     for (int64_t i = counter.next.fetch_add(1, std::memory_order_relaxed); i < tasks;
          i = counter.next.fetch_add(1, std::memory_order_relaxed)) {
       const Task task = task_at(launch, i);
-      task.direct ? direct_sums(launch, task, seat) : packed_sums(launch, task, seat);
+      sum(launch, task, seat);
       store(launch, task, seat);
     }
   });

@@ -4,26 +4,24 @@
 #include <vector>
 
 #include "backend/cpu/buffer.h"
+#include "backend/cpu/matrices.h"
 #include "backend/cpu/microkernel.h"
 #include "backend/cpu/thread_pool.h"
-#include "kernels/args.h"
 #include "variant/cpu.h"
-#include "workload/shape.h"
 
 namespace moetune {
 
 /// Memory that launches share, grown by the first that needs more.
 struct Workspace {
   std::vector<Buffer> scratch;      // one a thread
-  std::vector<int64_t> first_row;   // [experts + 1] running sum of m_sizes
-  std::vector<int> order;           // experts that have rows, those of most first
+  std::vector<int> order;           // experts that have rows of D, those with most rows first
   std::vector<int64_t> first_task;  // [order + 1] running sum of tasks in that order
 };
 
-/// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m), m fastest, experts of
-/// most rows first, dealt to threads by a counter; each element is summed by one task in an order that only the
-/// candidate's blocks decide, so the result does not depend on the number of threads.
-void grouped_gemm(const Args& args, const Shape& shape, const CpuKnobs& knobs, const Microkernel& kernel,
+/// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m) of D, m fastest,
+/// experts with most rows first, dealt to threads by a counter; each element is summed by one task in an order that
+/// only the candidate's blocks decide, so the result does not depend on the number of threads.
+void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace);
 
 }  // namespace moetune

@@ -150,17 +150,4 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
           .b_scales = set.b_scales.as<float>()};
 }
 
-Args make_args(const Product& product, const OperandSet& set, const std::vector<float>& topk_weights) {
-  return {.x = set.a.data(),
-          .w = set.b.data(),
-          .y = set.d.data(),
-          .m_sizes = product.m_sizes.data(),
-          .gather_indices = product.gather_indices.data(),
-          .topk_weights = topk_weights.data(),
-          .n = product.n,
-          .k = product.k,
-          .experts = static_cast<int>(experts(product)),
-          .top_k = static_cast<int>(product.top_k)};
-}
-
 }  // namespace moetune

@@ -4,7 +4,6 @@
 
 #include "backend/cpu/matrices.h"
 #include "backend/cpu/output.h"
-#include "kernels/args.h"
 #include "variant/device.h"
 
 namespace moetune {
@@ -40,8 +39,5 @@ std::vector<float> make_topk_weights(const Product& product, Values values);
 
 /// Where a launch finds a set. Points into the set and the weights.
 Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weights);
-
-/// What a candidate's launch of a forward product is handed. Points into the product, the set and the weights.
-Args make_args(const Product& product, const OperandSet& set, const std::vector<float>& topk_weights);
 
 }  // namespace moetune

@@ -204,7 +204,8 @@ class CudaBackend : public Backend {
   int64_t tiles_at_most(const LaunchPlan& plan) const {
     const Product& p = loaded_->operands.product;
     const int64_t rows = routed_rows(p);
-    const int64_t m_tiles = rows / plan.tile_rows + plan.cluster * std::min(experts(p), rows);
+    const int64_t m_tiles = p.ragged == Axis::k ? experts(p) * ((p.m + plan.tile_rows - 1) / plan.tile_rows)
+                                                : rows / plan.tile_rows + plan.cluster * std::min(experts(p), rows);
     const int64_t n_tiles = (p.n + plan.tile_columns - 1) / plan.tile_columns;
     return m_tiles * (n_tiles + plan.cluster - 1) * plan.pieces;
   }

@@ -86,7 +86,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   size_t available = 0, total = 0;
   require(cudaMemGetInfo(&available, &total), "cannot read the free memory");
   const auto needed = [&](int64_t count) {
-    return count * set_bytes + 2 * sorted_a + sorted_b + sorted_d + references + kSpareBytes;
+    return count * set_bytes + sorted_a + sorted_b + std::max(sorted_a, sorted_b) + sorted_d + references + kSpareBytes;
   };
   if (needed(sets) > static_cast<int64_t>(available) && touched >= cold) sets = 1;
   if (needed(sets) > static_cast<int64_t>(available))
@@ -106,8 +106,9 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + routed_rows(p) / gathered_together + 1)));
   o.gathered_offset = arrivals;
   o.weights = DeviceBuffer(aligned(p.slots * 4));
-  if (sorted_a > 0) o.a_sorted = DeviceBuffer(sorted_a), o.a_gathered = DeviceBuffer(sorted_a);
+  if (sorted_a > 0) o.a_sorted = DeviceBuffer(sorted_a);
   if (sorted_b > 0) o.b_sorted = DeviceBuffer(sorted_b);
+  if (sorted_a + sorted_b > 0) o.gathered = DeviceBuffer(std::max(sorted_a, sorted_b));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   for (int set = 0; set < o.sets; ++set) o.fill(services, Values::random, set, stream);
   return o;
@@ -148,11 +149,12 @@ Args Operands::args(int set) const {
           .experts = static_cast<int>(experts(product)),
           .top_k = static_cast<int>(product.top_k),
           .counters = counters.as<unsigned>(),
-          .gathered_x = a_gathered.data(),
+          .gathered_x = gathered.data(),
           .gathered = counters.as<unsigned>() + gathered_offset,
           .x_of = of,
           .w_of = of + experts(product),
-          .y_of = pointers.as<void*>() + arrays + 2 * experts(product)};
+          .y_of = pointers.as<void*>() + arrays + 2 * experts(product),
+          .m = product.m};
 }
 
 GroupedGemm Operands::gemm(int set) const {

@@ -21,7 +21,7 @@ struct Operands {
   DeviceBuffer pointers;                      // [sets][3][experts]: each expert's A, B and D
   DeviceBuffer a_rows, b_rows, d_rows;        // row maps of operands that are not in place; else empty
   DeviceBuffer a_sorted, b_sorted, d_sorted;  // operands of `plain` that are moved, for references and baselines
-  DeviceBuffer a_gathered;      // the same of A for kernels that gather first: nothing else reads what they write
+  DeviceBuffer gathered;        // the same of A or B for kernels that gather first: nothing else reads what they write
   int64_t gathered_offset = 0;  // where their counts begin in `counters`
 
   /// What a candidate's launch of a forward product is handed.

@@ -127,7 +127,7 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
 void Verifier::clear_output() const {
   require(cudaMemsetAsync(operands_.d.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.d_stride), stream_),
           "cannot fill the output");
-  const DeviceBuffer& gathered = operands_.a_gathered;
+  const DeviceBuffer& gathered = operands_.gathered;
   if (gathered.size() > 0)
     require(cudaMemsetAsync(gathered.data(), kFill, static_cast<size_t>(gathered.size()), stream_),
             "cannot fill the room for gathered rows");

@@ -93,7 +93,7 @@ TEST_P(EveryCase, EqualsTheNaiveLoopOnIntegers) {
     ASSERT_FALSE(cpu_variant().illegal(size.candidate, p.shape, naive::device(3)));
     naive::Operands operands(p, Values::integer);
     const naive::Matrix wanted = naive::multiply(p, operands);
-    grouped_gemm(operands.args(p), p.shape, cpu_knobs(size.candidate), microkernel(), pool, workspace);
+    grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(size.candidate), microkernel(), pool, workspace);
     EXPECT_EQ(naive::difference(operands.y, wanted, size.n), "")
         << text(size.candidate) << " n " << size.n << " k " << size.k;
   }
@@ -148,7 +148,7 @@ TEST_P(EveryIsaGemm, EqualsTheNaiveLoopOnIntegers) {
       naive::Operands operands(p, Values::integer);
       const naive::Matrix wanted = naive::multiply(p, operands);
       for (const Candidate& c : {candidate(16, 64, 32, 2), candidate(8, 96, 128, 1)}) {
-        grouped_gemm(operands.args(p), p.shape, cpu_knobs(c), microkernel(GetParam()), pool, workspace);
+        grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(c), microkernel(GetParam()), pool, workspace);
         EXPECT_EQ(naive::difference(operands.y, wanted, 71), "")
             << name(dtype) << " " << text(fusion) << " " << text(c);
       }
@@ -163,7 +163,7 @@ TEST(GroupedGemm, DoesNotDependOnTheNumberOfThreads) {
     naive::Operands operands(p, Values::random);
     std::vector<std::vector<std::byte>> results;
     for (const int threads : {1, 2, 3, 4, 4, 4}) {
-      grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(32, 64, 64, threads)), microkernel(), pool,
+      grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(32, 64, 64, threads)), microkernel(), pool,
                    workspace);
       results.push_back(operands.y.bytes);
     }
@@ -181,7 +181,7 @@ TEST(GroupedGemm, KeepsPackedWeightsApart) {
   for (int repeat = 0; repeat < 20; ++repeat)
     for (const Candidate& c : {candidate(24, 32, 32, 2), candidate(8, 64, 96, 2), candidate(32, 128, 16, 1)}) {
       std::fill(operands.y.bytes.begin(), operands.y.bytes.end(), std::byte{0xff});
-      grouped_gemm(operands.args(p), p.shape, cpu_knobs(c), microkernel(), pool, workspace);
+      grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(c), microkernel(), pool, workspace);
       ASSERT_EQ(naive::difference(operands.y, wanted, 128), "") << text(c);
     }
 }
@@ -189,13 +189,13 @@ TEST(GroupedGemm, KeepsPackedWeightsApart) {
 TEST(GroupedGemm, PacksAgainWhereKIsTooDeepToKeep) {
   const int64_t k = kCpuKeepBytes / 4 / 32 + 24;
   const Candidate c = candidate(8, 32, 4096, 2);
-  ASSERT_FALSE(cpu_scratch(cpu_knobs(c), k).keeps_w);
+  ASSERT_FALSE(cpu_keeps_b(cpu_knobs(c), k));
   ThreadPool pool(2);
   Workspace workspace;
   const Problem p = naive::problem_of_rows({20}, {.n = 2, .k = k}, 1);
   naive::Operands operands(p, Values::integer);
   const naive::Matrix wanted = naive::multiply(p, operands);
-  grouped_gemm(operands.args(p), p.shape, cpu_knobs(c), microkernel(), pool, workspace);
+  grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(c), microkernel(), pool, workspace);
   EXPECT_EQ(naive::difference(operands.y, wanted, 2), "");
 }
 
@@ -207,7 +207,8 @@ TEST(GroupedGemm, TakesDeepKInPiecesForFewRows) {
     const Problem p = naive::problem_of_rows({3, kCpuDirectRows}, {.dtype = dtype, .n = 5, .k = k}, 1);
     naive::Operands operands(p, Values::integer);
     const naive::Matrix wanted = naive::multiply(p, operands);
-    grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
+    grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool,
+                 workspace);
     EXPECT_EQ(naive::difference(operands.y, wanted, 5), "") << name(dtype);
   }
 }
@@ -223,7 +224,8 @@ TEST(GroupedGemm, LeavesRowsOfOtherRanksAlone) {
     ASSERT_LT(p.rows(), naive::y_rows(p));
     naive::Operands operands(p, Values::integer), again(p, Values::integer);
     const naive::Matrix wanted = naive::multiply(p, operands);  // NaN in the rows of others
-    grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
+    grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool,
+                 workspace);
     EXPECT_EQ(naive::difference(operands.y, wanted, 40), "");
     loop_baseline(product_of(p), again.matrices(), pool, plain);
     EXPECT_EQ(naive::difference(again.y, wanted, 40), "");
@@ -236,7 +238,7 @@ TEST(GroupedGemm, GathersForOneRankOfMany) {
   const Problem p = naive::problem_of("zipf:1", 30, 16, 4, {.fusion = {.permute_x = true}, .n = 40, .k = 24, .ep = 8});
   naive::Operands operands(p, Values::integer);
   const naive::Matrix wanted = naive::multiply(p, operands);
-  grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
+  grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
   EXPECT_EQ(naive::difference(operands.y, wanted, 40), "");
 }
 
@@ -245,7 +247,8 @@ TEST(GroupedGemm, IsCloseOnRandomInputs) {
   Workspace workspace;
   const Problem p = naive::problem_of("uniform", 60, 4, 2, {.n = 64, .k = 700});
   naive::Operands operands(p, Values::random);
-  grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(32, 64, 128, 2)), microkernel(), pool, workspace);
+  grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(32, 64, 128, 2)), microkernel(), pool,
+               workspace);
   naive::for_rows(p, [&](int64_t expert, int64_t row, int64_t target) {
     for (int64_t column = 0; column < 64; ++column)
       ASSERT_NEAR(operands.y.get(target * 64 + column), naive::sum_at(p, operands, expert, row, column), 1e-3);
@@ -257,16 +260,17 @@ TEST(GroupedGemm, GrowsItsWorkspaceForALargerCandidate) {
   Workspace workspace;
   const Problem p = naive::problem_of_rows({50}, {.n = 64, .k = 64}, 1);
   naive::Operands operands(p, Values::integer);
-  grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(8, 32, 16, 1)), microkernel(), pool, workspace);
+  grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(8, 32, 16, 1)), microkernel(), pool, workspace);
   ASSERT_EQ(workspace.scratch.size(), 1u);
   const int64_t small = workspace.scratch[0].bytes();
   EXPECT_GE(small, cpu_scratch(cpu_knobs(candidate(8, 32, 16, 1)), 64).bytes());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace.scratch[0].data()) % (2 << 20), 0U) << "one huge page, one place";
-  grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(1024, 1024, 64, 2)), microkernel(), pool, workspace);
+  grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(1024, 1024, 64, 2)), microkernel(), pool,
+               workspace);
   ASSERT_EQ(workspace.scratch.size(), 2u);
   EXPECT_GT(workspace.scratch[0].bytes(), small);
   const std::byte* before = workspace.scratch[0].data();
-  grouped_gemm(operands.args(p), p.shape, cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
+  grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(candidate(8, 32, 16, 2)), microkernel(), pool, workspace);
   EXPECT_EQ(workspace.scratch[0].data(), before) << "memory that suffices is kept";
 }
 

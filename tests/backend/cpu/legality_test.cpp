@@ -66,9 +66,27 @@ TEST(CpuLegality, PackingBuffersAreBounded) {
   EXPECT_LE(cpu_scratch(cpu_knobs(large), 64).bytes(), kCpuScratchLimit) << "no deeper than k";
   EXPECT_EQ(reason(large), "");
 }
-TEST(CpuLegality, OnlyForward) {
-  EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(Op::dx)), "cpu does not support dx");
-  EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(Op::dw)), "cpu does not support dw");
+TEST(CpuLegality, AcceptsEveryOp) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw}) EXPECT_EQ(reason(candidate(8, 32, 16, 1), shape_of(op)), "");
+}
+TEST(CpuLegality, PackingBuffersAreThoseOfTheOp) {
+  // Packed B of forward is block_n times the layer's k; of dX block_n times its n.
+  const Candidate wide = candidate(512, 4096, 4096, 1);
+  Shape shape = shape_of(Op::fwd, 4096);
+  EXPECT_EQ(reason(wide, shape),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
+  shape.op = Op::dx;
+  EXPECT_EQ(reason(wide, shape), "");
+  std::swap(shape.layer.n, shape.layer.k);
+  EXPECT_EQ(reason(wide, shape),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
+  shape.op = Op::fwd;
+  EXPECT_EQ(reason(wide, shape), "");
+  // An expert of dW may have any number of rows.
+  shape.op = Op::dw;
+  EXPECT_EQ(reason(wide, shape),
+            "block_m, block_n or block_k must be smaller: packed blocks need over 64 MiB a thread");
+  EXPECT_EQ(reason(candidate(128, 256, 512, 1), shape), "");
 }
 TEST(CpuLegality, OnlyOnACpu) {
   DeviceInfo gpu = naive::device(132);
@@ -84,30 +102,63 @@ TEST(CpuLegality, ListsItsKnobs) {
 
 TEST(CpuScratch, HoldsWhatALaunchNeeds) {
   const CpuScratch shallow = cpu_scratch(cpu_knobs(candidate(16, 64, 32, 1)), 100);
-  EXPECT_TRUE(shallow.keeps_w);
-  EXPECT_EQ(shallow.w, 64 * 112);  // all of k, in whole vectors
+  EXPECT_TRUE(cpu_keeps_b(cpu_knobs(candidate(16, 64, 32, 1)), 100));
+  EXPECT_EQ(shallow.b, 64 * 112);  // all of k, in whole vectors
   EXPECT_EQ(shallow.sums, 16 * 64);
-  EXPECT_GE(shallow.x, kCpuDirectRows * (100 + kCpuRowPadding));
+  EXPECT_GE(shallow.a, kCpuDirectRows * (100 + kCpuRowPadding));
   const CpuScratch deep = cpu_scratch(cpu_knobs(candidate(16, 64, 32, 1)), 1 << 24);
-  EXPECT_FALSE(deep.keeps_w);
-  EXPECT_EQ(deep.w, 64 * 32);
+  EXPECT_FALSE(cpu_keeps_b(cpu_knobs(candidate(16, 64, 32, 1)), 1 << 24));
+  EXPECT_EQ(deep.b, 64 * 32);
 }
 TEST(CpuScratch, HasRoomForTheDirectPathInSmallBlocks) {
   const CpuScratch scratch = cpu_scratch(cpu_knobs(candidate(8, 32, 16, 1)), 5000);
   EXPECT_GE(scratch.sums, kCpuDirectRows * 32);
-  EXPECT_GE(scratch.x, kCpuDirectRows * (kCpuDirectDepth + kCpuRowPadding));
+  EXPECT_GE(scratch.a, kCpuDirectRows * (kCpuDirectDepth + kCpuRowPadding));
+}
+
+TEST(CpuScratch, HasRoomForWholePanelsOfA) {
+  EXPECT_GE(cpu_scratch(cpu_knobs(candidate(24, 32, 4096, 1)), 4096).a, 32 * 4096);
+}
+TEST(CpuScratch, HoldsWhatTheDeepestExpertOfDwNeeds) {
+  const CpuKnobs knobs = cpu_knobs(candidate(16, 64, 32, 1));
+  const Problem p = naive::problem_of_rows({3, 0, 500, 40}, {.op = Op::dw}, 1);
+  EXPECT_EQ(cpu_scratch(knobs, product_of(p)).bytes(), cpu_scratch(knobs, 500).bytes());
+  // One expert's B is kept whole, another's is too deep for that: the first needs more.
+  const int32_t kept = kCpuKeepBytes / 4 / 64;
+  const Problem two = naive::problem_of_rows({kept, kept + 1}, {.op = Op::dw}, 1);
+  EXPECT_EQ(cpu_scratch(knobs, product_of(two)).b, 64 * int64_t{kept});
+}
+TEST(CpuScratch, OfAShapeHasRoomForAnyRows) {
+  Shape dw;
+  dw.op = Op::dw;
+  for (const Candidate& c :
+       {candidate(8, 32, 16, 1), candidate(24, 4096, 4096, 1), candidate(4096, 96, 512, 1), candidate(64, 64, 4096, 1)})
+    for (const int64_t rows : {0, 1, 100, 1023, 1024, 4096, 43690, 43691, 65536, 131072, 131073, 10000000})
+      EXPECT_LE(cpu_scratch(cpu_knobs(c), rows).bytes(), cpu_scratch(cpu_knobs(c), product_of(dw)).bytes())
+          << text(c) << " " << rows;
 }
 
 TEST(CpuFallback, IsLegalEverywhere) {
   for (const char* routing : {"uniform", "zipf:1.5", "single"})
     for (const int64_t tokens : {1, 7, 100, 4096})
       for (const int64_t n : {1, 48, 5760})
-        for (const int processors : {1, 2, 13, 128}) {
-          const Problem p = naive::problem_of(routing, tokens, 32, 1, {.n = n, .k = 33});
-          const Candidate c = cpu_variant().fallback(p, naive::device(processors));
-          EXPECT_EQ(reason(c, p.shape, processors), "") << text(c);
-          EXPECT_EQ(cpu_knobs(c).threads, processors);
-        }
+        for (const int processors : {1, 2, 13, 128})
+          for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
+            const Problem p = naive::problem_of(routing, tokens, 32, 1, {.n = n, .k = 33, .op = op});
+            const Candidate c = cpu_variant().fallback(p, naive::device(processors));
+            EXPECT_EQ(reason(c, p.shape, processors), "") << text(c);
+            EXPECT_EQ(cpu_knobs(c).threads, processors);
+          }
+}
+TEST(CpuFallback, CutsTheResultOfTheOp) {
+  // A wide layer of few columns: dX has many columns, dW many of both, whatever the rows.
+  const auto of = [](Op op) {
+    const Problem p = naive::problem_of_rows({40}, {.n = 64, .k = 8192, .op = op}, 1);
+    return text(cpu_variant().fallback(p, naive::device(2)));
+  };
+  EXPECT_EQ(of(Op::fwd), "cpu block_m=32 block_n=64 block_k=256 threads=2");
+  EXPECT_EQ(of(Op::dx), "cpu block_m=128 block_n=256 block_k=256 threads=2");
+  EXPECT_EQ(of(Op::dw), "cpu block_m=128 block_n=256 block_k=256 threads=2");
 }
 TEST(CpuFallback, TakesLargeBlocksWhereThereAreEnough) {
   for (const char* routing : {"balanced", "zipf:1.5"}) {

@@ -75,6 +75,8 @@ TEST_P(EveryIsa, HasTilesThatDivideTheSteps) {
   EXPECT_EQ(kernel().isa, GetParam());
   EXPECT_EQ(kCpuTileRows % kernel().tile_rows, 0);
   EXPECT_EQ(kCpuTileColumns % kernel().tile_columns, 0);
+  EXPECT_EQ(kCpuPanelRows % kernel().panel_rows, 0);
+  EXPECT_EQ(kernel().panel_rows % kernel().tile_rows, 0);
 }
 
 TEST_P(EveryIsa, UnpacksEvery16BitPattern) {
@@ -174,27 +176,56 @@ TEST_P(EveryIsa, PacksAnyColumnsAndDepth) {
       }
 }
 
+TEST_P(EveryIsa, SpreadsRowsOverPanels) {
+  const std::vector<float> awkward = awkward_floats();
+  const float weight = 0.7071F;
+  for (const Dtype dtype : kDtypes)
+    for (const int width : {kernel().panel_rows, kernel().tile_columns})
+      for (const int64_t count : {1, 3, width - 1, width, width + 1, 2 * width + width / 2, 4 * width})
+        for (const float* factor : {static_cast<const float*>(nullptr), &weight}) {
+          naive::Matrix source(dtype, count);
+          for (int64_t i = 0; i < count; ++i) source.set(i, awkward[static_cast<size_t>(i + 40)]);
+          const int64_t panels = (count + width - 1) / width, stride = width + 5;
+          std::vector<float> target(static_cast<size_t>(panels * stride), 99);
+          kernel().spread(dtype, source.bytes.data(), count, factor, width, stride, target.data());
+          for (int64_t i = 0; i < panels * stride; ++i) {
+            const int64_t value = i / stride * width + i % stride;
+            const float element = i % stride < width && value < count ? source.get(value) : 0;
+            const float wanted = i % stride >= width ? 99 : factor ? round_to(dtype, element * weight) : element;
+            const float got = target[static_cast<size_t>(i)];
+            ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted)
+                << name(dtype) << " width " << width << " count " << count << " at " << i << ": " << got << ", wanted "
+                << wanted;
+          }
+        }
+}
+
 TEST_P(EveryIsa, MultipliesTiles) {
   const int tile = kernel().tile_columns;
   for (int rows = 1; rows <= kernel().tile_rows; ++rows)
-    for (const int64_t depth : {1, 2, 7, 64}) {
-      const int64_t x_stride = depth + 3, sums_stride = tile + 2;
-      const std::vector<float> x = integer_floats(rows * x_stride, 4), panel = integer_floats(depth * tile, 5);
-      std::vector<float> sums(static_cast<size_t>(rows * sums_stride), 100);
-      for (const bool add : {false, true}) {
-        kernel().tile(rows, depth, x.data(), x_stride, panel.data(), sums.data(), sums_stride, add);
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t c = 0; c < sums_stride; ++c) {
-            float wanted = 0;
-            for (int64_t k = 0; k < depth; ++k)
-              wanted += x[r * x_stride + k] * panel[k * tile + std::min<int64_t>(c, tile - 1)];
-            ASSERT_EQ(sums[r * sums_stride + c], c >= tile ? 100
-                                                 : add     ? 2 * wanted
-                                                           : wanted)
-                << "rows " << rows << " depth " << depth << " at " << r << ", " << c;
-          }
+    for (const int64_t depth : {1, 2, 7, 64})
+      for (const bool across : {false, true}) {
+        const int64_t pitch = (across ? kernel().panel_rows : depth) + 3, sums_stride = tile + 2;
+        const std::vector<float> data = integer_floats((across ? depth : rows) * pitch, 4);
+        const std::vector<float> panel = integer_floats(depth * tile, 5);
+        const LeftFactor a = {
+            .data = data.data(), .row_stride = across ? 1 : pitch, .depth_stride = across ? pitch : 1};
+        std::vector<float> sums(static_cast<size_t>(rows * sums_stride), 100);
+        for (const bool add : {false, true}) {
+          kernel().tile(rows, depth, a, panel.data(), sums.data(), sums_stride, add);
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < sums_stride; ++c) {
+              float wanted = 0;
+              for (int64_t k = 0; k < depth; ++k)
+                wanted +=
+                    data[across ? k * pitch + r : r * pitch + k] * panel[k * tile + std::min<int64_t>(c, tile - 1)];
+              ASSERT_EQ(sums[r * sums_stride + c], c >= tile ? 100
+                                                   : add     ? 2 * wanted
+                                                             : wanted)
+                  << "rows " << rows << " depth " << depth << " across " << across << " at " << r << ", " << c;
+            }
+        }
       }
-    }
 }
 
 TEST_P(EveryIsa, MultipliesFewRowsDirectly) {

@@ -96,18 +96,6 @@ struct Operands {
     for (int64_t i = 0; i < y.size(); ++i) y.set(i, std::nanf(""));
   }
 
-  Args args(const Problem& p) {
-    return {.x = x.bytes.data(),
-            .w = w.bytes.data(),
-            .y = y.bytes.data(),
-            .m_sizes = p.routing.m_sizes.data(),
-            .gather_indices = p.routing.gather_indices.data(),
-            .topk_weights = weights.data(),
-            .n = p.shape.layer.n,
-            .k = p.shape.layer.k,
-            .experts = static_cast<int>(p.shape.layer.local_experts()),
-            .top_k = static_cast<int>(p.shape.layer.top_k)};
-  }
   Matrices matrices() {
     return {.a = x.bytes.data(), .b = w.bytes.data(), .d = y.bytes.data(), .topk_weights = weights.data()};
   }

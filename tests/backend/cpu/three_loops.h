@@ -1,0 +1,287 @@
+// Three loops that know the ops and fusions but nothing of how a product is described, and what they are compared with.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "backend/cpu/baseline.h"
+#include "backend/cpu/compare.h"
+#include "backend/cpu/operands.h"
+#include "backend/cpu/reference.h"
+#include "naive.h"
+
+namespace moetune::three_loops {
+
+using naive::Setting;
+
+constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
+constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}};
+
+/// What a test changes of a product, told again for the loops below.
+struct Extras {
+  int64_t capacity = 0;  // rows an expert of every ragged matrix; 0 = none
+  int64_t more_rows = 0;
+  std::optional<Dtype> result_dtype = {};
+  ScaleBlock a_scale = {}, b_scale = {};
+};
+
+/// One element of a result: unrounded, and with all roundings.
+struct Element {
+  double exact = 0;
+  float rounded = 0;
+};
+
+/// A result of the three loops, by row of memory.
+struct Wanted {
+  int64_t columns = 0;
+  Dtype dtype = Dtype::fp32;
+  std::vector<std::optional<Element>> elements;  // [rows in memory, columns]; nothing where nobody writes
+
+  Element& at(int64_t row, int64_t column) {
+    auto& element = elements[static_cast<size_t>(row * columns + column)];
+    if (!element) element.emplace();
+    return *element;
+  }
+};
+
+class Loops {
+ public:
+  Loops(const Problem& problem, Values values, const Extras& extras)
+      : p_(problem), values_(values), extras_(extras), described_(product_of(problem)) {
+    described_.a.scale_block = extras.a_scale, described_.b.scale_block = extras.b_scale;
+    if (extras.capacity > 0) described_.a.rows = experts() * extras.capacity;
+  }
+
+  Wanted dx() {
+    const auto& [n, k] = sides();
+    Wanted wanted = empty(p_.shape.fusion.permute_x ? naive::slots(p_) : ragged_rows(), k);
+    for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t slot) {
+      const bool weighted = p_.shape.fusion.topk_weights;
+      for (int64_t column = 0; column < k; ++column) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; ++i)
+          sum += a(expert, row, kStreamDy, dy_row(expert, row, in_order, slot), i, n) * w(expert, i, column);
+        const float weight = weighted ? this->weight(slot) : 1;
+        wanted.at(p_.shape.fusion.permute_x ? slot : in_memory(expert, row, in_order), column) = {
+            sum * weight, round_to(wanted.dtype, static_cast<float>(sum) * weight)};
+      }
+    });
+    return wanted;
+  }
+
+  Wanted dw() {
+    const auto& [n, k] = sides();
+    Wanted wanted = empty(experts() * n, k);
+    for (int64_t row = 0; row < experts() * n; ++row)
+      for (int64_t column = 0; column < k; ++column) wanted.at(row, column) = {};
+    for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t slot) {
+      for (int64_t i = 0; i < n; ++i) {
+        double left = value(kStreamDy, dy_row(expert, row, in_order, slot) * n + i);
+        if (p_.shape.fusion.topk_weights)
+          left = round_to(p_.shape.layer.dtype, static_cast<float>(left) * dw_weight(slot));
+        if (has_scales(described_.a))
+          left *= scale(described_.a, dy_row(expert, row, in_order, slot) / extras_.a_scale.rows, i, n);
+        const int64_t x_row = p_.shape.fusion.permute_x ? slot / p_.routing.top_k : in_memory(expert, row, in_order);
+        for (int64_t column = 0; column < k; ++column) {
+          double right = value(kStreamX, x_row * k + column);
+          if (has_scales(described_.b)) right *= scale(described_.b, x_row / extras_.b_scale.rows, column, k);
+          wanted.at(expert * n + i, column).exact += left * right;
+        }
+      }
+    });
+    for (auto& element : wanted.elements) element->rounded = round_to(wanted.dtype, static_cast<float>(element->exact));
+    return wanted;
+  }
+
+  /// Without fusions: those of the other forward tests.
+  Wanted forward() {
+    const auto& [n, k] = sides();
+    Wanted wanted = empty(ragged_rows(), n);
+    for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t) {
+      for (int64_t column = 0; column < n; ++column) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; ++i)
+          sum += a(expert, row, kStreamX, in_memory(expert, row, in_order), i, k) * w(expert, column, i);
+        wanted.at(in_memory(expert, row, in_order), column) = {sum, round_to(wanted.dtype, static_cast<float>(sum))};
+      }
+    });
+    return wanted;
+  }
+
+  Wanted result() { return p_.shape.op == Op::fwd ? forward() : p_.shape.op == Op::dx ? dx() : dw(); }
+
+ private:
+  int64_t experts() const { return static_cast<int64_t>(p_.routing.m_sizes.size()); }
+  std::pair<int64_t, int64_t> sides() const { return {p_.shape.layer.n, p_.shape.layer.k}; }
+  int64_t ragged_rows() const {
+    return extras_.capacity > 0 ? experts() * extras_.capacity : p_.rows() + extras_.more_rows;
+  }
+  int64_t in_memory(int64_t expert, int64_t row, int64_t in_order) const {
+    return extras_.capacity > 0 ? expert * extras_.capacity + row : in_order;
+  }
+  int64_t dy_row(int64_t expert, int64_t row, int64_t in_order, int64_t slot) const {
+    return p_.shape.fusion.permute_y ? slot : in_memory(expert, row, in_order);
+  }
+
+  Wanted empty(int64_t rows, int64_t columns) const {
+    Wanted wanted{columns, extras_.result_dtype.value_or(p_.shape.layer.dtype), {}};
+    wanted.elements.resize(static_cast<size_t>(rows * columns));
+    return wanted;
+  }
+  // f(expert, row of the expert, row in expert order, flat slot).
+  template <class F>
+  void for_rows(F&& f) const {
+    int64_t in_order = 0;
+    for (int64_t expert = 0; expert < experts(); ++expert)
+      for (int64_t row = 0; row < p_.routing.m_sizes[static_cast<size_t>(expert)]; ++row, ++in_order)
+        f(expert, row, in_order, p_.routing.gather_indices[static_cast<size_t>(in_order)]);
+  }
+
+  double value(int stream, int64_t index) const {
+    return round_to(p_.shape.layer.dtype, operand_value(values_, p_.seed, stream, static_cast<uint64_t>(index)));
+  }
+  // A of a product whose A has rows of experts.
+  double a(int64_t, int64_t, int stream, int64_t memory_row, int64_t column, int64_t columns) const {
+    double result = value(stream, memory_row * columns + column);
+    if (has_scales(described_.a)) result *= scale(described_.a, memory_row / extras_.a_scale.rows, column, columns);
+    return result;
+  }
+  double w(int64_t expert, int64_t row, int64_t column) const {
+    const auto& [n, k] = sides();
+    double result = value(kStreamW, (expert * n + row) * k + column);
+    if (!has_scales(described_.b)) return result;
+    const int64_t block_rows = (n + extras_.b_scale.rows - 1) / extras_.b_scale.rows;  // of an expert
+    return result * scale(described_.b, expert * block_rows + row / extras_.b_scale.rows, column, k);
+  }
+  double scale(const Operand& operand, int64_t scale_row, int64_t column, int64_t columns) const {
+    const int64_t width = operand.scale_block.columns;
+    return scale_value(described_, operand, values_, scale_row * ((columns + width - 1) / width) + column / width);
+  }
+  float weight(int64_t slot) const {
+    return operand_value(values_, p_.seed, kStreamWeights, static_cast<uint64_t>(slot));
+  }
+  float dw_weight(int64_t slot) const {
+    return values_ == Values::integer ? std::ceil(weight(slot) * 4) / 4 : weight(slot);
+  }
+
+  const Problem& p_;
+  Values values_;
+  Extras extras_;
+  Product described_;  // for the values of scales alone
+};
+
+/// The product of a problem with extras, its operands and the results that it must have.
+struct Multiplication {
+  Product product;
+  OperandSet set;
+  std::vector<float> weights;
+  Wanted wanted;
+  ThreadPool pool{3};
+
+  Multiplication(const Problem& problem, Values values, const Extras& extras = {})
+      : product(product_of(problem)), wanted(Loops(problem, values, extras).result()) {
+    for (Operand* operand : {&product.a, &product.b, &product.d}) {
+      if (!is_ragged(product, *operand) || operand->order != RowOrder::in_place) continue;
+      operand->rows += extras.more_rows;
+      if (extras.capacity > 0) operand->capacity = extras.capacity, operand->rows = experts(product) * extras.capacity;
+    }
+    product.d.dtype = extras.result_dtype.value_or(product.d.dtype);
+    product.a.scale_block = extras.a_scale, product.b.scale_block = extras.b_scale;
+    set = make_set(product, values, pool);
+    weights = make_topk_weights(product, values);
+  }
+  Matrices matrices() const { return matrices_of(set, weights); }
+  void run_loop() {
+    LoopWorkspace workspace;
+    set.d.reset(pool);
+    loop_baseline(product, matrices(), pool, workspace);
+  }
+  float element(int64_t row, int64_t column) const { return read(set.d.data(), row, column); }
+  float read(const std::byte* rows, int64_t row, int64_t column) const {
+    naive::Matrix one(product.d.dtype, 1);
+    const auto size = static_cast<size_t>(size_bytes(product.d.dtype));
+    std::memcpy(one.bytes.data(), rows + static_cast<size_t>(row * product.d.columns + column) * size, size);
+    return one.get(0);
+  }
+  void put(int64_t row, int64_t column, float value) {
+    naive::Matrix one(product.d.dtype, 1);
+    one.set(0, value);
+    const auto size = static_cast<size_t>(size_bytes(product.d.dtype));
+    std::memcpy(set.d.data() + static_cast<size_t>(row * product.d.columns + column) * size, one.bytes.data(), size);
+  }
+  /// The first element of D in memory that is not what the loops want, in words; "" where there is none.
+  std::string difference() const {
+    for (int64_t row = 0; row < product.d.rows; ++row)
+      for (int64_t column = 0; column < product.d.columns; ++column) {
+        const auto& want = wanted.elements[static_cast<size_t>(row * product.d.columns + column)];
+        const float got = element(row, column);
+        if (want ? got != want->rounded : !std::isnan(got))
+          return "row " + std::to_string(row) + ", column " + std::to_string(column) + ": got " + std::to_string(got) +
+                 (want ? ", wanted " + std::to_string(want->rounded) : ", wanted nothing");
+      }
+    return "";
+  }
+  Verdict exact() { return compare_exact(product, set.d, rounded_reference(product, matrices(), pool).data(), pool); }
+  Verdict close() {
+    return compare_close(product, set.d, unrounded_reference(product, matrices(), pool).as<float>(), pool);
+  }
+};
+
+struct NamedRouting {
+  std::string name;
+  std::function<Problem(const Setting&)> problem;
+};
+
+inline const std::vector<NamedRouting>& hard_routings() {
+  const auto of_rows = [](std::vector<int32_t> rows, int64_t top_k) {
+    return [=](const Setting& s) { return naive::problem_of_rows(rows, s, top_k); };
+  };
+  static const std::vector<NamedRouting> routings = {
+      {"one_row", of_rows({0, 0, 1, 0}, 1)},
+      {"all_rows_to_one_expert", of_rows({0, 77, 0}, 1)},
+      {"empty_experts_around", of_rows({0, 0, 40, 0, 0, 40, 0}, 2)},
+      {"few_and_many", of_rows({15, 16, 17, 48}, 2)},
+      {"skewed", [](const Setting& s) { return naive::problem_of("zipf:1.5", 24, 8, 2, s); }},
+      {"no_rows",
+       [](Setting s) {
+         s.ep = 4;
+         return naive::problem_of("balanced", 1, 16, 1, s);
+       }},
+      {"one_rank_of_four",
+       [](Setting s) {
+         s.ep = 4;
+         return naive::problem_of("uniform", 20, 16, 4, s);
+       }},
+  };
+  return routings;
+}
+
+using Case = std::tuple<Op, Dtype, Fusion>;
+
+inline std::string label(const Case& one) {
+  std::string words = std::string(name(std::get<Op>(one))) + "_" + std::string(name(std::get<Dtype>(one))) + "_" +
+                      text(std::get<Fusion>(one));
+  std::replace(words.begin(), words.end(), '+', '_');
+  return words;
+}
+
+class EveryGradient : public testing::TestWithParam<Case> {
+ protected:
+  // f(problem) on every hard routing.
+  template <class F>
+  void on_routings(int64_t n, int64_t k, F&& f) const {
+    const auto& [op, dtype, fusion] = GetParam();
+    for (const NamedRouting& routing : hard_routings()) {
+      SCOPED_TRACE(routing.name + ", n " + std::to_string(n) + ", k " + std::to_string(k));
+      f(routing.problem({.dtype = dtype, .fusion = fusion, .n = n, .k = k, .op = op}));
+    }
+  }
+};
+
+inline Problem plain(Op op, Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
+  return naive::problem_of_rows({7, 0, 20, 21}, {.dtype = dtype, .fusion = fusion, .n = 40, .k = 56, .op = op}, 2);
+}
+
+}  // namespace moetune::three_loops

@@ -1,0 +1,28 @@
+// The output on the README's first page is what `moetune tune` prints for the table that it was measured into.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "cli/winners.h"
+
+namespace moetune {
+namespace {
+
+TEST(Readme, ShowsWhatTunePrints) {
+  const std::string source = MOETUNE_SOURCE_DIR;
+  const std::string page = read_text(source + "/README.md");
+  const std::string begin = "\n...\n", end = "\n```";
+  const size_t first = page.find(begin), last = page.find(end, first);
+  ASSERT_NE(first, std::string::npos);
+  ASSERT_NE(last, std::string::npos);
+  const std::string shown = page.substr(first + begin.size(), last - first - begin.size());
+
+  const TunedTable table = read_table(source + "/configs/tuned/nvidia-h200-qwen3-30b-a3b.json");
+  const std::string printed = results_text(table, Format::text, {}, false) + "\n" +
+                              answer(table, table.entries.size()) +
+                              " The table is moetune-table.json. Next: moetune check moetune-table.json";
+  ASSERT_GT(shown.size(), 1000u);
+  EXPECT_TRUE(printed.ends_with("\n" + shown)) << "the README shows\n" << shown << "\nbut tune prints\n" << printed;
+}
+
+}  // namespace
+}  // namespace moetune
