@@ -229,7 +229,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
 Action declare_check(OptionSet& set) {
   const auto options = std::make_shared<CheckOptions>();
   set.argument("BASELINE", options->baseline, "A tuned table");
-  declare(set, options->cells, "Cells to check: those that match all of these options");
+  declare(set, options->cells, "Cells to check: those that match all options");
   declare(set, options->device);
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
   set.value("--rounds", options->rounds, "N",

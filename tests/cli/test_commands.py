@@ -141,7 +141,7 @@ def test_verify_draws_from_a_space_by_seed(room):
 
 
 def test_verify_draws_from_a_named_space_only(room):
-    assert "none is named" in room.error(2, "verify", *TINY, "--max-candidates", "4")
+    assert "needs a space to draw from" in room.error(2, "verify", *TINY, "--max-candidates", "4")
     assert "--max-candidates: 0 is outside" in room.error(2, "verify", *TINY, "--space", "full", "--max-candidates", "0")
 
 
@@ -447,7 +447,7 @@ def test_export_to_a_file(room):
 
 def test_export_of_a_nameless_file_to_a_folder(room):
     room.tuned()
-    assert "expected a file name" in room.error(2, "export", "moetune-table.json", "--format", "csv", "-o", "folder/")
+    assert "give the name of a file" in room.error(2, "export", "moetune-table.json", "--format", "csv", "-o", "folder/")
 
 
 def test_export_for_vllm_of_a_cpu_table(room):

@@ -269,7 +269,7 @@ def test_the_full_space_of_hopper_is_drawn_from(room):
     units = room.ok(*full, "--max-candidates", "5").stdout
     assert units.count("struct Config") == 5
     assert units == room.ok(*full, "--max-candidates", "5").stdout != room.ok(*full, "--max-candidates", "5", "--seed", "1").stdout
-    assert "none is named" in room.error(2, "compile", *LAYER, "--max-candidates", "5")
+    assert "needs a space to draw from" in room.error(2, "compile", *LAYER, "--max-candidates", "5")
     assert "--max-candidates: 0 is outside" in room.error(2, *full, "--max-candidates", "0")
 
 

@@ -165,7 +165,7 @@ def test_quiet_says_nothing_on_stderr(room):
 
 
 def test_the_worker_is_not_for_hands(room):
-    assert "started by the other commands" in room.error(2, "worker")
+    assert "other commands start it" in room.error(2, "worker")
 
 
 def test_no_escape_codes_without_a_terminal(room):

@@ -184,7 +184,7 @@ def test_configurations_of_other_programs_are_kept(room):
     assert os.listdir(room.path / "configs") == [name]
     theirs = '{"1": {"BLOCK_SIZE_M": 16}}\n'
     (room.path / "configs" / name).write_text(theirs)
-    assert f"it is kept as configs/{name}.old" in room.ok("export", "gpu.json", "--format", "vllm", "-o", "configs").stderr
+    assert f"is kept as configs/{name}.old" in room.ok("export", "gpu.json", "--format", "vllm", "-o", "configs").stderr
     assert (room.path / "configs" / f"{name}.old").read_text() == theirs
 
 
