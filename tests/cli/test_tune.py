@@ -200,7 +200,7 @@ def test_an_older_journal_is_put_aside(room):
     room.ok("tune", *TINY, *FEW)
     before = room.journal()
     result = room.ok("tune", *CPU, *LAYER, "--tokens", "16", *FEW)
-    assert "put the journal of an earlier run aside as moetune-table.json.journal.jsonl.old" in result.stderr
+    assert "the journal of an earlier run is kept as moetune-table.json.journal.jsonl.old" in result.stderr
     assert room.journal("moetune-table.json.journal.jsonl.old") == before
 
 
