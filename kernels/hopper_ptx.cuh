@@ -133,6 +133,13 @@ __forceinline__ void store_box(const TensorMap& map, unsigned source, int row, i
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%3, %2}], [%1];"
                ::"l"(&map), "r"(source), "r"(row), "r"(column) : "memory");
 }
+// Adds to global memory, rounding once, without waiting: one value, or two neighbours.
+__forceinline__ void add_to_global(float* to, float value) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+}
+__forceinline__ void add_to_global(float* to, float low, float high) {
+  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(low), "f"(high) : "memory");
+}
 __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until at most `pending` groups of this thread have not yet read their source.
 template <int pending>

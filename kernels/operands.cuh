@@ -20,6 +20,14 @@ __device__ __forceinline__ void fill(Element* out, unsigned long long count, uns
   }
 }
 
+template <class Element>
+__device__ __forceinline__ void widen(float* out, const Element* in, unsigned long long count) {
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += step)
+    out[i] = to_float(in[i]);
+}
+
 // A separate gather, scatter or weighting of rows, as somebody without a fused kernel needs it: out[to[i]] =
 // in[from[i]], times weights[slots[i]] where there are weights, rounded once. No map: row i. `round_weights` rounds
 // them to Out first. One block a row, 16 bytes a thread where rows are copied and whole multiples of that.

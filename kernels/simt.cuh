@@ -9,11 +9,16 @@ namespace moetune {
 template <class Config>
 struct SimtExpert {
   using Element = typename Config::Element;
+  using Result = typename Config::Result;
   static constexpr bool ragged_k = Config::x_across;
   const Args& args;
   int expert, first_row, rows;  // of expert order
 
-  __forceinline__ int m() const { return ragged_k ? static_cast<int>(args.m) : rows; }
+  // None where no sum is added to what is there.
+  __forceinline__ int m() const {
+    if (Config::accumulates && rows == 0) return 0;
+    return ragged_k ? static_cast<int>(args.m) : rows;
+  }
   __forceinline__ long long k() const { return ragged_k ? rows : args.k; }
   __forceinline__ float x(int row, long long depth) const {
     const auto* x = static_cast<const Element*>(args.x);
@@ -31,9 +36,12 @@ struct SimtExpert {
     if constexpr (Config::w_across) return to_float(w[(expert * args.k + depth) * args.n + column]);
     return to_float(w[(expert * args.n + column) * args.k + depth]);
   }
-  __forceinline__ Element* y(int row) const {
+  __forceinline__ Result* y(int row) const {
     const long long target = ragged_k ? expert * args.m + row : target_row<Config>(args, first_row + row);
-    return static_cast<Element*>(args.y) + target * args.n;
+    return static_cast<Result*>(args.y) + target * args.n;
+  }
+  static __forceinline__ void store(Result& y, float value) {
+    y = round_to<Result>(Config::accumulates ? to_float(y) + value : value);
   }
   __forceinline__ RowWeight<Config> weight(int row) const {
     if constexpr (ragged_k) return round_to<RowWeight<Config>>(1.0f);
@@ -90,9 +98,10 @@ __device__ void simt(const Args& args) {
         const int row = m_first + thread_m * 4 + i;
         if (row >= m) continue;
         const auto weight = e.weight(row);
+        auto* const y = e.y(row);
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + thread_n + j * columns;
-          if (column < args.n) e.y(row)[column] = round_to<typename Config::Element>(finish<Config>(sum[i][j], weight));
+          if (column < args.n) e.store(y[column], finish<Config>(sum[i][j], weight));
         }
       }
     }

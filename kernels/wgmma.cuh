@@ -92,6 +92,7 @@ struct Wgmma {
       epilogue.setup(tile, slot);
       typename Block::Sums sum;
       const bool busy = multiplier.is_busy(tile);
+      epilogue.begin(tile, busy, sum);
       multiplier.step(tile, steps, busy, sum);
       epilogue.step(tile, slot, busy, sum);
     }

@@ -33,9 +33,9 @@ struct BaseAddresses {
     return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * 2;
   }
   // Row `row` of the tile in Y, where rows aren't scattered.
-  static __forceinline__ Block::Element* y(const Args& args, const Tile& tile, int row) {
+  static __forceinline__ Block::Result* y(const Args& args, const Tile& tile, int row) {
     const long long target = tile.row + row;
-    return static_cast<typename Block::Element*>(args.y) + target * args.n;
+    return static_cast<typename Block::Result*>(args.y) + target * args.n;
   }
 };
 
@@ -108,8 +108,8 @@ struct PointerAddresses {
     return static_cast<const char*>(own_rows ? tile.x : args.x);
   }
   static __forceinline__ const char* w(const Args&, const Tile& tile) { return static_cast<const char*>(tile.w); }
-  static __forceinline__ Block::Element* y(const Args& args, const Tile& tile, int row) {
-    return static_cast<typename Block::Element*>(tile.y) + (tile.first + row) * args.n;
+  static __forceinline__ Block::Result* y(const Args& args, const Tile& tile, int row) {
+    return static_cast<typename Block::Result*>(tile.y) + (tile.first + row) * args.n;
   }
 };
 

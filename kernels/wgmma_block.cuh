@@ -39,11 +39,13 @@ __forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); 
 template <class Config>
 struct WgmmaBlock : Config {
   using Element = typename Config::Element;
+  using Result = typename Config::Result;
   static constexpr WgmmaKnobs knobs = Config::knobs;
   static constexpr WgmmaProblem problem = {
       .permutes_x = Config::x_rows != RowOrder::in_place || (Config::x_across && Config::w_rows != RowOrder::in_place),
       .looks_up_rows = Config::y_rows != RowOrder::in_place || weights_result<Config>,
       .sums_rows = Config::x_across,
+      .stores_sums = sizeof(Result) == sizeof(float),
       .experts = Config::experts,
       .element_bytes = sizeof(Element),
       .weight_bytes = sizeof(RowWeight<Config>)};
@@ -60,6 +62,7 @@ struct WgmmaBlock : Config {
   static constexpr bool scatters = problem.looks_up_rows, weighs = weights_result<Config>;
   static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
   static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // rows of X or W go along k
+  static constexpr bool stores_sums = problem.stores_sums;
   static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, and both are across it
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
@@ -88,6 +91,9 @@ struct WgmmaBlock : Config {
                 "mixed experts need whole, dynamic tiles and one base");
   static_assert(knobs.tma_store != TmaStore::boxes || !(scatters || pointers || block_n % 64 != 0),
                 "tensor copies store rows in order, by one map, 64 columns at a time");
+  static_assert(!stores_sums || (knobs.tma_store == TmaStore::none && knobs.hold == 0 && !weighs),
+                "sums are stored from registers, each tile on its own");
+  static_assert(!Config::accumulates || sums_rows, "only sums over rows are added to Y");
   static_assert(knobs.hold == 0 || (swapped && knobs.tma_store == TmaStore::none && knobs.hold >= block_m &&
                                     knobs.hold % kStoreRows == 0),
                 "held rows need swapped tiles, stores by threads and room for a tile");

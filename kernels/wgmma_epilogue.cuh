@@ -20,8 +20,16 @@ struct WgmmaEpilogue {
     rows.make_room(group, tile);
     Targets::prepare(group.block, tile, group.consumer, slot);
   }
+  // What its sums begin with.
+  __forceinline__ void begin(const Tile& tile, bool busy, Block::Sums& sum) const {
+    if (busy) WgmmaFirstSums<Block>::setup(group, tile, sum);
+  }
   // After it is multiplied; `busy` where the warpgroup has rows of it.
   __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const Block::Sums& sum) {
+    if constexpr (Block::accumulates)
+      if (tile.depth == 0) return;  // nothing is added, and not even the sign of a zero may change
+    if constexpr (Block::stores_sums)
+      if (!busy) return;
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);
     WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum,

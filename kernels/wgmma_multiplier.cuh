@@ -1,6 +1,6 @@
 // The role of the multiplier: a warpgroup multiplies the stages of its tiles with wgmma and releases them.
 #pragma once
-#include "wgmma_block.cuh"
+#include "wgmma_direct.cuh"
 #include "wgmma_ptx.cuh"
 
 namespace moetune {
@@ -38,7 +38,7 @@ struct WgmmaMultiplier {
     const int count = steps.end - steps.first;
     if (!busy)
       multiply<0>(count, first, sum);
-    else if constexpr (Block::swapped)
+    else if constexpr (Block::swapped && !WgmmaFirstSums<Block>::reads_y)
       multiply_rows<8>(count, first, tile.rows, sum);
     else
       multiply<Block::width>(count, first, sum);
@@ -86,6 +86,7 @@ struct WgmmaMultiplier {
   __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
     if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
+    if constexpr (columns > 0 && WgmmaFirstSums<Block>::reads_y) keep_in_place<columns>(sum);
     unsigned before = 0;  // the empty barrier of the stage before
 #pragma unroll 1
     for (int k = 0; k < count; ++k) {
@@ -101,7 +102,8 @@ struct WgmmaMultiplier {
           for (int g = 0; g < groups; ++g)
             wgmma<typename Block::Element, columns, A::across, B::across>(
                 sum[g], operand_descriptor(a + A::plane(step) + g * (A::group_bytes / 16) + A::inside(step)),
-                operand_descriptor(b + B::plane(step) + B::inside(step)), step > 0 || k > 0);
+                operand_descriptor(b + B::plane(step) + B::inside(step)),
+                WgmmaFirstSums<Block>::reads_y || step > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();
       } else {
@@ -117,13 +119,18 @@ struct WgmmaMultiplier {
     }
     if constexpr (columns > 0) {
       wgmma_wait<0>();
-      // Nothing that reads the sums may be moved up before the wait.
-#pragma unroll
-      for (int g = 0; g < groups; ++g)
-#pragma unroll
-        for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(sum[g][i])::"memory");
+      keep_in_place<columns>(sum);
     }
     if constexpr (behind > 0) release(before);
+  }
+
+  // Nothing that reads or writes the sums may be moved past this.
+  template <int columns>
+  static __forceinline__ void keep_in_place(Sums& sum) {
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(sum[g][i])::"memory");
   }
 
   // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.

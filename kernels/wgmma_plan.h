@@ -42,6 +42,7 @@ struct WgmmaProblem {
   bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
   bool looks_up_rows = false;  // those of Y do, or are weighted
   bool sums_rows = false;      // k is an expert's number of rows
+  bool stores_sums = false;    // Y is stored in fp32, from registers
   int experts = 0;
   int element_bytes = 2, weight_bytes = 2;
 };
@@ -233,7 +234,7 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
-  l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
+  if (!p.stores_sums) l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
   l.scheduler = memory.add(p.sums_rows ? extent<GridWalk>()
                            : k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>()
                                        : extent<Walk<ExpertsInOrder>>(),

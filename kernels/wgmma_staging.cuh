@@ -1,6 +1,6 @@
 // Sums of a warpgroup to rows of Y: finished, staged in shared memory and stored, each tile on its own.
 #pragma once
-#include "wgmma_store.cuh"
+#include "wgmma_direct.cuh"
 
 namespace moetune {
 
@@ -107,6 +107,8 @@ struct StagingOfRows {
 };
 
 template <class Block>
-using WgmmaStaging = typename Choice<Block::knobs.swap, StagingOfColumns<Block>, StagingOfRows<Block>>::type;
+using WgmmaStaging =
+    typename Choice<Block::stores_sums, StoresOfSums<Block>,
+                    typename Choice<Block::swapped, StagingOfColumns<Block>, StagingOfRows<Block>>::type>::type;
 
 }  // namespace moetune

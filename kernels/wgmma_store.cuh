@@ -13,10 +13,10 @@ __forceinline__ void copy_16_bytes(Element* to, const Element* from) {
 
 // Row `row` of the tile in Y.
 template <class Block, class Tile>
-__forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
+__forceinline__ typename Block::Result* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
   if constexpr (!Block::scatters) return WgmmaAddresses<Block>::y(args, tile, row);
   const long long target = targets[row];
-  return static_cast<typename Block::Element*>(args.y) + target * args.n;
+  return static_cast<typename Block::Result*>(args.y) + target * args.n;
 }
 
 // The policies' store() takes `columns` columns of the rows in a staging buffer to rows `row` and on of the tile,
@@ -25,7 +25,7 @@ __forceinline__ typename Block::Element* row_of_y(const Args& args, const Tile& 
 // Threads store 16 bytes each, a few rows at a time.
 template <class Block>
 struct ThreadStores {
-  using Element = Block::Element;
+  using Element = Block::Result;
   static constexpr Staging shape = staging(Block::knobs);
 
   static __forceinline__ void prefetch(const auto&...) {}
@@ -98,7 +98,7 @@ struct CopyStores {
 template <class Block>
 struct BoxStores : CopyStores<BoxStores<Block>> {
   using Threads = ThreadStores<Block>;
-  using Element = Block::Element;
+  using Element = Block::Result;
   static constexpr Staging shape = Threads::shape;
   static constexpr int boxes_a_plane = shape.rows / kYBox;
 
@@ -130,7 +130,7 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
 // Whole rows leave by copies of their bytes, each issued by a thread; staged rows are padded.
 template <class Block>
 struct RowStores : CopyStores<RowStores<Block>> {
-  using Element = Block::Element;
+  using Element = Block::Result;
   static constexpr Staging shape = staging(Block::knobs);
 
   static __forceinline__ void prefetch(const auto&...) {}

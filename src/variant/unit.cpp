@@ -32,13 +32,14 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
 
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
   std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config {{\n", text.variant);
-  unit += fmt::format("  using Element = moetune::{};\n", name(shape.layer.dtype));
+  const Product product = product_of(shape);
+  unit += fmt::format("  using Element = moetune::{};\n", name(product.a.dtype));
+  unit += fmt::format("  using Result = moetune::{};\n", name(product.d.dtype));
   unit +=
       fmt::format("  static constexpr moetune::{} knobs = {};\n", text.knobs_type, in_lines(text.knobs, 100, "      "));
   const auto flag = [&](std::string_view what, bool value) {
     unit += fmt::format("  static constexpr bool {} = {};\n", what, value);
   };
-  const Product product = product_of(shape);
   const auto word = [&](std::string_view type, std::string_view what, std::string_view value) {
     unit += fmt::format("  static constexpr moetune::{0} {1} = moetune::{0}::{2};\n", type, what, value);
   };
@@ -48,6 +49,7 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   word("Weighting", "weighting", name(product.weighting));
   flag("x_across", !is_k_major(product.a));
   flag("w_across", !is_k_major(product.b));
+  flag("accumulates", product.accumulates);
   for (const auto& [what, value] : text.constants)
     unit += fmt::format("  static constexpr int {} = {};\n", what, value);
   const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";
@@ -64,9 +66,6 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
                                        const std::vector<Op>& ops) {
   if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
     return fmt::format("{} does not support {}", variant, name(shape.op));
-  if (shape.fusion.accumulate) return fmt::format("{} does not accumulate", variant);
-  if (shape.fusion.fp32_dw)
-    return fmt::format("{} does not support dw in fp32 of inputs in {}", variant, name(shape.layer.dtype));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}", variant, name(shape.layer.dtype));
   return std::nullopt;

@@ -69,6 +69,7 @@ struct Roles {
   bool looks_up_rows = false;  // they are scattered or weighted
   bool w_across = false;       // rows of W go along k
   bool sums_rows = false;      // so do those of X: k is an expert's number of rows
+  bool stores_sums = false;    // Y is stored in fp32
   int weight_bytes = 0;
 };
 Roles roles_of(const Shape& shape) {
@@ -81,6 +82,7 @@ Roles roles_of(const Shape& shape) {
           .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
           .w_across = !is_k_major(p.b),
           .sums_rows = p.ragged == Axis::k,
+          .stores_sums = p.d.dtype == Dtype::fp32,
           .weight_bytes = static_cast<int>(size_bytes(p.weighting == Weighting::result ? Dtype::fp32 : p.d.dtype))};
 }
 
@@ -90,6 +92,7 @@ int shared_bytes(const Knobs& c, const Shape& shape, const Roles& roles) {
   return wgmma_layout(c, {.permutes_x = roles.permutes_x,
                           .looks_up_rows = roles.looks_up_rows,
                           .sums_rows = roles.sums_rows,
+                          .stores_sums = roles.stores_sums,
                           .experts = static_cast<int>(shape.layer.local_experts()),
                           .element_bytes = static_cast<int>(size_bytes(shape.layer.dtype)),
                           .weight_bytes = roles.weight_bytes})
@@ -184,6 +187,8 @@ std::optional<std::string> illegal_stores(const Knobs& c, const Roles& roles) {
   if (boxes_of_y(c) && c.block_n % kSwizzleColumns != 0)
     return fmt::format("block_n must be a multiple of {0} with tma_store=yes: a box of Y has {0} columns",
                        kSwizzleColumns);
+  if (roles.stores_sums && c.tma_store != TmaStore::none)
+    return "tma_store must be no for results in fp32: threads store them from registers";
   if (c.hold > 0 && (!c.swap || c.tma_store != TmaStore::none))
     return "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles";
   if (c.hold % kStoreRows != 0 || c.hold > kMaxHold)

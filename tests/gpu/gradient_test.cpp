@@ -12,7 +12,19 @@ namespace moetune {
 namespace {
 
 constexpr Op kGradients[] = {Op::dx, Op::dw};
-constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}};
+// Of dw each also accumulates, in its own dtype and in fp32.
+std::vector<Fusion> fusions(Op op, Dtype dtype) {
+  std::vector<Fusion> result;
+  for (const Fusion& fusion :
+       {Fusion{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}})
+    for (const bool accumulate : {false, true})
+      for (const bool fp32_dw : {false, true}) {
+        if ((op != Op::dw && (accumulate || fp32_dw)) || (dtype == Dtype::fp32 && fp32_dw)) continue;
+        result.push_back(fusion);
+        result.back().accumulate = accumulate, result.back().fp32_dw = fp32_dw;
+      }
+  return result;
+}
 
 const GpuCase kCases[] = {
     {"zipf", 16, 4, 256, 192, 100, "zipf:1"},
@@ -33,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Gradients, testing::ValuesIn(kCases),
 TEST_P(Gradients, OfTheBaselinesAreRight) {
   for (const Op op : kGradients)
     for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
-      for (const Fusion& fusion : kFusions) {
+      for (const Fusion& fusion : fusions(op, dtype)) {
         const Problem problem = problem_of(GetParam(), dtype, fusion, op);
         const Product product = product_of(problem);
         backend().load(problem);
@@ -72,7 +84,7 @@ TEST_P(Gradients, OfTheBaselinesAreTheSameAgain) {
 TEST_P(Gradients, OfTheVariantsAreRight) {
   for (const Op op : kGradients)
     for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
-      for (const Fusion& fusion : kFusions) {
+      for (const Fusion& fusion : fusions(op, dtype)) {
         const Problem problem = problem_of(GetParam(), dtype, fusion, op);
         backend().load(problem);
         for (const std::string variant : {"simt", "wgmma"}) {
@@ -94,8 +106,11 @@ TEST_P(Gradients, OfTheVariantsAreRight) {
 }
 
 TEST_P(Gradients, OfTheVariantsAreTheSameAgain) {
-  for (const Op op : kGradients) {
-    const Problem problem = problem_of(GetParam(), Dtype::bf16, {.permute_y = true, .topk_weights = true}, op);
+  for (const auto& [op, fusion] : {std::pair<Op, Fusion>{Op::dx, {.permute_y = true, .topk_weights = true}},
+                                   {Op::dw, {.permute_y = true, .topk_weights = true}},
+                                   {Op::dw, {.accumulate = true}},
+                                   {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
+    const Problem problem = problem_of(GetParam(), Dtype::bf16, fusion, op);
     const Candidate candidate = find_variant("wgmma").fallback(problem, backend().device());
     if (cannot_run(candidate, problem.shape, backend().device())) continue;
     backend().load(problem);
@@ -153,7 +168,7 @@ bool says(const Verdict& verdict, const std::string& words) { return verdict.rea
 
 TEST_F(Faults, AreNoneInRightResults) {
   for (const Op op : {Op::fwd, Op::dx, Op::dw})
-    for (const Fusion& fusion : kFusions) {
+    for (const Fusion& fusion : fusions(op, dtype)) {
       const Verdict verdict = verdict_of(product(op, Dtype::bf16, fusion));
       EXPECT_TRUE(verdict.ok) << name(op) << " " << text(fusion) << ": " << verdict.reason;
     }

@@ -20,14 +20,10 @@ TEST(Tiles, AreThoseOfTheResultOfTheOp) {
   EXPECT_EQ(tiles_of(32, 64, problem_of(Op::dw)), 3 * 4 * 5);         // dW [100, 300] an expert, with rows or without
 }
 
-TEST(Unsupported, TellsWhatDwOtherKernelsLack) {
+TEST(Unsupported, TellsWhichOp) {
   Shape shape = problem_of(Op::dw).shape;
   const auto reason = [&] { return unsupported("simt", shape, {Dtype::bf16}, {Op::fwd, Op::dw}).value_or(""); };
   EXPECT_EQ(reason(), "");
-  shape.fusion = {.fp32_dw = true};
-  EXPECT_EQ(reason(), "simt does not support dw in fp32 of inputs in bf16");
-  shape.fusion = {.accumulate = true};
-  EXPECT_EQ(reason(), "simt does not accumulate");
   shape.op = Op::dx;
   EXPECT_EQ(reason(), "simt does not support dx");
 }

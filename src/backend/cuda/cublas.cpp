@@ -118,7 +118,7 @@ void Cublas::set_math_mode(const Product& product, bool exact) {
 
 void Cublas::clear_empty_sums(const GroupedGemm& gemm) {
   const Product& p = gemm.product;
-  if (p.ragged != Axis::k) return;
+  if (p.ragged != Axis::k || p.accumulates) return;
   const int64_t matrix_bytes = p.m * p.d.columns * size_bytes(p.d.dtype);
   for (int64_t expert = 0; expert < experts(p); ++expert)
     if (extent(p, expert, Axis::k) == 0)
@@ -131,10 +131,10 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
   const Product& p = gemm.product;
   set_math_mode(p, exact);
   clear_empty_sums(gemm);
-  const float one = 1, zero = 0;
+  const float one = 1, before = p.accumulates ? 1 : 0;  // times D before
   for (const ExpertGemm& g : gemms_of(gemm))
     api_.require(api_.gemm(as_handle(handle_), g.b_op, g.a_op, g.n, g.m, g.k, &one, g.b, data_type(p.b.dtype),
-                           g.b_stride, g.a, data_type(p.a.dtype), g.a_stride, &zero, g.d, data_type(p.d.dtype),
+                           g.b_stride, g.a, data_type(p.a.dtype), g.a_stride, &before, g.d, data_type(p.d.dtype),
                            g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                  "gemm");
 }

@@ -32,8 +32,8 @@ class Cublas {
   Cublas& operator=(const Cublas&) = delete;
 
   std::string version() const;
-  /// One GEMM an expert, none for experts without rows of D; zeros where K is 0. `exact` forbids sums in less than
-  /// fp32; so does a ragged K, whose sums may be long.
+  /// One GEMM an expert, none for experts without rows of D; zeros where K is 0, or D as it is where they accumulate.
+  /// `exact` forbids sums in less than fp32; so does a ragged K, whose sums may be long.
   void loop(const GroupedGemm& gemm, bool exact);
   /// One cublasGemmGroupedBatchedEx, for products that have it. `pointers` must hold 3 device pointers an expert and
   /// stay alive.

@@ -110,20 +110,29 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (sorted_b > 0) o.b_sorted = DeviceBuffer(sorted_b);
   if (sorted_a + sorted_b > 0) o.gathered = DeviceBuffer(std::max(sorted_a, sorted_b));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
-  for (int set = 0; set < o.sets; ++set) o.fill(services, Values::random, set, stream);
+  for (int set = 0; set < o.sets; ++set) {
+    o.fill(services, Values::random, set, stream);
+    o.fill_before(services, Values::random, set, stream);
+  }
   return o;
 }
 
 void Operands::fill(Services& services, Values values, int set, cudaStream_t stream) const {
-  const uint64_t seed = product.seed + static_cast<uint64_t>(set);
-  const auto fill_input = [&](const Operand& operand, char* memory) {
-    services.of(operand.dtype)
-        .fill(memory, operand.rows * operand.columns, values, seed, stream_of(operand.matrix), stream);
-  };
-  fill_input(product.a, a.data() + set * a_stride);
-  fill_input(product.b, b.data() + set * b_stride);
+  fill_operand(services, product.a, values, set, a.data() + set * a_stride, stream);
+  fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
   services.of(product.a.dtype)
       .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
+}
+
+void Operands::fill_before(Services& services, Values values, int set, cudaStream_t stream) const {
+  if (product.accumulates) fill_operand(services, product.d, values, set, d_of(set), stream);
+}
+
+void Operands::fill_operand(Services& services, const Operand& operand, Values values, int set, char* memory,
+                            cudaStream_t stream) const {
+  services.of(operand.dtype)
+      .fill(memory, operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
+            stream_of(operand.matrix), stream);
 }
 
 char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }

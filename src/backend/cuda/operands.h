@@ -36,6 +36,12 @@ struct Operands {
   void unsort_result(Services& services, int set, cudaStream_t stream) const;
   /// Fills the inputs of a set, and the weights.
   void fill(Services& services, Values values, int set, cudaStream_t stream) const;
+  /// Where the product accumulates: fills D of a set with what is added to.
+  void fill_before(Services& services, Values values, int set, cudaStream_t stream) const;
+
+ private:
+  void fill_operand(Services& services, const Operand& operand, Values values, int set, char* memory,
+                    cudaStream_t stream) const;
 };
 
 constexpr int64_t kGuardBytes = 4096;

@@ -40,6 +40,7 @@ extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, co
                                        const float* weights, bool round_weights, int rows, long long width) {
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
+extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
 extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
                                    long long rows, long long n, const float* rms, long long rms_rows, int precision,
                                    moetune::Comparison* out) {
@@ -85,6 +86,10 @@ void Service::move_rows(const RowMove& move, cudaStream_t stream) const {
   launch(module_->kernel(move.from_fp32 ? "narrow_rows" : "move_rows"), blocks_for(move.rows), kThreads, stream,
          move.out, move.in, move.from, move.to, move.weights.slots, move.weights.weights, move.weights.rounded,
          static_cast<int>(move.rows), static_cast<long long>(move.width));
+}
+
+void Service::widen(float* out, const void* in, int64_t count, cudaStream_t stream) const {
+  launch(module_->kernel("widen"), kManyBlocks, kThreads, stream, out, in, static_cast<unsigned long long>(count));
 }
 
 void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,

@@ -54,6 +54,8 @@ class Service {
   void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
   /// Between expert order and the layer's order, weighted or not.
   void move_rows(const RowMove& move, cudaStream_t stream) const;
+  /// Elements of the service's dtype as fp32.
+  void widen(float* out, const void* in, int64_t count, cudaStream_t stream) const;
   /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
   void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
                const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;

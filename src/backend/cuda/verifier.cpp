@@ -42,6 +42,12 @@ double entering_value(const Product& p, const Operand& operand, Values values, i
   return round_to(operand.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
 }
 
+// Of D, where the product accumulates.
+double value_before(const Product& p, Values values, int64_t row, int64_t column) {
+  const auto at = static_cast<uint64_t>(row * p.d.columns + column);
+  return round_to(p.d.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
+}
+
 }  // namespace
 
 Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream)
@@ -85,12 +91,17 @@ void Verifier::measure_reference() {
 }
 
 void Verifier::make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const {
+  const Product& p = operands_.product;
   operands_.fill(services_, values, 0, stream_);
   operands_.sort_inputs(services_, 0, stream_);
   Product plain = operands_.plain;  // its D is the reference: fp32 and packed
   plain.d.dtype = Dtype::fp32;
   plain.d.capacity = 0;
   const GroupedGemm gemm = operands_.gemm(0);
+  if (p.accumulates) {
+    operands_.fill_before(services_, values, 0, stream_);
+    service_.widen(reference.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
+  }
   cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = reference.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
   check_samples(values, reference);
@@ -105,7 +116,8 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
     const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(rows)));
     const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.d.columns)));
     const Place place = place_of(p, p.d, row);
-    double sum = 0, squares = 0;
+    double sum = p.accumulates ? value_before(p, values, row, column) : 0;
+    double squares = sum * sum;
     for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
       const double term = entering_value(p, p.a, values, place.expert, place.row, k) *
                           entering_value(p, p.b, values, place.expert, column, k);
@@ -123,23 +135,27 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
   }
 }
 
-// D of set 0, with the guards before and after it; and what kernels put in order on the way there.
-void Verifier::clear_output() const {
+// D of set 0, with the guards before and after it; and what kernels put in order on the way there. What accumulates
+// finds what was there before.
+void Verifier::clear_output(Values values) const {
   require(cudaMemsetAsync(operands_.d.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.d_stride), stream_),
           "cannot fill the output");
+  operands_.fill_before(services_, values, 0, stream_);
   const DeviceBuffer& gathered = operands_.gathered;
   if (gathered.size() > 0)
     require(cudaMemsetAsync(gathered.data(), kFill, static_cast<size_t>(gathered.size()), stream_),
             "cannot fill the room for gathered rows");
 }
 
-std::string Verifier::run_and_compare(const RunOnce& run, const float* rms, const DeviceBuffer& reference,
-                                      ComparisonCounts& counts) const {
+std::string Verifier::run_and_compare(const RunOnce& run, Values values, ComparisonCounts& counts) const {
+  const bool integer = values == Values::integer;
+  const DeviceBuffer& reference = integer ? integer_reference_ : random_reference_;
+  const float* rms = integer ? nullptr : rms_.as<float>();
   const Product& p = operands_.product;
   const int64_t rows = owned_rows(p, p.d), n = p.d.columns;
   auto* device_counts = scratch_.as<ComparisonCounts>();
   auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
-  clear_output();
+  clear_output(values);
   run();
   require_candidate(cudaGetLastError(), "the launch failed");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
@@ -176,7 +192,7 @@ Verdict Verifier::verify(const RunOnce& run) const {
   Verdict verdict{.ok = false, .reason = {}, .elements = 2 * elements};
   ComparisonCounts counts;
   operands_.fill(services_, Values::integer, 0, stream_);
-  verdict.reason = run_and_compare(run, nullptr, integer_reference_, counts);
+  verdict.reason = run_and_compare(run, Values::integer, counts);
   verdict.mismatches = static_cast<int64_t>(counts.mismatches);
   if (verdict.mismatches > 0) {
     const Place at = place_of(p, p.d, static_cast<int64_t>(counts.first) / n);
@@ -187,7 +203,7 @@ Verdict Verifier::verify(const RunOnce& run) const {
   }
   operands_.fill(services_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
-  verdict.reason = run_and_compare(run, rms_.as<float>(), random_reference_, counts);
+  verdict.reason = run_and_compare(run, Values::random, counts);
   if (squares_ > 0) verdict.normalised_error = std::sqrt(counts.error / squares_);
   verdict.max_ulps = std::bit_cast<float>(counts.max_ulps_bits);
   const double ulps = p.d.dtype == Dtype::fp32 ? std::ldexp(1, 10) : twice ? kMaxUlpsWeighted : kMaxUlps;
@@ -210,7 +226,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   const Service& words = services_.of(Dtype::fp32);  // compares words of 32 bits
   const DeviceBuffer first(rows * kRowWords * 4), device_counts(kBatch * int64_t{sizeof(ComparisonCounts)});
   const auto launch_once = [&] {
-    clear_output();
+    clear_output(Values::random);
     run();
     require_candidate(cudaGetLastError(), "the launch failed");
   };

@@ -25,14 +25,14 @@ class Verifier {
   Repetition repeat(const RunOnce& run, double seconds) const;
 
  private:
-  void clear_output() const;
+  void clear_output(Values values) const;
   void make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const;
   void check_samples(Values values, const DeviceBuffer& reference) const;
   /// How large the results on random inputs are: in all, and root mean squares of those that ulps are measured by.
   void measure_reference();
-  /// One run over NaN-filled outputs; a sentence where anything is wrong. Errors are measured against `rms`, or not.
-  std::string run_and_compare(const RunOnce& run, const float* rms, const DeviceBuffer& reference,
-                              ComparisonCounts& counts) const;
+  /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured
+  /// on random inputs.
+  std::string run_and_compare(const RunOnce& run, Values values, ComparisonCounts& counts) const;
 
   const Operands& operands_;
   Services& services_;
