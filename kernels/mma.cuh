@@ -2,10 +2,8 @@
 // The ring does not stop between tiles: while the last steps of a tile are multiplied, the first of the next are
 // loaded.
 #pragma once
-#include "epilogue.cuh"
-#include "mma_plan.h"
+#include "mma_operands.cuh"
 #include "scheduler.cuh"
-#include "tile.cuh"
 #include "tile_pieces.cuh"
 
 namespace moetune {
@@ -13,21 +11,26 @@ namespace moetune {
 template <class Config>
 struct Mma {
   using Element = typename Config::Element;
+  using Result = typename Config::Result;
   static constexpr MmaKnobs knobs = Config::knobs;
+  static constexpr MmaProblem problem = {
+      .sums_rows = Config::x_across, .weighs_x = Config::weighting == Weighting::a, .element_bytes = sizeof(Element)};
   static constexpr WarpGrid grid = warp_grid(knobs);
-  static constexpr MmaLayout layout = mma_layout(knobs, sizeof(Element));
+  static constexpr MmaLayout layout = mma_layout(knobs, problem);
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   static constexpr int stages = knobs.stages, warps = knobs.warps, threads = 32 * warps, split = knobs.split;
   static constexpr int warp_m = block_m / grid.m, warp_n = block_n / grid.n;
   static constexpr int k_steps = block_k / 16;  // mma steps in a stage
-  static constexpr int chunks = Swizzle<block_k>::chunks;
-  static constexpr int row_step = threads / chunks;  // rows that all threads copy at once, a chunk each
-  static constexpr int x_copies = (block_m + row_step - 1) / row_step;
-  static constexpr int w_copies = (block_n + row_step - 1) / row_step;
+  using X = MmaOperandOf<Config, true>;
+  using W = MmaOperandOf<Config, false>;
   static constexpr int staging_pitch = mma_staging_pitch(knobs);
-  static constexpr bool gathers = Config::x_rows != RowOrder::in_place;
+  static constexpr bool sums_rows = Config::x_across;
+  static constexpr bool steps_vary = split > 1 || sums_rows;  // from tile to tile
+  static constexpr bool stores_sums = sizeof(Result) == sizeof(float);
   using Cut = typename Choice<split == 1, WholeTiles, TilePieces<split>>::type;
-  using Tiles = Scheduler<Config, Cut>;
+  using Tiles = typename Choice<sums_rows, GridScheduler<Config, Cut, GridInOrder>, Scheduler<Config, Cut>>::type;
+  using TileType = typename Choice<sums_rows, TileOverRows, Tile>::type;
+  using Weights = typename Choice<Config::weighting == Weighting::a, MmaWeights<Config>, NoMmaWeights<Config>>::type;
 
   static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
   static_assert(layout.scheduler % alignof(Aligned<typename Tiles::State>) == 0, "the scheduler is copied aligned");
@@ -43,7 +46,8 @@ struct Mma {
     __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
     __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
     __forceinline__ auto* staging() const { return at<Element[16 * staging_pitch]>(layout.staging); }
-    __forceinline__ Tile* tiles() const { return at<Tile>(layout.tiles); }
+    __forceinline__ TileType* tiles() const { return at<TileType>(layout.tiles); }
+    __forceinline__ Weights weights() const { return Weights(at<float>(layout.weights)); }
     __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
   };
 
@@ -52,28 +56,20 @@ struct Mma {
   struct Loader {
     const Args& args;
     Shared shared;
+    X x;
+    W w;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
-    int k_end = 0;    // of a piece of a tile; whole tiles end at args.k, which takes no register
+    int k_end = 0;    // of the tile or piece, where they vary; whole tiles end at args.k, which takes no register
     int stage = 0;
-    int valid;                     // bytes of this thread's chunk before the end of k
-    int x_rows_left, w_rows_left;  // rows from this thread's first one to the end of the expert, and of n
-    int x_rows_now, w_rows_now;    // the same, or none behind the end of k
-    const char *x, *w;             // this thread's chunk in the row that it copies next
-    unsigned x_to, w_to;           // where its first row's chunk goes
-    const long long row_bytes = args.k * 2, step_bytes = row_bytes * row_step;
-    int gathered[gathers ? x_copies : 1];
 
-    __forceinline__ Loader(const Args& a, const Shared& s) : args(a), shared(s) {}
-
-    static __forceinline__ int row() { return threadIdx.x / chunks; }
-    static __forceinline__ int chunk() { return threadIdx.x % chunks; }
+    __forceinline__ Loader(const Args& a, const Shared& s) : args(a), shared(s), x(a), w(a) {}
 
     // Warp 0 puts the next tile into `slot`; the others may read it behind the next barrier.
     __forceinline__ void find_tile() {
       if (threadIdx.x >= 32) return;
       typename Tiles::State scheduler = shared.scheduler().value;
-      Tile tile;
+      TileType tile;
       if (!Tiles::next(scheduler, tile, Cut(nullptr))) tile.rows = 0;
       __syncwarp();
       if (threadIdx.x == 0) {
@@ -83,63 +79,28 @@ struct Mma {
     }
 
     __forceinline__ void begin() {
-      if (split == 1 ? k_first == 0 : k_first >= k_end) {
-        const Tile tile = shared.tiles()[slot];
-        if constexpr (split > 1) {
-          const auto steps = Cut::steps_of(tile, Tiles::depth(args));
+      if (steps_vary ? k_first >= k_end : k_first == 0) {
+        const TileType tile = shared.tiles()[slot];
+        if constexpr (steps_vary) {
+          const Steps steps = steps_of(args, tile);
           k_first = steps.first * block_k, k_end = steps.end * block_k;
         }
-        x_rows_left = tile.rows - row();
-        w_rows_left = tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.column - row();
-        x = static_cast<const char*>(args.x) + chunk() * 16 + k_first * 2;
-        if constexpr (gathers) {
-#pragma unroll
-          for (int i = 0; i < x_copies; ++i)
-            gathered[i] = i * row_step < x_rows_left
-                              ? static_cast<int>(source_row<Config>(args, tile.row + row() + i * row_step))
-                              : 0;
-        } else {
-          x += (tile.row + row()) * row_bytes;
-        }
-        w = static_cast<const char*>(args.w) + (tile.expert * args.n + tile.column + row()) * row_bytes + chunk() * 16 +
-            k_first * 2;
+        x.begin_tile(args, tile, k_first);
+        w.begin_tile(args, tile, k_first);
       }
-      x_to = shared_address(shared.x()[stage]) + Swizzle<block_k>::offset(row(), chunk());
-      w_to = shared_address(shared.w()[stage]) + Swizzle<block_k>::offset(row(), chunk());
-      // Past the end of k zeros are written for both operands: a NaN times zero would still be NaN.
-      valid = (static_cast<int>(args.k) - k_first - chunk() * 8) * 2;
-      x_rows_now = valid > 0 ? x_rows_left : 0;
-      w_rows_now = valid > 0 ? w_rows_left : 0;
+      x.begin_stage(args, shared_address(shared.x()[stage]), k_first);
+      w.begin_stage(args, shared_address(shared.w()[stage]), k_first);
+      shared.weights().copy(args, shared.tiles()[slot], stage, k_first);
     }
 
-    // Copy number `index` of the stage: this thread's chunk of one row of X, or of W. Rows past the end become zeros.
-    // Copies come in order: each moves the pointer down to the next row, and the last moves it back up.
-    template <int index>
-    __forceinline__ void copy() {
-      constexpr bool is_x = index < x_copies;
-      constexpr int number = is_x ? index : index - x_copies, count = is_x ? x_copies : w_copies,
-                    block = is_x ? block_m : block_n;
-      const bool inside = number * row_step < (is_x ? x_rows_now : w_rows_now);
-      const int bytes = inside ? (Config::load_bytes == 16 ? 16 : valid) : 0;
-      const char*& from = is_x ? x : w;
-      if (block % row_step == 0 || row() < block) {
-        const unsigned to = (is_x ? x_to : w_to) + number * row_step * block_k * 2;
-        if constexpr (is_x && gathers)
-          copy_chunk<Config::load_bytes>(to, from + gathered[number] * row_bytes, bytes);
-        else
-          copy_chunk<Config::load_bytes>(to, from, bytes);
-      }
-      if constexpr (number == count - 1)
-        from += block_k * 2 - (is_x && gathers ? 0 : (count - 1) * step_bytes);
-      else if constexpr (!(is_x && gathers))
-        from += step_bytes;
-    }
-
-    // Copies [from, to).
+    // Copies [from, to) of a stage: those of X, then those of W.
     template <int from, int to>
     __forceinline__ void copy_range() {
       if constexpr (from < to) {
-        copy<from>();
+        if constexpr (from < X::copies)
+          x.template copy<from>();
+        else
+          w.template copy<from - X::copies>();
         copy_range<from + 1, to>();
       }
     }
@@ -150,19 +111,18 @@ struct Mma {
       cp_async_commit();
       stage = stage + 1 == stages ? 0 : stage + 1;
       k_first += block_k;
-      if (k_first < (split == 1 ? args.k : k_end)) return false;
-      if constexpr (split == 1) k_first = 0;
+      if (k_first < (steps_vary ? k_end : args.k)) return false;
+      if constexpr (!steps_vary) k_first = 0;
       if (shared.tiles()[slot].rows == 0) return false;
       slot = (slot + 1) % kMmaTileSlots;
       find_tile();
       return true;
     }
   };
-  static_assert(row_step % 8 == 0, "all rows that a thread copies have one swizzle");
 
   // The copies of a stage are spread over the rows of mma tiles of its k_steps steps, beginning with the last step of
   // the stage before, behind the barrier that frees the memory.
-  static constexpr int copies = x_copies + w_copies;
+  static constexpr int copies = X::copies + W::copies;
   static constexpr int slots = k_steps * (warp_m / 16);
   static constexpr int copies_before(int s) { return copies * s / slots; }
 
@@ -171,26 +131,60 @@ struct Mma {
     unsigned w[warp_n / 16][4];
   };
 
-  // Where a lane's ldmatrix rows begin in stage 0; a step along k flips bits inside a row (see Swizzle).
-  struct FragmentAddresses {
-    unsigned x, w;
-    __forceinline__ FragmentAddresses(const Shared& shared, int m0, int n0) {
-      const int lane = threadIdx.x % 32;
-      // X: rows 0-7, rows 8-15, then the same 8 further along k. W: columns 0-7 at k and k + 8, then columns 8-15.
-      x = shared_address(shared.x()[0]) + Swizzle<block_k>::offset(m0 + lane % 16, lane / 16);
-      w = shared_address(shared.w()[0]) + Swizzle<block_k>::offset(n0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    }
+  // Where a warp reads fragments.
+  struct FragmentReader {
+    typename X::Reader x;
+    typename W::Reader w;
+    Weights weights;
+    __forceinline__ FragmentReader(const Shared& shared, int m0, int n0)
+        : x(shared_address(shared.x()[0]), m0), w(shared_address(shared.w()[0]), n0), weights(shared.weights()) {}
     __forceinline__ void load(Fragments& f, int stage, int k_step) const {
-      const unsigned x_step = (x + stage * block_m * block_k * 2) ^ (k_step * 32);
-      const unsigned w_step = (w + stage * block_n * block_k * 2) ^ (k_step * 32);
-#pragma unroll
-      for (int i = 0; i < warp_m / 16; ++i) ldmatrix_x4(f.x[i], x_step + i * 16 * block_k * 2);
-#pragma unroll
-      for (int i = 0; i < warp_n / 16; ++i) ldmatrix_x4(f.w[i], w_step + i * 16 * block_k * 2);
+      x.load(f.x, stage, k_step);
+      w.load(f.w, stage, k_step);
+      weights.weigh(f.x, stage, k_step);
     }
   };
 
   using Accumulators = float[warp_m / 16][warp_n / 8][4];
+
+  static __forceinline__ Steps steps_of(const Args& args, const TileType& tile) {
+    return Cut::steps_of(tile, Tiles::depth_of(args, tile));
+  }
+
+  // Calls use(sum, at, row) for each sum of a warp's part of the tile, with its place in Y and its row in the tile.
+  template <class Use>
+  static __forceinline__ void for_sums(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0,
+                                       const Use& use) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < warp_m / 16; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = m0 + i * 16 + half * 8 + lane / 4;
+        if (row >= tile.rows) continue;
+        Result* y = static_cast<Result*>(args.y) + target_row<Config>(args, tile.row + row) * args.n;
+#pragma unroll
+        for (int j = 0; j < warp_n / 8; ++j)
+#pragma unroll
+          for (int next = 0; next < 2; ++next) {
+            const long long column = tile.column + n0 + j * 8 + lane % 4 * 2 + next;
+            if (column < args.n) use(sum[i][j][half * 2 + next], y[column], row);
+          }
+      }
+  }
+
+  // Sums begin with what is in Y; of a tile cut into pieces those of the first.
+  static __forceinline__ void add_y(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
+    if (tile.piece > 0 && tile.piece % split != 0) return;
+    for_sums(args, tile, sum, m0, n0, [](float& d, const Result& y, int) { d = to_float(y); });
+  }
+
+  // Sums in fp32 leave from registers.
+  static __forceinline__ void store_sums(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
+    for_sums(args, tile, sum, m0, n0, [&](float& d, Result& y, int row) {
+      y = round_to<Result>(finish<Config>(d, row_weight<Config>(args, tile.row + row)));
+    });
+  }
 
   // Leaves a piece's sums; true for the block that is then to store the tile, with their total. They lie as
   // [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread.
@@ -240,7 +234,7 @@ struct Mma {
 
   // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
   // pieces and no other warp has to wait.
-  static __forceinline__ void store(const Args& args, const Tile tile, const Accumulators& sum, Element* staging,
+  static __forceinline__ void store(const Args& args, const TileType tile, const Accumulators& sum, Element* staging,
                                     int m0, int n0) {
     const int lane = threadIdx.x % 32;
     Element* y = static_cast<Element*>(args.y);
@@ -281,8 +275,8 @@ struct Mma {
   }
 
   template <int step>
-  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum,
-                                     const FragmentAddresses& addresses, int& stage) {
+  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentReader& reader,
+                                     int& stage) {
     if constexpr (step == k_steps - 1) {
       // The next stage has landed, and every warp holds its last fragments of this one: it may be overwritten.
       loader.commit();
@@ -291,9 +285,9 @@ struct Mma {
       stage = stage + 1 == stages ? 0 : stage + 1;
       loader.begin();
     }
-    addresses.load(f[(step + 1) % 2], stage, (step + 1) % k_steps);
+    reader.load(f[(step + 1) % 2], stage, (step + 1) % k_steps);
     multiply<(step + 1) % k_steps>(sum, f[step % 2], loader);
-    if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, addresses, stage);
+    if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, reader, stage);
   }
 
   static __forceinline__ void run(const Args& args) {
@@ -323,18 +317,23 @@ struct Mma {
 
     Fragments fragments[2];
     int stage = 0;
-    const FragmentAddresses addresses(shared, m0, n0);
-    addresses.load(fragments[0], stage, 0);
+    const FragmentReader reader(shared, m0, n0);
+    reader.load(fragments[0], stage, 0);
     for (int slot = 0; shared.tiles()[slot].rows > 0; slot = (slot + 1) % kMmaTileSlots) {
       Accumulators sum = {};
-      if constexpr (split == 1) {
-        for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, addresses, stage);
+      if constexpr (Config::accumulates) add_y(args, shared.tiles()[slot], sum, m0, n0);
+      if constexpr (!steps_vary) {
+        for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, reader, stage);
       } else {
-        const auto steps = Cut::steps_of(shared.tiles()[slot], Tiles::depth(args));
-        for (int k = steps.first; k < steps.end; ++k) k_step<0>(loader, fragments, sum, addresses, stage);
-        if (const int piece = shared.tiles()[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
+        const Steps steps = steps_of(args, shared.tiles()[slot]);
+        for (int k = steps.first; k < steps.end; ++k) k_step<0>(loader, fragments, sum, reader, stage);
+        if constexpr (split > 1)
+          if (const int piece = shared.tiles()[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
       }
-      store(args, shared.tiles()[slot], sum, shared.staging()[warp], m0, n0);
+      if constexpr (stores_sums)
+        store_sums(args, shared.tiles()[slot], sum, m0, n0);
+      else
+        store(args, shared.tiles()[slot], sum, shared.staging()[warp], m0, n0);
     }
     cp_async_wait<0>();
   }

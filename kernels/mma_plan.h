@@ -45,24 +45,33 @@ constexpr int kMmaTileSlots = 8;
 /// Elements between the rows that a warp stages: the pad spreads them over the banks.
 constexpr int mma_staging_pitch(const MmaKnobs& k) { return k.block_n / warp_grid(k).n + 8; }
 
+/// What the shared memory of a block depends on beside the knobs.
+struct MmaProblem {
+  bool sums_rows = false;  // k is an expert's number of rows
+  bool weighs_x = false;   // rows of X are weighted as they are multiplied
+  int element_bytes = 2;
+};
+
 /// Offsets in a block's shared memory, in bytes.
 struct MmaLayout {
-  int x = 0, w = 0;   // [stages][block_m or block_n][block_k] elements
+  int x = 0, w = 0;   // [stages][block_m or block_n][block_k] elements, or [stages][planes][block_k][..]
+  int weights = 0;    // [stages][block_k] of rows of X
   int staging = 0;    // [warps][16][mma_staging_pitch] elements
   int tiles = 0;      // [kMmaTileSlots]; rows = 0 ends them
   int scheduler = 0;  // needed once a tile, so not in registers
   int bytes = 0;      // of all
 };
-constexpr MmaLayout mma_layout(const MmaKnobs& k, int element_bytes) {
+constexpr MmaLayout mma_layout(const MmaKnobs& k, const MmaProblem& p) {
   constexpr int align = 256;  // a swizzled row never crosses it
-  const Extent element = {element_bytes, element_bytes}, swizzled = {element_bytes, align};
+  const Extent element = {p.element_bytes, p.element_bytes}, swizzled = {p.element_bytes, align};
   SharedMemory memory;
   MmaLayout l;
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.staging = memory.add(element, k.warps * 16 * mma_staging_pitch(k));
-  l.tiles = memory.add(extent<Tile>(), kMmaTileSlots);
-  l.scheduler = memory.add(extent<Walk<ExpertsInOrder>>(), 1);
+  l.tiles = memory.add(p.sums_rows ? extent<TileOverRows>() : extent<Tile>(), kMmaTileSlots);
+  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk<GridInOrder>>() : extent<Walk<ExpertsInOrder>>(), 1);
+  if (p.weighs_x) l.weights = memory.add({sizeof(float), 16}, k.stages * k.block_k);
   l.bytes = round_up(memory.end, align);
   return l;
 }

@@ -46,6 +46,14 @@ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned address) {
                : "memory");
 }
 
+// The same of transposed matrices.
+__forceinline__ void ldmatrix_x4_transposed(unsigned (&fragment)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address)
+               : "memory");
+}
+
 // d[16, 8] += a[16, 16] b[16, 8], fp32 accumulation; a row-major, b column-major.
 #define MOETUNE_MMA(type)                                                                                          \
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "  \

@@ -156,33 +156,36 @@ struct Scheduler {
   }
 };
 
-// The same where experts have equal grids of tiles and sum over their rows. The order of experts lies in shared memory.
-template <class Config, class Cut>
+// The same where experts have equal grids of tiles and sum over their rows. What adds to Y leaves out experts without
+// rows.
+template <class Config, class Cut, class Order>
 struct GridScheduler {
-  using State = GridWalk;
+  using State = GridWalk<Order>;
   static constexpr int block_m = Config::knobs.block_m, block_n = Config::knobs.block_n;
   static constexpr int block_k = Config::knobs.block_k;
 
   static __forceinline__ State begin(const Args& args) {
     const int m = static_cast<int>(args.m), n = static_cast<int>(args.n);
-    return {.experts = args.experts,
-            .m = m,
-            .m_tiles = (m + block_m - 1) / block_m,
-            .n_tiles = (n + block_n - 1) / block_n,
-            .index = static_cast<int>(blockIdx.x)};
+    State s = {};
+    s.m_sizes = args.m_sizes, s.experts = args.experts;
+    s.m = m;
+    s.m_tiles = (m + block_m - 1) / block_m, s.n_tiles = (n + block_n - 1) / block_n;
+    s.index = static_cast<int>(blockIdx.x);
+    return s;
   }
   template <class TileType>
   static __forceinline__ bool next(State& s, TileType& tile, const Cut& cut) {
     const int at = cut.tile_at(s, tile), grid = s.m_tiles * s.n_tiles, place = at / grid;
-    if (place >= s.experts) return false;
+    FoundExpert found = {};
+    const bool any = s.find(place, Config::accumulates, found);
+    tile.first_row = found.row, tile.depth = found.rows;
+    if (!any) return false;
     int m_tile, n_tile;
     place_in_expert<Config>(at - place * grid, s.m_tiles, s.n_tiles, m_tile, n_tile);
-    tile.expert = s.expert_of[place];
+    tile.expert = found.expert;
     tile.row = tile.expert * s.m + m_tile * block_m;
     tile.rows = min(block_m, s.m - m_tile * block_m);
     tile.column = n_tile * block_n;
-    tile.first_row = s.row_of[place];
-    tile.depth = s.m_sizes[place];
     cut.advance(s, tile, round());
     return true;
   }

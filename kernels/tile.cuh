@@ -1,21 +1,19 @@
-// Tiles of 16-bit operands in shared memory: k-contiguous rows of 16-byte chunks, swizzled so that both the copies in
+// Tiles of 16-bit operands in shared memory: rows of 16-byte chunks, swizzled so that both the copies in
 // and ldmatrix out touch every bank once.
 #pragma once
 #include "ptx.cuh"
 
 namespace moetune {
 
-template <int block_k>
+template <int columns>
 struct Swizzle {
-  static_assert(block_k == 32 || block_k == 64 || block_k == 128, "rows are 64, 128 or 256 bytes");
-  static constexpr int chunks = block_k / 8;  // in a row
+  static_assert(columns == 16 || columns == 32 || columns == 64 || columns == 128, "rows are 32 to 256 bytes");
+  static constexpr int chunks = columns / 8;  // in a row
 
+  static __forceinline__ int key(int row) { return chunks == 2 ? row / 4 % 2 : chunks == 4 ? row / 2 % 4 : row % 8; }
   // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index fall on eight different bank groups. The
   // key is exclusive-ored, so that going 2^i chunks on flips one bit of the address of a chunk below it.
-  static __forceinline__ int offset(int row, int chunk) {
-    const int key = chunks == 4 ? row / 2 % 4 : row % 8;
-    return (row * chunks + (chunk ^ key)) * 16;
-  }
+  static __forceinline__ int offset(int row, int chunk) { return (row * chunks + (chunk ^ key(row))) * 16; }
 };
 
 // Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple

@@ -103,12 +103,50 @@ struct Walk : Order {
         end_tile(0) {}
 };
 
-/// Where a walk stands whose experts all have the same grid of tiles; they come in any order.
-struct GridWalk {
-  const int* m_sizes;    // [experts] rows, in the order of the walk
+/// An expert as a walk finds it: its rows begin at `row` of expert order.
+struct FoundExpert {
+  int expert, row, rows;
+};
+
+/// The order of experts in a walk over equal grids of tiles: sorted by their rows, most first.
+struct GridByRows {
+  const int* m_sizes;    // [experts] rows, in that order
   const int* expert_of;  // [experts]
   const int* row_of;     // [experts] first row of each
-  int experts, m;        // rows of each expert's result
+  int experts;
+
+  /// The expert at `place`, or false where there is none, or none with rows if only those count.
+  constexpr bool find(int place, bool with_rows, FoundExpert& found) {
+    if (place >= experts || (with_rows && m_sizes[place] == 0)) return false;
+    found = {expert_of[place], row_of[place], m_sizes[place]};
+    return true;
+  }
+};
+
+/// Or that of their rows in memory. Places are asked for in ascending order.
+struct GridInOrder {
+  const int* m_sizes;  // [experts] rows
+  int experts;
+  int next = 0;  // expert that was not looked at
+  int places = 0;
+  FoundExpert last = {0, 0, 0};
+
+  constexpr bool find(int place, bool with_rows, FoundExpert& found) {
+    while (places <= place) {
+      if (next >= experts) return false;
+      last = {next, last.row + last.rows, m_sizes[next]};
+      ++next;
+      if (!with_rows || last.rows > 0) ++places;
+    }
+    found = last;
+    return true;
+  }
+};
+
+/// Where a walk stands whose experts all have the same grid of tiles.
+template <class Order>
+struct GridWalk : Order {
+  int m;                 // rows of each expert's result
   int m_tiles, n_tiles;  // of each expert
   int index;             // of the next tile or piece, over all experts
   int whole;             // tiles that are not cut along k

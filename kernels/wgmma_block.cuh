@@ -103,7 +103,7 @@ struct WgmmaBlock : Config {
                               typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
   using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
   using Scheduler =
-      typename Choice<sums_rows, GridScheduler<Config, Cut>,
+      typename Choice<sums_rows, GridScheduler<Config, Cut, GridByRows>,
                       moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>>::type;
   using Slot = SlotPosition<tile_slots(knobs)>;
   using Stage = RingPosition<stages>;

@@ -26,8 +26,6 @@ struct WgmmaEpilogue {
   }
   // After it is multiplied; `busy` where the warpgroup has rows of it.
   __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const Block::Sums& sum) {
-    if constexpr (Block::accumulates)
-      if (tile.depth == 0) return;  // nothing is added, and not even the sign of a zero may change
     if constexpr (Block::stores_sums)
       if (!busy) return;
     Targets::wait(group.block, slot);

@@ -235,7 +235,7 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   if (!p.stores_sums) l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
-  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk>()
+  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk<GridByRows>>()
                            : k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>()
                                        : extent<Walk<ExpertsInOrder>>(),
                            1);

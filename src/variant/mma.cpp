@@ -9,6 +9,7 @@
 #include "kernels/mma_plan.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -32,20 +33,32 @@ constexpr int kMaxBlocksPerSm = 8;  // more does not help a persistent kernel
 static_assert(2 * kMaxBlocksPerSm <= arrivals_per_sm, "every tile that is cut has a counter");
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
 constexpr int64_t kReservedShared = 1024;     // a block, by the driver
-// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles: 70 to
-// 76; large ones make do with fewer.
-constexpr int kStateRegisters = 76;
+// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles; large
+// ones make do with fewer.
+struct StateRegisters {
+  int usual, fewest;
+};
+StateRegisters state_registers(const Shape& shape) {
+  const Product p = product_of(shape);
+  return is_k_major(p.a) && is_k_major(p.b) ? StateRegisters{76, 38} : StateRegisters{112, 74};
+}
 
-int shared_bytes(const Knobs& c) { return mma_layout(c, kElementBytes).bytes; }
+int shared_bytes(const Knobs& c, const Shape& shape) {
+  const Product p = product_of(shape);
+  return mma_layout(c, {.sums_rows = p.ragged == Axis::k,
+                        .weighs_x = p.weighting == Weighting::a,
+                        .element_bytes = kElementBytes})
+      .bytes;
+}
 
-int blocks_per_sm(const Knobs& c) {
-  const int by_registers = kRegistersPerSm / (32 * c.warps) / (mma_registers(c) + kStateRegisters);
-  const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c) + kReservedShared));
+int blocks_per_sm(const Knobs& c, const Shape& shape) {
+  const int by_registers = kRegistersPerSm / (32 * c.warps) / (mma_registers(c) + state_registers(shape).usual);
+  const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c, shape) + kReservedShared));
   return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
 }
 
 std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
-  if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16})) return reason;
+  if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx, Op::dw})) return reason;
   if (device.compute_capability < 80) return "mma needs sm_80 or newer";
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
@@ -55,18 +68,18 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (warp_grid(c).m == 0)
     return fmt::format("block_m x block_n cannot be divided among {} warps in multiples of 16 x 16", c.warps);
-  if (mma_registers(c) + kStateRegisters / 2 > kMaxRegisters)
+  if (mma_registers(c) + state_registers(shape).fewest > kMaxRegisters)
     return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
-  if (shared_bytes(c) > device.shared_memory_per_block)
+  if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("stages, block_m, block_n or block_k must be smaller: shared memory over {} bytes",
                        device.shared_memory_per_block);
-  return illegal_split(c.split, c.block_m, c.block_n, 1, blocks_per_sm(c), device);
+  return illegal_split(c.split, c.block_m, c.block_n, 1, blocks_per_sm(c, shape), device);
 }
 
-LaunchPlan plan(const Knobs& c, const Shape&) {
+LaunchPlan plan(const Knobs& c, const Shape& shape) {
   return {.threads = 32 * c.warps,
-          .shared_bytes = shared_bytes(c),
-          .min_blocks_per_sm = blocks_per_sm(c),
+          .shared_bytes = shared_bytes(c, shape),
+          .min_blocks_per_sm = blocks_per_sm(c, shape),
           .tile_rows = c.block_m,
           .tile_columns = c.block_n,
           .pieces = c.split,
@@ -74,17 +87,20 @@ LaunchPlan plan(const Knobs& c, const Shape&) {
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {
-  const int64_t store_bytes = shape.layer.n % 8 == 0 ? 16 : shape.layer.n % 2 == 0 ? 4 : 2;
-  return print_unit(
-      {.variant = "mma",
-       .knobs_type = "MmaKnobs",
-       .knobs = list().initialiser(c),
-       .constants = {{"load_bytes", alignment(shape.layer.k * kElementBytes, 16)}, {"store_bytes", store_bytes}},
-       .call = "moetune::Mma<Config>::run(args)"},
-      shape, plan(c, shape));
+  const Product p = product_of(shape);
+  const int64_t store_bytes = p.n % 8 == 0 ? 16 : p.n % 2 == 0 ? 4 : 2;
+  return print_unit({.variant = "mma",
+                     .knobs_type = "MmaKnobs",
+                     .knobs = list().initialiser(c),
+                     .constants = {{"x_load_bytes", alignment(p.a.columns * kElementBytes, 16)},
+                                   {"w_load_bytes", alignment(p.b.columns * kElementBytes, 16)},
+                                   {"store_bytes", store_bytes}},
+                     .call = "moetune::Mma<Config>::run(args)"},
+                    shape, plan(c, shape));
 }
 
-// Few rows an expert: wide tiles read W in long pieces and k goes by in large steps. Many: the largest tile.
+// Few rows an expert: wide tiles read W in long pieces and k goes by in large steps. Many, or dW: the largest tile that
+// registers allow.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   Knobs c{.block_m = 16,
@@ -97,8 +113,9 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
           .split = 1};
   if (mean_rows > 8) c.block_m = 32;
   if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
-  if (mean_rows > 96) c.block_m = 128, c.group = 8;
-  if (mean_rows > 384) c.split = 4;
+  if (mean_rows > 96 || problem.shape.op == Op::dw) c.block_m = 128, c.block_k = 64, c.group = 8;
+  if (problem.shape.op != Op::fwd && c.block_m == 128) c.block_n = 128;
+  if (mean_rows > 384 && problem.shape.op != Op::dw) c.split = 4;
   if (illegal_split(c.split, c.block_m, c.block_n, 1, 1, device)) c.split = 1;
   // Where shared memory is short, fewer stages first, then shorter ones.
   while (c.block_k >= 32 && illegal(c, problem.shape, device))

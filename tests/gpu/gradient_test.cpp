@@ -87,7 +87,7 @@ TEST_P(Gradients, OfTheVariantsAreRight) {
       for (const Fusion& fusion : fusions(op, dtype)) {
         const Problem problem = problem_of(GetParam(), dtype, fusion, op);
         backend().load(problem);
-        for (const std::string variant : {"simt", "wgmma"}) {
+        for (const std::string variant : {"simt", "mma", "wgmma"}) {
           std::vector<Candidate> candidates = {find_variant(variant).fallback(problem, backend().device())};
           if (cannot_run(candidates[0], problem.shape, backend().device())) continue;  // sizes that wgmma doesn't take
           SearchSpace space = load_space("full");
@@ -111,12 +111,14 @@ TEST_P(Gradients, OfTheVariantsAreTheSameAgain) {
                                    {Op::dw, {.accumulate = true}},
                                    {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
     const Problem problem = problem_of(GetParam(), Dtype::bf16, fusion, op);
-    const Candidate candidate = find_variant("wgmma").fallback(problem, backend().device());
-    if (cannot_run(candidate, problem.shape, backend().device())) continue;
     backend().load(problem);
-    const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
-    EXPECT_GT(repetition.launches, 1);
-    EXPECT_EQ(repetition.different, 0) << repetition.reason;
+    for (const std::string variant : {"simt", "mma", "wgmma"}) {
+      const Candidate candidate = find_variant(variant).fallback(problem, backend().device());
+      if (cannot_run(candidate, problem.shape, backend().device())) continue;
+      const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
+      EXPECT_GT(repetition.launches, 1);
+      EXPECT_EQ(repetition.different, 0) << variant << ": " << repetition.reason;
+    }
   }
 }
 
@@ -168,7 +170,7 @@ bool says(const Verdict& verdict, const std::string& words) { return verdict.rea
 
 TEST_F(Faults, AreNoneInRightResults) {
   for (const Op op : {Op::fwd, Op::dx, Op::dw})
-    for (const Fusion& fusion : fusions(op, dtype)) {
+    for (const Fusion& fusion : fusions(op, Dtype::bf16)) {
       const Verdict verdict = verdict_of(product(op, Dtype::bf16, fusion));
       EXPECT_TRUE(verdict.ok) << name(op) << " " << text(fusion) << ": " << verdict.reason;
     }

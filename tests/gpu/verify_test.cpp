@@ -22,7 +22,11 @@ class KernelTest : public GpuTest {
   // while tiles wait for them; or all blocks share the last tiles.
   static std::vector<Candidate> cut(const std::string& variant, const Problem& problem) {
     std::vector<std::string> texts;
-    if (variant == "mma") texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2"};
+    // And tiles that the rows which mma copies at once don't divide.
+    if (variant == "mma")
+      texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2",
+               "mma block_m=48 block_n=64 block_k=32 warps=4 stages=3 raster=n group=1 split=1",
+               "mma block_m=96 block_n=128 block_k=32 warps=8 stages=2 raster=m group=4 split=1"};
     if (variant == "wgmma")
       for (const int hold : {0, 16, 80})
         texts.push_back(

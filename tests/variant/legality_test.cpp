@@ -419,14 +419,38 @@ TEST(WgmmaPlan, RowsOfXComeInBoxesOfTwoSizesWhereTheyAreFew) {
             std::pair(88, 0));
 }
 
-TEST(MmaLegality, NeedsItsArchitectureDtypeAndOp) {
+TEST(MmaLegality, NeedsItsArchitectureAndDtype) {
   const std::string candidate = "mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1";
   DeviceInfo old = device_of_arch("sm_80");
   old.compute_capability = 75;
   EXPECT_EQ(mma_variant().illegal(parse_candidate(candidate), shape_of(), old), "mma needs sm_80 or newer");
   EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "mma does not support fp32");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dx)), "mma does not support dx");
-  EXPECT_EQ(reason(candidate, shape_of(Dtype::bf16, Op::dw)), "mma does not support dw");
+}
+
+TEST(MmaLegality, GradientsNeedMoreRegisters) {
+  const std::string large = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=1";
+  EXPECT_EQ(reason(large, shape_of(Dtype::bf16)), "");
+  for (const Op op : {Op::dx, Op::dw}) {
+    EXPECT_EQ(reason(large, shape_of(Dtype::bf16, op)),
+              "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread");
+    EXPECT_EQ(reason("mma block_m=128 block_n=128 block_k=64 warps=8 stages=3 raster=m group=1 split=1",
+                     shape_of(Dtype::bf16, op)),
+              "");
+  }
+}
+
+TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
+  const std::string text =
+      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+      "cluster=none in_flight=1 tma_x=yes tiles=static tma_store=";
+  Shape shape = shape_of(Dtype::bf16, Op::dw);
+  EXPECT_EQ(reason(text + "rows", shape), "");
+  const int64_t staged = wgmma_variant().plan(parse_candidate(text + "no"), shape).shared_bytes;
+  shape.fusion.fp32_dw = true;
+  EXPECT_EQ(reason(text + "rows", shape),
+            "tma_store must be no for results in fp32: threads store them from registers");
+  EXPECT_EQ(reason(text + "no", shape), "");
+  EXPECT_LT(wgmma_variant().plan(parse_candidate(text + "no"), shape).shared_bytes, staged);
 }
 
 TEST(SimtLegality, Tells) {
@@ -465,6 +489,7 @@ TEST(Unit, IsReadableAndComplete) {
 
 struct Config {
   using Element = moetune::bf16;
+  using Result = moetune::bf16;
   static constexpr moetune::MmaKnobs knobs = {.block_m = 64, .block_n = 128, .block_k = 32, .warps = 4, .stages = 3,
       .raster = moetune::Raster::n, .group = 4, .split = 1};
   static constexpr moetune::RowOrder x_rows = moetune::RowOrder::by_token;
@@ -473,7 +498,9 @@ struct Config {
   static constexpr moetune::Weighting weighting = moetune::Weighting::none;
   static constexpr bool x_across = false;
   static constexpr bool w_across = false;
-  static constexpr int load_bytes = 16;
+  static constexpr bool accumulates = false;
+  static constexpr int x_load_bytes = 16;
+  static constexpr int w_load_bytes = 16;
   static constexpr int store_bytes = 16;
 };
 

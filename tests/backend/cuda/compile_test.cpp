@@ -185,6 +185,28 @@ TEST_P(CompileTest, MmaAtTheEdgeOfItsRegisters) {
         expect_compile("mma", shape_of(Dtype::bf16, k == 2048 ? 1536 : 1537, k, fusion), {candidate});
   }
 }
+// dX and dW under their fusions, some candidates drawn for each.
+TEST_P(CompileTest, Gradients) {
+  const std::pair<Op, Fusion> cases[] = {{Op::dx, {}},
+                                         {Op::dx, {.permute_x = true}},
+                                         {Op::dx, {.permute_y = true, .topk_weights = true}},
+                                         {Op::dw, {}},
+                                         {Op::dw, {.permute_x = true}},
+                                         {Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}},
+                                         {Op::dw, {.fp32_dw = true}},
+                                         {Op::dw, {.accumulate = true, .fp32_dw = true}}};
+  for (const std::string variant : {"simt", "mma", "wgmma"})
+    for (const auto& [op, fusion] : cases) {
+      if (variant == "wgmma" && GetParam() != "sm_90a") continue;
+      Shape shape = shape_of(Dtype::bf16, 1536, 2048, fusion);
+      shape.op = op;
+      SearchSpace space = load_space("full");
+      keep_variants(space, {variant});
+      const std::vector<Candidate> drawn = draw(space, shape, device_of_arch(GetParam()), 3, /*seed=*/2).legal;
+      EXPECT_EQ(drawn.size(), 3u);
+      expect_compile(variant, shape, drawn);
+    }
+}
 TEST_P(CompileTest, WgmmaAcrossItsQuickSpace) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 16);
