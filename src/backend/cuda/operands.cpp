@@ -103,7 +103,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.pointers = upload(expert_pointers(o));
   o.a_rows = upload_map(p, p.a), o.b_rows = upload_map(p, p.b), o.d_rows = upload_map(p, p.d);
   const int64_t arrivals = first_arrival + int64_t{arrivals_per_sm} * device.processors;
-  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + routed_rows(p) / gathered_together + 1)));
+  const int64_t counts = std::max(routed_rows(p) / gathered_together + 1, experts(p));  // of rows gathered first
+  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + counts)));
   o.gathered_offset = arrivals;
   o.weights = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_a > 0) o.a_sorted = DeviceBuffer(sorted_a);
