@@ -17,7 +17,7 @@ constexpr int64_t kMaxSets = 1024;
 constexpr int64_t kSpareBytes = int64_t{768} << 20;  // for kernels, graphs, cuBLAS and the driver
 constexpr int kColdFactor = 3;
 
-// Never nothing: an operand without rows still has an address.
+// At least one byte, so that an operand without rows has an address.
 int64_t aligned(int64_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
 
 template <class T>
@@ -67,7 +67,7 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
 
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
   if (has_scales(product.a) || has_scales(product.b))
-    throw machine_error("the cuda backend has no scales beside operands", "use the cpu backend");
+    throw machine_error("the cuda backend does not compute operands with scales", "use the cpu backend");
   Operands o;
   o.plain = in_expert_order(product);
   o.product = std::move(product);
