@@ -68,6 +68,8 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
     return fmt::format("{} does not support {}", variant, name(shape.op));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}", variant, name(shape.layer.dtype));
+  if (shape.fusion.sum_slots) return fmt::format("{} does not support sum_slots", variant);
+  if (shape.fusion.weight_gradient) return fmt::format("{} does not support weight_gradient", variant);
   return std::nullopt;
 }
 

@@ -68,6 +68,11 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
   if (has_scales(product.a) || has_scales(product.b))
     throw machine_error("the cuda backend does not compute operands with scales", "use the cpu backend");
+  if (sums_slots(product))
+    throw machine_error("the cuda backend does not support sum_slots", "use --device cpu, or leave out --sum-slots");
+  if (product.weight_gradient)
+    throw machine_error("the cuda backend does not support weight_gradient",
+                        "use --device cpu, or leave out --weight-gradient");
   Operands o;
   o.plain = in_expert_order(product);
   o.product = std::move(product);

@@ -48,7 +48,7 @@ constexpr int64_t kGuardBytes = 4096;
 
 /// Allocates and fills with random values. Rotation covers three times the L2 cache, with at least two sets unless one
 /// alone is that large and two don't fit. Throws OutOfMemory with the size before allocating anything, Exit::machine
-/// for operands with scales.
+/// for operands with scales, sums over slots and the weights' gradient.
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream);
 
 }  // namespace moetune
