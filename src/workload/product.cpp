@@ -155,6 +155,19 @@ bool weights_result(const Product& product) {
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 
+bool takes_another_pass(const Product& product) { return sums_slots(product) || product.weight_gradient; }
+
+Product before_last_pass(const Product& product) {
+  Product first = product;
+  if (!takes_another_pass(product)) return first;
+  first.d.order = RowOrder::in_place;
+  first.d.rows = routed_rows(product);
+  first.d.dtype = Dtype::fp32;
+  first.weighting = Weighting::none;
+  first.weight_gradient.reset();
+  return first;
+}
+
 int64_t experts(const Product& product) { return static_cast<int64_t>(product.m_sizes.size()); }
 
 int64_t routed_rows(const Product& product) { return product.first_rows.back(); }

@@ -102,6 +102,13 @@ bool is_moved(const Product& product, const Operand& operand);
 /// the only result. D is fp32 where sums are weighted or added before they are rounded.
 Product in_expert_order(const Product& product);
 
+/// Whether another pass makes the results of fp32 sums, those of all rows: where slots are added, or sums are the
+/// weights' gradient too.
+bool takes_another_pass(const Product& product);
+/// What comes before that pass: D lies in expert order, in fp32 and unweighted, and is the only result. Any other
+/// product is returned as it is.
+Product before_last_pass(const Product& product);
+
 int64_t experts(const Product& product);
 /// Rows that the router gave to these experts.
 int64_t routed_rows(const Product& product);
