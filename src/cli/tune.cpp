@@ -76,6 +76,14 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells, const
   return files;
 }
 
+// One tuner a table, and one a journal: looked at before a device is opened. The journal itself stays as it is.
+OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
+  OutputLock lock(output);
+  std::error_code error;
+  if (fs::exists(journal, error)) static_cast<void>(Journal::claim(journal));
+  return lock;
+}
+
 // The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is ours
 // before anything is read or moved: on another device another tuner may be writing there.
 Journal open_journal(const fs::path& path, bool resume, const JournalHeader& header, Replay& before, bool quiet,
@@ -177,6 +185,7 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   require_problems(request.cells);
   if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
 
+  const OutputLock ours = lock_outputs(options.output, journal);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   const DeviceLock held = lock(*backend, options.device, invocation);

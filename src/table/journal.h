@@ -30,7 +30,7 @@ class Journal {
   static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // claim and begin
   static Journal reopen(const std::filesystem::path& path);                               // claim and go_on
 
-  /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::machine where
+  /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::request where
   /// another process has the lock.
   static Journal claim(const std::filesystem::path& path);
   bool empty() const { return file_.empty(); }
