@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/append.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
@@ -41,7 +43,7 @@ struct TuneOptions {
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget, wait;
   std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
+  bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -65,6 +67,38 @@ void require_space(const TuneOptions& options, const TuneRequest& request, const
   require_knobs(options.search, request.space, device);
   require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
   if (drawn_candidates(request) == 0) require_listable(request.space, device);
+}
+
+// The table that the cells tuned now belong to.
+struct Whole {
+  std::vector<Cell> asked;           // those of `before` too
+  std::optional<TunedTable> before;  // with --append
+};
+
+// With --append, leaves in the request what the table doesn't hold yet.
+Whole whole_of(const TuneOptions& options, TuneRequest& request, Backend& backend, const Terminal& terminal) {
+  Whole whole{request.cells, {}};
+  std::error_code error;
+  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
+  if (!options.append) return whole;
+  if (!fs::exists(options.output, error)) {
+    say(fmt::format("{} does not exist: --append begins a new table", options.output));
+    return whole;
+  }
+  whole.before = read_table(options.output);
+  require_appendable(*whole.before, backend, options.output);
+  request.cells = cells_to_tune(*whole.before, whole.asked);
+  const size_t kept = whole.asked.size() - request.cells.size();
+  if (request.cells.empty())
+    say(fmt::format("{} holds all these cells already: nothing is tuned", options.output));
+  else if (kept > 0)
+    say(fmt::format("{} holds {} of {} cells already: --append tunes the others", options.output, kept,
+                    whole.asked.size()));
+  return whole;
+}
+
+TunedTable whole_table(const Whole& whole, const TunedTable& now) {
+  return whole.before ? appended(*whole.before, now) : now;
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells, const fs::path& journal) {
@@ -132,9 +166,9 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal,
-             const Terminal& terminal) {
+Exit run_dry(const TuneOptions& options, TuneRequest request, const fs::path& journal, const Terminal& terminal) {
   const std::unique_ptr<Backend> backend = open_worker(options.device);
+  whole_of(options, request, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
@@ -151,15 +185,16 @@ Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::p
 
 // The run itself, with its journal; the table so far reaches the disk after each cell.
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
-                    const fs::path& journal_path, Backend& backend, const std::atomic<bool>& stop) {
-  const JournalHeader header{request.cells,      backend.device(), backend.environment(),
+                    const Whole& whole, const fs::path& journal_path, Backend& backend, const std::atomic<bool>& stop) {
+  const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
                              request.space.name, request.strategy, request.seed};
   Replay before;
   Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
+  if (whole.before) file.take_over();
   const auto write = [&](const TunedTable& so_far) {
-    const fs::path old = write_table(file, so_far);
+    const fs::path old = write_table(file, whole_table(whole, so_far));
     if (old.empty() || options.quiet) return;
     progress.clear();
     note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
@@ -169,7 +204,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
     TunedTable table = tune(
         request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
     if (!table.entries.empty()) write(table);  // else an older table stays as it is
-    return table;
+    return entries_of(whole_table(whole, table), whole.asked);
   } catch (const Error& error) {
     throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
   } catch (const CandidateFault& fault) {
@@ -189,20 +224,23 @@ Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   const DeviceLock held = lock(*backend, options.device, invocation);
+  const Whole whole = whole_of(options, request, *backend, invocation.terminal);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
-  const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
+  const TunedTable table = request.cells.empty()
+                               ? entries_of(whole.before.value(), whole.asked)
+                               : tune_all(options, invocation, request, whole, journal, *backend, stop);
   if (table.entries.empty()) {
     tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
   }
-  bool complete = table.entries.size() == request.cells.size(), all_won = true, all_fit = true;
+  bool complete = table.entries.size() == whole.asked.size(), all_won = true, all_fit = true;
   for (const Entry& entry : table.entries) {
     complete = complete && entry.complete;
     all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
     all_fit = all_fit && !lacks_memory(entry);
   }
-  print_results(options, invocation, table, request.cells.size(), complete);
+  print_results(options, invocation, table, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
   if (!all_fit) return Exit::machine;
@@ -225,6 +263,7 @@ Action declare_tune(OptionSet& set) {
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
+  set.flag("--append", options->append, "Add cells to the table; those that it holds already are kept as they are");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
   set.flag("--dry-run", options->dry_run, "Print cells, candidates, what is pruned and why, then stop");
