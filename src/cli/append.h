@@ -1,5 +1,7 @@
-// `tune --append`: what a table holds already, and one table from that and what is tuned now.
+// The table that a run's cells belong to: its own, that of a shard, or one that --append adds to.
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,16 +10,21 @@
 
 namespace moetune {
 
-/// Throws Exit::machine where what is tuned on this backend doesn't compare with the table in `file`: another device,
-/// other kernels.
-void require_appendable(const TunedTable& table, Backend& backend, const std::string& file);
+struct Whole {
+  std::vector<Cell> asked;                // of this run, those of `before` too
+  std::optional<TunedTable> before = {};  // what the table held
+  std::vector<std::string> sweep = {};    // ids of the cells of all shards; empty where there is one
+};
 
-/// Those of `cells` that the table lacks, or holds without a winner or unfinished; in their order.
-std::vector<Cell> cells_to_tune(const TunedTable& table, const std::vector<Cell>& cells);
+/// Reads the table in `file`, where there is one, and returns the cells that it lacks, or holds without a winner or
+/// unfinished. `say` gets a sentence for people. Throws Exit::machine where times of this backend don't compare with
+/// the table's: another device, other kernels.
+std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend,
+                            const std::function<void(const std::string&)>& say);
 
-/// The table with the entries of `now` in place of its own of the same cells, and its new ones at the end. The tool is
-/// that of `now`.
-TunedTable appended(const TunedTable& table, const TunedTable& now);
+/// All that the file is to hold: the entries of before, those of `now` in place of entries of the same cells, then its
+/// new ones. The tool is that of `now`.
+TunedTable whole_table(const Whole& whole, const TunedTable& now);
 
 /// The table with the entries of these cells alone.
 TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells);

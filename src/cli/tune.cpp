@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/search_options.h"
+#include "cli/shard.h"
 #include "cli/signals.h"
 #include "cli/winners.h"
 #include "cli/wording.h"
@@ -38,11 +40,13 @@ constexpr const char* kSpace = "quick";
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct TuneOptions {
+  Shard part;                // by --shard or the environment
+  std::string whole_output;  // the name without the shard
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget, wait;
-  std::string output = "moetune-table.json", journal, format;
+  std::string output = "moetune-table.json", journal, format, shard;
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
@@ -69,44 +73,39 @@ void require_space(const TuneOptions& options, const TuneRequest& request, const
   if (drawn_candidates(request) == 0) require_listable(request.space, device);
 }
 
-// The table that the cells tuned now belong to.
-struct Whole {
-  std::vector<Cell> asked;           // those of `before` too
-  std::optional<TunedTable> before;  // with --append
-};
-
-// With --append, leaves in the request what the table doesn't hold yet.
-Whole whole_of(const TuneOptions& options, TuneRequest& request, Backend& backend, const Terminal& terminal) {
-  Whole whole{request.cells, {}};
-  std::error_code error;
-  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
-  if (!options.append) return whole;
-  if (!fs::exists(options.output, error)) {
-    say(fmt::format("{} does not exist: --append begins a new table", options.output));
-    return whole;
+// Leaves in the request the cells of this shard, and names the files after it.
+void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const Terminal& terminal) {
+  const Shard shard = choose_shard(options.shard, [](const char* name) { return std::getenv(name); });
+  options.part = shard;
+  options.whole_output = options.output;
+  if (shard.count > 1) {
+    for (const Cell& cell : request.cells) whole.sweep.push_back(id(cell));
+    request.cells = cells_of(shard, request.cells);
+    options.output = shard_file(shard, options.output).string();
+    if (!options.journal.empty()) options.journal = shard_file(shard, options.journal).string();
+    if (!options.quiet)
+      note(terminal,
+           fmt::format("shard {}{}: {} of {} cells, written to {}", text(shard),
+                       shard.source.empty() ? "" : fmt::format(" by {} (--shard 1/1 for all cells)", shard.source),
+                       request.cells.size(), whole.sweep.size(), options.output));
   }
-  whole.before = read_table(options.output);
-  require_appendable(*whole.before, backend, options.output);
-  request.cells = cells_to_tune(*whole.before, whole.asked);
-  const size_t kept = whole.asked.size() - request.cells.size();
-  if (request.cells.empty())
-    say(fmt::format("{} holds all these cells already: nothing is tuned", options.output));
-  else if (kept > 0)
-    say(fmt::format("{} holds {} of {} cells already: --append tunes the others", options.output, kept,
-                    whole.asked.size()));
-  return whole;
+  if (options.journal.empty()) options.journal = options.output + ".journal.jsonl";
+  whole.asked = request.cells;
 }
 
-TunedTable whole_table(const Whole& whole, const TunedTable& now) {
-  return whole.before ? appended(*whole.before, now) : now;
+// With --append, leaves in the request what the table lacks.
+void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
+                const Terminal& terminal) {
+  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
+  if (options.append) request.cells = append_to(whole, options.output, backend, say);
 }
 
-Files files_of(const TuneOptions& options, const std::vector<Cell>& cells, const fs::path& journal) {
+Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
   add_output(files, "--output", options.output, Content::table);
-  add_output(files, "--journal", journal.string(), Content::journal);
+  add_output(files, "--journal", options.journal, Content::journal);
   return files;
 }
 
@@ -139,10 +138,18 @@ Journal open_journal(const fs::path& path, bool resume, const JournalHeader& hea
   return journal;
 }
 
+// A shard of the environment is named, so that the line means the same elsewhere.
 std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {
+  if (complete && options.part.count > 1) {  // a pattern for the shell: quoted up to its star
+    const std::string whole = shell_quoted(options.whole_output);
+    const fs::path path = options.whole_output;
+    return fmt::format("moetune merge {}.*-of-{}{} -o {}", shell_quoted((path.parent_path() / path.stem()).string()),
+                       options.part.count, path.has_extension() ? shell_quoted(path.extension().string()) : "", whole);
+  }
   if (complete) return "moetune check " + shell_quoted(options.output);
   std::vector<std::string> argv = invocation.argv;
   if (!options.resume) argv.push_back("--resume");
+  if (!options.part.source.empty()) argv.insert(argv.end(), {"--shard", text(options.part)});
   return shell_line(argv);
 }
 
@@ -166,14 +173,14 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-Exit run_dry(const TuneOptions& options, TuneRequest request, const fs::path& journal, const Terminal& terminal) {
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
   const std::unique_ptr<Backend> backend = open_worker(options.device);
-  whole_of(options, request, *backend, terminal);
+  take_table(options, request, whole, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
-  plan.journal = journal;
+  plan.journal = options.journal;
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
@@ -185,11 +192,12 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, const fs::path& jo
 
 // The run itself, with its journal; the table so far reaches the disk after each cell.
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
-                    const Whole& whole, const fs::path& journal_path, Backend& backend, const std::atomic<bool>& stop) {
+                    const Whole& whole, Backend& backend, const std::atomic<bool>& stop) {
   const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
-                             request.space.name, request.strategy, request.seed};
+                             request.space.name, request.strategy, request.seed,
+                             whole.sweep};
   Replay before;
-  Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
+  Journal journal = open_journal(options.journal, options.resume, header, before, options.quiet, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
   if (whole.before) file.take_over();
@@ -203,7 +211,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   try {
     TunedTable table = tune(
         request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
-    if (!table.entries.empty()) write(table);  // else an older table stays as it is
+    if (!table.entries.empty() || request.cells.empty()) write(table);  // else an older table stays as it is
     return entries_of(whole_table(whole, table), whole.asked);
   } catch (const Error& error) {
     throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
@@ -212,24 +220,36 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
-Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
+// A shard without cells: there are more shards than cells.
+Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
+  const Format format = parse_format(options.format, kFormats);
+  if (format == Format::json) print(pretty_json(to_json(table)));
+  const std::string sentence =
+      fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.", text(options.part),
+                  options.output);
+  return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
+}
+
+Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   TuneRequest request = request_of(options, invocation);
-  const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
-  require_outputs(files_of(options, request.cells, journal), options.dry_run);
+  Whole whole;
+  take_shard(options, request, whole, invocation.terminal);
+  require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
-  if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
+  if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
 
-  const OutputLock ours = lock_outputs(options.output, journal);
+  const OutputLock ours = lock_outputs(options.output, options.journal);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   const DeviceLock held = lock(*backend, options.device, invocation);
-  const Whole whole = whole_of(options, request, *backend, invocation.terminal);
+  take_table(options, request, whole, *backend, invocation.terminal);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
-  const TunedTable table = request.cells.empty()
-                               ? entries_of(whole.before.value(), whole.asked)
-                               : tune_all(options, invocation, request, whole, journal, *backend, stop);
+  const bool known = whole.before && request.cells.empty();
+  const TunedTable table =
+      known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, *backend, stop);
+  if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
     tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
@@ -260,6 +280,9 @@ Action declare_tune(OptionSet& set) {
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
   set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
+  set.value(
+      "--shard", options->shard, "i/n",
+      "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");

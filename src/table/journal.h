@@ -20,6 +20,7 @@ struct JournalHeader {
   std::string space;  // its name
   std::string strategy;
   uint64_t seed = 0;
+  std::vector<std::string> sweep = {};  // ids of all cells of the run, where these are a part; empty = no others
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before

@@ -75,7 +75,7 @@ TEST(Merge, OtherDevicesDontMerge) {
   EXPECT_EQ(
       fault.what,
       "tables of different devices don't merge: NVIDIA H200 with 132 SMs, and NVIDIA A100-SXM4-80GB with 108 SMs");
-  EXPECT_EQ(fault.hint, "keep one table a device");
+  EXPECT_EQ(fault.hint, "keep tables of each device apart");
 }
 
 TEST(Merge, TwoCardsOfOneModelMerge) {
