@@ -3,10 +3,11 @@ import copy
 import itertools
 import json
 import signal
+import subprocess
 
 import pytest
 
-from conftest import CPU, LAYER, SLOW_TRIALS, trials, validate
+from conftest import BINARY, CPU, LAYER, SLOW_TRIALS, SOURCE, trials, validate
 
 SWEEP = [*CPU, *LAYER, "--tokens", "8,16,32,64,128", "--routing", "uniform,single"]
 ONE = ["--max-candidates", "1"]  # the default wins, whatever the times
@@ -174,3 +175,17 @@ def test_wrong_shards_are_refused(room):
     text = room.error(2, "tune", *SWEEP, env={"PMIX_RANK": "1"})
     assert "nothing tells the number of ranks" in text and "hint: pass --shard i/n" in text
     assert room.files() == []
+
+
+def test_the_batch_script_starts_a_task_with_the_options(room):
+    srun = room.path / "srun"
+    srun.write_text('#!/bin/sh\nSLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 exec "$@"\n')
+    srun.chmod(0o755)
+    env = {**room.env, **array(1, 2), "MOETUNE": BINARY, "PATH": f"{room.path}:{room.env['PATH']}"}
+    command = [SOURCE / "scripts/slurm", *SWEEP, *ONE, "--wait", "0", "-o", "a b.json"]
+    for _ in range(2):  # the second time as if it was requeued
+        result = subprocess.run(command, cwd=room.path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                universal_newlines=True)
+        assert result.returncode == 0, result.stderr
+        assert len(trials(room.journal("a b.2-of-2.json.journal.jsonl"))) == 5
+    assert "Next: moetune merge 'a b'.*-of-2.json -o 'a b.json'" in result.stdout
