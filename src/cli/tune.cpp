@@ -27,6 +27,7 @@
 #include "cli/winners.h"
 #include "cli/wording.h"
 #include "table/exporter.h"
+#include "table/mergeable.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
 #include "tune/strategy.h"
@@ -47,6 +48,7 @@ struct TuneOptions {
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget, wait;
   std::string output = "moetune-table.json", journal, format, shard;
+  bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
@@ -119,20 +121,25 @@ OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
 
 // The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is ours
 // before anything is read or moved: on another device another tuner may be writing there.
-Journal open_journal(const fs::path& path, bool resume, const JournalHeader& header, Replay& before, bool quiet,
+Journal open_journal(const TuneOptions& options, const JournalHeader& header, Replay& before,
                      const Terminal& terminal) {
+  const fs::path path = options.journal;
   Journal journal = Journal::claim(path);
-  if (resume && !journal.empty()) {
+  if (options.resume && !journal.empty()) {
     before = read_journal(path);
-    require_resumable(before.header, header);
+    JournalHeader now = header;
+    // Any of the GPUs goes on with what any of them has done.
+    if (is_all_gpus(options.device) && same_model(before.header.device, now.device))
+      now.device.id = before.header.device.id;
+    require_resumable(before.header, now);
     journal.go_on();
     return journal;
   }
-  if (resume && !quiet)
+  if (options.resume && !options.quiet)
     note(terminal, fmt::format("{} does not exist: the run starts from the beginning", path.string()));
   if (!journal.empty()) {
     const fs::path aside = journal.keep_copy();
-    if (!quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
+    if (!options.quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
   }
   journal.begin(header);
   return journal;
@@ -174,7 +181,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 }
 
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
-  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
   take_table(options, request, whole, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
@@ -192,12 +199,13 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
 
 // The run itself, with its journal; the table so far reaches the disk after each cell.
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
-                    const Whole& whole, Backend& backend, const std::atomic<bool>& stop) {
+                    const Whole& whole, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
+  Backend& backend = *devices.at(0);
   const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
                              request.space.name, request.strategy, request.seed,
                              whole.sweep};
   Replay before;
-  Journal journal = open_journal(options.journal, options.resume, header, before, options.quiet, invocation.terminal);
+  Journal journal = open_journal(options, header, before, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
   if (whole.before) file.take_over();
@@ -210,7 +218,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
   try {
     TunedTable table = tune(
-        request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
+        request, devices, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
     if (!table.entries.empty() || request.cells.empty()) write(table);  // else an older table stays as it is
     return entries_of(whole_table(whole, table), whole.asked);
   } catch (const Error& error) {
@@ -225,8 +233,8 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
   const Format format = parse_format(options.format, kFormats);
   if (format == Format::json) print(pretty_json(to_json(table)));
   const std::string sentence =
-      fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.", text(options.part),
-                  options.output);
+      fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.",
+                  text(options.part), options.output);
   return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
 }
 
@@ -240,15 +248,21 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
 
   const OutputLock ours = lock_outputs(options.output, options.journal);
-  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  std::vector<Backend*> devices;
+  std::vector<DeviceLock> held;
+  for (const std::unique_ptr<Backend>& one : backends) {
+    devices.push_back(one.get());
+    held.push_back(lock(*one, options.device, invocation));
+  }
+  const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
-  const DeviceLock held = lock(*backend, options.device, invocation);
-  take_table(options, request, whole, *backend, invocation.terminal);
+  take_table(options, request, whole, *devices[0], invocation.terminal);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
   const TunedTable table =
-      known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, *backend, stop);
+      known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
   if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
     tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
@@ -272,6 +286,8 @@ Action declare_tune(OptionSet& set) {
   declare(set, options->cells);
   declare(set, options->device);
   declare(set, options->search, kSpace);
+  set.group("Device");
+  set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
   set.value("--max-candidates", options->max_candidates, "N",

@@ -9,25 +9,21 @@
 #include "table/pretty.h"
 
 namespace moetune {
-namespace {
-
-// GPUs of one model count as one device, so that tables tuned side by side on the cards of a host can be merged.
-void require_same_device(std::string_view what, const DeviceInfo& a, const DeviceInfo& b) {
-  if (a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
-      a.processors == b.processors)
-    return;
-  const auto told = [](const DeviceInfo& device) {
-    return fmt::format("{} with {} {}", device.name, device.processors,
-                       device.kind == DeviceKind::cuda ? "SMs" : "threads");
-  };
-  throw machine_error(fmt::format("{} of different devices don't merge: {}, and {}", what, told(a), told(b)),
-                      fmt::format("keep {} of each device apart", what));
+bool same_model(const DeviceInfo& a, const DeviceInfo& b) {
+  return a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
+         a.processors == b.processors;
 }
 
-}  // namespace
+std::string model_text(const DeviceInfo& device) {
+  return fmt::format("{} with {} {}", device.name, device.processors,
+                     device.kind == DeviceKind::cuda ? "SMs" : "threads");
+}
 
 void require_mergeable(std::string_view what, const Origin& a, const Origin& b) {
-  require_same_device(what, a.device, b.device);
+  if (!same_model(a.device, b.device))
+    throw machine_error(fmt::format("{} of different devices don't merge: {}, and {}", what, model_text(a.device),
+                                    model_text(b.device)),
+                        fmt::format("keep {} of each device apart", what));
   const auto identity = [](const Json& environment) {
     return environment.is_object() ? environment.value("identity", Json()) : Json();
   };

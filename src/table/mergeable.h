@@ -15,6 +15,12 @@ struct Origin {
   const Json& environment;
 };
 
+/// Whether times of one tell those of the other: the same device, or GPUs of one model.
+bool same_model(const DeviceInfo& a, const DeviceInfo& b);
+
+/// "NVIDIA H200 with 132 SMs".
+std::string model_text(const DeviceInfo& device);
+
 /// Throws Exit::machine unless both are of one device, as GPUs of one model are, and of equal environments under
 /// "identity". `what` names the files: "tables".
 void require_mergeable(std::string_view what, const Origin& a, const Origin& b);
