@@ -105,6 +105,13 @@ __forceinline__ void load_box_of_rows(int first, int rows, unsigned destination,
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
                "r"(first + rows), "r"(kRaggedRows) : "memory");
 }
+__forceinline__ void load_box_of_rows_to_all(int first, int rows, unsigned destination, const TensorMap& map,
+                                             unsigned barrier, int row, int column, unsigned short blocks) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
+               "r"(first + rows), "r"(kRaggedRows), "h"(blocks) : "memory");
+}
 // The same to all blocks of a mask, at the same place of each, counted there.
 __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                                      unsigned short blocks) {

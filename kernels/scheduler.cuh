@@ -158,19 +158,21 @@ struct Scheduler {
 
 // The same where experts have equal grids of tiles and sum over their rows. What adds to Y leaves out experts without
 // rows.
-template <class Config, class Cut, class Order>
+template <class Config, class Cut, class Order, int cluster_m = 1, int cluster_n = 1>
 struct GridScheduler {
   using State = GridWalk<Order>;
   static constexpr int block_m = Config::knobs.block_m, block_n = Config::knobs.block_n;
   static constexpr int block_k = Config::knobs.block_k;
+  static constexpr int cluster = cluster_m * cluster_n;
 
   static __forceinline__ State begin(const Args& args) {
     const int m = static_cast<int>(args.m), n = static_cast<int>(args.n);
     State s = {};
     s.m_sizes = args.m_sizes, s.experts = args.experts;
     s.m = m;
-    s.m_tiles = (m + block_m - 1) / block_m, s.n_tiles = (n + block_n - 1) / block_n;
-    s.index = static_cast<int>(blockIdx.x);
+    s.m_tiles = (m + block_m * cluster_m - 1) / (block_m * cluster_m);
+    s.n_tiles = (n + block_n * cluster_n - 1) / (block_n * cluster_n);
+    s.index = static_cast<int>(blockIdx.x) / cluster;
     return s;
   }
   template <class TileType>
@@ -183,13 +185,15 @@ struct GridScheduler {
     int m_tile, n_tile;
     place_in_expert<Config>(at - place * grid, s.m_tiles, s.n_tiles, m_tile, n_tile);
     tile.expert = found.expert;
-    tile.row = tile.expert * s.m + m_tile * block_m;
-    tile.rows = min(block_m, s.m - m_tile * block_m);
-    tile.column = n_tile * block_n;
+    const int rank = cluster == 1 ? 0 : blockIdx.x % cluster;
+    const int first = (m_tile * cluster_m + (cluster_m > 1 ? rank : 0)) * block_m;
+    tile.row = tile.expert * s.m + first;
+    tile.rows = max(0, min(block_m, s.m - first));
+    tile.column = (n_tile * cluster_n + (cluster_n > 1 ? rank : 0)) * block_n;
     cut.advance(s, tile, round());
     return true;
   }
-  static __forceinline__ int round() { return static_cast<int>(gridDim.x); }
+  static __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
   static __forceinline__ int all_tiles(const State& s) { return s.experts * s.m_tiles * s.n_tiles; }
   static __forceinline__ int all_rows(const State& s) {
     int rows = 0;

@@ -75,10 +75,11 @@ struct WgmmaBlock : Config {
 
   static_assert(height % (64 * warpgroups_a_tile(knobs)) == 0, "a warpgroup multiplies whole groups of 64 rows");
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
-  static_assert(!w_across || (!w_by_rows && block_n % (64 * cluster_m) == 0), "tensor copies bring planes of W");
-  static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && cluster == 1 && !pointers && !scatters &&
-                               !gathers && !together && !mixed && !shares && knobs.hold == 0),
-                "sums over rows need whole planes of X and W, by tensor copies from one base, in single blocks");
+  static_assert(!w_across || (!w_by_rows && block_n % (64 * (sums_rows ? 1 : cluster_m)) == 0),
+                "tensor copies bring planes of W");
+  static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && !pointers && !scatters && !gathers &&
+                               !together && !mixed && !shares && knobs.hold == 0),
+                "sums over rows need whole planes of X and W, by tensor copies from one base");
   static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
   static_assert(!gathers_first || (problem.permutes_x && !by_rows && !pointers), "gathered rows need one tensor map");
   static_assert(!alternates || consumers == 2, "ping-pong needs two consumers");
@@ -103,7 +104,7 @@ struct WgmmaBlock : Config {
                               typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
   using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
   using Scheduler =
-      typename Choice<sums_rows, GridScheduler<Config, Cut, GridByRows>,
+      typename Choice<sums_rows, GridScheduler<Config, Cut, GridByRows, cluster_m, cluster_n>,
                       moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>>::type;
   using Slot = SlotPosition<tile_slots(knobs)>;
   using Stage = RingPosition<stages>;

@@ -44,8 +44,11 @@ struct WgmmaBoxes {
     if constexpr (Block::sums_rows) {
       const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);
       if constexpr (with_w)
-        load_rows<Block::block_n>(block.w()[stage], addresses.w_map(block.args), full, tile.column, k);
-      if constexpr (with_x) load_rows<Block::block_m>(block.x()[stage], addresses.x_map(block.args), full, m_first, k);
+        load_rows<Block::block_n, (Block::cluster_m > 1)>(block.w()[stage], addresses.w_map(block.args), full,
+                                                          tile.column, k);
+      if constexpr (with_x)
+        load_rows<Block::block_m, (Block::cluster_n > 1)>(block.x()[stage], addresses.x_map(block.args), full, m_first,
+                                                          k);
     }
 #pragma unroll
     for (int half = 0; half < Block::halves; ++half) {
@@ -84,13 +87,19 @@ struct WgmmaBoxes {
     }
   }
 
-  // Rows that the tile sums over, in planes of 64 columns from `first` on.
-  template <int columns>
+  // Rows that the tile sums over, in planes of 64 columns from `first` on. Of what a cluster shares each block loads
+  // half of the rows.
+  template <int columns, bool shared>
   __forceinline__ void load_rows(const void* stage, const TensorMap& map, unsigned full, int first, int k) const {
+    const int row = shared ? rank * (Block::block_k / 2) : 0;
 #pragma unroll
-    for (int i = 0; i < columns / 64; ++i)
-      load_box_of_rows(tile.first_row, tile.depth, shared_address(stage) + i * Block::block_k * Block::row_bytes, map,
-                       full, k, first + i * 64);
+    for (int i = 0; i < columns / 64; ++i) {
+      const unsigned to = shared_address(stage) + (i * Block::block_k + row) * Block::row_bytes;
+      if constexpr (shared)
+        load_box_of_rows_to_all(tile.first_row, tile.depth, to, map, full, k + row, first + i * 64, everyone);
+      else
+        load_box_of_rows(tile.first_row, tile.depth, to, map, full, k, first + i * 64);
+    }
   }
 
   __forceinline__ void load_x(int stage, unsigned full, int half, int k) const {

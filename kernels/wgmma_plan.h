@@ -78,7 +78,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows) {
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
     if (k.consumers == 3 && !k.swap) return stores_rows ? 32 : 48;
-    const bool high = pingpong(k) && !k.swap && groups(k) > 2;
+    const bool high = warpgroups_a_tile(k) == 1 && !k.swap && groups(k) > 2;
     return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
   }
   if (k.consumers == 3) return 96;

@@ -59,7 +59,7 @@ Error in_use(const std::string& holder, const fs::path& path) {
                        "wait until it has ended, or choose another file");
 }
 
-// This process's id, and a line more. Only for people: the lock holds without it.
+// This process's id, and a line more. For error messages of others; the lock doesn't need it.
 void note_holder(int fd, const std::string& line) {
   const std::string note = fmt::format("{}\n{}\n", ::getpid(), line);
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, note.data(), note.size(), 0);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "cli/sections.h"
+#include "cli/steps.h"
 #include "cli/wording.h"
 #include "table/fields.h"
 
@@ -55,7 +57,16 @@ std::vector<std::string> row_of(const Point& point, bool verbose) {
   return row;
 }
 
-Fields fields_of(const Point& point) {
+// As whom a point is summed: a cell's winner and its default differ from cell to cell, and one candidate may be both.
+std::vector<std::string> names_in_sums(const Entrant& entrant) {
+  std::vector<std::string> names;
+  for (const std::string& role : split(entrant.role, '+'))
+    names.push_back(role == "winner" ? "winners" : role == "default" ? "default" : entrant.name);
+  return names;
+}
+
+// `step`: what the point's cell is part of, or null.
+Fields fields_of(const Point& point, const Step* step) {
   const bool ok = point.status == Status::ok;
   const double seconds = point.measurement.seconds;
   const Ratio& versus = point.versus;
@@ -76,6 +87,8 @@ Fields fields_of(const Point& point) {
   add("tflops", point.flops / seconds * 1e-12, 4);
   add("tbps", point.bytes / seconds * 1e-12, 4);
   add_verdict(row, point.verdict.elements > 0 ? &point.verdict : nullptr);
+  const ContenderTime* sum = step && ok ? find_sum(*step, names_in_sums(point.entrant)[0]) : nullptr;
+  row.emplace_back("step_us", sum ? number_field(sum->seconds * 1e6) : "");
   return row;
 }
 
@@ -97,10 +110,26 @@ Json to_json(const Point& point) {
   return json;
 }
 
+std::vector<CellTimes> cell_times(const std::vector<Point>& points) {
+  std::vector<CellTimes> cells;
+  for (const Point& point : points) {
+    if (cells.empty() || cells.back().cell != point.cell) cells.push_back({.cell = point.cell, .times = {}});
+    if (point.status != Status::ok) continue;
+    for (const std::string& name : names_in_sums(point.entrant))
+      cells.back().times.push_back({name, point.measurement.seconds, point.measurement.interval});
+  }
+  return cells;
+}
+
 std::string csv(const std::vector<Point>& points) {
+  const std::vector<Step> steps = training_steps(cell_times(points));
   std::vector<Fields> rows;
-  for (const Point& point : points) rows.push_back(fields_of(point));
-  return csv_text(fields_of({}), rows);
+  size_t cell = 0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (i > 0 && points[i].cell != points[i - 1].cell) ++cell;
+    rows.push_back(fields_of(points[i], step_of(steps, cell)));
+  }
+  return csv_text(fields_of({}, nullptr), rows);
 }
 
 int64_t failures(const std::vector<Point>& points) {
@@ -121,6 +150,7 @@ std::string points_text(const std::vector<Point>& points, Format format, const T
       reasons.push_back(
           fmt::format("{}, {}: {}: {}", id(point.cell), point.entrant.name, name(point.status), point.reason));
   }
+  for (Section& section : step_sections(cell_times(points))) sections.push_back(std::move(section));
   const int columns = table_columns(format, terminal, verbose);
   return sections_text(sections, format, columns) + bullets(reasons, columns);
 }

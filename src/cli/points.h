@@ -5,6 +5,7 @@
 
 #include "cli/contenders.h"
 #include "cli/output.h"
+#include "table/step.h"
 #include "tune/rounds.h"
 
 namespace moetune {
@@ -24,14 +25,18 @@ struct Point {
 
 Json to_json(const Point& point);
 
-/// A row a point for spreadsheets.
+/// The times of each cell: a table's winners as "winners", the default as "default", the others by their names. Points
+/// of a cell follow each other.
+std::vector<CellTimes> cell_times(const std::vector<Point>& points);
+
+/// A row a point for spreadsheets, with the contender's sum over the six cells of a training step where there is one.
 std::string csv(const std::vector<Point>& points);
 
 /// How many points failed.
 int64_t failures(const std::vector<Point>& points);
 
 /// For people: a table a cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
-/// roles, intervals and rates. Points of a cell follow each other.
+/// roles, intervals and rates. What training steps take comes last. Points of a cell follow each other.
 std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose);
 
 }  // namespace moetune

@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "base/units.h"
 #include "cli/sections.h"
+#include "cli/steps.h"
 #include "cli/wording.h"
 #include "variant/variant.h"
 
@@ -138,6 +139,7 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
     sections.push_back({heading, times_grid(entries, rivals, verbose)});
     if (!verbose) sections.push_back({heading, winners_grid(entries, table.device)});
   }
+  for (Section& section : step_sections(cell_times(table))) sections.push_back(std::move(section));
   return sections_text(sections, format, table_columns(format, terminal, verbose));
 }
 

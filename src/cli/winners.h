@@ -10,8 +10,8 @@
 namespace moetune {
 
 /// For each layer what its routings came to, the winners' times beside the default's and the first baseline's, and the
-/// winners by what differs from the default: text of at most 80 columns. `verbose` tells all knobs, all baselines and
-/// rates, in wider tables.
+/// winners by what differs from the default; then what training steps take: text of at most 80 columns. `verbose` tells
+/// all knobs, all baselines and rates, in wider tables.
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
 /// The winner in short, beside the default that it was tuned with: "wgmma block_m=64 stages=4", "wgmma, the default".

@@ -1,7 +1,10 @@
 // The table as CSV.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "table/fields.h"
+#include "table/step.h"
 #include "table/text_export.h"
 #include "variant/variant.h"
 
@@ -32,7 +35,19 @@ void add_rivals(Fields& fields, const Entry& entry) {
   fields.emplace_back("other_baselines_us", others);
 }
 
-Fields fields_of(const Entry& entry, const TunedTable& table) {
+// Sums over the six cells of the entry's training step; `step` may be null.
+void add_step(Fields& fields, const Step* step, const Entry& entry) {
+  const auto baseline = std::ranges::find_if(entry.rivals, [](const Rival& rival) { return rival.name != "default"; });
+  const auto add = [&](std::string_view column, const std::string& contender) {
+    const ContenderTime* sum = step ? find_sum(*step, contender) : nullptr;
+    fields.emplace_back(column, sum ? number_field(sum->seconds * 1e6) : "");
+  };
+  add("step_us", "winners");
+  add("step_default_us", "default");
+  add("step_baseline_us", baseline == entry.rivals.end() ? "" : baseline->name);
+}
+
+Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) {
   const bool won = entry.skipped.empty();
   const double seconds = entry.measurement.seconds;
   const double roof = roof_seconds(entry, table.device);
@@ -57,6 +72,7 @@ Fields fields_of(const Entry& entry, const TunedTable& table) {
   fields.emplace_back("complete", boolean_field(entry.complete));
   fields.emplace_back("skipped", entry.skipped);
   fields.emplace_back("untrusted", distrust(entry));
+  add_step(fields, step, entry);
   return fields;
 }
 
@@ -64,10 +80,12 @@ Fields fields_of(const Entry& entry, const TunedTable& table) {
 
 Export export_csv(const TunedTable& table) {
   std::vector<Fields> rows;
-  for (const Entry& entry : table.entries) rows.push_back(fields_of(entry, table));
+  const std::vector<Step> steps = training_steps(cell_times(table));
+  for (size_t i = 0; i < table.entries.size(); ++i)
+    rows.push_back(fields_of(table.entries[i], table, step_of(steps, i)));
   Entry blank;
   blank.skipped = "-";
-  return {.files = {{"", csv_text(fields_of(blank, table), rows)}}, .notes = {}};
+  return {.files = {{"", csv_text(fields_of(blank, table, nullptr), rows)}}, .notes = {}};
 }
 
 }  // namespace moetune

@@ -9,6 +9,7 @@
 
 #include "base/placed.h"
 #include "table/contradictions.h"
+#include "table/step.h"
 #include "table/table.h"
 
 namespace moetune {
@@ -101,6 +102,12 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
   json["candidates"] = {{"legal", entry.legal}, {"measured", entry.measured}, {"failed", entry.failed}};
   json["complete"] = entry.complete;
   return json;
+}
+
+Json steps_json(const TunedTable& table) {
+  std::vector<CellTimes> cells;
+  for (const Entry& entry : table.entries) cells.push_back(cell_times(as_read(entry)));
+  return steps_json(cells);
 }
 
 double positive(const JsonAt& json) {
@@ -222,6 +229,7 @@ Json to_json(const TunedTable& table) {
   // Peaks as a reader sees them, for percent_of_roof.
   const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
   for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
+  if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;
 }
 

@@ -150,10 +150,10 @@ std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape, con
            "fit its registers";
   if (roles.w_across && !c.tma_w)
     return "tma_w must be yes where W is read across its rows: only tensor copies bring it so";
-  const int columns_a_copy = kSwizzleColumns * (c.cluster == Cluster::m ? 2 : 1);
+  const int columns_a_copy = kSwizzleColumns * (c.cluster == Cluster::m && !roles.sums_rows ? 2 : 1);
   if (roles.w_across && c.block_n % columns_a_copy != 0)
     return fmt::format("block_n must be a multiple of {} for dx and dw{}: tensor copies bring {} columns of W",
-                       columns_a_copy, c.cluster == Cluster::m ? " with cluster=m" : "", kSwizzleColumns);
+                       columns_a_copy, columns_a_copy > kSwizzleColumns ? " with cluster=m" : "", kSwizzleColumns);
   if (c.tma_w && !by_pointers(c) && !roles.w_across && shape.layer.local_experts() * roles.n > kMaxMapRows)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
   return std::nullopt;
@@ -168,9 +168,8 @@ std::optional<std::string> illegal_sums(const Knobs& c, const Shape& shape, cons
   if (c.block_m % kSwizzleColumns != 0)
     return fmt::format("block_m must be a multiple of {} for dw: tensor copies bring so many columns of dY",
                        kSwizzleColumns);
-  if (in_cluster(c) || c.pace == Pace::common || c.split == 0 || c.mix > 0)
-    return "dw needs cluster=none, pace=own, split above 0 and mix=0: the tiles of an expert take as long as it has "
-           "rows";
+  if (c.pace == Pace::common || c.split == 0 || c.mix > 0)
+    return "dw needs pace=own, split above 0 and mix=0: the tiles of an expert take as long as it has rows";
   if (c.hold > 0) return "hold must be 0 for dw: its tiles have rows enough";
   if (shape.layer.local_experts() > kMaxMixed)
     return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxMixed);
@@ -218,7 +217,9 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
 
 LaunchPlan plan(const Knobs& c, const Shape& shape) {
   const Roles roles = roles_of(shape);
-  const BoxRows x = roles.sums_rows ? BoxRows{c.block_k, c.block_k} : x_boxes(c);
+  const auto rows_along_k = [&](Cluster shared) { return c.cluster == shared ? c.block_k / 2 : c.block_k; };
+  const int x_along_k = rows_along_k(Cluster::n);
+  const BoxRows x = roles.sums_rows ? BoxRows{x_along_k, x_along_k} : x_boxes(c);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = shared_bytes(c, shape, roles),
           .min_blocks_per_sm = 1,
@@ -229,9 +230,10 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n),
           .x_box = c.tma_x ? x.large : 0,
           .x_rest = c.tma_x && x.small < x.large ? x.small : 0,
-          .w_box = !c.tma_w         ? 0
-                   : roles.w_across ? c.block_k
-                                    : w_box(c),
+          .w_box = !c.tma_w          ? 0
+                   : roles.sums_rows ? rows_along_k(Cluster::m)
+                   : roles.w_across  ? c.block_k
+                                     : w_box(c),
           .y_box = boxes_of_y(c) ? kYBox : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
           .gathers_first = c.gather == Gather::first};
@@ -281,7 +283,7 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
 }
 
 // dW: every expert has the same tiles. Where it sums over few rows, one is stored while the next is multiplied; over
-// many, tiles are as large as registers allow.
+// many, tiles are as large as registers allow. Tiles too few for all blocks are smaller, and cut.
 Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const bool deep = mean_rows > 512;
@@ -305,6 +307,14 @@ Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
           .hold = 0,
           .gather = roles_of(problem.shape).permutes_x ? Gather::first : Gather::tiles,
           .mix = 0};
+  const int64_t blocks = processors_of(device);
+  if (tiles_of(c.block_m, c.block_n, problem) < blocks) {
+    c.block_m = 128, c.block_n = 128;
+    c.schedule = Schedule::cooperative, c.swap = false, c.tiles = TileOrder::fixed;
+    const int64_t tiles = tiles_of(c.block_m, c.block_n, problem);
+    const int64_t steps = mean_rows / c.block_k;
+    while (c.split < 4 && tiles * c.split < blocks && steps >= int64_t{8} * c.split) c.split *= 2;
+  }
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;
 }

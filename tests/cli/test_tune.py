@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import CPU, FEW, LAYER, SOURCE, TINY, trials, validate
+from conftest import CANDIDATE, CPU, FEW, LAYER, SOURCE, TINY, trials, validate
 
 
 def test_leaves_a_table_and_a_journal(room):
@@ -224,13 +224,58 @@ def test_fused_layers(room):
     assert len(ups) == 2
 
 
+def require_sums(table, entries, told):
+    """The one step's sums are those of its entries, and the text tells each contender."""
+    step, = table["training_steps"]
+    assert step["cells"] == [entry["id"] for entry in entries]
+    assert [total["contender"] for total in step["sums"]] == ["winners", "default", "loop"]
+    for number, total in enumerate(step["sums"]):
+        times = [entry["rivals"][number - 1]["measurement"] if number else entry["measurement"] for entry in entries]
+        for ours, theirs in (("sum_us", "median_us"), ("low_us", "low_us"), ("high_us", "high_us")):
+            assert total[ours] == pytest.approx(sum(time[theirs] for time in times), rel=1e-4)
+        assert total["speedup"] == pytest.approx(total["sum_us"] / step["sums"][0]["sum_us"], rel=1e-3)
+        assert re.search(rf"\| {total['contender']} +\| +[\d.]+ [µm]s", told), told
+    assert ("untrusted" in step) == any("untrusted" in entry for entry in entries)
+
+
+def test_bench_sums_a_training_step(room):
+    layer = [*CPU, "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", "24", "--tokens", "8",
+             "--projection", "up,down", "--op", "fwd,dx,dw"]
+    bench = ["bench", *layer, "--rounds", "2", "--candidate", CANDIDATE]
+    written = json.loads(room.ok(*bench, "--format", "json").stdout)
+    validate("bench", text=json.dumps(written))
+    step, = written["training_steps"]
+    contenders = [total["contender"] for total in step["sums"]]
+    assert contenders[0] == "default" and contenders[-1] == "loop" and len(contenders) == 3
+    for total, role in zip(step["sums"], ("default", "candidate", "baseline")):
+        times = [point["measurement"]["median_us"] for point in written["points"] if role in point["role"]]
+        assert len(times) == 6 and total["sum_us"] == pytest.approx(sum(times), rel=1e-4)
+    text = room.ok(*bench).stdout
+    assert "custom training step, bf16: " in text and "speedup of default" in " ".join(text.split())
+    rows = list(csv.DictReader(io.StringIO(room.ok(*bench, "--format", "csv").stdout)))
+    for role in ("default", "candidate", "baseline"):
+        of_role = [row for row in rows if role in row["role"]]
+        total = sum(float(row["median_us"]) for row in of_role)
+        assert len(of_role) == 6 and all(float(row["step_us"]) == pytest.approx(total, rel=1e-4) for row in of_role)
+    five = json.loads(room.ok("bench", *layer[:-1], "fwd,dx", "--rounds", "1", "--format", "json").stdout)
+    assert "training_steps" not in five
+
+
 def test_the_six_gemms_of_a_training_step(room):
     layer = [*CPU, "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", "24", "--tokens", "8",
              "--projection", "up,down", "--op", "fwd,dx,dw", "--permute-x", "--permute-y"]
-    room.ok("tune", *layer, *FEW)
+    told = room.ok("tune", *layer, *FEW).stdout
+    heading = "custom training step, bf16: 4 experts, top 2, hidden 64, intermediate 24, up permute_x, down permute_y"
+    assert heading in told.replace("\n", " ")
+    assert all(len(line) <= 80 for line in told.splitlines()[:-1]), told
     validate("table", room.path / "moetune-table.json")
     validate("journal", room.path / "moetune-table.json.journal.jsonl")
     entries = room.json("moetune-table.json")["entries"]
+    require_sums(room.json("moetune-table.json"), entries, told)
+    row, *others = csv.DictReader(io.StringIO(room.ok("export", "moetune-table.json", "--format", "csv").stdout))
+    sums = room.json("moetune-table.json")["training_steps"][0]["sums"]
+    for column, total in zip(("step_us", "step_default_us", "step_baseline_us"), sums):
+        assert float(row[column]) == pytest.approx(total["sum_us"], rel=1e-4) and {other[column] for other in others} == {row[column]}
     steps = [(entry["cell"]["projection"], entry["cell"]["op"]) for entry in entries]
     assert steps == [(projection, op) for projection in ("up", "down") for op in ("fwd", "dx", "dw")]
     for entry in entries:

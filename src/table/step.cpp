@@ -1,0 +1,158 @@
+// Which cells make a step.
+#include "table/step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace moetune {
+namespace {
+
+// The three GEMMs of one projection.
+struct Half {
+  std::array<size_t, 3> cells;  // fwd, dx, dw
+  Cell dw;
+  bool permutes() const { return dw.shape.fusion.permute_x || dw.shape.fusion.permute_y; }
+};
+
+std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < cells.size(); ++i) places.emplace(id(cells[i].cell), i);
+  const auto place = [&](Cell cell, Op op) -> std::optional<size_t> {
+    cell.shape.op = op;
+    cell.shape.fusion.accumulate = cell.shape.fusion.fp32_dw = false;
+    const auto found = places.find(id(cell));
+    return found == places.end() ? std::nullopt : std::optional(found->second);
+  };
+  std::vector<Half> halves;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const Cell& cell = cells[i].cell;
+    if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection) continue;
+    const auto fwd = place(cell, Op::fwd), dx = place(cell, Op::dx);
+    if (fwd && dx) halves.push_back({{*fwd, *dx, i}, cell});
+  }
+  return halves;
+}
+
+// Whether the two projections are of one layer and see the same rows; `down` may permute otherwise.
+bool fit(const Half& up, const Half& down) {
+  const Layer &wide = up.dw.shape.layer, &narrow = down.dw.shape.layer;
+  if (wide.k != narrow.n || (wide.n != 2 * narrow.k && wide.n != narrow.k)) return false;
+  Cell expected = up.dw;
+  expected.shape.layer.projection = Projection::down;
+  expected.shape.layer.n = narrow.n, expected.shape.layer.k = narrow.k;
+  const Fusion& fusion = down.dw.shape.fusion;
+  expected.shape.fusion.permute_x = fusion.permute_x, expected.shape.fusion.permute_y = fusion.permute_y;
+  expected.shape.fusion.topk_weights = fusion.topk_weights;
+  return expected == down.dw;
+}
+
+std::vector<ContenderTime> sums_of(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells) {
+  std::vector<ContenderTime> sums;
+  for (const ContenderTime& first : cells[six[0]].times) {
+    ContenderTime sum{.contender = first.contender, .seconds = 0, .interval = {}};
+    const bool whole = std::ranges::all_of(six, [&](size_t i) {
+      const auto& times = cells[i].times;
+      const auto time = std::ranges::find(times, first.contender, &ContenderTime::contender);
+      if (time == times.end()) return false;
+      sum.seconds += time->seconds;
+      sum.interval.low += time->interval.low, sum.interval.high += time->interval.high;
+      return true;
+    });
+    if (whole) sums.push_back(std::move(sum));
+  }
+  const auto rank = [](const ContenderTime& sum) {
+    return sum.contender == "winners" ? 0 : sum.contender == "default" ? 1 : 2;
+  };
+  std::ranges::stable_sort(sums, {}, rank);
+  return sums;
+}
+
+Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
+  Json json = {{"cells", Json::array()}, {"sums", Json::array()}};
+  for (const size_t i : step.cells) json["cells"].push_back(id(cells[i].cell));
+  for (const ContenderTime& sum : step.sums) {
+    const StepSpeedup speedup = step_speedup(step, sum);
+    json["sums"].push_back({{"contender", sum.contender},
+                            {"sum_us", rounded(sum.seconds * 1e6)},
+                            {"low_us", rounded(sum.interval.low * 1e6)},
+                            {"high_us", rounded(sum.interval.high * 1e6)},
+                            {"speedup", rounded(speedup.ratio, 4)},
+                            {"speedup_low", rounded(speedup.interval.low, 4)},
+                            {"speedup_high", rounded(speedup.interval.high, 4)}});
+  }
+  if (!step.untrusted.empty()) json["untrusted"] = step.untrusted;
+  return json;
+}
+
+}  // namespace
+
+CellTimes cell_times(const Entry& entry) {
+  CellTimes cell{.cell = entry.cell, .times = {}, .untrusted = distrust(entry)};
+  if (!entry.skipped.empty()) return cell;
+  const auto add = [&](const std::string& contender, const Measurement& time) {
+    cell.times.push_back({contender, time.seconds, time.interval});
+  };
+  add("winners", entry.measurement);
+  for (const Rival& rival : entry.rivals) add(rival.name, rival.measurement);
+  return cell;
+}
+
+std::vector<CellTimes> cell_times(const TunedTable& table) {
+  std::vector<CellTimes> cells;
+  for (const Entry& entry : table.entries) cells.push_back(cell_times(entry));
+  return cells;
+}
+
+std::vector<Step> training_steps(const std::vector<CellTimes>& cells) {
+  const std::vector<Half> ups = halves_of(cells, Projection::up), downs = halves_of(cells, Projection::down);
+  const auto has_alike = [](const Half& half, const std::vector<Half>& others, auto fit_other) {
+    return std::ranges::any_of(
+        others, [&](const Half& other) { return other.permutes() == half.permutes() && fit_other(other); });
+  };
+  std::vector<Step> steps;
+  for (const Half& up : ups)
+    for (const Half& down : downs) {
+      if (!fit(up, down)) continue;
+      if (up.permutes() != down.permutes() &&
+          (has_alike(up, downs, [&](const Half& other) { return fit(up, other); }) ||
+           has_alike(down, ups, [&](const Half& other) { return fit(other, down); })))
+        continue;
+      Step step{.cells = {up.cells[0], up.cells[1], up.cells[2], down.cells[0], down.cells[1], down.cells[2]},
+                .sums = {}};
+      step.sums = sums_of(step.cells, cells);
+      for (const size_t i : step.cells)
+        if (step.untrusted.empty() && !cells[i].untrusted.empty())
+          step.untrusted = fmt::format("{}: {}", id(cells[i].cell), cells[i].untrusted);
+      if (!step.sums.empty()) steps.push_back(std::move(step));
+    }
+  return steps;
+}
+
+const Step* step_of(const std::vector<Step>& steps, size_t i) {
+  const auto step =
+      std::ranges::find_if(steps, [&](const Step& one) { return std::ranges::find(one.cells, i) != one.cells.end(); });
+  return step == steps.end() ? nullptr : &*step;
+}
+
+StepSpeedup step_speedup(const Step& step, const ContenderTime& sum) {
+  const ContenderTime& first = step.sums.at(0);
+  if (sum.contender == first.contender) return {1, {1, 1}};
+  return {sum.seconds / first.seconds,
+          {sum.interval.low / first.interval.high, sum.interval.high / first.interval.low}};
+}
+
+const ContenderTime* find_sum(const Step& step, const std::string& contender) {
+  const auto sum = std::ranges::find(step.sums, contender, &ContenderTime::contender);
+  return sum == step.sums.end() ? nullptr : &*sum;
+}
+
+Json steps_json(const std::vector<CellTimes>& cells) {
+  Json json = Json::array();
+  for (const Step& step : training_steps(cells)) json.push_back(to_json(step, cells));
+  return json;
+}
+
+}  // namespace moetune
