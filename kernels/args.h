@@ -42,7 +42,9 @@ struct Args {
   float* workspace = nullptr;  // sums of pieces and parts of tiles: workspace bytes of the plan for each block
   // Where the plan gathers rows of X, or of W for dW, first:
   void* gathered_x = nullptr;    // room for them, in expert order
-  unsigned* gathered = nullptr;  // [rows / gathered_together] zeros, left as zeros: rows that are in order
+  // [max(rows / gathered_together + 1, experts)] zeros, left as zeros: rows that are in order, of each place, or of each
+  // expert where they are summed over.
+  unsigned* gathered = nullptr;
   // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
   // pointers), and of y.
   TensorMap x_map = {};

@@ -16,18 +16,71 @@ struct NoGatherFirst {
   static __forceinline__ void load_first(const auto&...) {}
 };
 
+// How a warp copies rows into expert order: of X, or of W where sums over rows have those gathered; weighted where they
+// are weighted as they are multiplied.
 template <class Block>
-struct GatherFirst {
-  using Tile = Block::Tile;
+struct GatheredRows {
   using Element = Block::Element;
-
-  // Sums over rows may have those of W gathered; else it is those of X, or none.
   static constexpr bool of_w = Block::sums_rows && Block::w_rows != RowOrder::in_place;
   static constexpr RowOrder order = of_w ? Block::w_rows : Block::x_rows;
-
   static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
   // Warps of its producer that then copy the rest, `run` rows at a time; the last ones, which have nothing else to do.
   static constexpr int helpers = Block::scatters ? 1 : 2, run = 4;
+
+  static __forceinline__ int all_rows(const Block& block) {
+    int rows = 0;
+    for (int e = threadIdx.x % 32; e < Block::experts; e += 32) rows += block.m_sizes()[e];
+    return __reduce_add_sync(~0u, rows);
+  }
+
+  static __forceinline__ long long width(const Args& args) {
+    return !Block::sums_rows ? args.k : of_w ? args.n : args.m;
+  }
+
+  // Copies rows [first, first + count) of expert order. One lane may then count them.
+  template <int unrolled>
+  static __forceinline__ void copy(const Args& args, int first, int count) {
+    const int lane = threadIdx.x % 32;
+    const int mine = lane < count ? static_cast<int>(memory_row<order>(args, first + lane)) : 0;
+    for (int r = 0; r < count; ++r) {
+      const Element* source = static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width(args);
+      const auto* from = reinterpret_cast<const uint4*>(source);
+      auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * width(args));
+      const int chunks = static_cast<int>(width(args) / 8);
+      const Weigh weigh(args, first + r);
+#pragma unroll unrolled
+      for (int i = lane; i < chunks; i += 32) to[i] = weigh(__ldg(from + i));
+    }
+    __syncwarp();
+    if (lane == 0) __threadfence();
+  }
+
+ private:
+  // Eight elements of a row as they are multiplied: times the row's weight where that is so.
+  struct NoWeight {
+    __forceinline__ NoWeight(const Args&, int) {}
+    __forceinline__ uint4 operator()(const uint4& chunk) const { return chunk; }
+  };
+  struct WeightOfRow {
+    float weight;
+    __forceinline__ WeightOfRow(const Args& args, int row) : weight(args.topk_weights[args.gather_indices[row]]) {}
+    __forceinline__ unsigned pair(unsigned two) const {
+      const Element low = {static_cast<unsigned short>(two)}, high = {static_cast<unsigned short>(two >> 16)};
+      return pack<Element>(to_float(low) * weight, to_float(high) * weight);
+    }
+    __forceinline__ uint4 operator()(const uint4& chunk) const {
+      return {pair(chunk.x), pair(chunk.y), pair(chunk.z), pair(chunk.w)};
+    }
+  };
+  using Weigh = typename Choice<Block::weighting == Weighting::a, WeightOfRow, NoWeight>::type;
+};
+
+// Rows of X in the order in which they lie, counted in places of gathered_together rows.
+template <class Block>
+struct GatherInOrder : GatheredRows<Block> {
+  using Tile = Block::Tile;
+  using Rows = GatheredRows<Block>;
+  using Rows::warps, Rows::helpers, Rows::run, Rows::all_rows;
   static_assert(gathered_together % run == 0 && warps % run == 0, "a run of rows is counted by one counter");
 
   // Copies the first rows. All warps of all blocks call it when m_sizes are in shared memory.
@@ -52,13 +105,6 @@ struct GatherFirst {
   template <class Copies>
   static __forceinline__ void load_first(const Copies& copies, const Steps& steps, bool first, int& k,
                                          typename Block::Stage& stage) {
-    if constexpr (Block::sums_rows) {
-      if (elect_one()) {
-        if (first) wait<1>(copies.block.args, copies.tile);
-        fence_async_global();
-      }
-      return;
-    }
     const int count = first ? min(Block::stages, steps.end - k) : 0;
     if (elect_one()) {
       if (count > 0) {
@@ -82,59 +128,11 @@ struct GatherFirst {
   }
 
  private:
-  struct Rows {
-    int first, count;
-  };
-  static __forceinline__ Rows rows_read(const Tile& tile) {
-    if constexpr (Block::sums_rows)
-      return {tile.first_row, tile.depth};
-    else
-      return {tile.row, tile.rows};
-  }
-
-  // Eight elements of a row as they are multiplied: times the row's weight where that is so.
-  struct NoWeight {
-    __forceinline__ NoWeight(const Args&, int) {}
-    __forceinline__ uint4 operator()(const uint4& chunk) const { return chunk; }
-  };
-  struct WeightOfRow {
-    float weight;
-    __forceinline__ WeightOfRow(const Args& args, int row) : weight(args.topk_weights[args.gather_indices[row]]) {}
-    __forceinline__ unsigned pair(unsigned two) const {
-      const Element low = {static_cast<unsigned short>(two)}, high = {static_cast<unsigned short>(two >> 16)};
-      return pack<Element>(to_float(low) * weight, to_float(high) * weight);
-    }
-    __forceinline__ uint4 operator()(const uint4& chunk) const {
-      return {pair(chunk.x), pair(chunk.y), pair(chunk.z), pair(chunk.w)};
-    }
-  };
-  using Weigh = typename Choice<Block::weighting == Weighting::a, WeightOfRow, NoWeight>::type;
-
-  static __forceinline__ int all_rows(const Block& block) {
-    int rows = 0;
-    for (int e = threadIdx.x % 32; e < Block::experts; e += 32) rows += block.m_sizes()[e];
-    return __reduce_add_sync(~0u, rows);
-  }
-
-  // A warp copies rows [first, first + count) of expert order and counts them; the last of all `rows` fills up its
-  // count.
+  // The last of all `rows` fills up its count.
   template <int unrolled>
   static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
-    const int lane = threadIdx.x % 32;
-    const int mine = lane < count ? static_cast<int>(memory_row<order>(args, first + lane)) : 0;
-    const long long width = !Block::sums_rows ? args.k : of_w ? args.n : args.m;
-    for (int r = 0; r < count; ++r) {
-      const Element* source = static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width;
-      const auto* from = reinterpret_cast<const uint4*>(source);
-      auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * width);
-      const int chunks = static_cast<int>(width / 8);
-      const Weigh weigh(args, first + r);
-#pragma unroll unrolled
-      for (int i = lane; i < chunks; i += 32) to[i] = weigh(__ldg(from + i));
-    }
-    __syncwarp();
-    if (lane == 0) {
-      __threadfence();
+    Rows::template copy<unrolled>(args, first, count);
+    if (threadIdx.x % 32 == 0) {
       const int missing =
           first + count == rows ? (gathered_together - rows % gathered_together) % gathered_together : 0;
       atomicAdd(args.gathered + first / gathered_together, count + missing);
@@ -145,10 +143,9 @@ struct GatherFirst {
   // and no counter where they would begin.
   template <int lanes>
   static __forceinline__ void wait(const Args& args, const Tile& tile) {
-    const auto [first, rows] = rows_read(tile);
-    const int end = rows == 0 ? 0 : first + rows;
-    for (int place = first / gathered_together + static_cast<int>(threadIdx.x % lanes); place * gathered_together < end;
-         place += lanes)
+    const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;
+    for (int place = tile.row / gathered_together + static_cast<int>(threadIdx.x % lanes);
+         place * gathered_together < end; place += lanes)
       while (load_relaxed(args.gathered + place) < gathered_together) {
       }
     if constexpr (lanes > 1) __syncwarp();
@@ -156,7 +153,75 @@ struct GatherFirst {
   }
 };
 
+// Rows that are summed over, expert after expert in the order in which tiles go through them, counted by expert.
 template <class Block>
-using WgmmaGather = typename Choice<Block::gathers_first, GatherFirst<Block>, NoGatherFirst<Block>>::type;
+struct GatherByExpert : GatheredRows<Block> {
+  using Tile = Block::Tile;
+  using Rows = GatheredRows<Block>;
+  using Rows::warps, Rows::helpers, Rows::run, Rows::all_rows;
+
+  // The experts in that order, as a warp looks for rows further and further on.
+  struct Search {
+    const Block& block;
+    int window = 0, window_rows = 0;  // first of the 32 experts that are scanned at once; rows before it
+
+    // Copies `count` rows from `place` of that order on, which may belong to several experts.
+    template <int unrolled>
+    __forceinline__ void copy(int place, int count) {
+      const int lane = threadIdx.x % 32;
+      while (count > 0) {
+        const int m = window + lane < Block::experts ? block.m_sizes()[window + lane] : 0;
+        int sum = m;
+        for (int step = 1; step < 32; step *= 2) {
+          const int more = __shfl_up_sync(~0u, sum, step);
+          if (lane >= step) sum += more;
+        }
+        const unsigned past = __ballot_sync(~0u, place < window_rows + sum);
+        if (past == 0) {
+          window_rows += __shfl_sync(~0u, sum, 31);
+          window += 32;
+          continue;
+        }
+        const int found = __ffs(past) - 1, end = window_rows + __shfl_sync(~0u, sum, found);
+        const int inside = place - (end - __shfl_sync(~0u, m, found)), here = min(count, end - place);
+        const int first = block.template at<int>(Block::layout.row_of)[window + found] + inside;
+        Rows::template copy<unrolled>(block.args, first, here);
+        const int expert = block.template at<int>(Block::layout.expert_of)[window + found];
+        if (lane == 0) atomicAdd(block.args.gathered + expert, here);
+        place += here, count -= here;
+      }
+    }
+  };
+
+  static __forceinline__ void begin(const Block& block) {
+    const int place = blockIdx.x * warps + threadIdx.x / 32;
+    if (place < all_rows(block)) Search{block}.template copy<8>(place, 1);
+  }
+  static __forceinline__ void help(const Block& block, int helper) {
+    const int rows = all_rows(block);
+    Search search = {block};
+    for (int place = gridDim.x * warps + (blockIdx.x * helpers + helper) * run; place < rows;
+         place += gridDim.x * helpers * run)
+      search.template copy<4>(place, min(run, rows - place));
+  }
+  // The finding warp waits for the rows of the tile's expert.
+  static __forceinline__ void wait_for(const Args& args, const Tile& tile, bool) {
+    while (load_relaxed(args.gathered + tile.expert) < tile.depth) {
+    }
+    __threadfence();
+  }
+  template <class Copies>
+  static __forceinline__ void load_first(const Copies&, const Steps&, bool, int&, typename Block::Stage&) {
+    if (elect_one()) fence_async_global();  // tensor copies read rows that ordinary stores wrote
+  }
+  static __forceinline__ void clear(const Block& block) {
+    for (int expert = 0; expert < Block::experts; ++expert) block.args.gathered[expert] = 0;
+  }
+};
+
+template <class Block>
+using WgmmaGather =
+    typename Choice<!Block::gathers_first, NoGatherFirst<Block>,
+                    typename Choice<Block::sums_rows, GatherByExpert<Block>, GatherInOrder<Block>>::type>::type;
 
 }  // namespace moetune

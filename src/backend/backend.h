@@ -1,4 +1,4 @@
-// Where candidates run. The seam behind which CUDA, the cpu, the worker process and the tests' fake stand.
+// Where candidates run: the interface that CUDA, the cpu, the worker process and the tests' fake implement.
 #pragma once
 #include <memory>
 #include <span>

@@ -53,7 +53,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
                         "run on the cpu with --device cpu, or see moetune doctor");
   if (ordinal >= gpus.count)
     throw machine_error(fmt::format("there is no device cuda:{}: this machine has {}", ordinal, gpus.count),
-                        "moetune list devices tells what there is");
+                        "see 'moetune list devices'");
   return open_cuda(ordinal, options);
 }
 

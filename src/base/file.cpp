@@ -54,7 +54,7 @@ void write_all(int fd, std::string_view text, const fs::path& path) {
   }
 }
 
-// A device, a pipe or a socket: what must be written to and never be replaced.
+// A device, a pipe or a socket: written to, never replaced by a rename.
 bool is_special(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -77,7 +77,7 @@ Error cannot_be_written(const fs::path& path, const std::string& reason) {
 // What symbolic links point to in the end, whether it is there or not: they stay links.
 // Nothing for links that lead to themselves.
 std::optional<fs::path> follow_links(fs::path path) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
+  constexpr int kMostLinks = 40;  // the kernel's own limit
   std::error_code error;
   for (int i = 0; fs::is_symlink(path, error); ++i) {
     if (i == kMostLinks) return std::nullopt;
@@ -227,7 +227,7 @@ fs::path KeptFile::write(std::string_view text) {
                       (info.st_dev != device_ || info.st_ino != inode_ || modified() != modified_);
   fs::path kept;
   if (others && read_text(path, kAnySize) != text) {
-    const fs::path temporary = write_temporary(path, text);  // what cannot be written needs no other name
+    const fs::path temporary = write_temporary(path, text);  // before the old file gets another name: writing may fail
     try {
       kept = keep_old(path_);
     } catch (...) {

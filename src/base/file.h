@@ -1,4 +1,4 @@
-// Reading and writing files so that nothing is ever half there.
+// Reading and writing files so that no reader sees a half-written one.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -33,7 +33,7 @@ std::filesystem::path keep_old(const std::filesystem::path& path);
 /// The same with a copy, for a file that will be written on.
 std::filesystem::path copy_old(const std::filesystem::path& path);
 
-/// A file that one run writes several times. What others wrote there is kept.
+/// A file that one run writes several times. A file that another process wrote there is kept under a second name.
 class KeptFile {
  public:
   explicit KeptFile(std::filesystem::path path) : path_(std::move(path)) {}

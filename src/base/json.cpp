@@ -78,7 +78,7 @@ class ParserPlace {
   std::vector<Frame> frames_;
 };
 
-// A text that JSON has no longer words for than the original had.
+// A text with Python's words replaced by null, at the same positions.
 struct Plain {
   std::string text;
   std::vector<size_t> longer;  // places in `text` that hold one byte more than the original
@@ -119,7 +119,7 @@ Json parse_json(std::string_view text, const std::string& where, Dialect dialect
   const Json::parser_callback_t guard = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > kMaxDepth) throw request_error(fmt::format("{}: nested deeper than {} levels", where, kMaxDepth));
     if (!place.follow(event, value) && dialect == Dialect::strict)
-      throw request_error(fmt::format("{}: {} is there twice", where, place.text()), "keep the right one");
+      throw request_error(fmt::format("{}: the key {} appears twice", where, place.text()), "remove one of them");
     return true;
   };
   try {
@@ -210,7 +210,7 @@ std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high) {
   std::vector<int32_t> values(array.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const Json& value = array.value()[i];
-    // Text of a place is made for what is wrong only.
+    // The text of a place is built only for errors.
     const bool plain = value.is_number_integer() && value <= high && value >= low;
     values[i] = static_cast<int32_t>(plain ? value.get<int64_t>() : array[i].integer(low, high));
   }
@@ -219,7 +219,7 @@ std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high) {
 
 void require_schema(const JsonAt& file, std::string_view kind, int version) {
   const std::string wanted = fmt::format("moetune.{}/{}", kind, version);
-  if (!file.has("schema")) file.fail(fmt::format("this is no {} file: it has no \"schema\"", kind));
+  if (!file.has("schema")) file.fail(fmt::format("expected a {} file, but \"schema\" is missing", kind));
   const std::string found = file["schema"].string();
   if (found != wanted) file.fail(fmt::format("its schema is '{}', expected '{}'", found, wanted));
 }

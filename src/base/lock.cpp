@@ -94,7 +94,7 @@ DeviceLock lock_device(const std::string& id, const std::string& device, const s
         fmt::format("wait until it has ended, or choose another device; the lock is {}", path.string()));
   if (lock == Flock::failed)
     throw machine_error(fmt::format("{}: cannot lock: {}", path.string(), std::strerror(errno)));
-  // Only for people: the lock holds without it.
+  // For error messages of others; the lock doesn't need it.
   const std::string note = fmt::format("{}\n{}\n", ::getpid(), command);
   if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), note.data(), note.size(), 0);
   return DeviceLock(std::move(fd), path);

@@ -1,4 +1,4 @@
-// Reading values inside a file by functions that know nothing of files, so that every error names its place.
+// Adds the place in a file to errors of functions that parse single values.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// posix_spawn, waitpid and their many rules.
+// Starting, waiting for and ending child processes.
 #include "base/process.h"
 
 #include <fcntl.h>
@@ -128,7 +128,7 @@ std::optional<Ending> Child::wait(double seconds) {
     const pid_t got = ::waitpid(pid_, &status, WNOHANG);
     if (got == pid_ || (got < 0 && errno == ECHILD)) {
       pid_ = 0;
-      if (got < 0) return Ending{};  // somebody else has reaped it: how it ended is lost
+      if (got < 0) return Ending{};  // already reaped elsewhere: its exit status is unknown
       return WIFSIGNALED(status) ? Ending{WTERMSIG(status), 0} : Ending{0, WEXITSTATUS(status)};
     }
     if (std::chrono::steady_clock::now() >= end) return std::nullopt;

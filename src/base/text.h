@@ -1,4 +1,4 @@
-// Text that others wrote, made safe to show.
+// Makes text from files, arguments and devices safe to print.
 #pragma once
 #include <string>
 #include <string_view>

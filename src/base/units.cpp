@@ -16,7 +16,7 @@ constexpr size_t kMaxValues = 10000;
 constexpr double kLongestDuration = 366.0 * 24 * 3600;
 
 std::string scaled(double value, std::string_view unit) {
-  // Three digits that matter: 1.23, 12.3, 123.
+  // Three significant digits: 1.23, 12.3, 123.
   const double size = std::abs(value);
   return fmt::format("{:.{}f} {}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0, unit);
 }

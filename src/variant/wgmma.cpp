@@ -283,7 +283,7 @@ double saved_by_sharing(const Knobs& c, const Problem& problem, const DeviceInfo
 }
 
 // dW: every expert has the same tiles. Where it sums over few rows, one is stored while the next is multiplied; over
-// many, tiles are as large as registers allow.
+// many, tiles are as large as registers allow. Tiles too few for all blocks are smaller, and cut.
 Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   const bool deep = mean_rows > 512;
@@ -307,6 +307,14 @@ Knobs fallback_of_sums(const Problem& problem, const DeviceInfo& device) {
           .hold = 0,
           .gather = roles_of(problem.shape).permutes_x ? Gather::first : Gather::tiles,
           .mix = 0};
+  const int64_t blocks = processors_of(device);
+  if (tiles_of(c.block_m, c.block_n, problem) < blocks) {
+    c.block_m = 128, c.block_n = 128;
+    c.schedule = Schedule::cooperative, c.swap = false, c.tiles = TileOrder::fixed;
+    const int64_t tiles = tiles_of(c.block_m, c.block_n, problem);
+    const int64_t steps = mean_rows / c.block_k;
+    while (c.split < 4 && tiles * c.split < blocks && steps >= int64_t{8} * c.split) c.split *= 2;
+  }
   while (c.stages > 2 && illegal(c, problem.shape, device)) --c.stages;
   return c;
 }

@@ -45,9 +45,9 @@ TEST(ParseJson, TakesSixtyFourLevelsAndNoMore) {
 }
 TEST(ParseJson, KeepsTheOrderOfKeys) { EXPECT_EQ(parse_json(R"({"b": 1, "a": 2})", "x").dump(), R"({"b":1,"a":2})"); }
 TEST(ParseJson, RefusesAKeyThatIsThereTwice) {
-  EXPECT_EQ(parse_error(R"({"a": 1, "b": 2, "a": 3})").what, "a.json: a is there twice");
+  EXPECT_EQ(parse_error(R"({"a": 1, "b": 2, "a": 3})").what, "a.json: the key a appears twice");
   EXPECT_EQ(parse_error(R"({"a": [7, {"x": 1}, {"b": {"c": 1, "d": {}, "c": 1}}]})").what,
-            "a.json: a[2].b.c is there twice");
+            "a.json: the key a[2].b.c appears twice");
   EXPECT_EQ(parse_error(R"({"a": {"b": 1}, "c": {"b": 1}, "d": [{"b": 1}, {"b": 1}]})").exit, Exit::yes);
 }
 TEST(ParseJson, ReadsPythonsNumbersWhereAskedAlone) {
@@ -145,7 +145,7 @@ TEST(RequireSchema, TellsWhatItIsInstead) {
   EXPECT_EQ(access_error(other, [](JsonAt at) { require_schema(at, "table"); }),
             "a.json: its schema is 'moetune.journal/1', expected 'moetune.table/1'");
   EXPECT_EQ(access_error(none, [](JsonAt at) { require_schema(at, "table"); }),
-            "a.json: this is no table file: it has no \"schema\"");
+            "a.json: expected a table file, but \"schema\" is missing");
   EXPECT_NE(access_error(right, [](JsonAt at) { require_schema(at, "table", 2); }), "");
 }
 

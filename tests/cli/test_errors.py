@@ -163,7 +163,7 @@ def test_tables_that_contradict_themselves_name_the_place(room):
         assert words in room.error(2, "check", "wrong.json")
     doubled = (room.path / name).read_text().replace('"median_us"', '"low_us": 1, "median_us"', 1)
     room.write("wrong.json", doubled)
-    assert "wrong.json: entries[0].measurement.low_us is there twice" in room.error(2, "lookup", "wrong.json", *LAYER)
+    assert "wrong.json: the key entries[0].measurement.low_us appears twice" in room.error(2, "lookup", "wrong.json", *LAYER)
 
 
 def test_configs_of_models_that_python_wrote(room):

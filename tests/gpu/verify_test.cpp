@@ -45,6 +45,17 @@ class KernelTest : public GpuTest {
             "wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 schedule=cooperative "
             "swap=yes in_flight=1 tma_store=no " +
             knobs + (knobs.find("cluster") == std::string::npos ? " cluster=none" : ""));
+    // dW's tiles have whole planes: cut, in clusters, and of each kind of stores.
+    if (variant == "wgmma" && problem.shape.op == Op::dw)
+      for (const std::string knobs :
+           {"swap=yes cluster=none tma_store=no tiles=dynamic split=4",
+            "swap=no cluster=none tma_store=no tiles=static split=2", "swap=yes cluster=n tma_store=no tiles=static",
+            "swap=no cluster=m tma_store=no tiles=static", "swap=yes cluster=m tma_store=yes tiles=static",
+            "swap=no cluster=n tma_store=rows tiles=static"})
+        texts.push_back(
+            "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 "
+            "schedule=cooperative in_flight=1 tma_x=yes gather=" +
+            std::string(text(problem.shape.fusion).starts_with("permute") ? "first " : "tiles ") + knobs);
     std::vector<Candidate> candidates;
     for (const std::string& text : texts) candidates.push_back(parse_candidate(text));
     std::erase_if(candidates, [&](const Candidate& candidate) {
@@ -68,6 +79,14 @@ class KernelTest : public GpuTest {
                            const std::string& space = "full") {
     expect_right(problem, some(variant, problem, count, space));
   }
+  static void expect_defaults_right(const Problem& problem) {
+    std::vector<Candidate> candidates;
+    for (const std::string variant : {"mma", "wgmma"}) {
+      candidates.push_back(find_variant(variant).fallback(problem, backend().device()));
+      if (cannot_run(candidates.back(), problem.shape, backend().device())) candidates.pop_back();
+    }
+    expect_right(problem, candidates);
+  }
   static void expect_right(const Problem& problem, const std::vector<Candidate>& candidates) {
     backend().load(problem);
     backend().compile(problem.shape, candidates);
@@ -81,7 +100,23 @@ class KernelTest : public GpuTest {
   }
 };
 
-class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCase> {};
+class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCase> {
+ protected:
+  static void expect_runs(Op op, const Fusion& fusion) {
+    const GpuCase& c = GetParam();
+    if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
+    const Problem problem = problem_of(c, Dtype::bf16, fusion, op);
+    backend().load(problem);
+    for (const std::string variant : {"wgmma", "mma", "simt"})
+      for (const Candidate& candidate : some(variant, problem, variant == "wgmma" ? 8 : 3)) {
+        if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
+        const auto blocks = backend().sample({.baseline = {}, .candidate = candidate},
+                                             {.blocks = 1, .block_seconds = 1e-5, .hot = true});
+        ASSERT_EQ(blocks.size(), 1u);
+        EXPECT_GT(blocks[0].seconds, 0) << text(candidate);
+      }
+  }
+};
 
 const GpuCase kCases[] = {
     {"uniform", 16, 4, 256, 256, 200, "uniform"},
@@ -146,20 +181,17 @@ INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
 
 // Launches alone, with no cuBLAS beside them: what scripts/sanitize looks at. Results are compared by the tests above.
 TEST_P(HardRouting, Runs) {
-  const GpuCase& c = GetParam();
-  if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
-  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
-    const Problem problem = problem_of(c, Dtype::bf16, fusion);
-    backend().load(problem);
-    for (const std::string variant : {"wgmma", "mma", "simt"})
-      for (const Candidate& candidate : some(variant, problem, variant == "wgmma" ? 8 : 3)) {
-        if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
-        const auto blocks = backend().sample({.baseline = {}, .candidate = candidate},
-                                             {.blocks = 1, .block_seconds = 1e-5, .hot = true});
-        ASSERT_EQ(blocks.size(), 1u);
-        EXPECT_GT(blocks[0].seconds, 0) << text(candidate);
-      }
-  }
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}})
+    expect_runs(Op::fwd, fusion);
+}
+TEST_P(HardRouting, RunsDx) {
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}})
+    expect_runs(Op::dx, fusion);
+}
+TEST_P(HardRouting, RunsDw) {
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true, .accumulate = true}, Fusion{.fp32_dw = true},
+                              Fusion{.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}})
+    expect_runs(Op::dw, fusion);
 }
 
 TEST_P(HardRouting, GivesTheSameBitsAgain) {
@@ -239,6 +271,34 @@ TEST_F(KernelTest, ALayerBeyondOffsetsOf32BitsIsRight) {
   for (const Candidate& candidate : candidates)
     ASSERT_EQ(find_variant(candidate.variant).illegal(candidate, problem.shape, backend().device()), std::nullopt);
   expect_right(problem, candidates);
+  cell.shape.op = Op::dx;
+  expect_defaults_right(make_problem(cell));
+}
+
+TEST_F(KernelTest, DwBeyondOffsetsOf32BitsIsRight) {
+  constexpr double kMemory = 60e9;
+  if (static_cast<double>(backend().device().memory_bytes) < kMemory)
+    GTEST_SKIP() << "dW takes 5 GB and its references 20";
+  Cell cell;
+  cell.shape.layer = {.model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096, .dtype = Dtype::bf16};
+  cell.shape.op = Op::dw;
+  cell.tokens = 400;
+  cell.routing = parse_routing("uniform");
+  expect_defaults_right(make_problem(cell));
+}
+
+TEST_F(KernelTest, RowsBeyondOffsetsOf32BitsAreRight) {
+  constexpr double kMemory = 60e9;
+  if (static_cast<double>(backend().device().memory_bytes) < kMemory)
+    GTEST_SKIP() << "the rows take 5 GB and their references 20";
+  Cell cell;
+  cell.shape.layer = {.model = "custom", .experts = 8, .top_k = 1, .n = 65536, .k = 64, .dtype = Dtype::bf16};
+  cell.tokens = 40000;
+  cell.routing = parse_routing("uniform");
+  for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
+    cell.shape.op = op;
+    expect_defaults_right(make_problem(cell));
+  }
 }
 
 TEST_F(KernelTest, BaselinesAreRight) {

@@ -146,7 +146,7 @@ TEST_P(DamagedTable, IsRefusedWithThePlace) {
 INSTANTIATE_TEST_SUITE_P(
     Top, DamagedTable,
     testing::Values(
-        Damage{"/schema", "", "t.json: this is no table file: it has no \"schema\""},
+        Damage{"/schema", "", "t.json: expected a table file, but \"schema\" is missing"},
         Damage{"/schema", "\"moetune.bench/1\"", "t.json: its schema is 'moetune.bench/1', expected 'moetune.table/1'"},
         Damage{"/schema", "\"moetune.table/2\"", "t.json: its schema is 'moetune.table/2', expected 'moetune.table/1'"},
         Damage{"/schema", "7", "t.json: schema: expected a string, found an integer"},

@@ -59,8 +59,8 @@ struct Loop {
   }
 
   // panel [k, tile_columns] from `columns` columns of the product; what is missing is a copy of the last. Written row
-  // by row: written across, times differ from process to process. Not the variant's packing: a control that shares what
-  // it is compared with slows down beside it.
+  // by row: times of writing columns differ from process to process. The loop has packing of its own, because a control
+  // with the variant's code would slow down with the variant.
   void pack(int64_t expert, int64_t k, int64_t column, int64_t columns, float* panel) const {
     float piece[Dots::kMaxTileColumns][kPackDepth];
     const auto row_of = [&](int64_t c) { return column + std::min(c, columns - 1); };

@@ -1,4 +1,4 @@
-// Timed loops that do one thing as fast as it goes.
+// Timed loops for bandwidth, multiply-adds and launches.
 #include "backend/cpu/ceilings.h"
 
 #include <algorithm>

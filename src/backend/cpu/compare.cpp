@@ -115,11 +115,11 @@ Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
 /// "expert 3, row 5, column 7: got 2, wanted 4".
 std::string place(const Result& result, int64_t row, int64_t column, double wanted) {
   const Place at = place_of(result.product, result.product.d, result.sources[static_cast<size_t>(row)]);
-  return fmt::format("expert {}, row {}, column {}: got {:.9g}, wanted {:.9g}", at.expert, at.row, column,
+  return fmt::format("expert {}, row {}, column {}: got {:.9g}, expected {:.9g}", at.expert, at.row, column,
                      value_at(result.dtype, result.at(row, column)), wanted);
 }
 
-/// What is wrong outside of the elements that were to be written.
+/// Faults outside D: rows of other ranks and guard zones that were written.
 std::vector<std::string> trespasses(const Result& result, const Tally& tally) {
   std::vector<std::string> reasons;
   const Operand& d = result.product.d;
@@ -158,7 +158,7 @@ double rms(const float* values, int64_t rows, int64_t n, ThreadPool& pool) {
   return std::sqrt(sum / static_cast<double>(std::max<int64_t>(1, rows * n)));
 }
 
-/// What results that are sums of as many products are held to.
+/// The tolerance of results that are sums of the same number of products.
 struct Scope {
   Tolerance limit;
   float floor = 0;  // an ulp is that of a value no smaller: the rms of these results
@@ -231,7 +231,7 @@ Verdict compare_close(const Product& product, const Output& output, const float*
       double error = static_cast<double>(got) - static_cast<double>(right);
       if (!std::isfinite(got))
         error = got == round_to(result.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
-      const double ulp = unit * power_below(std::max(std::abs(right), floor));  // 0 where all that is wanted is zeros
+      const double ulp = unit * power_below(std::max(std::abs(right), floor));  // 0 where the reference is all zeros
       const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
       found.error += error * error;
       found.reference += static_cast<double>(right) * right;

@@ -107,7 +107,7 @@ class CpuBackend : public Backend {
       loaded_ = std::move(loaded);
       next_set_ = 0;
     } catch (const std::bad_alloc&) {
-      throw OutOfMemory("the system refuses memory that it reports as free", memory.total_bytes());
+      throw OutOfMemory("the system denied memory that it reports as free", memory.total_bytes());
     }
   }
 
@@ -204,8 +204,8 @@ class CpuBackend : public Backend {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;
   }
 
-  /// The block tells how far others kept the processors busy, those that its threads waited for or those beside: its
-  /// time is then not the contender's alone.
+  /// Block::waited is the fraction of the processors that other programs used, on the block's own processors or beside
+  /// them.
   Block time_block(const Contender& contender, int launches, bool hot) {
     const double waited = seconds_without_processor();
     const double seconds = time_launches(contender, launches, hot);

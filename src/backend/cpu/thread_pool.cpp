@@ -1,4 +1,4 @@
-// Waking, waiting and going home.
+// Starting jobs, waiting for them, ending threads.
 #include "backend/cpu/thread_pool.h"
 
 namespace moetune {
@@ -34,7 +34,7 @@ ThreadPool::ThreadPool(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  call_ = nullptr;  // the sign to go home
+  call_ = nullptr;  // tells the threads to end
   for (auto& seat : seats_) {
     seat->ticket.fetch_add(1, std::memory_order_release);
     seat->ticket.notify_one();

@@ -47,7 +47,7 @@ bool read_cached(const std::string& key, CompiledUnit& unit) {
   return true;
 }
 
-// A cache that cannot be written is no fault: the next run compiles again.
+// Without a writable cache the next run compiles again.
 void write_cached(const std::string& key, const CompiledUnit& unit) {
   try {
     fs::create_directories(cache_path(key).parent_path());
@@ -96,7 +96,8 @@ KernelSources kernel_sources(const std::string& folder) {
     if (entry.path().extension() == ".cuh" || entry.path().extension() == ".h")
       sources.emplace(entry.path().filename().string(), read_text(entry.path()));
   if (!sources.contains("args.h"))
-    throw request_error(fmt::format("{}: has no args.h, so it is no folder of kernels", folder));
+    throw request_error(fmt::format("{}: args.h is missing", folder),
+                        "--kernels takes a folder like kernels/ of the sources");
   return sources;
 }
 
@@ -122,7 +123,7 @@ CompileResult read_ptxas_log(const std::string& log) {
   std::smatch match;
   if (std::regex_search(log, match, serialised)) {
     result.status = Status::spills;
-    result.reason = fmt::format("the assembler serialised it: {}", match.str());
+    result.reason = fmt::format("ptxas serialised its wgmma instructions: {}", match.str());
   } else if (result.spill_bytes > 0) {
     result.status = Status::spills;
     result.reason = fmt::format("registers spill: {} bytes stored and loaded", result.spill_bytes);

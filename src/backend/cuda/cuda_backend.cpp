@@ -97,11 +97,11 @@ class CudaBackend : public Backend {
     const Enqueue enqueue = enqueue_of(contender);
     const DeviceBuffer& counters = loaded_->operands.counters;
     require(cudaMemsetAsync(counters.data(), 0, static_cast<size_t>(counters.size()), stream_->stream),
-            "cannot clear the counters");  // whoever ran before may have left some
+            "cannot clear the counters");  // a kernel that failed may have left some
     Verdict verdict = verifier.verify([&] { enqueue(0); });
     if (verdict.ok && count_nonzero(counters) > 0) {
       verdict.ok = false;
-      verdict.reason = "the kernel left counters that the next launch would begin with";
+      verdict.reason = "the kernel left counters that are not zero, which the next launch needs";
     }
     return verdict;
   }
@@ -163,7 +163,7 @@ class CudaBackend : public Backend {
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
     const int64_t tiles = tiles_at_most(kernel.plan);
-    // At once as large as it may become: captured launches keep its address.
+    // At its largest size from the start: captured launches contain its address.
     if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     return [&loaded, kernel, tiles, this](int set) {
       Args args = loaded.operands.args(set);

@@ -10,7 +10,7 @@ namespace moetune {
 
 namespace {
 
-// Blocks in clusters that the device holds at once: clusters don't fit on odd processors of its groups.
+// Blocks in clusters that run at once. A GPC with an odd number of SMs leaves one unused.
 int clustered_blocks(const void* function, const LaunchPlan& plan) {
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -24,7 +24,7 @@ int clustered_blocks(const void* function, const LaunchPlan& plan) {
   int clusters = 0;
   require_candidate(cudaOccupancyMaxActiveClusters(&clusters, function, &config),
                     "cannot tell how many clusters the device holds");
-  if (clusters == 0) throw CandidateFault(Status::launch_error, "not one cluster of the kernel fits");
+  if (clusters == 0) throw CandidateFault(Status::launch_error, "no cluster of the kernel fits on the device");
   return clusters * plan.cluster;
 }
 
@@ -54,7 +54,7 @@ Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan
   require_candidate(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel.function, plan.threads,
                                                                   static_cast<size_t>(plan.shared_bytes)),
                     "cannot tell the kernel's occupancy");
-  if (per_sm == 0) throw CandidateFault(Status::launch_error, "not one block of the kernel fits on an SM");
+  if (per_sm == 0) throw CandidateFault(Status::launch_error, "no block of the kernel fits on an SM");
   if (plan.workspace > 0) per_sm = std::min(per_sm, plan.min_blocks_per_sm);  // no more have room
   kernel.blocks = plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(kernel.function, plan);
   if (plan.maps > 0)

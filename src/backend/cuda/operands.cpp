@@ -17,7 +17,7 @@ constexpr int64_t kMaxSets = 1024;
 constexpr int64_t kSpareBytes = int64_t{768} << 20;  // for kernels, graphs, cuBLAS and the driver
 constexpr int kColdFactor = 3;
 
-// Never nothing: an operand without rows still has an address.
+// At least one byte, so that an operand without rows has an address.
 int64_t aligned(int64_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
 
 template <class T>
@@ -67,7 +67,7 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
 
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
   if (has_scales(product.a) || has_scales(product.b))
-    throw machine_error("the cuda backend has no scales beside operands", "use the cpu backend");
+    throw machine_error("the cuda backend does not compute operands with scales", "use the cpu backend");
   Operands o;
   o.plain = in_expert_order(product);
   o.product = std::move(product);
@@ -103,7 +103,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.pointers = upload(expert_pointers(o));
   o.a_rows = upload_map(p, p.a), o.b_rows = upload_map(p, p.b), o.d_rows = upload_map(p, p.d);
   const int64_t arrivals = first_arrival + int64_t{arrivals_per_sm} * device.processors;
-  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + routed_rows(p) / gathered_together + 1)));
+  const int64_t counts = std::max(routed_rows(p) / gathered_together + 1, experts(p));  // of rows gathered first
+  o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + counts)));
   o.gathered_offset = arrivals;
   o.weights = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_a > 0) o.a_sorted = DeviceBuffer(sorted_a);

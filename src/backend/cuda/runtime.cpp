@@ -11,7 +11,7 @@ namespace moetune {
 
 void require(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // an error that isn't sticky must not be met again
+  cudaGetLastError();  // clears the error, so that later calls don't report it
   throw machine_error(fmt::format("CUDA: {}: {}", what, cudaGetErrorString(error)));
 }
 

@@ -1,4 +1,4 @@
-// Owners of what the CUDA runtime hands out, and its errors as ours.
+// Owners of CUDA memory, streams and events; CUDA errors as exceptions.
 #pragma once
 #include <cuda_runtime_api.h>
 

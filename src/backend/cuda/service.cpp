@@ -23,8 +23,10 @@ unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int6
 }  // namespace
 
 std::string service_unit(Dtype dtype) {
-  return fmt::format("#include \"operands.cuh\"\n#include \"compare.cuh\"\n\nusing Element = moetune::{};\n",
-                     name(dtype)) +
+  return fmt::format(
+             "#include \"operands.cuh\"\n#include \"finish.cuh\"\n#include \"compare.cuh\"\n\nusing Element = "
+             "moetune::{};\n",
+             name(dtype)) +
          R"(
 extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
   moetune::fill(out, count, base, values);
@@ -41,6 +43,17 @@ extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, co
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
 extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
+extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
+extern "C" __global__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k, long long width) {
+  if (width % 4 == 0)
+    moetune::sum_slots<4>(out, sums, row_of, tokens, top_k, width);
+  else
+    moetune::sum_slots<1>(out, sums, row_of, tokens, top_k, width);
+}
+extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
+                                      const float* weights, int rows, long long width) {
+  moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
+}
 extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
                                    long long rows, long long n, const float* rms, long long rms_rows, int precision,
                                    moetune::Comparison* out) {
@@ -90,6 +103,22 @@ void Service::move_rows(const RowMove& move, cudaStream_t stream) const {
 
 void Service::widen(float* out, const void* in, int64_t count, cudaStream_t stream) const {
   launch(module_->kernel("widen"), kManyBlocks, kThreads, stream, out, in, static_cast<unsigned long long>(count));
+}
+
+void Service::invert(int* row_of, const int* slots, int64_t rows, cudaStream_t stream) const {
+  launch(module_->kernel("invert"), blocks_for((rows + kThreads - 1) / kThreads), kThreads, stream, row_of, slots,
+         static_cast<int>(rows));
+}
+
+void Service::sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
+                        cudaStream_t stream) const {
+  launch(module_->kernel("sum_slots"), blocks_for(tokens), kThreads, stream, out, sums, row_of,
+         static_cast<int>(tokens), static_cast<int>(top_k), static_cast<long long>(width));
+}
+
+void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {
+  launch(module_->kernel("weigh_rows"), blocks_for(rows.rows), kThreads, stream, rows.out, rows.gradient, rows.sums,
+         rows.x, rows.slots, rows.weights, static_cast<int>(rows.rows), static_cast<long long>(rows.width));
 }
 
 void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,

@@ -41,6 +41,18 @@ struct RowMove {
   int64_t width = 0;
 };
 
+/// Rows [rows, width] that are weighted beside the gradient of their weights; see kernels/finish.cuh.
+struct WeighedRows {
+  void* out = nullptr;        // elements of the service's dtype
+  float* gradient = nullptr;  // [slots]
+  const float* sums = nullptr;
+  const void* x = nullptr;         // elements of the service's dtype
+  const int* slots = nullptr;      // [rows]
+  const float* weights = nullptr;  // [slots]
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+
 /// The text of the service kernels of one dtype.
 std::string service_unit(Dtype dtype);
 
@@ -56,6 +68,12 @@ class Service {
   void move_rows(const RowMove& move, cudaStream_t stream) const;
   /// Elements of the service's dtype as fp32.
   void widen(float* out, const void* in, int64_t count, cudaStream_t stream) const;
+  /// row_of[slots[row]] = row.
+  void invert(int* row_of, const int* slots, int64_t rows, cudaStream_t stream) const;
+  /// Rows of tokens: the sums of their slots, in fp32 and in order; row_of < 0 where a slot has none.
+  void sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
+                 cudaStream_t stream) const;
+  void weigh_rows(const WeighedRows& rows, cudaStream_t stream) const;
   /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
   void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
                const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;

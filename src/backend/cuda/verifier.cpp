@@ -1,4 +1,4 @@
-// How a result is judged.
+// References, comparisons and tolerances.
 #include "backend/cuda/verifier.h"
 
 #include <fmt/format.h>
@@ -264,7 +264,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
     do repeat_batch();
     while (std::chrono::steady_clock::now() < end);
   } catch (const Error&) {
-    require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");  // whichever call told of it
+    require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");  // the error of whichever call failed
     throw;
   }
   return repetition;
