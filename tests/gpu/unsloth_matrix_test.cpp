@@ -46,13 +46,32 @@ extern "C" __global__ void allclose(const Element* d, const float* reference, co
 constexpr float kTolerance = 1e-3F;
 float absolute_tolerance(Op op) { return kTolerance * (op == Op::fwd ? 100.0F : 10.0F); }
 
-/// What was run of a model with an op.
+/// Models that share kernels, which are compiled for a number of experts.
+struct Group {
+  std::string name;
+  std::vector<Model> models;
+};
+std::vector<Group> groups() {
+  std::vector<Group> result = {{"small_e4", {}}, {"small_e16", {}}};
+  for (const Model& model : unsloth::small_models()) result[model.experts == 4 ? 0 : 1].models.push_back(model);
+  for (const Model& model : unsloth::whole_models())
+    result.push_back({model.experts == 16 ? "llama4_scout" : "qwen3_30b_a3b", {model}});
+  return result;
+}
+void PrintTo(const Group& group, std::ostream* out) { *out << group.name; }
+
+struct ModelsProblem {
+  Model model;
+  Problem problem;
+};
+
+/// What was run with an op.
 struct Tally {
   int64_t cases = 0;                     // of Unsloth's
   int64_t outside = 0, unexplained = 0;  // elements: of its allclose; of those, more than an ulp off
 };
 
-class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Model> {
+class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
@@ -81,33 +100,42 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Model> 
     return fallback;
   }
 
-  /// The defaults of all variants that take the problem, and the candidates of the settings of TMA.
-  std::set<Candidate> candidates_of(const Problem& problem) const {
-    std::set<Candidate> candidates;
-    for (const std::string variant : {"simt", "mma", "wgmma"}) {
-      const Candidate fallback = find_variant(variant).fallback(problem, device_);
-      if (!cannot_run(fallback, problem.shape, device_)) candidates.insert(fallback);
-    }
+  /// The defaults of all variants that take the problem, and the candidates of all settings of TMA.
+  std::set<Candidate> all_candidates(const Problem& problem) const {
+    std::set<Candidate> candidates = defaults(problem, {"simt", "mma", "wgmma"});
     for (const Tma& tma : unsloth::tma_settings(problem.shape.op, problem.shape.fusion))
       candidates.insert(candidate_of(problem, tma));
     return candidates;
   }
+  std::set<Candidate> defaults(const Problem& problem, const std::vector<std::string>& variants) const {
+    std::set<Candidate> candidates;
+    for (const std::string& variant : variants) {
+      const Candidate fallback = find_variant(variant).fallback(problem, device_);
+      if (!cannot_run(fallback, problem.shape, device_)) candidates.insert(fallback);
+    }
+    return candidates;
+  }
+  /// Of problems that Unsloth lacks, the defaults of the variants that are tuned.
+  std::set<Candidate> candidates_of(const Problem& problem) const {
+    return is_theirs_ ? all_candidates(problem) : defaults(problem, {"mma", "wgmma"});
+  }
 
-  /// Every problem of the model with a routing.
-  std::vector<Problem> problems_of(const std::string& routing) const {
-    std::vector<Problem> problems;
-    for (const Op op : unsloth::kOps)
-      for (const FusedProjection& fused : unsloth::kFused)
-        for (const int64_t tokens : unsloth::kSequences)
-          problems.push_back(
-              unsloth::problem_of(unsloth::shape_of(GetParam(), fused, op), GetParam(), routing, tokens));
+  /// Every problem of the group with a routing.
+  std::vector<ModelsProblem> problems_of(const std::string& routing) const {
+    std::vector<ModelsProblem> problems;
+    for (const Model& model : GetParam().models)
+      for (const Op op : unsloth::kOps)
+        for (const FusedProjection& fused : unsloth::kFused)
+          for (const int64_t tokens : unsloth::kSequences)
+            problems.push_back(
+                {model, unsloth::problem_of(unsloth::shape_of(model, fused, op), model, routing, tokens)});
     return problems;
   }
 
   /// Compiles what the problems need, all at once: many share their kernels.
-  void compile(const std::vector<Problem>& problems) {
+  void compile(const std::vector<ModelsProblem>& problems) {
     std::set<std::string> missing;
-    for (const Problem& problem : problems)
+    for (const auto& [model, problem] : problems)
       for (const Candidate& candidate : candidates_of(problem)) {
         const std::string unit = find_variant(candidate.variant).unit(candidate, problem.shape);
         if (!modules_.contains(unit)) missing.insert(unit);
@@ -183,27 +211,21 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Model> 
     }
   }
 
-  void verify_all(const std::string& routing, bool is_theirs) {
-    const std::vector<Problem> problems = problems_of(routing);
-    compile(problems);
-    if (HasFatalFailure()) return;
+  /// All problems of the group with a routing, and the tallies of those that are Unsloth's.
+  std::map<Op, Tally> verify_all(const std::string& routing) {
+    const std::vector<ModelsProblem> problems = problems_of(routing);
     std::map<Op, Tally> tallies;
-    for (const Problem& problem : problems) {
+    compile(problems);
+    if (HasFatalFailure()) return tallies;
+    for (const auto& [model, problem] : problems) {
       const Shape& shape = problem.shape;
       SCOPED_TRACE(title(shape) + ", " + routing + ", " + std::to_string(problem.routing.tokens) + " tokens");
-      const bool counts = is_theirs && !shape.fusion.topk_weights;
+      const bool counts = is_theirs_ && !shape.fusion.topk_weights && unsloth::is_tested_there(shape.op, model);
       Tally& tally = tallies[shape.op];
       verify(problem, counts ? &tally : nullptr);
-      if (counts && unsloth::is_tested_there(shape.op, GetParam()))
-        tally.cases += static_cast<int64_t>(unsloth::tma_settings(shape.op, shape.fusion).size());
+      if (counts) tally.cases += static_cast<int64_t>(unsloth::tma_settings(shape.op, shape.fusion).size());
     }
-    for (const auto& [op, tally] : tallies) {
-      if (!is_theirs) continue;
-      EXPECT_EQ(tally.cases, unsloth::cases_of(op, GetParam()));
-      EXPECT_EQ(tally.unexplained, 0) << "elements outside Unsloth's allclose that are more than an ulp off";
-      std::cout << name(op) << ": " << tally.cases << " cases of Unsloth; " << tally.outside
-                << " elements outside its allclose, all but " << tally.unexplained << " within an ulp\n";
-    }
+    return tallies;
   }
 
   DeviceInfo device_;
@@ -213,19 +235,28 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Model> 
   std::unique_ptr<Cublas> cublas_;
   std::unique_ptr<Module> allclose_;
   std::map<std::string, std::shared_ptr<Module>> modules_;  // by unit
+  bool is_theirs_ = false;                                  // whether problems are of Unsloth's matrix
   DeviceBuffer workspace_;
 };
 
-// One test a model: what fits into memory once does so however tests are shared out.
-INSTANTIATE_TEST_SUITE_P(Matrix, UnslothMatrix, testing::ValuesIn(unsloth::all_models()), [](const auto& test) {
-  const Model& model = test.param;
-  return "top" + std::to_string(model.top_k) + "_e" + std::to_string(model.experts) + "_" +
-         std::to_string(model.hidden);
-});
+INSTANTIATE_TEST_SUITE_P(Matrix, UnslothMatrix, testing::ValuesIn(groups()),
+                         [](const auto& instance) { return instance.param.name; });
 
-TEST_P(UnslothMatrix, IsRight) { verify_all("uniform", true); }
-TEST_P(UnslothMatrix, IsRightWhereItLacksRoutings) {
-  for (const std::string routing : {"zipf:1.5", "empty", "single"}) verify_all(routing, false);
+TEST_P(UnslothMatrix, IsRight) {
+  is_theirs_ = true;
+  for (const auto& [op, tally] : verify_all("uniform")) {
+    int64_t cases = 0;
+    for (const Model& model : GetParam().models) cases += unsloth::cases_of(op, model);
+    EXPECT_EQ(tally.cases, cases);
+    EXPECT_EQ(tally.unexplained, 0) << "elements outside Unsloth's allclose that are more than an ulp off";
+    std::cout << name(op) << ": " << cases << " cases of Unsloth's; " << tally.outside
+              << " elements outside its allclose, all but " << tally.unexplained << " within an ulp\n";
+  }
+}
+
+// In one test: a model of whole size takes a part of the memory, and tests may run side by side.
+TEST_P(UnslothMatrix, IsRightOnRoutingsThatUnslothLacks) {
+  for (const std::string routing : {"zipf:1.5", "empty", "single"}) verify_all(routing);
 }
 
 }  // namespace
