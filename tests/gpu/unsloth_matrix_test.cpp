@@ -11,6 +11,7 @@
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/tensor_map.h"
 #include "backend/cuda/verifier.h"
+#include "gpu/allclose.h"
 #include "gpu/gpu_test.h"
 #include "unsloth_matrix.h"
 
@@ -19,32 +20,6 @@ namespace {
 
 using unsloth::FusedProjection;
 using unsloth::Tma;
-
-// Elements outside |got - want| <= absolute + relative * |want|, and those of them that are more than an ulp of the
-// element type off; `want` is the rounded reference. Results are unweighted.
-constexpr const char* kAllclose = R"(#include "compare.cuh"
-
-using Element = moetune::bf16;
-
-extern "C" __global__ void allclose(const Element* d, const float* reference, const int* to, long long rows, long long n,
-                                    float absolute, float relative, unsigned long long* counts) {
-  for (long long row = blockIdx.x; row < rows; row += gridDim.x)
-    for (long long j = threadIdx.x; j < n; j += blockDim.x) {
-      const float want = moetune::to_float(moetune::round_to<Element>(reference[row * n + j]));
-      const float got = moetune::to_float(d[(to ? to[row] : row) * n + j]);
-      const float difference = fabsf(got - want);
-      if (difference <= absolute + relative * fabsf(want)) continue;
-      atomicAdd(&counts[0], 1ull);
-      const int exponent = static_cast<int>(__float_as_uint(fabsf(want)) >> 23) - 7;
-      if (!(difference <= __uint_as_float(static_cast<unsigned>(max(1, exponent)) << 23))) atomicAdd(&counts[1], 1ull);
-    }
-}
-)";
-
-// Unsloth's tolerance in bf16, absolute and relative. Its X and W are randn / 10, its dY is randn. Ours all have the
-// standard deviation 1: results are larger by the factors that theirs lack, and so is the absolute part.
-constexpr float kTolerance = 1e-3F;
-float absolute_tolerance(Op op) { return kTolerance * (op == Op::fwd ? 100.0F : 10.0F); }
 
 /// Models that share kernels, which are compiled for a number of experts.
 struct Group {
@@ -252,6 +227,24 @@ TEST_P(UnslothMatrix, IsRight) {
     std::cout << name(op) << ": " << cases << " cases of Unsloth's; " << tally.outside
               << " elements outside its allclose, all but " << tally.unexplained << " within an ulp\n";
   }
+}
+
+// The check beside our own can fail: elements that are far off are outside, and no ulp explains them.
+TEST_P(UnslothMatrix, CountsElementsThatAreOff) {
+  const auto [model, problem] = problems_of("uniform").front();
+  const Operands operands = make_operands(product_of(problem), device_, *services_, stream_->stream);
+  operands.fill(*services_, Values::random, 0, stream_->stream);
+  const DeviceBuffer reference = reference_of(operands);
+  operands.sort_inputs(*services_, 0, stream_->stream);
+  cublas_->loop(operands.gemm(0), true);
+  Tally right, wrong;
+  add_outside(operands, reference, Op::fwd, right);
+  EXPECT_EQ(right.unexplained, 0);
+  for (const int64_t element : {3, 70})
+    require(cudaMemsetAsync(operands.d_of(0) + 2 * element, 0x47, 2, stream_->stream), "cannot spoil");
+  add_outside(operands, reference, Op::fwd, wrong);
+  EXPECT_EQ(wrong.outside, right.outside + 2);
+  EXPECT_EQ(wrong.unexplained, 2);
 }
 
 // In one test: a model of whole size takes a part of the memory, and tests may run side by side.
