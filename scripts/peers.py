@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measures other libraries' grouped GEMMs on the problems of tables that moetune tuned: same rows per expert, same
-cold-L2 method. Needs torch and a GPU; other libraries are used where they can be imported, and left out with a word
-where not.
+"""Measures other libraries' grouped GEMMs, forward and backward, on the problems of tables that moetune tuned: same
+rows per expert, same cold-L2 method. Needs torch and a GPU; other libraries are used where they can be imported, and
+left out with a word where not.
 
     moetune tune --suite hopper-peers -o table.json
     scripts/peers.py table.json -o peers.json
@@ -10,72 +10,30 @@ where not.
 Standard output gets a Markdown table, -o a JSON file (moetune.peers/1); everything else goes to standard error.
 The method: operand sets rotate through at least three L2s; whole rotations are captured in one CUDA graph of about
 2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
-result is checked against an fp32 product expert by expert before and after it is timed.
+result is checked against an fp32 product expert by expert before and after it is timed. A peer without a cell's op is
+left out there.
 
 Exit codes: 0 measured, 1 nothing was measured or the GPU was lost, 2 wrong request, 3 no torch or no GPU here,
 130 interrupted (what was measured is kept).
 """
 import argparse
-import bisect
 import fnmatch
+import importlib.metadata
 import importlib.util
-import itertools
 import json
 import math
 import os
 import sys
 import time
 
-try:
-    import triton
-    import triton.language as tl
-except Exception:  # a broken installation is as good as none
-    triton = None
+from peer_libraries import FORWARD, GRADIENTS, PEERS, Problem, triton
 
 SCHEMA = "moetune.peers/1"
-COLD_FACTOR = 3  # operand sets hold this many L2s together
-MAX_SETS = 1024
 MAX_LAUNCHES = 4096  # in a graph
 BLOCK_SECONDS = 2e-3
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
 TOLERANCE = 1e-2  # of the result's root mean square, expert by expert
-CONTIGUOUS_ALIGNS = (64, 128, 256)  # rows an expert in DeepGEMM's contiguous layout, and in a tile
-MASKED_ALIGN = 256  # rows an expert in DeepGEMM's masked layout: a tile must not reach into the next expert
-
-# vLLM's files of tuned configurations for the H200, bf16, by experts and intermediate width. For each token count:
-# BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, GROUP_SIZE_M, num_warps, num_stages. The nearest token count is used.
-VLLM_H200 = {
-    (8, 14336): {
-        1: (16, 128, 128, 16, 4, 5), 2: (32, 64, 128, 1, 4, 5), 4: (16, 64, 64, 1, 4, 5), 8: (16, 128, 128, 1, 4, 5),
-        16: (16, 64, 256, 16, 4, 3), 24: (16, 128, 256, 16, 4, 2), 32: (16, 128, 128, 16, 8, 3),
-        48: (32, 128, 128, 16, 4, 3), 64: (32, 128, 128, 64, 4, 3), 96: (32, 128, 128, 64, 4, 3),
-        128: (64, 128, 128, 1, 8, 4), 256: (128, 256, 64, 1, 8, 4), 512: (128, 256, 64, 16, 8, 4),
-        1024: (128, 256, 64, 16, 8, 4), 1536: (128, 256, 64, 16, 8, 4), 2048: (128, 256, 64, 32, 8, 4),
-        3072: (128, 256, 64, 16, 8, 4), 4096: (128, 256, 64, 16, 8, 4),
-    },
-    (128, 768): {
-        1: (16, 64, 64, 1, 4, 5), 2: (16, 64, 64, 1, 4, 4), 4: (16, 64, 128, 16, 4, 2), 8: (16, 64, 128, 1, 4, 3),
-        16: (16, 64, 256, 1, 4, 2), 24: (16, 64, 128, 1, 4, 4), 32: (16, 64, 128, 16, 4, 2),
-        48: (16, 128, 128, 16, 4, 3), 64: (16, 256, 128, 1, 8, 2), 96: (16, 128, 128, 1, 4, 2),
-        128: (16, 128, 128, 1, 4, 2), 256: (32, 256, 128, 16, 4, 2), 512: (64, 128, 64, 1, 4, 3),
-        1024: (128, 256, 64, 16, 8, 4), 1536: (128, 256, 64, 1, 8, 4), 2048: (128, 256, 64, 1, 8, 4),
-        3072: (128, 256, 64, 1, 8, 4), 4096: (128, 256, 64, 16, 8, 4),
-    },
-}
-
-# What --triton-tune tries beside vLLM's own choice, for few, some and many rows per active expert.
-TRITON_SPACE = (
-    (24, ((16, 64, 128, 1, 4, 4), (16, 64, 128, 1, 4, 5), (16, 64, 256, 1, 4, 3), (16, 128, 128, 1, 4, 4),
-          (16, 128, 64, 1, 4, 5), (16, 128, 256, 1, 4, 2), (16, 32, 256, 1, 4, 4), (16, 256, 64, 1, 4, 4),
-          (16, 128, 128, 16, 8, 4), (32, 64, 128, 1, 4, 4), (32, 128, 128, 1, 4, 3))),
-    (96, ((16, 128, 128, 8, 4, 4), (32, 128, 128, 1, 4, 4), (32, 128, 64, 8, 4, 4), (32, 256, 64, 8, 4, 4),
-          (64, 64, 128, 1, 4, 4), (64, 128, 128, 1, 8, 3), (64, 128, 64, 8, 4, 4), (64, 256, 64, 1, 4, 4),
-          (64, 256, 64, 8, 8, 4), (128, 128, 64, 8, 8, 4), (128, 256, 64, 1, 8, 3))),
-    (math.inf, ((64, 128, 64, 8, 4, 4), (64, 256, 64, 1, 4, 4), (64, 256, 64, 8, 8, 4), (128, 128, 64, 1, 4, 4),
-                (128, 128, 64, 8, 8, 4), (128, 128, 128, 8, 8, 3), (128, 256, 64, 1, 8, 3), (128, 256, 64, 1, 8, 4),
-                (128, 256, 64, 8, 8, 3), (128, 256, 64, 16, 8, 4), (256, 128, 64, 8, 8, 3))),
-)
 
 
 class WrongRequest(Exception):
@@ -123,66 +81,10 @@ def rounded(value, digits=6):
     return float(f"{value:.{digits}g}")
 
 
-def choose_sets(touched_bytes, cache_bytes):
-    """Operand sets that one rotation needs to find nothing of itself in the cache; at least two."""
-    return min(max(math.ceil(COLD_FACTOR * cache_bytes / touched_bytes), 2), MAX_SETS)
-
-
 def launches_in_block(seconds_once, sets, block_seconds=BLOCK_SECONDS):
     """Whole rotations that take about block_seconds."""
     wanted = min(max(block_seconds / max(seconds_once, 1e-6), 1), MAX_LAUNCHES)
     return max(1, round(wanted / sets)) * sets
-
-
-# --- rows ----------------------------------------------------------------------------------------------------------
-
-
-def align(value, multiple):
-    return -(-value // multiple) * multiple
-
-
-def padded_starts(m_sizes, multiple):
-    """Where each expert's rows begin when each is padded to a multiple, and the sum; no rows take no room."""
-    return [0, *itertools.accumulate(align(m, multiple) for m in m_sizes)]
-
-
-def slots_of_rows(m_sizes, tokens, top_k, order):
-    """The slot token * top_k + choice behind each row, rows in expert order. `order` permutes the tokens. An expert
-    with at most `tokens` rows gets each token once, and its slots ascend, as a stable sort by expert gives them."""
-    slots = [order[i % tokens] * top_k + i // tokens for i in range(sum(m_sizes))]
-    starts = [0, *itertools.accumulate(m_sizes)]
-    return [slot for begin, end in zip(starts, starts[1:]) for slot in sorted(slots[begin:end])]
-
-
-def blocks_of_slots(m_sizes, slots, block_m, pad):
-    """What vLLM's align step gives: slots padded with `pad` to whole blocks expert by expert, and each block's
-    expert."""
-    ids, experts, begin = [], [], 0
-    for expert, m in enumerate(m_sizes):
-        room = align(m, block_m)
-        ids += slots[begin : begin + m] + [pad] * (room - m)
-        experts += [expert] * (room // block_m)
-        begin += m
-    return ids, experts
-
-
-def vllm_config(experts, width, tokens):
-    """vLLM's configuration for bf16 and where it comes from: its H200 file for this layer, else its default rule."""
-    tuned = VLLM_H200.get((experts, width))
-    if tuned:
-        return tuned[min(tuned, key=lambda known: abs(known - tokens))], "vLLM's H200 file"
-    block_m = (16, 32, 64, 128)[bisect.bisect_left((32, 96, 512), tokens)]
-    block_n, block_k = (64, 128) if tokens <= 64 else (128, 64)
-    group = 16 if tokens // experts > 128 else 1
-    return (block_m, block_n, block_k, group, 4 if tokens <= 128 else 8, 4 if tokens <= 32 else 3), "vLLM's default"
-
-
-def triton_configs(experts, width, tokens, m_sizes, tune):
-    """(configuration, origin) to try: vLLM's first, about twelve with `tune`."""
-    first, origin = vllm_config(experts, width, tokens)
-    rows = sum(m_sizes) / max(1, sum(m > 0 for m in m_sizes))
-    more = next(configs for limit, configs in TRITON_SPACE if rows <= limit) if tune else ()
-    return [(first, origin)] + [(config, "tuned") for config in more if config != first]
 
 
 # --- requests ------------------------------------------------------------------------------------------------------
@@ -247,243 +149,14 @@ def read_entries(paths):
 def unsuited(entry):
     """Why no peer can stand beside this cell, or nothing."""
     cell = entry["cell"]
-    if cell.get("op", "fwd") != "fwd":
+    if cell.get("op", "fwd") not in FORWARD + GRADIENTS:
         return f"op {cell['op']} is not measured here"
+    for flag in ("accumulate", "fp32_dw"):
+        if cell.get(flag):
+            return f"{flag} is not measured here"
     if cell.get("dtype") not in ("bf16", "fp16"):
         return f"dtype {cell.get('dtype')} is not measured here"
     return None if sum(entry["m_sizes"]) else "it has no rows"
-
-
-# --- the Triton kernel, of the shape of vLLM's fused_moe -----------------------------------------------------------
-
-if triton:
-
-    # What differs from cell to cell is no constant: one compilation serves all cells of a configuration.
-    @triton.jit(do_not_specialize=["m_blocks", "slots", "slots_a_row"])
-    def gathered_rows_kernel(x, w, y, slot_ids, block_experts, m_blocks, n, k, slots, slots_a_row,
-                             EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                             BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr):
-        # One tile of Y. Tiles run through GROUP_M row blocks before the next column block.
-        pid = tl.program_id(0)
-        in_group = GROUP_M * tl.cdiv(n, BLOCK_N)
-        first = pid // in_group * GROUP_M
-        height = tl.minimum(m_blocks - first, GROUP_M)
-        row_block = first + pid % in_group % height
-        column_block = pid % in_group // height
-
-        slot = tl.load(slot_ids + row_block * BLOCK_M + tl.arange(0, BLOCK_M))
-        live = slot < slots
-        expert = tl.load(block_experts + row_block).to(tl.int64)
-        column = column_block * BLOCK_N + tl.arange(0, BLOCK_N)
-        inner = tl.arange(0, BLOCK_K)
-        x_at = x + (slot // slots_a_row).to(tl.int64)[:, None] * k + inner[None, :]
-        w_at = w + expert * n * k + (column % n).to(tl.int64)[None, :] * k + inner[:, None]
-        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for begin in range(0, k, BLOCK_K):
-            if EVEN_K:
-                a = tl.load(x_at, mask=live[:, None], other=0.0)
-                b = tl.load(w_at)
-            else:
-                a = tl.load(x_at, mask=live[:, None] & (inner[None, :] < k - begin), other=0.0)
-                b = tl.load(w_at, mask=inner[:, None] < k - begin, other=0.0)
-            sums = tl.dot(a, b, sums)
-            x_at += BLOCK_K
-            w_at += BLOCK_K
-        y_at = y + slot.to(tl.int64)[:, None] * n + column[None, :]
-        tl.store(y_at, sums.to(y.dtype.element_ty), mask=live[:, None] & (column[None, :] < n))
-
-
-# --- problems and peers --------------------------------------------------------------------------------------------
-
-
-class Problem:
-    """One cell's operand sets on the GPU. x is in expert order; x_source is what it was gathered from."""
-
-    def __init__(self, torch, entry, device, seed=0):
-        cell = entry["cell"]
-        self.torch, self.device, self.m_sizes = torch, device, entry["m_sizes"]
-        self.n, self.k, self.tokens, self.top_k = cell["n"], cell["k"], cell["tokens"], cell["top_k"]
-        self.experts, self.rows = len(self.m_sizes), sum(self.m_sizes)
-        self.down = cell.get("projection") == "down"
-        self.gathers, self.scatters = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
-        self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
-        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
-        self.starts = [0, *itertools.accumulate(self.m_sizes)]
-        self.active = [e for e, m in enumerate(self.m_sizes) if m > 0]
-        touched = 2 * (self.rows * (self.k + self.n) + len(self.active) * self.n * self.k)
-        cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or 64 << 20
-        self.sets = choose_sets(touched, cache)
-        self.generator = torch.Generator(device=device)
-        self.generator.manual_seed(seed)
-        order = torch.randperm(self.tokens, generator=torch.Generator().manual_seed(seed)).tolist()
-        self.slots = slots_of_rows(self.m_sizes, self.tokens, self.top_k, order)
-        self.slot_index = torch.tensor(self.slots, dtype=torch.int64, device=device)
-        # Before `up` the rows of a token are one row; before `down` every slot has its own.
-        self.source_of_row = self.slot_index if self.down else self.slot_index // self.top_k
-        sources = self.tokens * self.top_k if self.down else self.tokens
-        self.x_source = [self.random(sources, self.k) for _ in range(self.sets)]
-        self.x = [source[self.source_of_row].contiguous() for source in self.x_source]
-        self.w = [self.random(self.experts, self.n, self.k) for _ in range(self.sets)]
-        self.expected = self.multiply()
-
-    def random(self, *shape):
-        return self.torch.randn(shape, dtype=self.dtype, device=self.device, generator=self.generator)
-
-    def indices(self, values):
-        return self.torch.tensor(values, dtype=self.torch.int32, device=self.device)
-
-    def empty(self, *shape):
-        """A result a set."""
-        return [self.torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(self.sets)]
-
-    def multiply(self):
-        """The first set's product in fp32, expert by expert."""
-        y = self.torch.empty((self.rows, self.n), dtype=self.torch.float32, device=self.device)
-        for e in self.active:
-            rows = slice(self.starts[e], self.starts[e + 1])
-            self.torch.mm(self.x[0][rows].float(), self.w[0][e].float().t(), out=y[rows])
-        return y
-
-    def error_of(self, y):
-        """The largest error of an expert: root mean square of the difference over that of the result."""
-        worst = 0.0
-        for e in self.active:
-            rows = slice(self.starts[e], self.starts[e + 1])
-            expected = self.expected[rows]
-            error = ((y[rows].float() - expected).square().mean() / expected.square().mean()).sqrt().item()
-            if not error <= worst:  # a NaN stays
-                worst = error
-            if math.isnan(worst):
-                break
-        return worst
-
-
-class Variant:
-    """One way to run a peer. launch(set) enqueues; outputs[set] is its result; in_order turns that into rows in expert
-    order."""
-
-    def __init__(self, note, launch, outputs, in_order=lambda y: y):
-        self.note, self.launch, self.outputs, self.in_order = note, launch, outputs, in_order
-
-
-def torch_grouped_mm(p, options):
-    multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
-    ends = p.indices(p.starts[1:])
-    outputs = [None] * p.sets
-
-    def launch(i):
-        outputs[i] = None  # its memory is what the allocator gives out next
-        outputs[i] = multiply(p.x[i], p.w[i].transpose(-2, -1), offs=ends)
-
-    return [Variant("X permuted before", launch, outputs)]
-
-
-def torch_permuting(p, options):
-    multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
-    ends = p.indices(p.starts[1:])
-    outputs = [None] * p.sets
-
-    def launch(i):
-        if p.gathers:
-            p.torch.index_select(p.x_source[i], 0, p.source_of_row, out=p.x[i])
-        outputs[i] = None
-        y = multiply(p.x[i], p.w[i].transpose(-2, -1), offs=ends)
-        outputs[i] = p.torch.empty_like(y).index_copy_(0, p.slot_index, y) if p.scatters else y
-
-    steps = ["index_select"] * p.gathers + ["torch._grouped_mm"] + ["index_copy_"] * p.scatters
-    return [Variant(", ".join(steps), launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
-
-
-def cublas_loop(p, options):
-    outputs = p.empty(p.rows, p.n)
-    parts = [[(p.x[i][p.starts[e] : p.starts[e + 1]], p.w[i][e].t(), outputs[i][p.starts[e] : p.starts[e + 1]])
-              for e in p.active] for i in range(p.sets)]
-
-    def launch(i):
-        for x, w, y in parts[i]:
-            p.torch.mm(x, w, out=y)
-
-    return [Variant("X permuted before; one torch.mm an expert", launch, outputs)]
-
-
-def triton_vllm(p, options):
-    outputs = p.empty(p.tokens * p.top_k, p.n)
-
-    def variant(config, origin):
-        block_m, block_n, block_k, group, warps, stages = config
-        ids, experts = blocks_of_slots(p.m_sizes, p.slots, block_m, p.tokens * p.top_k)
-        ids, experts = p.indices(ids), p.indices(experts)
-        m_blocks = experts.numel()
-        grid = (m_blocks * -(-p.n // block_n),)
-
-        def launch(i):
-            gathered_rows_kernel[grid](p.x_source[i], p.w[i], outputs[i], ids, experts, m_blocks, p.n, p.k,
-                                       p.tokens * p.top_k, 1 if p.down else p.top_k, EVEN_K=p.k % block_k == 0,
-                                       BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group,
-                                       num_warps=warps, num_stages=stages)
-
-        words = "x".join(map(str, config[:3]))
-        note = (f"X not permuted: gathered and scattered in the kernel; {words} group {group} warps {warps} "
-                f"stages {stages}, {origin}")
-        return Variant(note, launch, outputs, lambda y: y[p.slot_index])
-
-    return [variant(*pair) for pair in triton_configs(p.experts, p.width, p.tokens, p.m_sizes, options.triton_tune)]
-
-
-def deepgemm_contiguous(p, options):
-    import deep_gemm
-
-    ask = (getattr(deep_gemm, "get_mk_alignment_for_contiguous_layout", None)
-           or getattr(deep_gemm, "get_m_alignment_for_contiguous_layout", None))
-    choose = getattr(deep_gemm, "set_mk_alignment_for_contiguous_layout", None)
-
-    def variant(multiple):
-        starts = padded_starts(p.m_sizes, multiple)
-        owners, places = [-1] * starts[-1], []
-        for e, m in enumerate(p.m_sizes):
-            owners[starts[e] : starts[e] + m] = [e] * m
-            places += range(starts[e], starts[e] + m)
-        owners, places = p.indices(owners), p.torch.tensor(places, dtype=p.torch.int64, device=p.device)
-        inputs = []
-        for x in p.x:
-            inputs.append(p.random(starts[-1], p.k))
-            inputs[-1][places] = x
-        outputs = p.empty(starts[-1], p.n)
-
-        def launch(i):
-            if choose:
-                choose(multiple)
-            deep_gemm.m_grouped_bf16_gemm_nt_contiguous(inputs[i], p.w[i], outputs[i], owners)
-
-        return Variant(f"X permuted before; experts padded to {multiple} rows", launch, outputs, lambda y: y[places])
-
-    # Its tiles are as high as the alignment, which callers may choose in newer releases: the fastest counts.
-    own = int(ask()) if ask else 128
-    return [variant(multiple) for multiple in (sorted({own, *CONTIGUOUS_ALIGNS}) if choose else [own])]
-
-
-def deepgemm_masked(p, options):
-    import deep_gemm
-
-    room = align(max(p.m_sizes), MASKED_ALIGN)
-    places = p.torch.tensor([e * room + i for e, m in enumerate(p.m_sizes) for i in range(m)], dtype=p.torch.int64,
-                            device=p.device)
-    inputs = []
-    for x in p.x:
-        inputs.append(p.random(p.experts, room, p.k))
-        inputs[-1].view(-1, p.k)[places] = x
-    outputs = p.empty(p.experts, room, p.n)
-    masked = p.indices(p.m_sizes)
-
-    def variant(expected):
-        def launch(i):
-            deep_gemm.m_grouped_bf16_gemm_nt_masked(inputs[i], p.w[i], outputs[i], masked, expected)
-
-        note = f"X permuted before, {p.experts} x {room} rows of memory; expected_m {expected}"
-        return Variant(note, launch, outputs, lambda y: y.view(-1, p.n)[places])
-
-    # What a caller expects steers its choice of tiles: both guesses that callers make, the faster one counts.
-    return [variant(expected) for expected in sorted({-(-p.rows // p.experts), max(p.m_sizes)})]
 
 
 def missing(module):
@@ -494,17 +167,6 @@ def missing(module):
     except (ImportError, ValueError):
         found = False
     return None if found else f"{module} is not installed"
-
-
-# name: how it is prepared, and the modules that it needs. The riskiest come last.
-PEERS = {
-    "torch-grouped-mm": (torch_grouped_mm, ("torch",)),
-    "torch-permuting": (torch_permuting, ("torch",)),
-    "cublas-loop": (cublas_loop, ("torch",)),
-    "triton-vllm": (triton_vllm, ("torch", "triton")),
-    "deepgemm-contiguous": (deepgemm_contiguous, ("torch", "deep_gemm")),
-    "deepgemm-masked": (deepgemm_masked, ("torch", "deep_gemm")),
-}
 
 
 def absent(peer):
@@ -621,7 +283,9 @@ def measure_cell(torch, entry, peers, options, keep):
     """Measures every peer on one cell; one that fails is told and left out."""
     problem = Problem(torch, entry, options.device)
     for peer in peers:
-        if peer == "torch-permuting" and not (problem.gathers or problem.scatters):
+        if problem.op not in PEERS[peer][2]:
+            continue
+        if peer == "torch-permuting" and not (problem.gathered or problem.scatters):
             continue  # it would be torch-grouped-mm
         try:
             figures = measure_peer(problem, peer, options)
@@ -673,10 +337,22 @@ def version_of(module):
         return None
 
 
+def package_versions():
+    """Of peers whose import changes what other peers run on, so that it waits for their turn."""
+    versions = {}
+    for key, package in (("quack", "quack-kernels"), ("unsloth", "unsloth")):
+        try:
+            versions[key] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return versions
+
+
 def environment_of(torch, device):
     properties = torch.cuda.get_device_properties(device)
     return {"device": properties.name, "torch": torch.__version__, "cuda": torch.version.cuda,
-            "triton": version_of("triton"), "deep_gemm": version_of("deep_gemm") if not missing("deep_gemm") else None}
+            "triton": version_of("triton"), "deep_gemm": version_of("deep_gemm") if not missing("deep_gemm") else None,
+            **package_versions()}
 
 
 def read_results(path, environment):

@@ -168,7 +168,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME",
-            "Lists kept in a file: hopper-peers, hopper-fused, recorded, hard, FILE; --tokens picks");
+            "Lists kept under a name (moetune list suites) or in a file; --tokens picks");
   set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");

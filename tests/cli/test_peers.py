@@ -15,10 +15,17 @@ TABLE = SOURCE / "configs/tuned/nvidia-h200-qwen3-30b-a3b.json"
 
 @pytest.fixture(scope="module")
 def peers():
+    sys.path.insert(0, str(SCRIPT.parent))  # as where the script is run
     spec = importlib.util.spec_from_file_location("peers", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def libraries(peers):
+    import peer_libraries
+    return peer_libraries
 
 
 def run(*arguments, cwd=None):
@@ -140,7 +147,9 @@ def test_every_tuned_table_of_the_repository_is_read(peers):
 
 
 @pytest.mark.parametrize("cell, m_sizes, words", [
-    ({"op": "dw", "dtype": "bf16"}, [1], "op dw"),
+    ({"op": "db", "dtype": "bf16"}, [1], "op db"),
+    ({"op": "dw", "dtype": "bf16", "accumulate": True}, [1], "accumulate"),
+    ({"op": "dw", "dtype": "bf16", "accumulate": False, "fp32_dw": True}, [1], "fp32_dw"),
     ({"op": "fwd", "dtype": "fp32"}, [1], "dtype fp32"),
     ({"op": "fwd", "dtype": "bf16"}, [0, 0], "no rows"),
 ])
@@ -161,12 +170,12 @@ def test_interval_of_the_median_is_that_of_order_statistics(peers, count, low, h
     assert peers.median_interval(list(range(count, 0, -1))) == (low, high)
 
 
-def test_sets_hold_three_caches_and_are_two_at_least(peers):
-    assert peers.choose_sets(10, 10) == 3
-    assert peers.choose_sets(11, 10) == 3
-    assert peers.choose_sets(15, 10) == 2
-    assert peers.choose_sets(1000, 10) == 2
-    assert peers.choose_sets(1, 1 << 30) == peers.MAX_SETS
+def test_sets_hold_three_caches_and_are_two_at_least(libraries):
+    assert libraries.choose_sets(10, 10) == 3
+    assert libraries.choose_sets(11, 10) == 3
+    assert libraries.choose_sets(15, 10) == 2
+    assert libraries.choose_sets(1000, 10) == 2
+    assert libraries.choose_sets(1, 1 << 30) == libraries.MAX_SETS
 
 
 def test_launches_are_whole_rotations(peers):
@@ -185,15 +194,15 @@ def test_rounding(peers):
 # --- rows ---
 
 
-def test_padded_starts(peers):
-    assert peers.padded_starts([0, 1, 128, 129, 0], 128) == [0, 0, 128, 256, 512, 512]
+def test_padded_starts(libraries):
+    assert libraries.padded_starts([0, 1, 128, 129, 0], 128) == [0, 0, 128, 256, 512, 512]
 
 
 @pytest.mark.parametrize("m_sizes, tokens, top_k", [
     ([4, 0, 3, 1], 4, 2), ([16] * 8, 16, 8), ([0, 0, 5, 5], 5, 2), ([1], 1, 1), ([3, 1], 4, 2)])
-def test_each_row_has_a_slot_and_no_expert_a_token_twice(peers, m_sizes, tokens, top_k):
+def test_each_row_has_a_slot_and_no_expert_a_token_twice(libraries, m_sizes, tokens, top_k):
     order = list(range(tokens))[::-1]
-    slots = peers.slots_of_rows(m_sizes, tokens, top_k, order)
+    slots = libraries.slots_of_rows(m_sizes, tokens, top_k, order)
     assert len(slots) == sum(m_sizes) == len(set(slots))
     assert all(0 <= slot < tokens * top_k for slot in slots)
     begin = 0
@@ -203,15 +212,15 @@ def test_each_row_has_a_slot_and_no_expert_a_token_twice(peers, m_sizes, tokens,
         begin += m
 
 
-def test_rows_of_real_cells_have_slots(peers):
+def test_rows_of_real_cells_have_slots(peers, libraries):
     for entry in peers.read_entries([TABLE]):
         tokens, top_k = entry["cell"]["tokens"], entry["cell"]["top_k"]
-        slots = peers.slots_of_rows(entry["m_sizes"], tokens, top_k, list(range(tokens)))
+        slots = libraries.slots_of_rows(entry["m_sizes"], tokens, top_k, list(range(tokens)))
         assert sorted(slots) == list(range(tokens * top_k))
 
 
-def test_blocks_are_padded_expert_by_expert(peers):
-    ids, experts = peers.blocks_of_slots([3, 0, 5], [10, 11, 12, 20, 21, 22, 23, 24], 4, 99)
+def test_blocks_are_padded_expert_by_expert(libraries):
+    ids, experts = libraries.blocks_of_slots([3, 0, 5], [10, 11, 12, 20, 21, 22, 23, 24], 4, 99)
     assert ids == [10, 11, 12, 99, 20, 21, 22, 23, 24, 99, 99, 99]
     assert experts == [0, 2, 2]
 
@@ -219,25 +228,25 @@ def test_blocks_are_padded_expert_by_expert(peers):
 # --- configurations ---
 
 
-def test_files_of_vllm_give_the_nearest_token_count(peers):
-    assert peers.vllm_config(128, 768, 16) == ((16, 64, 256, 1, 4, 2), "vLLM's H200 file")
-    assert peers.vllm_config(8, 14336, 250) == ((128, 256, 64, 1, 8, 4), "vLLM's H200 file")
-    assert peers.vllm_config(8, 14336, 10**6)[0] == peers.VLLM_H200[8, 14336][4096]
+def test_files_of_vllm_give_the_nearest_token_count(libraries):
+    assert libraries.vllm_config(128, 768, 16) == ((16, 64, 256, 1, 4, 2), "vLLM's H200 file")
+    assert libraries.vllm_config(8, 14336, 250) == ((128, 256, 64, 1, 8, 4), "vLLM's H200 file")
+    assert libraries.vllm_config(8, 14336, 10**6)[0] == libraries.VLLM_H200[8, 14336][4096]
 
 
 @pytest.mark.parametrize("tokens, config", [
     (16, (16, 64, 128, 1, 4, 4)), (32, (16, 64, 128, 1, 4, 4)), (33, (32, 64, 128, 1, 4, 3)),
     (97, (64, 128, 64, 1, 4, 3)), (256, (64, 128, 64, 1, 8, 3)), (513, (128, 128, 64, 1, 8, 3)),
     (4128, (128, 128, 64, 16, 8, 3))])
-def test_other_layers_get_the_default(peers, tokens, config):
-    assert peers.vllm_config(32, 2880, tokens) == (config, "vLLM's default")
+def test_other_layers_get_the_default(libraries, tokens, config):
+    assert libraries.vllm_config(32, 2880, tokens) == (config, "vLLM's default")
 
 
-def test_carried_configurations_are_those_of_the_files(peers):
+def test_carried_configurations_are_those_of_the_files(libraries):
     folder = SOURCE.parent / "shared/data/vllm_configs"
     if not folder.exists():
         pytest.skip("the files are not here")
-    for (experts, width), carried in peers.VLLM_H200.items():
+    for (experts, width), carried in libraries.VLLM_H200.items():
         file = json.loads((folder / f"E={experts},N={width},device_name=NVIDIA_H200.json").read_text())
         keys = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
         assert carried == {int(tokens): tuple(config[key] for key in keys)
@@ -245,11 +254,11 @@ def test_carried_configurations_are_those_of_the_files(peers):
 
 
 @pytest.mark.parametrize("m_sizes", [[1] * 8, [64] * 8, [1024] * 8])
-def test_what_is_tried_begins_with_vllms_and_fits_an_sm(peers, m_sizes):
-    tried = peers.triton_configs(8, 1, 100, m_sizes, True)
+def test_what_is_tried_begins_with_vllms_and_fits_an_sm(libraries, m_sizes):
+    tried = libraries.triton_configs(8, 1, 100, m_sizes, True)
     assert tried[0][1] == "vLLM's default" and 11 <= len(tried) <= 13
     assert len({config for config, _ in tried}) == len(tried)
-    assert peers.triton_configs(8, 1, 100, m_sizes, False) == tried[:1]
+    assert libraries.triton_configs(8, 1, 100, m_sizes, False) == tried[:1]
     for (m, n, k, _, _, stages), _ in tried:
         assert (m + n) * k * 2 * stages <= 227 * 1024
 
@@ -308,7 +317,7 @@ class FakeTorch:
 
 
 @pytest.fixture
-def fake(peers, monkeypatch):
+def fake(peers, libraries, monkeypatch):
     """Peers whose preparation gives [(note, seconds or an error)] instead of variants."""
     monkeypatch.setattr(FakeTorch.cuda, "lost", False)
     monkeypatch.setattr(peers, "open_gpu", lambda device: FakeTorch)
@@ -316,7 +325,7 @@ def fake(peers, monkeypatch):
 
     class Problem:
         def __init__(self, torch, entry, device):
-            self.torch = torch
+            self.torch, self.op = torch, entry["cell"]["op"]
 
     def prove(problem, variant):
         if isinstance(variant.outputs, Exception):
@@ -330,8 +339,8 @@ def fake(peers, monkeypatch):
     monkeypatch.setattr(peers, "measure", measure)
 
     def plant(**kinds):
-        made = {name: (lambda p, options, variants=variants: [peers.Variant(note, None, s) for note, s in variants], ())
-                for name, variants in kinds.items()}
+        made = {name: (lambda p, options, variants=variants: [libraries.Variant(note, None, s) for note, s in variants],
+                       (), ("fwd",)) for name, variants in kinds.items()}
         monkeypatch.setattr(peers, "PEERS", made)
 
     return plant

@@ -51,6 +51,45 @@ TEST(Space, QuickLiesWithinFullOnAGpu) {
     EXPECT_NE(std::find(many.begin(), many.end(), candidate), many.end()) << text(candidate);
 }
 
+// dX and dW of the six layers that other libraries are measured on, at few and at many rows an expert.
+std::vector<Cell> gradients_of_large_layers() {
+  struct Sizes {
+    int64_t experts, top_k, n, k;
+  };
+  std::vector<Cell> cells;
+  for (const Sizes& s : {Sizes{8, 2, 28672, 4096},
+                         {8, 2, 4096, 14336},
+                         {128, 8, 1536, 2048},
+                         {128, 8, 2048, 768},
+                         {32, 4, 5760, 2880},
+                         {32, 8, 4096, 7168}})
+    for (const Op op : {Op::dx, Op::dw})
+      for (const Fusion& fusion : {Fusion{}, {.permute_x = true}, {.permute_y = true}})
+        for (const int64_t tokens : {1024, 16384}) {
+          Cell cell;
+          cell.shape.layer = {
+              .model = "custom", .experts = s.experts, .top_k = s.top_k, .n = s.n, .k = s.k, .dtype = Dtype::bf16};
+          cell.shape.op = op, cell.shape.fusion = fusion;
+          cell.tokens = tokens;
+          cell.routing = parse_routing("uniform");
+          cells.push_back(cell);
+        }
+  return cells;
+}
+
+TEST(Space, BackwardIsSmallAndHoldsDwsDefaults) {
+  const SearchSpace space = load_space("backward");
+  const DeviceInfo device = device_of_arch("sm_90a");
+  for (const Cell& cell : gradients_of_large_layers()) {
+    const auto legal = enumerate(space, cell.shape, device).legal;
+    EXPECT_GE(legal.size(), 100u) << id(cell);
+    EXPECT_LE(legal.size(), 400u) << id(cell);
+    if (cell.shape.op != Op::dw) continue;
+    const Candidate fallback = default_candidate(space, make_problem(cell), device);
+    EXPECT_NE(std::find(legal.begin(), legal.end(), fallback), legal.end()) << id(cell) << ": " << text(fallback);
+  }
+}
+
 TEST(Space, UnknownNameHasTheNearest) {
   const Caught error = error_of([] { load_space("quik"); });
   EXPECT_EQ(error.what, "unknown space 'quik'");

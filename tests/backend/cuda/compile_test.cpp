@@ -9,6 +9,7 @@
 
 #include "backend/cuda/compiler.h"
 #include "base/error.h"
+#include "gpu/allclose.h"
 #include "gpu/plants.h"
 #include "variant/space.h"
 #include "workload/model.h"
@@ -426,6 +427,14 @@ TEST(Plants, ASentenceMustStandThereOnce) {
   EXPECT_EQ(with_plant("not once", plant), "not twice");
   EXPECT_THROW(with_plant("never", plant), std::runtime_error);
   EXPECT_THROW(with_plant("once more than once", plant), std::runtime_error);
+}
+
+TEST(Allclose, Compiles) {
+  const std::string unit = kAllclose;
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    const CompiledUnit compiled = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources()}).front();
+    EXPECT_EQ(compiled.result.status, Status::ok) << compiled.log;
+  }
 }
 
 TEST(Compiler, ABrokenUnitIsACompileErrorWithItsLine) {

@@ -1,0 +1,488 @@
+"""The problems of tables on a GPU, and how each library multiplies them, for peers.py. Nothing here is timed.
+
+    fwd  y = x w[e]^T         dx  dx = dy w[e]         dw  dw[e] = dy[e]^T x[e]      for the rows of each expert e
+"""
+import bisect
+import contextlib
+import itertools
+import math
+import sys
+
+try:
+    import triton
+    import triton.language as tl
+except Exception:  # a broken installation is as good as none
+    triton = None
+
+COLD_FACTOR = 3  # operand sets hold this many L2s together
+MAX_SETS = 1024
+CONTIGUOUS_ALIGNS = (64, 128, 256)  # rows an expert in DeepGEMM's contiguous layout, and in a tile
+MASKED_ALIGN = 256  # rows an expert in DeepGEMM's masked layout: a tile must not reach into the next expert
+SUMMED_ALIGN = 128  # rows an expert in DeepGEMM's layout for dW, the last of them zeros
+
+# vLLM's files of tuned configurations for the H200, bf16, by experts and intermediate width. For each token count:
+# BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, GROUP_SIZE_M, num_warps, num_stages. The nearest token count is used.
+VLLM_H200 = {
+    (8, 14336): {
+        1: (16, 128, 128, 16, 4, 5), 2: (32, 64, 128, 1, 4, 5), 4: (16, 64, 64, 1, 4, 5), 8: (16, 128, 128, 1, 4, 5),
+        16: (16, 64, 256, 16, 4, 3), 24: (16, 128, 256, 16, 4, 2), 32: (16, 128, 128, 16, 8, 3),
+        48: (32, 128, 128, 16, 4, 3), 64: (32, 128, 128, 64, 4, 3), 96: (32, 128, 128, 64, 4, 3),
+        128: (64, 128, 128, 1, 8, 4), 256: (128, 256, 64, 1, 8, 4), 512: (128, 256, 64, 16, 8, 4),
+        1024: (128, 256, 64, 16, 8, 4), 1536: (128, 256, 64, 16, 8, 4), 2048: (128, 256, 64, 32, 8, 4),
+        3072: (128, 256, 64, 16, 8, 4), 4096: (128, 256, 64, 16, 8, 4),
+    },
+    (128, 768): {
+        1: (16, 64, 64, 1, 4, 5), 2: (16, 64, 64, 1, 4, 4), 4: (16, 64, 128, 16, 4, 2), 8: (16, 64, 128, 1, 4, 3),
+        16: (16, 64, 256, 1, 4, 2), 24: (16, 64, 128, 1, 4, 4), 32: (16, 64, 128, 16, 4, 2),
+        48: (16, 128, 128, 16, 4, 3), 64: (16, 256, 128, 1, 8, 2), 96: (16, 128, 128, 1, 4, 2),
+        128: (16, 128, 128, 1, 4, 2), 256: (32, 256, 128, 16, 4, 2), 512: (64, 128, 64, 1, 4, 3),
+        1024: (128, 256, 64, 16, 8, 4), 1536: (128, 256, 64, 1, 8, 4), 2048: (128, 256, 64, 1, 8, 4),
+        3072: (128, 256, 64, 1, 8, 4), 4096: (128, 256, 64, 16, 8, 4),
+    },
+}
+
+# What --triton-tune tries beside vLLM's own choice, for few, some and many rows per active expert.
+TRITON_SPACE = (
+    (24, ((16, 64, 128, 1, 4, 4), (16, 64, 128, 1, 4, 5), (16, 64, 256, 1, 4, 3), (16, 128, 128, 1, 4, 4),
+          (16, 128, 64, 1, 4, 5), (16, 128, 256, 1, 4, 2), (16, 32, 256, 1, 4, 4), (16, 256, 64, 1, 4, 4),
+          (16, 128, 128, 16, 8, 4), (32, 64, 128, 1, 4, 4), (32, 128, 128, 1, 4, 3))),
+    (96, ((16, 128, 128, 8, 4, 4), (32, 128, 128, 1, 4, 4), (32, 128, 64, 8, 4, 4), (32, 256, 64, 8, 4, 4),
+          (64, 64, 128, 1, 4, 4), (64, 128, 128, 1, 8, 3), (64, 128, 64, 8, 4, 4), (64, 256, 64, 1, 4, 4),
+          (64, 256, 64, 8, 8, 4), (128, 128, 64, 8, 8, 4), (128, 256, 64, 1, 8, 3))),
+    (math.inf, ((64, 128, 64, 8, 4, 4), (64, 256, 64, 1, 4, 4), (64, 256, 64, 8, 8, 4), (128, 128, 64, 1, 4, 4),
+                (128, 128, 64, 8, 8, 4), (128, 128, 128, 8, 8, 3), (128, 256, 64, 1, 8, 3), (128, 256, 64, 1, 8, 4),
+                (128, 256, 64, 8, 8, 3), (128, 256, 64, 16, 8, 4), (256, 128, 64, 8, 8, 3))),
+)
+
+
+def choose_sets(touched_bytes, cache_bytes):
+    """Operand sets that one rotation needs to find nothing of itself in the cache; at least two."""
+    return min(max(math.ceil(COLD_FACTOR * cache_bytes / touched_bytes), 2), MAX_SETS)
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+def align(value, multiple):
+    return -(-value // multiple) * multiple
+
+
+def padded_starts(m_sizes, multiple):
+    """Where each expert's rows begin when each is padded to a multiple, and the sum; no rows take no room."""
+    return [0, *itertools.accumulate(align(m, multiple) for m in m_sizes)]
+
+
+def slots_of_rows(m_sizes, tokens, top_k, order):
+    """The slot token * top_k + choice behind each row, rows in expert order. `order` permutes the tokens. An expert
+    with at most `tokens` rows gets each token once, and its slots ascend, as a stable sort by expert gives them."""
+    slots = [order[i % tokens] * top_k + i // tokens for i in range(sum(m_sizes))]
+    starts = [0, *itertools.accumulate(m_sizes)]
+    return [slot for begin, end in zip(starts, starts[1:]) for slot in sorted(slots[begin:end])]
+
+
+def blocks_of_slots(m_sizes, slots, block_m, pad):
+    """What vLLM's align step gives: slots padded with `pad` to whole blocks expert by expert, and each block's
+    expert."""
+    ids, experts, begin = [], [], 0
+    for expert, m in enumerate(m_sizes):
+        room = align(m, block_m)
+        ids += slots[begin : begin + m] + [pad] * (room - m)
+        experts += [expert] * (room // block_m)
+        begin += m
+    return ids, experts
+
+
+def vllm_config(experts, width, tokens):
+    """vLLM's configuration for bf16 and where it comes from: its H200 file for this layer, else its default rule."""
+    tuned = VLLM_H200.get((experts, width))
+    if tuned:
+        return tuned[min(tuned, key=lambda known: abs(known - tokens))], "vLLM's H200 file"
+    block_m = (16, 32, 64, 128)[bisect.bisect_left((32, 96, 512), tokens)]
+    block_n, block_k = (64, 128) if tokens <= 64 else (128, 64)
+    group = 16 if tokens // experts > 128 else 1
+    return (block_m, block_n, block_k, group, 4 if tokens <= 128 else 8, 4 if tokens <= 32 else 3), "vLLM's default"
+
+
+def triton_configs(experts, width, tokens, m_sizes, tune):
+    """(configuration, origin) to try: vLLM's first, about twelve with `tune`."""
+    first, origin = vllm_config(experts, width, tokens)
+    rows = sum(m_sizes) / max(1, sum(m > 0 for m in m_sizes))
+    more = next(configs for limit, configs in TRITON_SPACE if rows <= limit) if tune else ()
+    return [(first, origin)] + [(config, "tuned") for config in more if config != first]
+
+
+# --- the Triton kernel, of the shape of vLLM's fused_moe -----------------------------------------------------------
+
+if triton:
+
+    # What differs from cell to cell is no constant: one compilation serves all cells of a configuration.
+    @triton.jit(do_not_specialize=["m_blocks", "slots", "slots_a_row"])
+    def gathered_rows_kernel(x, w, y, slot_ids, block_experts, m_blocks, n, k, slots, slots_a_row,
+                             EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                             BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr):
+        # One tile of Y. Tiles run through GROUP_M row blocks before the next column block.
+        pid = tl.program_id(0)
+        in_group = GROUP_M * tl.cdiv(n, BLOCK_N)
+        first = pid // in_group * GROUP_M
+        height = tl.minimum(m_blocks - first, GROUP_M)
+        row_block = first + pid % in_group % height
+        column_block = pid % in_group // height
+
+        slot = tl.load(slot_ids + row_block * BLOCK_M + tl.arange(0, BLOCK_M))
+        live = slot < slots
+        expert = tl.load(block_experts + row_block).to(tl.int64)
+        column = column_block * BLOCK_N + tl.arange(0, BLOCK_N)
+        inner = tl.arange(0, BLOCK_K)
+        x_at = x + (slot // slots_a_row).to(tl.int64)[:, None] * k + inner[None, :]
+        w_at = w + expert * n * k + (column % n).to(tl.int64)[None, :] * k + inner[:, None]
+        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for begin in range(0, k, BLOCK_K):
+            if EVEN_K:
+                a = tl.load(x_at, mask=live[:, None], other=0.0)
+                b = tl.load(w_at)
+            else:
+                a = tl.load(x_at, mask=live[:, None] & (inner[None, :] < k - begin), other=0.0)
+                b = tl.load(w_at, mask=inner[:, None] < k - begin, other=0.0)
+            sums = tl.dot(a, b, sums)
+            x_at += BLOCK_K
+            w_at += BLOCK_K
+        y_at = y + slot.to(tl.int64)[:, None] * n + column[None, :]
+        tl.store(y_at, sums.to(y.dtype.element_ty), mask=live[:, None] & (column[None, :] < n))
+
+
+# --- problems ------------------------------------------------------------------------------------------------------
+
+
+class Problem:
+    """One cell's operand sets on the GPU: those of x, w and dy that the op reads. x and dy are in expert order; x_source
+    and dy_source are what they were gathered from."""
+
+    def __init__(self, torch, entry, device, seed=0):
+        cell = entry["cell"]
+        self.torch, self.device, self.m_sizes = torch, device, entry["m_sizes"]
+        self.op = cell.get("op", "fwd")
+        self.n, self.k, self.tokens, self.top_k = cell["n"], cell["k"], cell["tokens"], cell["top_k"]
+        self.experts, self.rows = len(self.m_sizes), sum(self.m_sizes)
+        self.down = cell.get("projection") == "down"
+        self.permute_x, self.permute_y = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
+        self.scatters = {"fwd": self.permute_y, "dx": self.permute_x, "dw": False}[self.op]
+        self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
+        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
+        self.starts = [0, *itertools.accumulate(self.m_sizes)]
+        self.active = [e for e, m in enumerate(self.m_sizes) if m > 0]
+        touched = 2 * (self.rows * (self.k + self.n) + len(self.active) * self.n * self.k)
+        cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or 64 << 20
+        self.sets = choose_sets(touched, cache)
+        self.generator = torch.Generator(device=device)
+        self.generator.manual_seed(seed)
+        order = torch.randperm(self.tokens, generator=torch.Generator().manual_seed(seed)).tolist()
+        self.slots = slots_of_rows(self.m_sizes, self.tokens, self.top_k, order)
+        self.slot_index = torch.tensor(self.slots, dtype=torch.int64, device=device)
+        # Before `up` the rows of a token are one row; before `down` every slot has its own.
+        self.source_of_row = self.slot_index if self.down else self.slot_index // self.top_k
+        self.make_operands()
+        self.expected = self.multiply()
+
+    def make_operands(self):
+        slots = self.tokens * self.top_k
+        self.gathered = []  # (sources, source of each row, operands), of the operands that the layer gathers
+        if self.op != "dx":
+            self.x_source = [self.random(slots if self.down else self.tokens, self.k) for _ in range(self.sets)]
+            self.x = [source[self.source_of_row].contiguous() for source in self.x_source]
+            if self.permute_x:
+                self.gathered.append((self.x_source, self.source_of_row, self.x))
+        if self.op != "fwd":
+            self.dy_source = [self.random(slots, self.n) for _ in range(self.sets)]
+            self.dy = [source[self.slot_index].contiguous() for source in self.dy_source]
+            if self.permute_y:
+                self.gathered.append((self.dy_source, self.slot_index, self.dy))
+        if self.op != "dw":
+            self.w = [self.random(self.experts, self.n, self.k) for _ in range(self.sets)]
+
+    def random(self, *shape):
+        return self.torch.randn(shape, dtype=self.dtype, device=self.device, generator=self.generator)
+
+    def indices(self, values):
+        return self.torch.tensor(values, dtype=self.torch.int32, device=self.device)
+
+    def empty(self, *shape, dtype=None):
+        """A result a set."""
+        return [self.torch.empty(shape, dtype=dtype or self.dtype, device=self.device) for _ in range(self.sets)]
+
+    def result_shape(self):
+        return {"fwd": (self.rows, self.n), "dx": (self.rows, self.k), "dw": (self.experts, self.n, self.k)}[self.op]
+
+    def operands(self, i):
+        """The two factors of set i, all experts': as autograd of x w^T multiplies them, without copies."""
+        if self.op == "fwd":
+            return self.x[i], self.w[i].transpose(-2, -1)
+        return (self.dy[i], self.w[i]) if self.op == "dx" else (self.dy[i].t(), self.x[i])
+
+    def factors(self, i, e):
+        """The two factors of set i and expert e."""
+        left, right = self.operands(i)
+        rows = slice(self.starts[e], self.starts[e + 1])
+        return (left[:, rows], right[rows]) if self.op == "dw" else (left[rows], right[e])
+
+    def part(self, result, e):
+        """What expert e has of a result: its rows, or its dW."""
+        return result[e] if self.op == "dw" else result[self.starts[e] : self.starts[e + 1]]
+
+    def multiply(self):
+        """The first set's product in fp32, expert by expert; the dW of an expert without rows is zeros."""
+        result = self.torch.zeros(self.result_shape(), dtype=self.torch.float32, device=self.device)
+        for e in self.active:
+            left, right = self.factors(0, e)
+            self.torch.mm(left.float(), right.float(), out=self.part(result, e))
+        return result
+
+    def error_of(self, result):
+        """The largest error of an expert: root mean square of the difference over that of the result. Infinite where an
+        expert without rows has a dW other than zeros."""
+        if self.op == "dw":
+            for e in set(range(self.experts)) - set(self.active):
+                if not bool((result[e] == 0).all()):
+                    return math.inf
+        worst = 0.0
+        for e in self.active:
+            expected = self.part(self.expected, e)
+            difference = self.part(result, e).float() - expected
+            error = (difference.square().mean() / expected.square().mean()).sqrt().item()
+            if not error <= worst:  # a NaN stays
+                worst = error
+            if math.isnan(worst):
+                break
+        return worst
+
+    def moved_before(self):
+        """What a note says of rows that are in expert order before the clock starts."""
+        return {"fwd": "X", "dx": "dY", "dw": "X and dY"}[self.op] + " permuted before"
+
+
+class Variant:
+    """One way to run a peer. launch(set) enqueues; outputs[set] is its result; in_order turns that into rows in expert
+    order."""
+
+    def __init__(self, note, launch, outputs, in_order=lambda y: y):
+        self.note, self.launch, self.outputs, self.in_order = note, launch, outputs, in_order
+
+
+# --- peers ---------------------------------------------------------------------------------------------------------
+
+
+def torch_grouped_mm(p, options):
+    multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
+    ends = p.indices(p.starts[1:])
+    outputs = [None] * p.sets
+
+    def launch(i):
+        outputs[i] = None  # its memory is what the allocator gives out next
+        outputs[i] = multiply(*p.operands(i), offs=ends)
+
+    return [Variant(p.moved_before(), launch, outputs)]
+
+
+def torch_permuting(p, options):
+    multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
+    ends = p.indices(p.starts[1:])
+    outputs = [None] * p.sets
+
+    def launch(i):
+        for sources, source_of_row, operands in p.gathered:
+            p.torch.index_select(sources[i], 0, source_of_row, out=operands[i])
+        outputs[i] = None
+        y = multiply(*p.operands(i), offs=ends)
+        outputs[i] = p.torch.empty_like(y).index_copy_(0, p.slot_index, y) if p.scatters else y
+
+    steps = ["index_select"] * len(p.gathered) + ["torch._grouped_mm"] + ["index_copy_"] * p.scatters
+    return [Variant(", ".join(steps), launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
+
+
+def cublas_loop(p, options):
+    outputs = p.empty(*p.result_shape())
+    parts = [[(*p.factors(i, e), p.part(outputs[i], e)) for e in p.active] for i in range(p.sets)]
+    empty = [e for e in range(p.experts) if p.op == "dw" and e not in p.active]
+
+    def launch(i):
+        for left, right, result in parts[i]:
+            p.torch.mm(left, right, out=result)
+        for e in empty:
+            outputs[i][e].zero_()
+
+    return [Variant(f"{p.moved_before()}; one torch.mm an expert", launch, outputs)]
+
+
+def triton_vllm(p, options):
+    outputs = p.empty(p.tokens * p.top_k, p.n)
+
+    def variant(config, origin):
+        block_m, block_n, block_k, group, warps, stages = config
+        ids, experts = blocks_of_slots(p.m_sizes, p.slots, block_m, p.tokens * p.top_k)
+        ids, experts = p.indices(ids), p.indices(experts)
+        m_blocks = experts.numel()
+        grid = (m_blocks * -(-p.n // block_n),)
+
+        def launch(i):
+            gathered_rows_kernel[grid](p.x_source[i], p.w[i], outputs[i], ids, experts, m_blocks, p.n, p.k,
+                                       p.tokens * p.top_k, 1 if p.down else p.top_k, EVEN_K=p.k % block_k == 0,
+                                       BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group,
+                                       num_warps=warps, num_stages=stages)
+
+        words = "x".join(map(str, config[:3]))
+        note = (f"X not permuted: gathered and scattered in the kernel; {words} group {group} warps {warps} "
+                f"stages {stages}, {origin}")
+        return Variant(note, launch, outputs, lambda y: y[p.slot_index])
+
+    return [variant(*pair) for pair in triton_configs(p.experts, p.width, p.tokens, p.m_sizes, options.triton_tune)]
+
+
+def deepgemm_contiguous(p, options):
+    import deep_gemm
+
+    ask = (getattr(deep_gemm, "get_mk_alignment_for_contiguous_layout", None)
+           or getattr(deep_gemm, "get_m_alignment_for_contiguous_layout", None))
+    choose = getattr(deep_gemm, "set_mk_alignment_for_contiguous_layout", None)
+    forward = p.op == "fwd"  # else W is summed over its rows: nn in place of nt
+    multiply = getattr(deep_gemm, f"m_grouped_bf16_gemm_{'nt' if forward else 'nn'}_contiguous")
+    rows, inner, width = (p.x, p.k, p.n) if forward else (p.dy, p.n, p.k)
+
+    def variant(multiple):
+        starts = padded_starts(p.m_sizes, multiple)
+        owners, places = [-1] * starts[-1], []
+        for e, m in enumerate(p.m_sizes):
+            owners[starts[e] : starts[e] + m] = [e] * m
+            places += range(starts[e], starts[e] + m)
+        owners, places = p.indices(owners), p.torch.tensor(places, dtype=p.torch.int64, device=p.device)
+        inputs = []
+        for x in rows:
+            inputs.append(p.random(starts[-1], inner))
+            inputs[-1][places] = x
+        outputs = p.empty(starts[-1], width)
+
+        def launch(i):
+            if choose:
+                choose(multiple)
+            multiply(inputs[i], p.w[i], outputs[i], owners)
+
+        return Variant(f"{p.moved_before()}; experts padded to {multiple} rows", launch, outputs, lambda y: y[places])
+
+    # Its tiles are as high as the alignment, which callers may choose in newer releases: the fastest counts.
+    own = int(ask()) if ask else 128
+    return [variant(multiple) for multiple in (sorted({own, *CONTIGUOUS_ALIGNS}) if choose else [own])]
+
+
+def deepgemm_masked(p, options):
+    import deep_gemm
+
+    room = align(max(p.m_sizes), MASKED_ALIGN)
+    places = p.torch.tensor([e * room + i for e, m in enumerate(p.m_sizes) for i in range(m)], dtype=p.torch.int64,
+                            device=p.device)
+    inputs = []
+    for x in p.x:
+        inputs.append(p.random(p.experts, room, p.k))
+        inputs[-1].view(-1, p.k)[places] = x
+    outputs = p.empty(p.experts, room, p.n)
+    masked = p.indices(p.m_sizes)
+
+    def variant(expected):
+        def launch(i):
+            deep_gemm.m_grouped_bf16_gemm_nt_masked(inputs[i], p.w[i], outputs[i], masked, expected)
+
+        note = f"X permuted before, {p.experts} x {room} rows of memory; expected_m {expected}"
+        return Variant(note, launch, outputs, lambda y: y.view(-1, p.n)[places])
+
+    # What a caller expects steers its choice of tiles: both guesses that callers make, the faster one counts.
+    return [variant(expected) for expected in sorted({-(-p.rows // p.experts), max(p.m_sizes)})]
+
+
+def deepgemm_summed(p, options):
+    import deep_gemm
+
+    choose = getattr(deep_gemm, "set_mk_alignment_for_contiguous_layout", None)
+    heights = [align(m, SUMMED_ALIGN) for m in p.m_sizes]
+    starts = padded_starts(p.m_sizes, SUMMED_ALIGN)
+    places = p.torch.tensor([starts[e] + i for e, m in enumerate(p.m_sizes) for i in range(m)], dtype=p.torch.int64,
+                            device=p.device)
+
+    def padded(rows):
+        result = p.torch.zeros((starts[-1], rows.shape[1]), dtype=p.dtype, device=p.device)
+        result[places] = rows
+        return result
+
+    dy, x, layout = [padded(rows) for rows in p.dy], [padded(rows) for rows in p.x], p.indices(heights)
+
+    def variant(note, dtype, adds):
+        outputs = p.empty(*p.result_shape(), dtype=dtype)
+
+        def launch(i):
+            if choose:
+                choose(SUMMED_ALIGN)
+            if adds:
+                outputs[i].zero_()
+            deep_gemm.k_grouped_bf16_gemm_tn_contiguous(dy[i], x[i], outputs[i], heights, layout,
+                                                        outputs[i] if adds else None)
+
+        return Variant(f"{p.moved_before()}; experts padded to {SUMMED_ALIGN} rows; {note}", launch, outputs)
+
+    # Not every release and GPU writes dW in the dtype of its inputs.
+    return [variant("dW overwritten", p.dtype, False), variant("fp32 dW, zeroed, then added to", p.torch.float32, True)]
+
+
+def deepgemm_contiguous_or_summed(p, options):
+    return (deepgemm_summed if p.op == "dw" else deepgemm_contiguous)(p, options)
+
+
+def quack(p, options):
+    from quack.gemm_interface import gemm
+
+    outputs = p.empty(*p.result_shape())
+    ragged = {"cu_seqlens_k" if p.op == "dw" else "cu_seqlens_m": p.indices(p.starts)}
+
+    def variant(dynamic):
+        def launch(i):
+            gemm(*p.operands(i), out=outputs[i], dynamic_scheduler=dynamic, tuned=True, **ragged)
+
+        return Variant(f"{p.moved_before()}; {'dynamic' if dynamic else 'static'} scheduler, tuned", launch, outputs)
+
+    return [variant(False), variant(True)]
+
+
+def unsloth(p, options):
+    with contextlib.redirect_stdout(sys.stderr):  # it greets
+        from unsloth.kernels.moe.grouped_gemm import interface
+
+    # Its tuner knows a problem by E, N, K and flags: what it chose for another number of tokens would be used again.
+    for name, kernel in vars(interface).items():
+        if name.startswith("_autotuned") and hasattr(kernel, "cache"):
+            kernel.cache.clear()
+    outputs = [None] * p.sets
+    x = [] if p.op == "dx" else p.x_source if p.permute_x else p.x
+    dy = [] if p.op == "fwd" else p.dy_source if p.permute_y else p.dy
+    common = {"m_sizes": p.indices(p.m_sizes), "gather_indices": p.slot_index, "topk": p.top_k, "autotune": True,
+              "permute_x": p.permute_x, "permute_y": p.permute_y}
+    multiply = {"fwd": lambda i: interface.grouped_gemm_forward(x[i], p.w[i], **common),
+                "dx": lambda i: interface.grouped_gemm_dX(dy[i], p.w[i], **common),
+                "dw": lambda i: interface.grouped_gemm_dW(x[i], dy[i], **common)}[p.op]
+
+    def launch(i):
+        outputs[i] = None
+        outputs[i] = multiply(i)
+
+    fused = [flag for flag in ("permute_x", "permute_y") if common[flag]]
+    note = f"{' and '.join(fused)} in the kernel" if fused else p.moved_before()
+    return [Variant(f"{note}; autotuned", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
+
+
+FORWARD, GRADIENTS = ("fwd",), ("dx", "dw")
+
+# name: how it is prepared, the modules that it needs, and the ops that it has. The riskiest come last.
+PEERS = {
+    "torch-grouped-mm": (torch_grouped_mm, ("torch",), FORWARD + GRADIENTS),
+    "torch-permuting": (torch_permuting, ("torch",), FORWARD + GRADIENTS),
+    "cublas-loop": (cublas_loop, ("torch",), FORWARD + GRADIENTS),
+    "triton-vllm": (triton_vllm, ("torch", "triton"), FORWARD),
+    "deepgemm-contiguous": (deepgemm_contiguous_or_summed, ("torch", "deep_gemm"), FORWARD + GRADIENTS),
+    "deepgemm-masked": (deepgemm_masked, ("torch", "deep_gemm"), FORWARD),
+    "quack": (quack, ("torch", "quack"), FORWARD + GRADIENTS),
+    "unsloth": (unsloth, ("torch", "triton", "unsloth"), FORWARD + GRADIENTS),
+}

@@ -1,0 +1,228 @@
+"""scripts/peer_libraries.py on a torch made of numpy: each peer gets the operands of its op, and its result is put in
+expert order. The libraries themselves are replaced by loops with their interfaces."""
+import math
+import sys
+import types
+
+import pytest
+
+from conftest import SOURCE
+
+numpy = pytest.importorskip("numpy")
+
+from numpy_torch import made, numpy_torch  # noqa: E402
+
+TOKENS, TOP_K, N, K = 6, 2, 16, 8
+M_SIZES = [5, 0, 6, 1]
+FUSIONS = [{}, {"permute_x": True}, {"permute_y": True}]
+OPS = ["fwd", "dx", "dw"]
+
+
+@pytest.fixture(scope="module")
+def libraries():
+    sys.path.insert(0, str(SOURCE / "scripts"))
+    import peer_libraries
+    return peer_libraries
+
+
+@pytest.fixture
+def problem(libraries):
+    def make(op, fusion=None):
+        cell = {"projection": "down" if (fusion or {}).get("permute_y") else "up", "op": op, "experts": 4,
+                "top_k": TOP_K, "n": N, "k": K, "dtype": "bf16", "tokens": TOKENS, **(fusion or {})}
+        return libraries.Problem(numpy_torch(), {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
+
+    return make
+
+
+def product(p, i=0):
+    """By the definition of each op, from the gathered rows of set i: rows in expert order, or dW."""
+    begin, parts = 0, []
+    for e, m in enumerate(M_SIZES):
+        rows = slice(begin, begin + m)
+        begin += m
+        if p.op == "fwd":
+            parts.append(numpy.einsum("mk,nk->mn", p.x[i][rows], p.w[i][e]))
+        elif p.op == "dx":
+            parts.append(numpy.einsum("mn,nk->mk", p.dy[i][rows], p.w[i][e]))
+        else:
+            parts.append(numpy.einsum("mn,mk->nk", p.dy[i][rows], p.x[i][rows]))
+    return numpy.stack(parts) if p.op == "dw" else numpy.concatenate(parts)
+
+
+def require_right(p, variants):
+    """All variants give the product, whatever lay in their outputs and in their gathered operands."""
+    for variant in variants:
+        for i in range(p.sets):
+            expected = product(p, i)
+            variant.launch(i)
+            assert numpy.allclose(variant.in_order(variant.outputs[i]), expected, atol=1e-4), variant.note
+        assert p.error_of(variant.in_order(variant.outputs[0])) < 1e-5
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_the_reference_is_the_definition(problem, op, fusion):
+    p = problem(op, fusion)
+    assert numpy.allclose(p.expected, product(p), atol=1e-4)
+    assert p.error_of(made(product(p))) < 1e-5
+    assert p.sets >= 2 and p.result_shape() == p.expected.shape
+    wrong = made(product(p))
+    wrong[(0, 0) if op != "dw" else (3, 0, 0)] += 1
+    assert p.error_of(wrong) > 1e-2
+    wrong.fill_(math.nan)
+    assert not p.error_of(wrong) < 1
+
+
+def test_dw_of_an_expert_without_rows_must_be_zeros(problem):
+    p = problem("dw")
+    for value in (1e-3, math.nan):
+        result = made(product(p))
+        result[1, 0, 0] = value
+        assert p.error_of(result) == math.inf
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("peer", ["torch-grouped-mm", "cublas-loop"])
+def test_of_rows_permuted_before(libraries, problem, op, peer):
+    p = problem(op)
+    require_right(p, libraries.PEERS[peer][0](p, None))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("fusion", FUSIONS[1:])
+def test_torch_permutes_what_the_layer_gathers_and_scatters(libraries, problem, op, fusion):
+    p = problem(op, fusion)
+    variant, = libraries.torch_permuting(p, None)
+    expected = {("fwd", "permute_x"): ["index_select"], ("fwd", "permute_y"): ["index_copy_"],
+                ("dx", "permute_x"): ["index_copy_"], ("dx", "permute_y"): ["index_select"],
+                ("dw", "permute_x"): ["index_select"], ("dw", "permute_y"): ["index_select"]}[op, *fusion]
+    assert [step for step in variant.note.split(", ") if step != "torch._grouped_mm"] == expected
+    products = [product(p, i) for i in range(p.sets)]
+    for _, _, operands in p.gathered:
+        for rows in operands:
+            rows.fill_(math.nan)  # the launch must gather them
+    for i in range(p.sets):
+        variant.launch(i)
+        assert numpy.allclose(variant.in_order(variant.outputs[i]), products[i], atol=1e-4)
+    if p.scatters:
+        assert not numpy.allclose(variant.outputs[0], products[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_quack_gets_the_ends_of_its_ragged_dimension(libraries, problem, op, monkeypatch):
+    def gemm(left, right, out, dynamic_scheduler, tuned, cu_seqlens_m=None, cu_seqlens_k=None):
+        assert (cu_seqlens_k is None) == (op != "dw") and tuned
+        ends = cu_seqlens_m if cu_seqlens_k is None else cu_seqlens_k
+        assert list(ends) == [0, 5, 5, 11, 12]
+        out[...] = numpy_torch()._grouped_mm(left, right, ends[1:])
+
+    monkeypatch.setitem(sys.modules, "quack", types.ModuleType("quack"))
+    monkeypatch.setitem(sys.modules, "quack.gemm_interface", types.SimpleNamespace(gemm=gemm))
+    p = problem(op)
+    variants = libraries.quack(p, None)
+    assert [variant.note.split("; ")[1].split()[0] for variant in variants] == ["static", "dynamic"]
+    require_right(p, variants)
+
+
+class Unsloth:
+    """Its three functions by their documentation: gather_indices are slots, X of permute_x has a row a token."""
+
+    def __init__(self):
+        self._autotuned_kernel = types.SimpleNamespace(cache={"key": "tuned for another number of tokens"})
+
+    @staticmethod
+    def check(m_sizes, gather_indices, topk, autotune):
+        assert list(m_sizes) == M_SIZES and len(gather_indices) == TOKENS * TOP_K and topk == TOP_K and autotune
+
+    @staticmethod
+    def loaded(rows, gather_indices, topk, gathers):
+        count = len(gather_indices)
+        assert rows.shape[0] == (count // topk if gathers == "tokens" else count)
+        if gathers == "tokens":
+            return rows[gather_indices // topk]
+        return rows[gather_indices] if gathers == "slots" else rows
+
+    @staticmethod
+    def stored(rows, gather_indices, scatters):
+        result = numpy.full_like(rows, math.nan)
+        result[gather_indices if scatters else slice(None)] = rows
+        return result
+
+    def grouped_gemm_forward(self, X, W, topk, m_sizes, gather_indices, permute_x, permute_y, autotune):
+        self.check(m_sizes, gather_indices, topk, autotune)
+        x = self.loaded(X, gather_indices, topk, "tokens" if permute_x else "")
+        y = numpy_torch()._grouped_mm(x, W.transpose(-2, -1), numpy.cumsum(m_sizes))
+        return self.stored(y, gather_indices, permute_y)
+
+    def grouped_gemm_dX(self, dY, W, gather_indices, m_sizes, topk, permute_x, permute_y, autotune):
+        self.check(m_sizes, gather_indices, topk, autotune)
+        dy = self.loaded(dY, gather_indices, topk, "slots" if permute_y else "")
+        return self.stored(numpy_torch()._grouped_mm(dy, W, numpy.cumsum(m_sizes)), gather_indices, permute_x)
+
+    def grouped_gemm_dW(self, X, dY, m_sizes, gather_indices, topk, permute_x, permute_y, autotune):
+        self.check(m_sizes, gather_indices, topk, autotune)
+        x = self.loaded(X, gather_indices, topk, "tokens" if permute_x else "")
+        dy = self.loaded(dY, gather_indices, topk, "slots" if permute_y else "")
+        return numpy_torch()._grouped_mm(dy.T, x, numpy.cumsum(m_sizes))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_unsloth_fuses_the_permutations_and_is_tuned_anew(libraries, problem, op, fusion, monkeypatch):
+    interface = Unsloth()
+    for name in ("unsloth", "unsloth.kernels", "unsloth.kernels.moe"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "unsloth.kernels.moe.grouped_gemm", types.SimpleNamespace(interface=interface))
+    p = problem(op, fusion)
+    variants = libraries.unsloth(p, None)
+    assert interface._autotuned_kernel.cache == {}
+    assert variants[0].note.startswith("".join(fusion) or p.moved_before())
+    require_right(p, variants)
+
+
+class DeepGemm(types.SimpleNamespace):
+    """Contiguous layouts: an owner a row; padded rows are random for forward and dX, and must be zeros for dW."""
+
+    @staticmethod
+    def multiply(inputs, w, outputs, owners, across):
+        for row, e in enumerate(owners):
+            outputs[row] = math.nan if e < 0 else (w[e].T @ inputs[row] if across else w[e] @ inputs[row])
+
+    def m_grouped_bf16_gemm_nt_contiguous(self, inputs, w, outputs, owners):
+        self.multiply(inputs, w, outputs, owners, False)
+
+    def m_grouped_bf16_gemm_nn_contiguous(self, inputs, w, outputs, owners):
+        self.multiply(inputs, w, outputs, owners, True)
+
+    def k_grouped_bf16_gemm_tn_contiguous(self, a, b, d, heights, layout, c):
+        assert heights == [128, 0, 128, 128] == list(layout)
+        if c is None and self.adds_only:
+            raise RuntimeError("dW must be fp32")
+        for e, end in enumerate(numpy.cumsum(heights)):
+            rows = slice(end - heights[e], end)
+            d[e] = a[rows].T @ b[rows] + (0 if c is None else c[e])
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_deepgemm_gets_padded_experts(libraries, problem, op, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deep_gemm", DeepGemm(adds_only=False))
+    p = problem(op)
+    require_right(p, libraries.PEERS["deepgemm-contiguous"][0](p, None))
+
+
+def test_deepgemm_that_only_adds_to_dw_starts_from_zeros(libraries, problem, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deep_gemm", DeepGemm(adds_only=True))
+    p = problem("dw")
+    overwriting, adding = libraries.PEERS["deepgemm-contiguous"][0](p, None)
+    with pytest.raises(RuntimeError):
+        overwriting.launch(0)
+    require_right(p, [adding])
+    require_right(p, [adding])  # a second launch adds to zeros too
+    assert adding.note.endswith("fp32 dW, zeroed, then added to")
+
+
+def test_every_peer_says_its_ops(libraries):
+    assert {peer for peer, (_, _, ops) in libraries.PEERS.items() if "dw" in ops} == {
+        "torch-grouped-mm", "torch-permuting", "cublas-loop", "deepgemm-contiguous", "quack", "unsloth"}
+    assert all("fwd" in ops and set(ops) <= set(OPS) for _, _, ops in libraries.PEERS.values())
