@@ -41,9 +41,9 @@ struct Args {
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of pieces and parts of tiles: workspace bytes of the plan for each block
   // Where the plan gathers rows of X, or of W for dW, first:
-  void* gathered_x = nullptr;    // room for them, in expert order
-  // [max(rows / gathered_together + 1, experts)] zeros, left as zeros: rows that are in order, of each place, or of each
-  // expert where they are summed over.
+  void* gathered_x = nullptr;  // room for them, in expert order
+  // [max(rows / gathered_together + 1, experts)] zeros, left as zeros: rows that are in order, of each place, or of
+  // each expert where they are summed over.
   unsigned* gathered = nullptr;
   // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
   // pointers), and of y.

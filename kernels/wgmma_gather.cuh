@@ -43,7 +43,8 @@ struct GatheredRows {
     const int lane = threadIdx.x % 32;
     const int mine = lane < count ? static_cast<int>(memory_row<order>(args, first + lane)) : 0;
     for (int r = 0; r < count; ++r) {
-      const Element* source = static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width(args);
+      const Element* source =
+          static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width(args);
       const auto* from = reinterpret_cast<const uint4*>(source);
       auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * width(args));
       const int chunks = static_cast<int>(width(args) / 8);

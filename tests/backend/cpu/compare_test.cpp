@@ -101,8 +101,8 @@ TEST_P(EveryDtype, SeesOneWrongBit) {
   EXPECT_EQ(verdict.mismatches, 1);
   EXPECT_TRUE(says(verdict, "integer inputs: 1 of 1920 elements differ (0 never written)")) << verdict.reason;
   // Row 9 is the third of expert 2: expert 0 has 7, expert 1 none.
-  EXPECT_TRUE(
-      says(verdict, fmt::format("expert 2, row 2, column 33: got {:.9g}, expected {:.9g}", result.value(9, 33), before)))
+  EXPECT_TRUE(says(verdict,
+                   fmt::format("expert 2, row 2, column 33: got {:.9g}, expected {:.9g}", result.value(9, 33), before)))
       << verdict.reason;
 }
 
