@@ -177,8 +177,10 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]");
   set.value("--tp", options.tp, "LIST", "Ranks that share each expert's width");
   set.value("--ep", options.ep, "LIST", "Ranks that share the experts");
-  set.flag("--permute-x", options.permute_x, "Gather rows of X while loading (of up, where both projections are listed)");
-  set.flag("--permute-y", options.permute_y, "Scatter rows of Y to token order while storing (of down, where both are listed)");
+  set.flag("--permute-x", options.permute_x,
+           "Gather rows of X while loading (of up, where both projections are listed)");
+  set.flag("--permute-y", options.permute_y,
+           "Scatter rows of Y to token order while storing (of down, where both are listed)");
   set.flag("--topk-weights", options.topk_weights, "Multiply rows by their weights (with --permute-y)");
   set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
   set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
