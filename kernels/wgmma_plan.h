@@ -73,7 +73,7 @@ constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / 64 / warpgroups_a
 constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
 
 /// The most sums a thread with which nothing spills and no wgmma is serialised, as seen in compiled kernels.
-constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows) {
+constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums) {
   const bool stores_rows = k.tma_store == TmaStore::rows;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
@@ -83,7 +83,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows) {
   }
   if (k.consumers == 3) return 96;
   if (copies_rows(k)) return 144;
-  if (shares_last_round(k) && pingpong(k)) return 144;
+  if (shares_last_round(k) && (pingpong(k) || stores_sums)) return 144;
   const bool spare = k.swap && k.tma_store == TmaStore::none && !by_pointers(k) && k.mix == 0;
   const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
   const bool four_groups = pingpong(k) && groups(k) > 3;

@@ -41,6 +41,8 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
   if (device == "cpu") return make_cpu_backend(options);
   const GpuCount gpus = gpu_count();
   if (device == "auto") return gpus.count > 0 ? open_cuda(0, options) : make_cpu_backend(options);
+  if (device == "cuda:all")
+    throw request_error("--device cuda:all is for tune: this command runs on one device", "name it, such as cuda:0");
   if (device == "gpu" || device.starts_with("gpu:"))
     throw request_error(fmt::format("unknown device '{}'", device),
                         fmt::format("did you mean 'cuda{}'?", device.substr(3)));

@@ -126,6 +126,8 @@ fs::path make_beside(const fs::path& path, Make make) {
   }
 }
 
+int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
 // False, with errno, where the name is taken or cannot be made.
 bool write_new(const fs::path& name, std::string_view text) {
   const Descriptor file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
@@ -221,10 +223,9 @@ fs::path copy_old(const fs::path& path) {
 
 fs::path KeptFile::write(std::string_view text) {
   struct stat info {};
-  const auto modified = [&] { return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec; };
   const fs::path path = behind_links(path_);
   const bool others = ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
-                      (info.st_dev != device_ || info.st_ino != inode_ || modified() != modified_);
+                      (info.st_dev != device_ || info.st_ino != inode_ || nanoseconds(info.st_mtim) != modified_);
   fs::path kept;
   if (others && read_text(path, kAnySize) != text) {
     const fs::path temporary = write_temporary(path, text);  // before the old file gets another name: writing may fail
@@ -238,8 +239,14 @@ fs::path KeptFile::write(std::string_view text) {
   } else {
     write_atomic(path, text);
   }
-  if (::stat(path.c_str(), &info) == 0) device_ = info.st_dev, inode_ = info.st_ino, modified_ = modified();
+  take_over();
   return kept;
+}
+
+void KeptFile::take_over() {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0)
+    device_ = info.st_dev, inode_ = info.st_ino, modified_ = nanoseconds(info.st_mtim);
 }
 
 AppendFile::AppendFile(const fs::path& path) : path_(path) {

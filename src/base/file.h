@@ -42,6 +42,9 @@ class KeptFile {
   /// name first, as keep_old gives it. Returns that name; empty where nothing had to be kept.
   std::filesystem::path write(std::string_view text);
 
+  /// What is there now counts as written by this run: its content goes into what will be written.
+  void take_over();
+
  private:
   std::filesystem::path path_;
   uint64_t device_ = 0, inode_ = 0;  // of what was written last; inodes begin at 1

@@ -1,4 +1,5 @@
-// flock on files that stay: removing one would let two processes lock two files of one name.
+// flock. The locks of devices are files that stay; the lock of an output is removed by its holder, so that whoever
+// takes it next looks whether the name still leads to the file that it has locked.
 #include "base/lock.h"
 
 #include <fcntl.h>
@@ -53,14 +54,52 @@ Flock try_flock(int fd) {
 
 std::string another(int64_t pid) { return pid > 0 ? fmt::format("another moetune (pid {})", pid) : "another moetune"; }
 
-// As lock_device noted it in its file.
-int64_t noted_pid(int fd) {
-  char text[32] = {};
-  const ssize_t got = ::pread(fd, text, sizeof text - 1, 0);
+Error in_use(const std::string& holder, const fs::path& path) {
+  return request_error(fmt::format("{} is using {}", holder, path.string()),
+                       "wait until it has ended, or choose another file");
+}
+
+// This process's id, and a line more. For error messages of others; the lock doesn't need it.
+void note_holder(int fd, const std::string& line) {
+  const std::string note = fmt::format("{}\n{}\n", ::getpid(), line);
+  if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, note.data(), note.size(), 0);
+}
+
+// As note_holder wrote them; 0 and empty where it hasn't yet.
+std::pair<int64_t, std::string> noted_holder(int fd) {
+  char text[512] = {};
+  std::istringstream note(::pread(fd, text, sizeof text - 1, 0) > 0 ? text : "");
   int64_t pid = 0;
-  for (ssize_t i = 0; i < got && std::isdigit(static_cast<unsigned char>(text[i])); ++i)
-    pid = pid * 10 + (text[i] - '0');
-  return pid;
+  std::string line;
+  if (note >> pid) std::getline(note >> std::ws, line);
+  return {pid, line};
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::string another_here_or_there(int fd) {
+  const auto [pid, host] = noted_holder(fd);
+  return host.empty() || host == host_name() ? another(pid) : fmt::format("another moetune (pid {} on {})", pid, host);
+}
+
+// One name for all that lead to the file; of a file that is not there, its folder's and its own.
+fs::path behind_names(const fs::path& path) {
+  std::error_code error;
+  const fs::path file = fs::canonical(path, error);
+  if (!error) return file;
+  const fs::path whole = fs::absolute(path, error), folder = fs::canonical(whole.parent_path(), error);
+  return error ? whole : folder / whole.filename();
+}
+
+// Whether the name still leads to the open file.
+bool is_at(int fd, const fs::path& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
 }
 
 // As the kernel lists it, "1: FLOCK ADVISORY WRITE 17 08:01:4711 0 EOF"; 0 where it doesn't tell.
@@ -90,22 +129,35 @@ DeviceLock lock_device(const std::string& id, const std::string& device, const s
   const Flock lock = try_flock(fd.get());
   if (lock == Flock::taken)
     throw machine_error(
-        fmt::format("{} is using {}", another(noted_pid(fd.get())), device.empty() ? id : device),
+        fmt::format("{} is using {}", another(noted_holder(fd.get()).first), device.empty() ? id : device),
         fmt::format("wait until it has ended, or choose another device; the lock is {}", path.string()));
   if (lock == Flock::failed)
     throw machine_error(fmt::format("{}: cannot lock: {}", path.string(), std::strerror(errno)));
-  // For error messages of others; the lock doesn't need it.
-  const std::string note = fmt::format("{}\n{}\n", ::getpid(), command);
-  if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), note.data(), note.size(), 0);
+  note_holder(fd.get(), command);
   return DeviceLock(std::move(fd), path);
 }
 
 void lock_file(int fd, const fs::path& path) {
   struct stat file {};
   if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return;
-  if (try_flock(fd) == Flock::taken)
-    throw machine_error(fmt::format("{} is using {}", another(listed_pid(file)), path.string()),
-                        "wait until it has ended, or choose another file");
+  if (try_flock(fd) == Flock::taken) throw in_use(another(listed_pid(file)), path);
+}
+
+OutputLock::OutputLock(const fs::path& path) {
+  path_ = behind_names(path).string() + ".lock";
+  for (;;) {
+    fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (fd_.get() < 0)
+      throw request_error(fmt::format("{}: cannot make the lock file: {}", path_.string(), std::strerror(errno)));
+    const Flock lock = try_flock(fd_.get());
+    if (lock == Flock::taken) throw in_use(another_here_or_there(fd_.get()), path);
+    if (lock == Flock::failed || is_at(fd_.get(), path_)) break;
+  }
+  note_holder(fd_.get(), host_name());
+}
+
+OutputLock::~OutputLock() {
+  if (fd_.get() >= 0) ::unlink(path_.c_str());
 }
 
 }  // namespace moetune

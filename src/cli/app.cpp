@@ -28,7 +28,8 @@ bool of_a_name(const std::error_code& error) {
          error == std::errc::not_a_directory || error == std::errc::invalid_argument;
 }
 
-int run(const std::vector<std::string>& argv, const BackendFactory& factory, Terminal& terminal) {
+int run(const std::vector<std::string>& argv, const BackendFactory& factory, const DeviceLister& lister,
+        Terminal& terminal) {
   const std::vector<Command> commands = all_commands();
   CommandLine line(commands);
   std::vector<Action> actions;
@@ -43,7 +44,7 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, Ter
     return static_cast<int>(Exit::yes);
   }
   const Action& action = actions[static_cast<size_t>(request.command - commands.data())];
-  return static_cast<int>(action({argv, &factory, terminal}));
+  return static_cast<int>(action({argv, &factory, terminal, &lister}));
 }
 
 }  // namespace
@@ -68,11 +69,11 @@ int guarded(const Terminal& terminal, const std::function<int()>& body) {
   }
 }
 
-int run_app(int argc, char** argv, const BackendFactory& factory) {
+int run_app(int argc, char** argv, const BackendFactory& factory, const DeviceLister& lister) {
   hold_standard_descriptors();
   ignore_write_signals();
   Terminal terminal = look_at_terminal("auto");
-  return guarded(terminal, [&] { return run(std::vector<std::string>(argv, argv + argc), factory, terminal); });
+  return guarded(terminal, [&] { return run(std::vector<std::string>(argv, argv + argc), factory, lister, terminal); });
 }
 
 }  // namespace moetune

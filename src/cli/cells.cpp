@@ -98,9 +98,15 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
 }
 
 Fusion fusion_of(const CellOptions& options, Projection projection, bool both) {
-  Fusion fusion{options.permute_x, options.permute_y, options.topk_weights, options.accumulate, options.fp32_dw};
-  if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = false;
-  if (both && projection == Projection::down) fusion.permute_x = false;
+  Fusion fusion{.permute_x = options.permute_x,
+                .permute_y = options.permute_y,
+                .topk_weights = options.topk_weights,
+                .accumulate = options.accumulate,
+                .fp32_dw = options.fp32_dw,
+                .sum_slots = options.sum_slots,
+                .weight_gradient = options.weight_gradient};
+  if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
+  if (both && projection == Projection::down) fusion.permute_x = fusion.sum_slots = false;
   return fusion;
 }
 
@@ -184,6 +190,8 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.flag("--topk-weights", options.topk_weights, "Multiply rows by their weights (with --permute-y)");
   set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
   set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
+  set.flag("--sum-slots", options.sum_slots, "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)");
+  set.flag("--weight-gradient", options.weight_gradient, "Gradient of the top-k weights too (--op dx)");
   set.value("--seed", options.seed, "N", "Of routings and operands");
   set.group("Options");
 }
@@ -214,6 +222,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
             for (const Dtype dtype : dtypes) {
               Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options, projection, both)};
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
+              if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
               require_valid(shape);
               add_cells(shape, routings, tokens, seed, known, cells);
@@ -251,6 +260,8 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   if (fusion.topk_weights) arguments.push_back("--topk-weights");
   if (fusion.accumulate) arguments.push_back("--accumulate");
   if (fusion.fp32_dw) arguments.push_back("--fp32-dw");
+  if (fusion.sum_slots) arguments.push_back("--sum-slots");
+  if (fusion.weight_gradient) arguments.push_back("--weight-gradient");
   return arguments;
 }
 

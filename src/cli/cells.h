@@ -13,7 +13,8 @@ struct CellOptions {
   std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {};
   std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, tp = {}, ep = {}, seed = {};
   std::string suite = {};  // a name or a file, instead of all others but the seed
-  bool permute_x = false, permute_y = false, topk_weights = false, accumulate = false, fp32_dw = false;
+  bool permute_x = false, permute_y = false, topk_weights = false, accumulate = false, fp32_dw = false,
+       sum_slots = false, weight_gradient = false;
 
   bool operator==(const CellOptions&) const = default;
 };
@@ -22,9 +23,9 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 
 /// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
 /// names no layer becomes a cell a recorded layer, and without --tokens keeps its recorded count. With both
-/// projections, permute_x goes to up, permute_y and topk_weights to down; with several ops, accumulate and fp32_dw go
-/// to dw. Of a suite, the products of its parts one after another; --seed is for those that name none. Exit::request
-/// errors name the option.
+/// projections, permute_x and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
+/// ops, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the products of its parts one
+/// after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
 /// The options that make this cell alone, but for the name of its model: "--experts", "8", "--top-k", ...

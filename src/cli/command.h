@@ -17,6 +17,7 @@ struct Invocation {
   std::vector<std::string> argv;            // as given
   const BackendFactory* factory = nullptr;  // of the worker command alone: everyone else goes through a worker
   Terminal terminal;
+  const DeviceLister* lister = nullptr;  // likewise
 };
 
 /// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.

@@ -3,17 +3,35 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "base/error.h"
 #include "cli/wording.h"
+#include "table/mergeable.h"
 
 namespace moetune {
 
+namespace {
+
+void require_one_model(const std::vector<ListedDevice>& gpus) {
+  for (const ListedDevice& gpu : gpus)
+    if (!same_model(gpus[0].info, gpu.info))
+      throw machine_error(fmt::format("{} is {}, {} is {}: a table is of one model", gpus[0].word,
+                                      model_text(gpus[0].info), gpu.word, model_text(gpu.info)),
+                          "name GPUs of one model in CUDA_VISIBLE_DEVICES, or pass --mixed-gpus");
+}
+
+}  // namespace
+
+bool is_all_gpus(const DeviceOptions& options) { return options.device == "cuda:all"; }
+
 void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Device");
-  set.value("--device", options.device, "WORD", "auto (a GPU where there is one), cpu, cuda, cuda:1");
+  set.value("--device", options.device, "WORD",
+            "auto (a GPU where there is one), cpu, cuda, cuda:1; for tune, cuda:all");
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");
@@ -37,10 +55,31 @@ std::unique_ptr<Backend> open_worker(const DeviceOptions& options) {
   return make_worker_backend(worker_options(options));
 }
 
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed) {
+  std::vector<std::unique_ptr<Backend>> workers;
+  if (!is_all_gpus(options)) {
+    workers.push_back(open_worker(options));
+    return workers;
+  }
+  WorkerOptions worker = worker_options(options);
+  std::vector<ListedDevice> gpus = list_devices_in_worker(worker);
+  std::erase_if(gpus, [](const ListedDevice& device) { return !device.word.starts_with("cuda:"); });
+  if (gpus.empty()) gpus.push_back({"cuda:0", {}});  // which fails to open, with the reason
+  if (!mixed) require_one_model(gpus);
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  worker.backend.compile_threads = std::max(1, cores / static_cast<int>(gpus.size()));
+  for (const ListedDevice& gpu : gpus) {
+    worker.device = gpu.word;
+    workers.push_back(make_worker_backend(worker));
+  }
+  return workers;
+}
+
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation) {
   const DeviceInfo& device = backend.device();
-  const std::string of_auto = device.kind == DeviceKind::cpu ? "cpu" : device.name;
-  return lock_device(device.id, options.device == "auto" ? of_auto : options.device, shell_line(invocation.argv));
+  const std::string known = device.kind == DeviceKind::cpu ? "cpu" : device.name;
+  const bool chosen = options.device != "auto" && !is_all_gpus(options);
+  return lock_device(device.id, chosen ? options.device : known, shell_line(invocation.argv));
 }
 
 }  // namespace moetune

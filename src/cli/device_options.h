@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/lock.h"
@@ -18,11 +19,18 @@ struct DeviceOptions {
 };
 void declare(OptionSet& set, DeviceOptions& options);
 
+/// Whether these name every GPU.
+bool is_all_gpus(const DeviceOptions& options);
+
 /// How to start this program's worker: this very binary, with the word `worker`.
 WorkerOptions worker_options(const DeviceOptions& options);
 
 /// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
+
+/// Every GPU that CUDA shows, each in a worker, where the device is cuda:all; else that device alone. GPUs of unlike
+/// models are refused unless `mixed`. Errors as of open_worker.
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed);
 
 /// Nobody else times anything on the device while this lives. Errors as of lock_device.
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);

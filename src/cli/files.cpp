@@ -64,13 +64,16 @@ bool has_schema(const std::string& text, std::string_view schema) {
   }
 }
 
-// All of a file, but of a journal, which may be long, the first line: that is its header.
-std::string text_to_judge(const OutputFile& output) {
-  if (output.content != Content::journal) return read_text(output.path);
+std::string first_line(const fs::path& path) {
   std::string line;
-  std::ifstream file(output.path);
+  std::ifstream file(path);
   std::getline(file, line);
   return line;
+}
+
+// All of a file, but of a journal, which may be long, the first line: that is its header.
+std::string text_to_judge(const OutputFile& output) {
+  return output.content == Content::journal ? first_line(output.path) : read_text(output.path);
 }
 
 bool holds(const std::string& text, const Sign& sign) {
@@ -164,6 +167,11 @@ void require_outputs(const Files& files, bool dry) {
   require_distinct(files);
   for (const OutputFile& output : files.outputs) require_place(output, dry);
   for (const OutputFile& output : files.outputs) require_replaceable(output);
+}
+
+bool is_journal(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && holds(first_line(path), *sign_of(Content::journal));
 }
 
 void output_to_standard_output(std::string& output, std::string& format) {

@@ -43,6 +43,9 @@ void add_output(Files& files, const std::string& option, const std::string& path
 /// Makes the folders of outputs, unless `dry`; then it is enough that they can be made.
 void require_outputs(const Files& files, bool dry = false);
 
+/// Whether a file begins as a journal does. A file that cannot be read does not.
+bool is_journal(const std::filesystem::path& path);
+
 /// "-o -" for a command whose results are one JSON document: it goes to standard output in place of the text, as with
 /// --format json. Exit::request where --format asks for another format there.
 void output_to_standard_output(std::string& output, std::string& format);

@@ -1,4 +1,4 @@
-// `moetune merge`: one table from several.
+// `moetune merge`: one table from several, or one journal.
 #include <fmt/format.h>
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/wording.h"
+#include "table/merge_journals.h"
 #include "table/pretty.h"
 #include "table/table.h"
 
@@ -15,45 +16,95 @@ namespace moetune {
 namespace {
 
 struct MergeOptions {
-  std::vector<std::string> tables;
+  std::vector<std::string> files;
   std::string prefer, output;
 };
 
+// What a merge comes to, whatever it is of.
+struct Product {
+  std::string text;
+  int64_t cells = 0;
+  std::vector<std::string> missing;  // of the sweep whose shards were merged
+  std::vector<std::string> conflicts;
+};
+
+Product joined_tables(const MergeOptions& options, const Invocation& invocation) {
+  std::vector<TunedTable> tables;
+  for (const std::string& path : options.files) tables.push_back(read_table(path));
+  Merged merged = merge(tables, options.prefer);
+  merged.table.tool = tool_json(invocation.argv);
+  Product product{pretty_json(to_json(merged.table)), static_cast<int64_t>(merged.table.entries.size()),
+                  merged.table.sweep, merged.conflicts};
+  for (const Entry& entry : merged.table.entries) std::erase(product.missing, id(entry.cell));
+  return product;
+}
+
+Product joined_journals(const MergeOptions& options) {
+  if (options.prefer == "fastest")
+    throw request_error("--prefer fastest is for tables", "of journals, choose with --prefer first or last");
+  const MergedJournal merged =
+      merge_journals(std::vector<std::filesystem::path>(options.files.begin(), options.files.end()), options.prefer);
+  Product product{merged.text, static_cast<int64_t>(merged.header.cells.size()), merged.header.sweep, merged.conflicts};
+  for (const Cell& cell : merged.header.cells) std::erase(product.missing, id(cell));
+  return product;
+}
+
+// Whether the files are journals. Exit::request where they are of both kinds.
+bool are_journals(const std::vector<std::string>& files) {
+  const bool first = is_journal(files[0]);
+  for (const std::string& file : files)
+    if (is_journal(file) != first)
+      throw request_error(
+          fmt::format("{} is a {}, {} a {}", files[0], first ? "journal" : "table", file, first ? "table" : "journal"),
+          "merge tables with tables, and journals with journals");
+  return first;
+}
+
+void require_agreement(const MergeOptions& options, const Product& product, bool journals) {
+  if (product.conflicts.empty() || !options.prefer.empty()) return;
+  for (const std::string& cell : product.conflicts) tell(fmt::format("conflict: {}\n", cell));
+  throw Error(Exit::no,
+              fmt::format("the {} differ in {}", journals ? "journals" : "tables",
+                          counted(static_cast<int64_t>(product.conflicts.size()), "cell", "cells")),
+              journals ? "choose one with --prefer first or last" : "choose one with --prefer fastest, first or last");
+}
+
+void warn_of_missing(const Product& product, const Terminal& terminal) {
+  if (product.missing.empty()) return;
+  const auto missing = static_cast<int64_t>(product.missing.size());
+  warn(terminal, fmt::format("{} of {} cells are not here ({}{}): merge the other shards too", missing,
+                             missing + product.cells, product.missing[0], missing > 1 ? ", ..." : ""));
+}
+
 Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
-  if (options.tables.size() < 2) throw request_error("a merge needs two tables or more", "name another table");
+  if (options.files.size() < 2) throw request_error("a merge needs two files or more", "name another table");
   if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
     throw unknown_word("--prefer", options.prefer, {"fastest", "first", "last"});
+  const bool journals = are_journals(options.files);
   Files files;  // the inputs may be replaced: they are read first, and what they held is kept
-  add_output(files, "--output", options.output, Content::table);
+  add_output(files, "--output", options.output, journals ? Content::journal : Content::table);
   require_outputs(files);
-  std::vector<TunedTable> tables;
-  for (const std::string& path : options.tables) tables.push_back(read_table(path));
-  Merged merged = merge(tables, options.prefer);
-  const auto conflicts = static_cast<int64_t>(merged.conflicts.size());
-  if (conflicts > 0 && options.prefer.empty()) {
-    for (const std::string& cell : merged.conflicts) tell(fmt::format("conflict: {}\n", cell));
-    throw Error(Exit::no, fmt::format("the tables differ in {}", counted(conflicts, "cell", "cells")),
-                "choose one with --prefer fastest, first or last");
-  }
-  merged.table.tool = tool_json(invocation.argv);
+  const Product product = journals ? joined_journals(options) : joined_tables(options, invocation);
+  require_agreement(options, product, journals);
+  warn_of_missing(product, invocation.terminal);
   if (options.output.empty()) {
-    print(pretty_json(to_json(merged.table)));
+    print(product.text);
     return Exit::yes;
   }
-  KeptFile file(options.output);
-  const std::filesystem::path old = write_table(file, merged.table);
+  const std::filesystem::path old = KeptFile(options.output).write(product.text);
   if (!old.empty()) note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
-  print(fmt::format(
-      "{} in {}{}.\n", counted(static_cast<int64_t>(merged.table.entries.size()), "cell", "cells"), options.output,
-      conflicts > 0 ? fmt::format(", {} of them in conflict: the {} won", conflicts, options.prefer) : ""));
+  print(fmt::format("{} in {}{}.\n", counted(product.cells, "cell", "cells"), options.output,
+                    product.conflicts.empty() ? ""
+                                              : fmt::format(", {} of them in conflict: the {} won",
+                                                            product.conflicts.size(), options.prefer)));
   return Exit::yes;
 }
 
 Action declare_merge(OptionSet& set) {
   const auto options = std::make_shared<MergeOptions>();
-  set.arguments("TABLES", options->tables, "Tuned tables of one device");
+  set.arguments("FILES", options->files, "Tuned tables of one device, or journals of one run");
   set.value("--prefer", options->prefer, "WORD", "Where they differ: fastest, first or last");
-  set.value("-o,--output", options->output, "FILE", "The merged table [standard output]");
+  set.value("-o,--output", options->output, "FILE", "The merged table or journal [standard output]");
   return [options](const Invocation& invocation) {
     if (options->output == "-") options->output.clear();
     return run_merge(*options, invocation);
@@ -64,9 +115,10 @@ Action declare_merge(OptionSet& set) {
 
 Command merge_command() {
   return {.name = "merge",
-          .summary = "Make one table from several",
+          .summary = "Make one table, or one journal, from several",
           .examples =
               "  moetune merge up.json down.json -o layer.json\n"
+              "  moetune merge table.*-of-4.json -o table.json\n"
               "  moetune merge old.json new.json --prefer fastest -o best.json",
           .declare = declare_merge};
 }

@@ -140,6 +140,8 @@ Criteria criteria_of(const TunedTable& table, const CellOptions& options) {
   add_flag(criteria, "--topk-weights", options.topk_weights, &Fusion::topk_weights);
   add_flag(criteria, "--accumulate", options.accumulate, &Fusion::accumulate);
   add_flag(criteria, "--fp32-dw", options.fp32_dw, &Fusion::fp32_dw);
+  add_flag(criteria, "--sum-slots", options.sum_slots, &Fusion::sum_slots);
+  add_flag(criteria, "--weight-gradient", options.weight_gradient, &Fusion::weight_gradient);
   return criteria;
 }
 

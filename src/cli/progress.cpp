@@ -60,26 +60,38 @@ Progress::Progress(const Terminal& terminal, const DeviceInfo& device, bool quie
 
 void Progress::on(const Event& event) {
   if (const auto* started = std::get_if<CellStarted>(&event)) {
-    state_.cell = started->index;
+    under_way_[started->device] = {started->index, started->resumed, started->planned};
+    state_.cell = std::max(state_.cell, started->index);
     state_.cells = started->count;
     state_.name = id(*started->cell);
-    state_.done = state_.resumed = started->resumed;
-    state_.planned = started->planned;
+    state_.resumed = started->resumed;
     state_.planned_so_far += started->planned;
     state_.best = 0;
+    sum_up();
     draw(true);
   } else if (const auto* finished = std::get_if<TrialFinished>(&event)) {
-    state_.fresh += std::max<int64_t>(finished->done - state_.done, 0);
-    state_.done = finished->done;
-    state_.planned = finished->planned;
+    UnderWay& cell = under_way_[finished->device];
+    state_.fresh += std::max<int64_t>(finished->done - cell.done, 0);
+    cell.done = finished->done;
+    cell.planned = finished->planned;
     state_.best = finished->best ? finished->best->measurement.seconds : 0;
+    sum_up();
     draw(false);
   } else if (const auto* done = std::get_if<CellFinished>(&event)) {
     clear();
-    if (!quiet_) tell(cell_line(*done->entry, device_, state_.cell, state_.cells) + "\n");
+    if (!quiet_) tell(cell_line(*done->entry, device_, under_way_[done->device].cell, state_.cells) + "\n");
+    under_way_.erase(done->device);
   } else if (const auto* warning = std::get_if<Note>(&event)) {
     clear();
     if (!quiet_) note(terminal_, warning->text);
+  }
+}
+
+void Progress::sum_up() {
+  state_.done = state_.planned = 0;
+  for (const auto& [device, cell] : under_way_) {
+    state_.done += cell.done;
+    state_.planned += cell.planned;
   }
 }
 

@@ -1,6 +1,7 @@
 // Tells a tuning run on standard error as it happens: one line that moves on a terminal, a line a cell elsewhere.
 #pragma once
 #include <chrono>
+#include <map>
 #include <string>
 
 #include "cli/console.h"
@@ -44,12 +45,19 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void sum_up();
   void draw(bool now);
 
   Terminal terminal_;
   DeviceInfo device_;
   bool quiet_;
+  // Cells under way, by device; the line tells them together.
+  struct UnderWay {
+    size_t cell = 0;
+    int64_t done = 0, planned = 0;
+  };
   RunState state_;
+  std::map<size_t, UnderWay> under_way_;
   Clock::time_point begin_ = Clock::now(), drawn_{};
   bool visible_ = false;
 };

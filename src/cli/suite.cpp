@@ -44,7 +44,9 @@ constexpr FlagKey kFlags[] = {{"permute_x", &CellOptions::permute_x},
                               {"permute_y", &CellOptions::permute_y},
                               {"topk_weights", &CellOptions::topk_weights},
                               {"accumulate", &CellOptions::accumulate},
-                              {"fp32_dw", &CellOptions::fp32_dw}};
+                              {"fp32_dw", &CellOptions::fp32_dw},
+                              {"sum_slots", &CellOptions::sum_slots},
+                              {"weight_gradient", &CellOptions::weight_gradient}};
 
 // As on a command line: a number is the text that one would type.
 std::string typed(const JsonAt& json) {

@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/append.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
@@ -19,10 +22,12 @@
 #include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/search_options.h"
+#include "cli/shard.h"
 #include "cli/signals.h"
 #include "cli/winners.h"
 #include "cli/wording.h"
 #include "table/exporter.h"
+#include "table/mergeable.h"
 #include "table/pretty.h"
 #include "tune/rounds.h"
 #include "tune/strategy.h"
@@ -36,12 +41,15 @@ constexpr const char* kSpace = "quick";
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct TuneOptions {
+  Shard part;                // by --shard or the environment
+  std::string whole_output;  // the name without the shard
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
   std::string strategy = "exhaustive", max_candidates, time_budget, wait;
-  std::string output = "moetune-table.json", journal, format;
-  bool resume = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
+  std::string output = "moetune-table.json", journal, format, shard;
+  bool mixed = false;  // GPUs of unlike models
+  bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -67,40 +75,88 @@ void require_space(const TuneOptions& options, const TuneRequest& request, const
   if (drawn_candidates(request) == 0) require_listable(request.space, device);
 }
 
-Files files_of(const TuneOptions& options, const std::vector<Cell>& cells, const fs::path& journal) {
+// Leaves in the request the cells of this shard, and names the files after it.
+void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const Terminal& terminal) {
+  const Shard shard = choose_shard(options.shard, [](const char* name) { return std::getenv(name); });
+  options.part = shard;
+  options.whole_output = options.output;
+  if (shard.count > 1) {
+    for (const Cell& cell : request.cells) whole.sweep.push_back(id(cell));
+    request.cells = cells_of(shard, request.cells);
+    options.output = shard_file(shard, options.output).string();
+    if (!options.journal.empty()) options.journal = shard_file(shard, options.journal).string();
+    if (!options.quiet)
+      note(terminal,
+           fmt::format("shard {}{}: {} of {} cells, written to {}", text(shard),
+                       shard.source.empty() ? "" : fmt::format(" by {} (--shard 1/1 for all cells)", shard.source),
+                       request.cells.size(), whole.sweep.size(), options.output));
+  }
+  if (options.journal.empty()) options.journal = options.output + ".journal.jsonl";
+  whole.asked = request.cells;
+}
+
+// With --append, leaves in the request what the table lacks.
+void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
+                const Terminal& terminal) {
+  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
+  if (options.append) request.cells = append_to(whole, options.output, backend, say);
+}
+
+Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
   add_output(files, "--output", options.output, Content::table);
-  add_output(files, "--journal", journal.string(), Content::journal);
+  add_output(files, "--journal", options.journal, Content::journal);
   return files;
+}
+
+// One tuner a table, and one a journal: looked at before a device is opened. The journal itself stays as it is.
+OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
+  OutputLock lock(output);
+  std::error_code error;
+  if (fs::exists(journal, error)) static_cast<void>(Journal::claim(journal));
+  return lock;
 }
 
 // The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is ours
 // before anything is read or moved: on another device another tuner may be writing there.
-Journal open_journal(const fs::path& path, bool resume, const JournalHeader& header, Replay& before, bool quiet,
+Journal open_journal(const TuneOptions& options, const JournalHeader& header, Replay& before,
                      const Terminal& terminal) {
+  const fs::path path = options.journal;
   Journal journal = Journal::claim(path);
-  if (resume && !journal.empty()) {
+  if (options.resume && !journal.empty()) {
     before = read_journal(path);
-    require_resumable(before.header, header);
+    JournalHeader now = header;
+    // Any of the GPUs goes on with what any of them has done.
+    if (is_all_gpus(options.device) && same_model(before.header.device, now.device))
+      now.device.id = before.header.device.id;
+    require_resumable(before.header, now);
     journal.go_on();
     return journal;
   }
-  if (resume && !quiet)
+  if (options.resume && !options.quiet)
     note(terminal, fmt::format("{} does not exist: the run starts from the beginning", path.string()));
   if (!journal.empty()) {
     const fs::path aside = journal.keep_copy();
-    if (!quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
+    if (!options.quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
   }
   journal.begin(header);
   return journal;
 }
 
+// A shard of the environment is named, so that the line means the same elsewhere.
 std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {
+  if (complete && options.part.count > 1) {  // a pattern for the shell: quoted up to its star
+    const std::string whole = shell_quoted(options.whole_output);
+    const fs::path path = options.whole_output;
+    return fmt::format("moetune merge {}.*-of-{}{} -o {}", shell_quoted((path.parent_path() / path.stem()).string()),
+                       options.part.count, path.has_extension() ? shell_quoted(path.extension().string()) : "", whole);
+  }
   if (complete) return "moetune check " + shell_quoted(options.output);
   std::vector<std::string> argv = invocation.argv;
   if (!options.resume) argv.push_back("--resume");
+  if (!options.part.source.empty()) argv.insert(argv.end(), {"--shard", text(options.part)});
   return shell_line(argv);
 }
 
@@ -124,14 +180,14 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::path& journal,
-             const Terminal& terminal) {
-  const std::unique_ptr<Backend> backend = open_worker(options.device);
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
+  const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
+  take_table(options, request, whole, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
-  plan.journal = journal;
+  plan.journal = options.journal;
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
@@ -143,15 +199,18 @@ Exit run_dry(const TuneOptions& options, const TuneRequest& request, const fs::p
 
 // The run itself, with its journal; the table so far reaches the disk after each cell.
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
-                    const fs::path& journal_path, Backend& backend, const std::atomic<bool>& stop) {
-  const JournalHeader header{request.cells,      backend.device(), backend.environment(),
-                             request.space.name, request.strategy, request.seed};
+                    const Whole& whole, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
+  Backend& backend = *devices.at(0);
+  const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
+                             request.space.name, request.strategy, request.seed,
+                             whole.sweep};
   Replay before;
-  Journal journal = open_journal(journal_path, options.resume, header, before, options.quiet, invocation.terminal);
+  Journal journal = open_journal(options, header, before, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
+  if (whole.before) file.take_over();
   const auto write = [&](const TunedTable& so_far) {
-    const fs::path old = write_table(file, so_far);
+    const fs::path old = write_table(file, whole_table(whole, so_far));
     if (old.empty() || options.quiet) return;
     progress.clear();
     note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
@@ -159,9 +218,9 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
   try {
     TunedTable table = tune(
-        request, backend, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
-    if (!table.entries.empty()) write(table);  // else an older table stays as it is
-    return table;
+        request, devices, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
+    if (!table.entries.empty() || request.cells.empty()) write(table);  // else an older table stays as it is
+    return entries_of(whole_table(whole, table), whole.asked);
   } catch (const Error& error) {
     throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
   } catch (const CandidateFault& fault) {
@@ -169,31 +228,53 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
-Exit run_tune(const TuneOptions& options, const Invocation& invocation) {
+// A shard without cells: there are more shards than cells.
+Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
+  const Format format = parse_format(options.format, kFormats);
+  if (format == Format::json) print(pretty_json(to_json(table)));
+  const std::string sentence =
+      fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.",
+                  text(options.part), options.output);
+  return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
+}
+
+Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   TuneRequest request = request_of(options, invocation);
-  const fs::path journal = options.journal.empty() ? options.output + ".journal.jsonl" : options.journal;
-  require_outputs(files_of(options, request.cells, journal), options.dry_run);
+  Whole whole;
+  take_shard(options, request, whole, invocation.terminal);
+  require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
-  if (options.dry_run) return run_dry(options, request, journal, invocation.terminal);
+  if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
 
-  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const OutputLock ours = lock_outputs(options.output, options.journal);
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  std::vector<Backend*> devices;
+  std::vector<DeviceLock> held;
+  for (const std::unique_ptr<Backend>& one : backends) {
+    devices.push_back(one.get());
+    held.push_back(lock(*one, options.device, invocation));
+  }
+  const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
-  const DeviceLock held = lock(*backend, options.device, invocation);
+  take_table(options, request, whole, *devices[0], invocation.terminal);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
-  const TunedTable table = tune_all(options, invocation, request, journal, *backend, stop);
+  const bool known = whole.before && request.cells.empty();
+  const TunedTable table =
+      known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
+  if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
     tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
   }
-  bool complete = table.entries.size() == request.cells.size(), all_won = true, all_fit = true;
+  bool complete = table.entries.size() == whole.asked.size(), all_won = true, all_fit = true;
   for (const Entry& entry : table.entries) {
     complete = complete && entry.complete;
     all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
     all_fit = all_fit && !lacks_memory(entry);
   }
-  print_results(options, invocation, table, request.cells.size(), complete);
+  print_results(options, invocation, table, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
   if (!all_fit) return Exit::machine;
@@ -205,6 +286,8 @@ Action declare_tune(OptionSet& set) {
   declare(set, options->cells);
   declare(set, options->device);
   declare(set, options->search, kSpace);
+  set.group("Device");
+  set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
   set.value("--max-candidates", options->max_candidates, "N",
@@ -213,9 +296,13 @@ Action declare_tune(OptionSet& set) {
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
   set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
+  set.value(
+      "--shard", options->shard, "i/n",
+      "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
+  set.flag("--append", options->append, "Add cells to the table; those that it holds already are kept as they are");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
   set.flag("--dry-run", options->dry_run, "Print cells, candidates, what is pruned and why, then stop");

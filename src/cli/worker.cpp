@@ -10,7 +10,7 @@ namespace {
 Exit run_worker(const Invocation& invocation) {
   if (::fcntl(Child::kSocket, F_GETFD) < 0)
     throw request_error("the command 'worker' is internal: other commands start it");
-  return static_cast<Exit>(serve_worker(Child::kSocket, *invocation.factory));
+  return static_cast<Exit>(serve_worker(Child::kSocket, *invocation.factory, *invocation.lister));
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ void add_cell(Fields& fields, const Cell& cell) {
   add("topk_weights", boolean_field(cell.shape.fusion.topk_weights));
   add("accumulate", boolean_field(cell.shape.fusion.accumulate));
   add("fp32_dw", boolean_field(cell.shape.fusion.fp32_dw));
+  add("sum_slots", boolean_field(cell.shape.fusion.sum_slots));
+  add("weight_gradient", boolean_field(cell.shape.fusion.weight_gradient));
   add("tokens", cell.tokens);
   add("routing", text(cell.routing));
   add("seed", cell.seed);

@@ -99,14 +99,16 @@ Json to_json(const JournalHeader& header) {
     cells.push_back({{"id", id(cell)}});
     cells.back().update(to_json(cell));
   }
-  return {{"schema", "moetune.journal/1"},
-          {"kind", "header"},
-          {"device", to_json(header.device)},
-          {"environment", header.environment.is_null() ? Json::object() : header.environment},
-          {"space", header.space},
-          {"strategy", header.strategy},
-          {"seed", header.seed},
-          {"cells", std::move(cells)}};
+  Json json = {{"schema", "moetune.journal/1"},
+               {"kind", "header"},
+               {"device", to_json(header.device)},
+               {"environment", header.environment.is_null() ? Json::object() : header.environment},
+               {"space", header.space},
+               {"strategy", header.strategy},
+               {"seed", header.seed}};
+  if (!header.sweep.empty()) json["sweep"] = header.sweep;
+  json["cells"] = std::move(cells);
+  return json;
 }
 
 JournalHeader journal_header_from_json(const JsonAt& json) {
@@ -119,6 +121,8 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   header.space = json["space"].string();
   header.strategy = json["strategy"].string();
   header.seed = seed_from_json(json["seed"]);
+  if (json.has("sweep"))
+    for (size_t i = 0; i < json["sweep"].size(); ++i) header.sweep.push_back(json["sweep"][i].string());
   const JsonAt cells = json["cells"];
   for (size_t i = 0; i < cells.size(); ++i) {
     header.cells.push_back(cell_from_json(cells[i]));

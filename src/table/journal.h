@@ -20,6 +20,7 @@ struct JournalHeader {
   std::string space;  // its name
   std::string strategy;
   uint64_t seed = 0;
+  std::vector<std::string> sweep = {};  // ids of all cells of the run, where these are a part; empty = no others
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before
@@ -30,7 +31,7 @@ class Journal {
   static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // claim and begin
   static Journal reopen(const std::filesystem::path& path);                               // claim and go_on
 
-  /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::machine where
+  /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::request where
   /// another process has the lock.
   static Journal claim(const std::filesystem::path& path);
   bool empty() const { return file_.empty(); }

@@ -5,37 +5,18 @@
 #include <map>
 
 #include "base/error.h"
+#include "table/mergeable.h"
 #include "table/pretty.h"
 #include "table/table.h"
 
 namespace moetune {
 namespace {
 
-// GPUs of one model count as one device, so that tables tuned side by side on the cards of a host can be merged.
-void require_same_device(const DeviceInfo& a, const DeviceInfo& b) {
-  if (a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
-      a.processors == b.processors)
-    return;
-  const auto told = [](const DeviceInfo& device) {
-    return fmt::format("{} with {} {}", device.name, device.processors,
-                       device.kind == DeviceKind::cuda ? "SMs" : "threads");
-  };
-  throw machine_error(fmt::format("tables of different devices don't merge: {}, and {}", told(a), told(b)),
-                      "keep one table a device");
-}
-
-void require_same_environment(const TunedTable& a, const TunedTable& b) {
+void require_joinable(const TunedTable& a, const TunedTable& b) {
   if (a.regime != b.regime)
     throw machine_error(fmt::format("the regimes {} and {} don't compare", a.regime, b.regime),
                         "tune both in the same regime");
-  const auto identity = [](const TunedTable& table) {
-    return table.environment.is_object() ? table.environment.value("identity", Json()) : Json();
-  };
-  const Json first = identity(a), second = identity(b);
-  if (first != second)
-    throw machine_error(
-        fmt::format("the environments don't compare: {} and {}", compact_json(first), compact_json(second)),
-        "tune those cells again in one environment");
+  require_mergeable("tables", {a.device, a.environment}, {b.device, b.environment});
 }
 
 bool faster(const Entry& a, const Entry& b) {
@@ -53,6 +34,20 @@ bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
   return alone(a) == alone(b);
 }
 
+std::vector<std::string> sweep_of(const TunedTable& table) {
+  std::vector<std::string> sweep = table.sweep;
+  for (const Entry& entry : table.entries) sweep.push_back(id(entry.cell));
+  return sweep;
+}
+
+void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
+  std::map<std::string, size_t> places;
+  for (const std::string& cell : sweep) places.emplace(cell, places.size());
+  std::stable_sort(table.entries.begin(), table.entries.end(),
+                   [&](const Entry& a, const Entry& b) { return places.at(id(a.cell)) < places.at(id(b.cell)); });
+  table.sweep = table.entries.size() == sweep.size() ? std::vector<std::string>() : sweep;
+}
+
 }  // namespace
 
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
@@ -64,9 +59,10 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   merged.table.entries.clear();
   TunedTable bare = merged.table;
   std::map<std::string, size_t> places;
+  std::vector<std::vector<std::string>> sweeps;
   for (const TunedTable& table : tables) {
-    require_same_device(tables[0].device, table.device);
-    require_same_environment(tables[0], table);
+    require_joinable(tables[0], table);
+    sweeps.push_back(sweep_of(table));
     for (const Entry& entry : table.entries) {
       const std::string cell = id(entry.cell);
       const auto [place, fresh] = places.emplace(cell, merged.table.entries.size());
@@ -81,6 +77,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
       if (prefer == "last" || (prefer == "fastest" && faster(entry, kept))) kept = entry;
     }
   }
+  put_in_order(merged.table, joined_sweep(sweeps));
   return merged;
 }
 

@@ -46,6 +46,7 @@ struct TunedTable {
   Json environment;
   std::string regime = "burst";
   std::vector<Entry> entries;
+  std::vector<std::string> sweep = {};  // ids of all cells, in order, where entries are a part; empty = no others
 };
 
 Json to_json(const TunedTable& table);
@@ -82,7 +83,9 @@ bool contradicts_times(const Entry& entry, const Rival& rival);
 std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry);
 
 /// One table from several. Two different entries of one cell conflict; `prefer` is "", "fastest", "first" or
-/// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned.
+/// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned. Entries come in the
+/// order of the tables' sweeps, one after another; a table without one has that of its entries. The shards of a run so
+/// give its order, whatever theirs. Where cells of a sweep are missing, the merged table has it too.
 struct Merged {
   TunedTable table;
   std::vector<std::string> conflicts;  // cell ids

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/placed.h"
 #include "table/contradictions.h"
@@ -202,13 +203,29 @@ Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
   return entry;
 }
 
+std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std::string, size_t>& entries) {
+  std::vector<std::string> sweep;
+  std::set<std::string> known;
+  for (size_t i = 0; i < json.size(); ++i) {
+    sweep.push_back(json[i].string());
+    if (!known.insert(sweep.back()).second) json[i].fail(fmt::format("{} is in the list twice", sweep.back()));
+  }
+  for (const auto& [cell, index] : entries)
+    if (!known.contains(cell)) json.fail(fmt::format("entries[{}] is not in it: {}", index, cell));
+  return sweep;
+}
+
 }  // namespace
 
 Json to_json(const TunedTable& table) {
   const auto object = [](const Json& json) { return json.is_null() ? Json::object() : json; };
-  Json json = {{"schema", "moetune.table/1"},     {"tool", object(table.tool)},
-               {"device", to_json(table.device)}, {"environment", object(table.environment)},
-               {"regime", table.regime},          {"entries", Json::array()}};
+  Json json = {{"schema", "moetune.table/1"},
+               {"tool", object(table.tool)},
+               {"device", to_json(table.device)},
+               {"environment", object(table.environment)},
+               {"regime", table.regime}};
+  if (!table.sweep.empty()) json["sweep"] = table.sweep;
+  json["entries"] = Json::array();
   // Peaks as a reader sees them, for percent_of_roof.
   const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
   for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
@@ -233,6 +250,7 @@ TunedTable table_from_json(const JsonAt& json) {
     const auto [first, fresh] = seen.emplace(id(table.entries.back().cell), i);
     if (!fresh) entries[i].fail(fmt::format("the same cell as entries[{}]: {}", first->second, first->first));
   }
+  if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
   return table;
 }
 

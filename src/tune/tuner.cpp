@@ -1,24 +1,24 @@
-// The loop over cells and candidates. One trial: trial.cpp; the choice of the winner: final.cpp.
+// The loop over the candidates of a cell. One trial: trial.cpp; the choice of the winner: final.cpp; the cells:
+// run.cpp.
 #include "tune/tuner.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
+#include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "tune/final.h"
+#include "tune/run.h"
 #include "tune/strategy.h"
 #include "tune/trial.h"
 #include "workload/product.h"
 
 namespace moetune {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
 constexpr std::string_view kOutOfMemory = "out of memory: ";
@@ -29,42 +29,21 @@ constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of
 constexpr double kShortestWait = 0.5;
 constexpr double kLongestWait = 20;
 
-// What all cells of a run have in common.
-struct Run {
-  const TuneRequest& request;
-  Backend& backend;
-  Journal& journal;
-  const Replay& before;
-  const Listener& listen;
-  const std::atomic<bool>& stop;
-  Clock::time_point end = Clock::time_point::max();
-  Offer offer;
-  std::set<std::string> said = {};
-};
-
 struct CellRun {
   const Cell* cell = nullptr;
   std::string id;
   Problem problem;
   std::shared_ptr<const Enumeration> enumeration;
-  Candidate fallback;        // the default
-  int64_t planned = 0;       // trials at most
-  std::deque<Trial> trials;  // a deque, because events hold pointers to its elements
-  std::set<Candidate> seen;  // tried, or in a batch
+  Candidate fallback;                       // the default
+  int64_t planned = 0;                      // trials at most
+  std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
+  std::set<Candidate> seen;                 // tried, or in a batch
+  std::optional<Candidate> under_way = {};  // started and not finished
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
   Clock::time_point begin = Clock::now();
 };
-
-void tell(const Run& run, const Event& event) {
-  if (run.listen) run.listen(event);
-}
-
-// Each warning is told once a run.
-void warn(Run& run, const std::string& text) {
-  if (run.said.insert(text).second) tell(run, Note{text});
-}
 
 CellRun open_cell(Run& run, const Cell& cell) {
   CellRun state;
@@ -101,15 +80,34 @@ void keep(CellRun& state, Strategy& strategy, Trial trial) {
   if (right && (!state.best || kept.measurement.seconds < state.best->measurement.seconds)) state.best = &kept;
 }
 
-// Takes over trials of the resumed run that this run would repeat.
+// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
+// last counts: it was tried again.
 void replay(const Run& run, CellRun& state, Strategy& strategy) {
-  const auto found = run.before.trials.find(state.id);
-  if (found == run.before.trials.end()) return;
+  std::vector<Trial> trials;
+  in_turn(run, [&] {
+    const auto found = run.shared.before.trials.find(state.id);
+    if (found != run.shared.before.trials.end()) trials = found->second;
+  });
+  std::map<Candidate, const Trial*> last;
+  for (const Trial& trial : trials) last[trial.candidate] = &trial;
   std::set<Candidate> wanted(state.enumeration->legal.begin(), state.enumeration->legal.end());
   wanted.insert(state.fallback);
-  for (const Trial& trial : found->second)
-    if (wanted.contains(trial.candidate) && !state.seen.contains(trial.candidate)) keep(state, strategy, trial);
+  for (const Trial& trial : trials)
+    if (wanted.contains(trial.candidate) && last.at(trial.candidate) == &trial) keep(state, strategy, trial);
   state.planned = std::max(state.planned, static_cast<int64_t>(state.trials.size()));
+}
+
+bool may_be_the_devices_fault(const Trial& trial) {
+  return trial.status == Status::crashed || trial.status == Status::timeout || trial.status == Status::launch_error;
+}
+
+// Leaves the cell to another device. The faults that came last may be those of the lost device: they are tried again.
+void leave(const Run& run, const CellRun& state) {
+  std::vector<Trial> trials(state.trials.begin(), state.trials.end());
+  while (!trials.empty() && may_be_the_devices_fault(trials.back())) trials.pop_back();
+  const std::lock_guard lock(run.shared.mutex);
+  run.shared.before.trials[state.id] = std::move(trials);
+  if (state.under_way) ++run.shared.before.unfinished[state.id][text(*state.under_way)];
 }
 
 std::vector<Candidate> next_batch(CellRun& state, Strategy& strategy) {
@@ -126,13 +124,14 @@ std::vector<Candidate> next_batch(CellRun& state, Strategy& strategy) {
 
 // Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
-  const auto cell = run.before.unfinished.find(state.id);
-  if (cell == run.before.unfinished.end()) return false;
+  const std::lock_guard lock(run.shared.mutex);
+  const auto cell = run.shared.before.unfinished.find(state.id);
+  if (cell == run.shared.before.unfinished.end()) return false;
   const auto times = cell->second.find(text(candidate));
   return times != cell->second.end() && times->second >= kEndsOfACulprit;
 }
 
-Trial try_once(const Run& run, const CellRun& state, const Candidate& candidate, const CompileResult& compiled) {
+Trial try_once(const Run& run, CellRun& state, const Candidate& candidate, const CompileResult& compiled) {
   if (is_culprit(run, state, candidate)) {
     Trial trial;
     trial.candidate = candidate;
@@ -142,7 +141,8 @@ Trial try_once(const Run& run, const CellRun& state, const Candidate& candidate,
   }
   if (compiled.status == Status::ok) {
     tell(run, TrialStarted{&candidate});
-    run.journal.started(state.id, candidate);
+    in_turn(run, [&] { run.shared.journal.started(state.id, candidate); });
+    state.under_way = candidate;
   }
   const SampleRequest sample{.blocks = run.request.blocks, .block_seconds = run.request.block_seconds};
   const auto best = state.best ? std::optional(state.best->measurement.seconds) : std::nullopt;
@@ -153,7 +153,7 @@ Trial try_once(const Run& run, const CellRun& state, const Candidate& candidate,
 // time is up.
 bool search(const Run& run, CellRun& state, Strategy& strategy) {
   const auto over = [&](const Candidate& next) {
-    return run.stop || (Clock::now() >= state.end && next != state.fallback);
+    return stopped(run) || (Clock::now() >= state.end && next != state.fallback);
   };
   for (;;) {
     std::vector<Candidate> batch = next_batch(state, strategy);
@@ -166,10 +166,11 @@ bool search(const Run& run, CellRun& state, Strategy& strategy) {
     for (size_t i = 0; i < batch.size(); ++i) {
       if (over(batch[i])) return false;
       Trial trial = try_once(run, state, batch[i], compiled[i]);
-      run.journal.finished(state.id, trial);
+      in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
+      state.under_way.reset();
       keep(state, strategy, std::move(trial));
-      tell(run,
-           TrialFinished{&state.trials.back(), static_cast<int64_t>(state.trials.size()), state.planned, state.best});
+      tell(run, TrialFinished{&state.trials.back(), static_cast<int64_t>(state.trials.size()), state.planned,
+                              state.best, run.device});
     }
     if (cut) return false;
   }
@@ -189,8 +190,8 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                            .reload = [&] { run.backend.load(state.problem); },
                            .reload_seconds = std::max(kReloadSeconds, searched / 3),
                            .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
-                           .stretch = Clock::now() < run.end,
-                           .stop = &run.stop,
+                           .stretch = Clock::now() < run.shared.end,
+                           .stop = &run.shared.stop,
                            .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
                            .fallback = state.fallback};
   entry.complete = state.complete;
@@ -217,63 +218,41 @@ bool load(Run& run, const CellRun& state, Entry& entry) {
   }
 }
 
-// Nothing where the run was stopped before the first trial.
-std::optional<Entry> tune_cell(Run& run, size_t index, size_t count) {
-  CellRun state = open_cell(run, run.request.cells[index]);
-  const auto strategy = make_strategy(run.request.strategy, state.enumeration->legal, run.request.seed);
-  replay(run, state, *strategy);
-  if (run.end != Clock::time_point::max())
-    state.end = Clock::now() + (run.end - Clock::now()) / static_cast<int64_t>(count - index);
-  tell(run, CellStarted{index, count, &state.problem, state.cell, state.enumeration.get(), state.planned,
-                        static_cast<int64_t>(state.trials.size())});
-  Entry entry = new_entry(state);
-  if (!load(run, state, entry)) return entry;
-  state.complete = search(run, state, *strategy);
-  if (state.trials.empty()) return std::nullopt;
-  finish(run, state, entry);
-  return entry;
+// Seconds are divided among the cells that remain, and devices work side by side.
+void set_end(const Run& run, CellRun& state) {
+  const Shared& shared = run.shared;
+  if (shared.end == Clock::time_point::max()) return;
+  const auto cells = static_cast<int64_t>(shared.queue.left() + 1), devices = static_cast<int64_t>(shared.devices);
+  const Clock::duration left = shared.end - Clock::now();
+  state.end = Clock::now() + (cells > devices ? left * devices / cells : left);
 }
 
 }  // namespace
+
+std::optional<Entry> tune_cell(Run& run, size_t index) {
+  CellRun state = open_cell(run, run.request.cells[index]);
+  const auto strategy = make_strategy(run.request.strategy, state.enumeration->legal, run.request.seed);
+  replay(run, state, *strategy);
+  set_end(run, state);
+  tell(run, CellStarted{index, run.request.cells.size(), &state.problem, state.cell, state.enumeration.get(),
+                        state.planned, static_cast<int64_t>(state.trials.size()), run.device});
+  Entry entry = new_entry(state);
+  try {
+    if (!load(run, state, entry)) return entry;
+    state.complete = search(run, state, *strategy);
+    if (state.trials.empty()) return std::nullopt;
+    finish(run, state, entry);
+  } catch (...) {
+    leave(run, state);
+    throw;
+  }
+  return entry;
+}
 
 bool lacks_memory(const Entry& entry) { return entry.skipped.starts_with(kOutOfMemory); }
 
 int64_t drawn_candidates(const TuneRequest& request) {
   return request.strategy == "random" ? request.max_candidates : 0;
-}
-
-TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
-                const Listener& listen, const std::atomic<bool>& stop,
-                const std::function<void(const TunedTable&)>& after_cell) {
-  Run run{.request = request,
-          .backend = backend,
-          .journal = journal,
-          .before = before,
-          .listen = listen,
-          .stop = stop,
-          .offer = Offer(request.space, backend.device(), drawn_candidates(request))};
-  if (request.time_budget > 0)
-    run.end =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
-  TunedTable table;
-  table.tool = request.tool;
-  table.device = backend.device();
-  table.environment = backend.environment();
-  const size_t count = request.cells.size();
-  for (size_t i = 0; i < count && !stop; ++i) {
-    if (i > 0 && Clock::now() >= run.end) {
-      warn(run, fmt::format("the time budget is spent: {} of {} cells are not begun; run again with --resume and a "
-                            "larger --time-budget",
-                            count - i, count));
-      break;
-    }
-    std::optional<Entry> entry = tune_cell(run, i, count);
-    if (!entry) break;
-    table.entries.push_back(std::move(*entry));
-    tell(run, CellFinished{&table.entries.back()});
-    if (after_cell) after_cell(table);
-  }
-  return table;
 }
 
 }  // namespace moetune

@@ -35,8 +35,9 @@ struct CellStarted {
   const Problem* problem;
   const Cell* cell;
   const Enumeration* enumeration;
-  int64_t planned;  // trials at most
-  int64_t resumed;  // of those, known from the journal
+  int64_t planned;    // trials at most
+  int64_t resumed;    // of those, known from the journal
+  size_t device = 0;  // which of those that share the run
 };
 struct TrialStarted {
   const Candidate* candidate;
@@ -45,9 +46,11 @@ struct TrialFinished {
   const Trial* trial;
   int64_t done, planned;
   const Trial* best;  // so far; null
+  size_t device = 0;
 };
 struct CellFinished {
   const Entry* entry;
+  size_t device = 0;
 };
 struct Note {
   std::string text;
@@ -66,6 +69,14 @@ int64_t drawn_candidates(const TuneRequest& request);
 /// machine throw. The default candidate is always tried first; the winner is never one that the default beats.
 TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
                 const Listener& listen, const std::atomic<bool>& stop,
+                const std::function<void(const TunedTable&)>& after_cell);
+
+/// The same with several devices of one model, each in a thread of its own: whichever is free takes the next cell.
+/// Entries come in the order of the request's cells, whoever tuned them; events, journal and `after_cell` are called by
+/// one thread at a time. A device whose worker cannot go on (an Error of Exit::machine) is retired with a note and
+/// another goes on with its cell, with the trials it has made; when the last one is lost, its error is thrown.
+TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
+                const Replay& before, const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell);
 
 /// One candidate: compile, verify, measure. Never throws CandidateFault.

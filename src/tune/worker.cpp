@@ -73,9 +73,10 @@ Json compile(const JsonAt& request, Backend& backend) {
   return results;
 }
 
-Json perform(const JsonAt& request, const BackendFactory& factory, std::unique_ptr<Backend>& backend) {
+Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceLister& list,
+             std::unique_ptr<Backend>& backend) {
   const std::string call = request["call"].string();
-  if (call == "devices") return to_json(list_devices());
+  if (call == "devices") return to_json(list());
   if (call == "hello") return hello(request, factory, backend);
   if (!backend) throw Error(Exit::bug, fmt::format("the worker was asked to {} before hello", call));
   if (call == "compile") return compile(request, *backend);
@@ -104,7 +105,7 @@ bool is_poisoned(const Json& answer) {
 
 }  // namespace
 
-int serve_worker(int fd, const BackendFactory& factory) {
+int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list) {
   if (!follow_parent(fd)) return static_cast<int>(Exit::machine);
   std::unique_ptr<Backend> backend;
   std::string buffer;
@@ -113,7 +114,7 @@ int serve_worker(int fd, const BackendFactory& factory) {
     try {
       const Json request = parse_json(*line, "the request");
       if (request.is_object() && request.contains("id")) id = request["id"];
-      answer = {{"ok", perform(JsonAt(request, "the request"), factory, backend)}};
+      answer = {{"ok", perform(JsonAt(request, "the request"), factory, list, backend)}};
     } catch (...) {
       answer = answer_of_current_exception();
     }

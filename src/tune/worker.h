@@ -14,9 +14,12 @@ namespace moetune {
 using BackendFactory =
     std::function<std::unique_ptr<Backend>(const std::string& device, const BackendOptions& options)>;
 
+/// Lists the devices, in the worker.
+using DeviceLister = std::function<std::vector<ListedDevice>()>;
+
 /// Serves one backend over a file descriptor: JSON lines in, JSON lines out, until it closes. Returns the exit code.
 /// Runs in the process that `moetune worker` starts.
-int serve_worker(int fd, const BackendFactory& factory);
+int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list = list_devices);
 
 struct WorkerOptions {
   std::vector<std::string> command;  // argv of the worker process; it serves file descriptor 3

@@ -32,7 +32,7 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
 
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
   std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config {{\n", text.variant);
-  const Product product = product_of(shape);
+  const Product product = before_last_pass(product_of(shape));
   unit += fmt::format("  using Element = moetune::{};\n", name(product.a.dtype));
   unit += fmt::format("  using Result = moetune::{};\n", name(product.d.dtype));
   unit +=

@@ -26,7 +26,8 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
 /// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.
 int64_t alignment(int64_t bytes, int64_t most);
 
-/// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks.
+/// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks, or a
+/// fusion that no kernel has yet.
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops = {Op::fwd});
 

@@ -73,7 +73,7 @@ struct Roles {
   int weight_bytes = 0;
 };
 Roles roles_of(const Shape& shape) {
-  const Product p = product_of(shape);
+  const Product p = before_last_pass(product_of(shape));
   return {.m = p.m,
           .n = p.n,
           .k = p.k,
@@ -86,7 +86,9 @@ Roles roles_of(const Shape& shape) {
           .weight_bytes = static_cast<int>(size_bytes(p.weighting == Weighting::result ? Dtype::fp32 : p.d.dtype))};
 }
 
-bool fits_registers(const Knobs& c, const Roles& roles) { return sums(c) <= max_sums(c, roles.looks_up_rows); }
+bool fits_registers(const Knobs& c, const Roles& roles) {
+  return sums(c) <= max_sums(c, roles.looks_up_rows, roles.stores_sums);
+}
 
 int shared_bytes(const Knobs& c, const Shape& shape, const Roles& roles) {
   return wgmma_layout(c, {.permutes_x = roles.permutes_x,
@@ -186,8 +188,8 @@ std::optional<std::string> illegal_stores(const Knobs& c, const Roles& roles) {
   if (boxes_of_y(c) && c.block_n % kSwizzleColumns != 0)
     return fmt::format("block_n must be a multiple of {0} with tma_store=yes: a box of Y has {0} columns",
                        kSwizzleColumns);
-  if (roles.stores_sums && c.tma_store != TmaStore::none)
-    return "tma_store must be no for results in fp32: threads store them from registers";
+  if (roles.stores_sums && (c.tma_store != TmaStore::none || c.hold > 0))
+    return "tma_store must be no and hold 0 for sums in fp32: threads store them from registers";
   if (c.hold > 0 && (!c.swap || c.tma_store != TmaStore::none))
     return "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles";
   if (c.hold % kStoreRows != 0 || c.hold > kMaxHold)
@@ -359,7 +361,8 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
     for (const int block_m : {32, 48, 80, 144})
       if (most_rows > c.block_m) c.block_m = block_m;
     if (most_rows > c.block_m && most_rows <= 176) c.block_m = 176;  // rather than read W twice
-    if (c.block_m > 16 && c.block_m <= 80) c.hold = 256;             // larger tiles need the room for their stages
+    if (c.block_m > 16 && c.block_m <= 80 && !roles.stores_sums)
+      c.hold = 256;  // larger tiles need the room for their stages
     if (most_rows <= 32 && !gathers) {
       c.block_k = 128;
       // Few tiles: a part of a round takes as long as a whole one, and its blocks may all sit in some of the GPCs, each

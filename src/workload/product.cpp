@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "workload/result.h"
 
 namespace moetune {
 namespace {
@@ -33,11 +34,11 @@ Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis 
           .order = order};
 }
 
-/// X that is gathered has a row for every token; its gradient has one for every slot, summed over top_k elsewhere.
+/// X that is gathered has a row for every token; its gradient has one for every slot, unless slots are summed.
 void set_operands(Product& p, const Problem& problem) {
   const auto& [layer, op, fusion] = problem.shape;
   const RowOrder x = fusion.permute_x ? RowOrder::by_token : RowOrder::in_place;
-  const RowOrder dx = fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
+  const RowOrder dx = fusion.sum_slots ? RowOrder::by_token : fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
   const RowOrder y = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;  // and dY
   switch (op) {
     case Op::fwd:
@@ -53,6 +54,15 @@ void set_operands(Product& p, const Problem& problem) {
       p.d = operand(problem, LayerMatrix::dx, Axis::m, Axis::n, dx);
       p.ragged = Axis::m, p.n = layer.k, p.k = layer.n;
       p.weighting = Weighting::result;
+      if (fusion.weight_gradient)
+        p.weight_gradient = {.x = operand(problem, LayerMatrix::x, Axis::m, Axis::n),
+                             .dweights = {.matrix = LayerMatrix::dweights,
+                                          .dtype = Dtype::fp32,
+                                          .rows = slots_of(problem),
+                                          .columns = 1,
+                                          .row_axis = Axis::m,
+                                          .column_axis = Axis::n,
+                                          .order = RowOrder::by_slot}};
       break;
     case Op::dw:
       p.a = operand(problem, LayerMatrix::dy, Axis::k, Axis::m, y);
@@ -69,6 +79,7 @@ void set_operands(Product& p, const Problem& problem) {
 
 /// Rows in memory that a launch touches, each counted once.
 int64_t touched_rows(const Product& p, const Operand& operand) {
+  if (is_filled(p, operand)) return operand.rows;
   if (!is_ragged(p, operand)) {
     const bool written = operand.matrix == p.d.matrix && !p.accumulates;
     const int64_t active = std::count_if(p.m_sizes.begin(), p.m_sizes.end(), [](int32_t m) { return m > 0; });
@@ -88,7 +99,7 @@ int64_t scale_rows(const Product& p, const Operand& operand) {
 }  // namespace
 
 std::string_view name(LayerMatrix matrix) {
-  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY"};
+  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights"};
   return kNames[static_cast<size_t>(matrix)];
 }
 
@@ -132,13 +143,29 @@ Product in_expert_order(const Product& product) {
   put_in_order(product.a, plain.a);
   put_in_order(product.b, plain.b);
   put_in_order(product.d, plain.d);
-  if (product.weighting == Weighting::result) plain.d.dtype = Dtype::fp32;
+  if (product.weighting == Weighting::result || sums_slots(product)) plain.d.dtype = Dtype::fp32;
   plain.weighting = Weighting::none;
+  plain.weight_gradient.reset();
   return plain;
 }
 
 bool weights_result(const Product& product) {
   return product.weighting == Weighting::result || product.weighting == Weighting::rounded_result;
+}
+
+bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
+
+bool takes_another_pass(const Product& product) { return sums_slots(product) || product.weight_gradient; }
+
+Product before_last_pass(const Product& product) {
+  Product first = product;
+  if (!takes_another_pass(product)) return first;
+  first.d.order = RowOrder::in_place;
+  first.d.rows = routed_rows(product);
+  first.d.dtype = Dtype::fp32;
+  first.weighting = Weighting::none;
+  first.weight_gradient.reset();
+  return first;
 }
 
 int64_t experts(const Product& product) { return static_cast<int64_t>(product.m_sizes.size()); }
@@ -240,13 +267,17 @@ double flops(const Product& product) {
   double others = 1;  // the extents that are the same for every expert
   for (const Axis axis : {Axis::m, Axis::n, Axis::k})
     if (axis != product.ragged) others *= static_cast<double>(extent(product, 0, axis));
+  if (product.weight_gradient) others += static_cast<double>(product.n);
   return 2.0 * static_cast<double>(routed_rows(product)) * others;
 }
 
 double bytes(const Product& product) {
   double sum = 0;
   bool permuted = false;
-  for (const Operand* operand : {&product.a, &product.b, &product.d}) {
+  std::vector<const Operand*> operands = {&product.a, &product.b, &product.d};
+  if (product.weight_gradient)
+    operands.insert(operands.end(), {&product.weight_gradient->x, &product.weight_gradient->dweights});
+  for (const Operand* operand : operands) {
     const double times = product.accumulates && operand == &product.d ? 2 : 1;
     sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(operand->columns) *
            static_cast<double>(size_bytes(operand->dtype));

@@ -2,6 +2,7 @@
 // fusions act. Whatever fills, multiplies, compares or counts reads this value.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -10,8 +11,8 @@
 namespace moetune {
 
 /// The matrices of a layer.
-enum class LayerMatrix { x, w, y, dx, dw, dy };
-std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY"
+enum class LayerMatrix { x, w, y, dx, dw, dy, dweights };
+std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", "dweights"
 
 /// Axes of the product D_e[M, N] = sum over K of A_e[M, K] * B_e[N, K].
 enum class Axis { m, n, k };
@@ -19,7 +20,7 @@ enum class Axis { m, n, k };
 /// Where in memory row i of expert order lies.
 enum class RowOrder {
   in_place,  // row i
-  by_token,  // row gather_indices[i] / top_k
+  by_token,  // row gather_indices[i] / top_k; of D: rows of a token are added there, in slot order
   by_slot,   // row gather_indices[i]
 };
 std::string_view name(RowOrder order);  // as the enumerator
@@ -58,6 +59,15 @@ enum class Weighting {
 };
 std::string_view name(Weighting weighting);  // as the enumerator
 
+/// The gradient of the top-k weights, a second result of the sums that make D: row i of expert order gives
+/// dweights[gather_indices[i]] = sum over N of its sums, before they are weighted or rounded, times its row of X.
+/// Integer inputs make whole numbers that grow with sqrt(N * K), and stay exact in fp32 for sides of any model.
+struct WeightGradient {
+  Operand x;         // [rows, N], as D lies
+  Operand dweights;  // [slots, 1] in fp32, by slot
+  bool operator==(const WeightGradient&) const = default;
+};
+
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
 /// dx   dX_e = dY_e W_e     A = dY, B = W read across its rows, D = dX
 /// dw   dW_e = dY_e^T X_e   A = dY, B = X, both read across their rows, D = dW; zeros for experts without rows
@@ -66,7 +76,8 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
   Axis ragged = Axis::m;        // its extent is an expert's number of rows
   Weighting weighting = Weighting::none;
-  bool accumulates = false;                  // d = round(d before + sum), in fp32; experts without a sum keep theirs
+  bool accumulates = false;  // d = round(d before + sum), in fp32; experts without a sum keep theirs
+  std::optional<WeightGradient> weight_gradient = {};
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] running sum of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
@@ -82,12 +93,21 @@ Product product_of(const Shape& shape);
 
 /// Whether weights multiply rows of the result, rather than of an operand or none.
 bool weights_result(const Product& product);
+/// Whether rows of D are sums over the slots of a token: of fp32 sums, in slot order, rounded once.
+bool sums_slots(const Product& product);
 
 /// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.
 bool is_moved(const Product& product, const Operand& operand);
-/// The product of that plain GEMM: moved operands lie in expert order without padding, and nothing is weighted. D is
-/// fp32 where weights multiply sums before they are rounded.
+/// The product of that plain GEMM: moved operands lie in expert order without padding, nothing is weighted, and D is
+/// the only result. D is fp32 where sums are weighted or added before they are rounded.
 Product in_expert_order(const Product& product);
+
+/// Whether another pass makes the results of fp32 sums, those of all rows: where slots are added, or sums are the
+/// weights' gradient too.
+bool takes_another_pass(const Product& product);
+/// What comes before that pass: D lies in expert order, in fp32 and unweighted, and is the only result. Any other
+/// product is returned as it is.
+Product before_last_pass(const Product& product);
 
 int64_t experts(const Product& product);
 /// Rows that the router gave to these experts.
@@ -131,10 +151,11 @@ float scale_value(const Product& product, const Operand& operand, Values values,
 
 /// Rows of the result over computed rows: sum m / (sum ceil(m / block_m) * block_m), m an expert's; 1 for no rows.
 double tile_occupancy(const Product& product, int64_t block_m);
-double flops(const Product& product);  // 2 * M * N * K of each expert: real rows only
+/// 2 * M * N * K of each expert, real rows only; with the weights' gradient 2 * N a row more.
+double flops(const Product& product);
 /// Fewest bytes through memory: matrices of experts with rows (all of them where they are written; written and
-/// read where they accumulate), rows used once each, scales, row counts, and an index or a weight a row where the
-/// fusions read one.
+/// read where they accumulate), rows used once each, results that are filled, scales, row counts, and an index or a
+/// weight a row where the fusions read one. What a kernel keeps to itself on the way does not count.
 double bytes(const Product& product);
 
 }  // namespace moetune

@@ -83,6 +83,14 @@ void require_valid(const Shape& shape) {
   if (shape.fusion.fp32_dw && (shape.op != Op::dw || layer.dtype == Dtype::fp32))
     throw request_error(fmt::format("fp32_dw has no meaning for {} in {}", name(shape.op), name(layer.dtype)),
                         "it belongs to dw in bf16 and fp16");
+  if (shape.fusion.sum_slots && (shape.op != Op::dx || !shape.fusion.permute_x))
+    throw request_error(
+        shape.op != Op::dx ? fmt::format("{} cannot sum slots", name(shape.op)) : "sum_slots needs permute_x",
+        "sum_slots belongs to dx with permute_x");
+  if (shape.fusion.weight_gradient && (shape.op != Op::dx || !shape.fusion.topk_weights))
+    throw request_error(shape.op != Op::dx ? fmt::format("{} has no weight gradient", name(shape.op))
+                                           : "weight_gradient needs topk_weights",
+                        "weight_gradient belongs to dx with topk_weights");
 }
 
 std::string text(const Fusion& fusion) {
@@ -95,6 +103,8 @@ std::string text(const Fusion& fusion) {
   add(fusion.topk_weights, "topk_weights");
   add(fusion.accumulate, "accumulate");
   add(fusion.fp32_dw, "fp32_dw");
+  add(fusion.sum_slots, "sum_slots");
+  add(fusion.weight_gradient, "weight_gradient");
   return words.empty() ? "plain" : words;
 }
 
@@ -124,6 +134,8 @@ Json to_json(const Shape& shape) {
                {"permute_y", shape.fusion.permute_y},
                {"topk_weights", shape.fusion.topk_weights}};
   if (shape.op == Op::dw) json["accumulate"] = shape.fusion.accumulate, json["fp32_dw"] = shape.fusion.fp32_dw;
+  if (shape.op == Op::dx)
+    json["sum_slots"] = shape.fusion.sum_slots, json["weight_gradient"] = shape.fusion.weight_gradient;
   return json;
 }
 
@@ -143,7 +155,9 @@ Shape shape_from_json(const JsonAt& json) {
                   .permute_y = json["permute_y"].boolean(),
                   .topk_weights = json["topk_weights"].boolean(),
                   .accumulate = flag_at(json, "accumulate"),
-                  .fp32_dw = flag_at(json, "fp32_dw")};
+                  .fp32_dw = flag_at(json, "fp32_dw"),
+                  .sum_slots = flag_at(json, "sum_slots"),
+                  .weight_gradient = flag_at(json, "weight_gradient")};
   try {
     require_valid(shape);
   } catch (const Error& error) {

@@ -46,15 +46,23 @@ struct Layer {
 ///                                                rounding, w in fp32            dtype, then multiplied
 /// accumulate    -                                -                              dW = round(dW before + sum)
 /// fp32_dw       -                                -                              dW in fp32
+/// sum_slots     -                                dX[token] = round(sum of its   -
+///                                                slots), in slot order, fp32
+/// weight_       -                                dweights[gather[i]] = sum of   -
+/// gradient                                       the row dY W times row X, fp32
 ///
 /// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx leaves the sum over top_k to
-/// others. Each combination that is legal for fwd is legal for dx and dw; with the last two, for dw alone.
+/// others, but for sum_slots: dX is then [tokens, k], rounded once, and rows of tokens without a local expert are
+/// zeros. dweights is [tokens * top_k] in fp32, of sums that are neither weighted nor rounded; slots without a local
+/// expert are zeros. The first three combine for every op in the same way; the others belong to the op of their column.
 struct Fusion {
   bool permute_x = false;
-  bool permute_y = false;     // excludes permute_x
-  bool topk_weights = false;  // only with permute_y
-  bool accumulate = false;    // only of dw: experts without rows are left alone
-  bool fp32_dw = false;       // only of dw in bf16 and fp16
+  bool permute_y = false;        // excludes permute_x
+  bool topk_weights = false;     // only with permute_y
+  bool accumulate = false;       // only of dw: experts without rows are left alone
+  bool fp32_dw = false;          // only of dw in bf16 and fp16
+  bool sum_slots = false;        // only of dx with permute_x
+  bool weight_gradient = false;  // only of dx with topk_weights
 
   bool operator==(const Fusion&) const = default;
 };
@@ -75,7 +83,8 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), accumulate
-/// without dw, fp32_dw without dw in bf16 or fp16, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
+/// without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x, weight_gradient without dx and
+/// topk_weights, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
 /// model name that is empty, holds '/' or is not printable.
 void require_valid(const Shape& shape);
 

@@ -223,6 +223,19 @@ TEST(KeptFile, HasNothingToKeep) {
   EXPECT_EQ(KeptFile(folder.write("same", "x")).write("x"), "");
 }
 
+TEST(KeptFile, AFileThatIsTakenOverIsReplacedWithoutAnotherName) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "t.json";
+  write_atomic(path, "before");
+  KeptFile file(path);
+  file.take_over();
+  EXPECT_EQ(file.write("after"), "");
+  EXPECT_EQ(read_text(path), "after");
+  EXPECT_FALSE(std::filesystem::exists(path.string() + ".old"));
+  write_atomic(path, "another's");
+  EXPECT_EQ(file.write("mine"), path.string() + ".old");
+}
+
 TEST(AppendFile, KeepsWhatIsThereAndEndsLines) {
   const TemporaryFolder folder;
   const fs::path path = folder.write("journal", "one\n");
@@ -271,7 +284,7 @@ TEST(AppendFile, LocksUntilItCloses) {
   const TemporaryFolder folder;
   AppendFile first(folder.path() / "x"), second(folder.path() / "x");
   first.lock();
-  EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::request);
   first = AppendFile();
   EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::yes);
 }

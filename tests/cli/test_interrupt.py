@@ -176,11 +176,15 @@ def elsewhere(room):
 def test_two_tuners_on_two_devices_with_one_journal(planted, more):
     process = start(planted)
     planted.wait_for_trials(process, 3)
-    text = planted.error(3, "tune", *TINY, *FEW, *more, env=elsewhere(planted))
+    other = elsewhere(planted)
+    journal = ["--journal", "moetune-table.json.journal.jsonl", "-o", "other.json"]
+    text = planted.error(2, "tune", *TINY, *FEW, *more, *journal, env=other)
     assert re.search(r"another moetune( \(pid \d+\))? is using moetune-table\.json\.journal\.jsonl", text), text
     assert "(pid" not in text or f"(pid {process.pid})" in text
     assert "hint: wait until it has ended" in text
-    assert planted.files() == ["moetune-table.json.journal.jsonl"]  # nothing is put aside, no table is written
+    assert "is using moetune-table.json.journal.jsonl" in planted.error(2, "tune", *TINY, *FEW, *more, *journal)
+    # Nothing is put aside, no table is written.
+    assert planted.files() == ["moetune-table.json.journal.jsonl", "moetune-table.json.lock"]
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     table = planted.json("moetune-table.json")
@@ -188,6 +192,33 @@ def test_two_tuners_on_two_devices_with_one_journal(planted, more):
     validate("journal", planted.path / "moetune-table.json.journal.jsonl")
     measured = sum(entry["candidates"]["measured"] for entry in table["entries"])
     assert len(set(trials(planted.journal()))) == len(trials(planted.journal())) == measured  # no line went elsewhere
+
+
+@pytest.mark.parametrize("more", [[], ["--resume"], ["--journal", "other.jsonl"]])
+def test_two_tuners_with_one_table(planted, more):
+    process = start(planted)
+    planted.wait_for_trials(process, 3)
+    other = elsewhere(planted)
+    for env in ({}, other):  # on one device, and on two
+        text = planted.error(2, "tune", *TINY, *FEW, *more, env=env)
+        assert f"another moetune (pid {process.pid}) is using moetune-table.json\n" in text
+        assert "hint: wait until it has ended, or choose another file" in text
+    assert planted.files() == ["moetune-table.json.journal.jsonl", "moetune-table.json.lock"]
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert planted.files() == ["moetune-table.json", "moetune-table.json.journal.jsonl"]
+    assert len(planted.json("moetune-table.json")["entries"]) == 2
+    planted.ok("tune", *TINY, *FEW, *more, "-o", "other.json")
+
+
+def test_a_killed_tuners_table_is_free(planted):
+    process = start(planted)
+    planted.wait_for_trials(process, 1)
+    process.kill()
+    process.communicate()
+    assert "moetune-table.json.lock" in planted.files()
+    planted.ok("tune", *CELLS, "--resume")
+    assert "moetune-table.json.lock" not in planted.files()
 
 
 def test_two_tuners_on_two_devices_with_their_own_outputs(planted):

@@ -7,12 +7,13 @@
 #include "base/error.h"
 #include "gpu/gpu_test.h"
 #include "variant/space.h"
+#include "workload/result.h"
 
 namespace moetune {
 namespace {
 
 constexpr Op kGradients[] = {Op::dx, Op::dw};
-// Of dw each also accumulates, in its own dtype and in fp32.
+// Of dw each also accumulates, in its own dtype and in fp32; of dx some take another pass.
 std::vector<Fusion> fusions(Op op, Dtype dtype) {
   std::vector<Fusion> result;
   for (const Fusion& fusion :
@@ -23,6 +24,10 @@ std::vector<Fusion> fusions(Op op, Dtype dtype) {
         result.push_back(fusion);
         result.back().accumulate = accumulate, result.back().fp32_dw = fp32_dw;
       }
+  if (op == Op::dx)
+    for (const Fusion& fusion : {Fusion{.permute_x = true, .sum_slots = true},
+                                 Fusion{.permute_y = true, .topk_weights = true, .weight_gradient = true}})
+      result.push_back(fusion);
   return result;
 }
 
@@ -51,7 +56,9 @@ TEST_P(Gradients, OfTheBaselinesAreRight) {
         backend().load(problem);
         const Verdict verdict = backend().verify({.baseline = "cublas-loop", .candidate = {}});
         EXPECT_TRUE(verdict.ok) << name(op) << " " << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
-        EXPECT_EQ(verdict.elements, 2 * owned_rows(product, product.d) * product.d.columns);
+        int64_t elements = result_rows(product, product.d) * product.d.columns;
+        if (product.weight_gradient) elements += product.slots;
+        EXPECT_EQ(verdict.elements, 2 * elements);
         EXPECT_EQ(verdict.mismatches, 0);
       }
 }
@@ -107,6 +114,8 @@ TEST_P(Gradients, OfTheVariantsAreRight) {
 
 TEST_P(Gradients, OfTheVariantsAreTheSameAgain) {
   for (const auto& [op, fusion] : {std::pair<Op, Fusion>{Op::dx, {.permute_y = true, .topk_weights = true}},
+                                   {Op::dx, {.permute_x = true, .sum_slots = true}},
+                                   {Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}},
                                    {Op::dw, {.permute_y = true, .topk_weights = true}},
                                    {Op::dw, {.accumulate = true}},
                                    {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
@@ -174,6 +183,27 @@ TEST_F(Faults, AreNoneInRightResults) {
       const Verdict verdict = verdict_of(product(op, Dtype::bf16, fusion));
       EXPECT_TRUE(verdict.ok) << name(op) << " " << text(fusion) << ": " << verdict.reason;
     }
+}
+TEST_F(Faults, OfDweightsAreNamedBySlot) {
+  const Fusion fusion = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
+  const Operands operands = make_operands(product(Op::dx, Dtype::bf16, fusion), device_, *services_, stream_->stream);
+  const Verifier verifier(operands, *services_, *cublas_, *stream_);
+  constexpr int kSlot = 3, kByte = 0x41;
+  const auto verdict_after = [&](auto spoil) {
+    return verifier.verify([&] {
+      operands.sort_inputs(*services_, 0, stream_->stream);
+      cublas_->loop(operands.gemm(0), true);
+      operands.unsort_result(*services_, 0, stream_->stream);
+      spoil();
+    });
+  };
+  EXPECT_TRUE(verdict_after([] {}).ok);
+  const Verdict wrong =
+      verdict_after([&] { cudaMemsetAsync(operands.dweights_of(0) + kSlot, kByte, sizeof(float), stream_->stream); });
+  EXPECT_TRUE(says(wrong, "the first at slot 3 of dweights")) << wrong.reason;
+  const Verdict missing =
+      verdict_after([&] { cudaMemsetAsync(operands.dweights_of(0) + kSlot, 0xff, sizeof(float), stream_->stream); });
+  EXPECT_TRUE(says(missing, "1 elements of dweights were not written")) << missing.reason;
 }
 TEST_F(Faults, AreNoneInResultsOfADtypeOfTheirOwn) {
   for (const Op op : {Op::fwd, Op::dx, Op::dw}) {

@@ -119,7 +119,7 @@ TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
   for (const auto& second : {std::function([&] { Journal::create(folder / "j", header()); }),
                              std::function([&] { Journal::reopen(folder / "j"); })}) {
     const auto fault = error_of(second);
-    EXPECT_EQ(fault.exit, Exit::machine);
+    EXPECT_EQ(fault.exit, Exit::request);
     EXPECT_TRUE(holds(fault.what, "another moetune")) << fault.what;
     EXPECT_TRUE(holds(fault.what, "is using " + (folder / "j").string())) << fault.what;
     EXPECT_EQ(read_text(folder / "j"), text);
@@ -130,14 +130,14 @@ TEST(ClaimedJournal, AContinuedOneIsClaimedToo) {
   const Folder folder;
   journal_text(folder / "j");
   const Journal first = Journal::reopen(folder / "j");
-  EXPECT_EQ(error_of([&] { Journal::reopen(folder / "j"); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { Journal::reopen(folder / "j"); }).exit, Exit::request);
 }
 
 TEST(ClaimedJournal, ReadingItLeavesItClaimed) {
   const Folder folder;
   const Journal first = Journal::create(folder / "j", header());
   read_journal(folder / "j");
-  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
 }
 
 TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
@@ -145,7 +145,7 @@ TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
   {
     Journal first = Journal::create(folder / "j", header());
     const Journal owner = std::move(first);
-    EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);
+    EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
   }
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
 }
@@ -175,7 +175,7 @@ TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
   EXPECT_EQ(read_text(folder / "j.old"), "older");
   EXPECT_EQ(read_text(folder / "j.old2"), text);
   EXPECT_TRUE(read_journal(folder / "j").trials.empty());
-  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::machine);  // ours all the time
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);  // ours all the time
 }
 
 TEST(ClaimedJournal, DevicesAreAnybodys) {

@@ -66,6 +66,45 @@ TEST(Merge, AnotherSeedIsAnotherCell) {
   EXPECT_TRUE(merged.conflicts.empty());
 }
 
+// Of a sweep of three cells, a shard holds these.
+TunedTable shard(std::vector<Entry> entries) {
+  TunedTable part = table(std::move(entries));
+  for (const int64_t tokens : {16, 32, 64}) part.sweep.push_back(id(at(tokens, 1).cell));
+  return part;
+}
+
+TEST(MergeOfShards, HasTheOrderOfTheSweepWhateverThatOfTheShards) {
+  const TunedTable merged = merge({shard({at(64, 3)}), shard({}), shard({at(16, 1), at(32, 2)})}, "").table;
+  EXPECT_EQ(to_json(merged), to_json(table({at(16, 1), at(32, 2), at(64, 3)})));
+  EXPECT_TRUE(merged.sweep.empty());
+}
+
+TEST(MergeOfShards, KeepsTheSweepWhileCellsAreMissing) {
+  const TunedTable some = merge({shard({at(64, 3)}), shard({at(16, 1)})}, "").table;
+  EXPECT_EQ(some.sweep, shard({}).sweep);
+  EXPECT_EQ(to_json(merge({shard({at(32, 2)}), some}, "").table), to_json(table({at(16, 1), at(32, 2), at(64, 3)})));
+}
+
+TEST(MergeOfShards, OtherTablesFollowTheSweep) {
+  const TunedTable merged = merge({shard({at(64, 3)}), table({at(8, 1), at(16, 1), at(32, 2)})}, "").table;
+  EXPECT_EQ(to_json(merged), to_json(table({at(16, 1), at(32, 2), at(64, 3), at(8, 1)})));
+}
+
+TEST(Sweep, IsReadAsItIsWritten) {
+  const Json json = to_json(shard({at(32, 2)}));
+  EXPECT_EQ(table_from_json(JsonAt(json, "t")).sweep, shard({}).sweep);
+  EXPECT_FALSE(to_json(table({at(32, 2)})).contains("sweep"));
+}
+
+TEST(Sweep, ThatContradictsTheEntriesIsRefused) {
+  Json json = to_json(shard({at(32, 2)}));
+  json["sweep"].erase(1);
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t")); }).what,
+            "t: sweep: entries[0] is not in it: " + id(at(32, 2).cell));
+  json["sweep"][1] = json["sweep"][0];
+  EXPECT_TRUE(holds(error_of([&] { table_from_json(JsonAt(json, "t")); }).what, "sweep[1]"));
+}
+
 TEST(Merge, OtherDevicesDontMerge) {
   TunedTable other = table({at(32, 1)});
   other.device.name = "NVIDIA A100-SXM4-80GB";
@@ -75,7 +114,7 @@ TEST(Merge, OtherDevicesDontMerge) {
   EXPECT_EQ(
       fault.what,
       "tables of different devices don't merge: NVIDIA H200 with 132 SMs, and NVIDIA A100-SXM4-80GB with 108 SMs");
-  EXPECT_EQ(fault.hint, "keep one table a device");
+  EXPECT_EQ(fault.hint, "keep tables of each device apart");
 }
 
 TEST(Merge, TwoCardsOfOneModelMerge) {

@@ -9,12 +9,15 @@
 //   waited:S    others take the share S of the processors' time while anything is measured
 //   lacks:      the baselines cannot multiply the problem
 //   start_ms:N  opening the device takes N ms longer
+//   gpus:N      the cpu is listed as N GPUs, cuda:0 to cuda:N-1; with unlike: the last is of another model
+//   gone:FILE   the last of these GPUs is lost once FILE is there
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -35,8 +38,8 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",     "wrong",    "crash",    "hang",   "abort", "spills",
-                                            "unsteady", "trial_ms", "start_ms", "waited", "lacks"};
+    const std::vector<std::string> known = {"slow",     "wrong",    "crash",  "hang",  "abort", "spills", "unsteady",
+                                            "trial_ms", "start_ms", "waited", "lacks", "gpus",  "unlike", "gone"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -45,11 +48,30 @@ Plant read_plant() {
 
 void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
+// The GPUs that are planted.
+std::vector<ListedDevice> planted_gpus(const Plant& plant) {
+  const auto count = plant.contains("gpus") ? parse_integer(plant.at("gpus"), "gpus", 1, 8) : 0;
+  std::vector<ListedDevice> gpus;
+  for (const ListedDevice& cpu : list_devices())
+    for (int64_t i = 0; cpu.word == "cpu" && i < count; ++i) {
+      gpus.push_back({fmt::format("cuda:{}", i), cpu.info});
+      gpus.back().info.id = fmt::format("planted-{}", i);
+      if (i == count - 1 && plant.contains("unlike")) gpus.back().info.name = "another model";
+    }
+  return gpus;
+}
+
+bool is_gone(const Plant& plant, const DeviceInfo& device) {
+  return plant.contains("gone") && std::filesystem::exists(plant.at("gone")) &&
+         device.id == planted_gpus(plant).back().info.id;
+}
+
 class PlantedBackend final : public Backend {
  public:
-  PlantedBackend(std::unique_ptr<Backend> inner, Plant plant) : inner_(std::move(inner)), plant_(std::move(plant)) {}
+  PlantedBackend(std::unique_ptr<Backend> inner, const DeviceInfo& device, Plant plant)
+      : inner_(std::move(inner)), device_(device), plant_(std::move(plant)) {}
 
-  const DeviceInfo& device() const override { return inner_->device(); }
+  const DeviceInfo& device() const override { return device_; }
   Json environment() override { return inner_->environment(); }
   std::vector<std::string> baselines() const override { return inner_->baselines(); }
   void load(const Problem& problem) override { inner_->load(problem); }
@@ -82,7 +104,7 @@ class PlantedBackend final : public Backend {
   }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
-    if (hits("crash", contender)) std::abort();
+    if (hits("crash", contender) || is_gone(plant_, device_)) std::abort();
     while (hits("hang", contender)) ::pause();
     std::vector<Block> blocks = inner_->sample(contender, request);
     if (plant_.contains("waited"))
@@ -109,16 +131,29 @@ class PlantedBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> inner_;
+  DeviceInfo device_;
   Plant plant_;
 };
 
 std::unique_ptr<Backend> open_planted(const std::string& device, const BackendOptions& options) {
   Plant plant = read_plant();
   if (plant.contains("start_ms")) sleep_for(parse_number(plant["start_ms"], "start_ms") * 1e-3);
-  return std::make_unique<PlantedBackend>(open_backend(device, options), std::move(plant));
+  for (const ListedDevice& gpu : planted_gpus(plant)) {
+    if (gpu.word != device) continue;
+    if (is_gone(plant, gpu.info)) throw machine_error("the driver has lost the GPU");
+    return std::make_unique<PlantedBackend>(open_backend("cpu", options), gpu.info, std::move(plant));
+  }
+  std::unique_ptr<Backend> inner = open_backend(device, options);
+  const DeviceInfo info = inner->device();
+  return std::make_unique<PlantedBackend>(std::move(inner), info, std::move(plant));
+}
+
+std::vector<ListedDevice> list_planted() {
+  const std::vector<ListedDevice> gpus = planted_gpus(read_plant());
+  return gpus.empty() ? list_devices() : gpus;
 }
 
 }  // namespace
 }  // namespace moetune
 
-int main(int argc, char** argv) { return moetune::run_app(argc, argv, moetune::open_planted); }
+int main(int argc, char** argv) { return moetune::run_app(argc, argv, moetune::open_planted, moetune::list_planted); }

@@ -4,7 +4,8 @@
 // repeat, which takes as long as it is told. crash-once=FILE, hang-once=FILE: in
 // sample, where FILE does not exist yet. compile-crash, compile-hang: when PART is in the batch. hello-crash,
 // hello-error, hello-hang, load-crash, load-hang, load-kill, load-error: there. oom=BYTES: load throws OutOfMemory.
-// say=TEXT: on standard error. log=FILE: a line a call, with the process id.
+// lost=FILE: once FILE is there, no call comes back and no new worker starts. say=TEXT: on standard error. log=FILE: a
+// line a call, with the process id.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -44,6 +45,7 @@ class FaultyBackend final : public Backend {
     log("hello");
     if (faults_.contains("say")) (void)!::write(STDERR_FILENO, faults_["say"].data(), faults_["say"].size());
     if (faults_.contains("hello-error")) throw machine_error("no such GPU", "try another");
+    if (lost()) throw machine_error("no such GPU", "try another");
     fail_at("hello", "");
   }
 
@@ -107,6 +109,11 @@ class FaultyBackend final : public Backend {
     return found != faults_.end() && who.find(found->second) != std::string::npos;
   }
 
+  bool lost() const {
+    const auto found = faults_.find("lost");
+    return found != faults_.end() && std::filesystem::exists(found->second);
+  }
+
   bool first_time(const std::string& fault) const {
     const auto found = faults_.find(fault);
     if (found == faults_.end() || std::filesystem::exists(found->second)) return false;
@@ -123,6 +130,7 @@ class FaultyBackend final : public Backend {
   std::string enter(const std::string& call, const Contender& contender) {
     const std::string who = text(contender);
     log(call + " " + who);
+    if (lost()) ::abort();
     if (poisoned_) throw CandidateFault(Status::launch_error, "the context is lost");
     return who;
   }

@@ -448,7 +448,7 @@ TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
   const int64_t staged = wgmma_variant().plan(parse_candidate(text + "no"), shape).shared_bytes;
   shape.fusion.fp32_dw = true;
   EXPECT_EQ(reason(text + "rows", shape),
-            "tma_store must be no for results in fp32: threads store them from registers");
+            "tma_store must be no and hold 0 for sums in fp32: threads store them from registers");
   EXPECT_EQ(reason(text + "no", shape), "");
   EXPECT_LT(wgmma_variant().plan(parse_candidate(text + "no"), shape).shared_bytes, staged);
 }

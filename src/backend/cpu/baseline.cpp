@@ -7,12 +7,15 @@
 #include <cstring>
 #include <numeric>
 
+#include "workload/result.h"
+
 namespace moetune {
 namespace {
 
 constexpr int64_t kPackDepth = 64;  // of B at a time
 constexpr int64_t kStripColumns = 64;
 static_assert(kStripColumns % Dots::kMaxTileColumns == 0);
+constexpr int64_t kPieceColumns = std::max<int64_t>(Dots::kMaxTileColumns, kStripColumns);  // emitted at once, at most
 constexpr int64_t kFewRows = 16;
 // Rows of an A that is read across its rows: so many columns in memory, a few cache lines.
 constexpr int64_t kRowsAcross = 48;
@@ -25,6 +28,8 @@ struct Strip {
   int64_t column = 0;
   int64_t columns = 0;
 };
+
+int64_t strips_of(const Product& product) { return (product.n + kStripColumns - 1) / kStripColumns; }
 
 // Four by four.
 void transpose(const float* from, int64_t from_pitch, float* to, int64_t to_pitch) {
@@ -43,6 +48,7 @@ void transpose(const float* from, int64_t from_pitch, float* to, int64_t to_pitc
 struct Loop {
   const Product& product;
   const Matrices& matrices;
+  const LoopWorkspace& workspace;
   const Dots& dots = moetune::dots();
   Input a = input_a(product, matrices);
   Input b = input_b(product, matrices);
@@ -91,8 +97,26 @@ struct Loop {
     }
   }
 
+  // Adds up what pieces of a strip give, one after another.
+  void add_dot(int64_t expert, int64_t row, int64_t column, int64_t columns, const float* sums) const {
+    const Input x = input_x(product, matrices);
+    float values[kPieceColumns], sum = 0;
+    unpack(x, expert, row, column, columns, values);
+    for (int64_t c = 0; c < columns; ++c) sum += sums[c] * values[c];
+    float& total =
+        workspace.dots
+            .as<float>()[(first_row(product, x.operand, expert) + row) * strips_of(product) + column / kStripColumns];
+    total = column % kStripColumns == 0 ? sum : total + sum;
+  }
+
   void emit(int64_t expert, int64_t row, int64_t column, int64_t columns, float* sums) const {
     const Dtype dtype = product.d.dtype;
+    if (product.weight_gradient) add_dot(expert, row, column, columns, sums);
+    if (sums_slots(product)) {
+      const int64_t in_order = first_row(product, product.d, expert) + row;
+      std::copy_n(sums, columns, workspace.sums.as<float>() + in_order * product.n + column);
+      return;
+    }
     const bool rounded = product.weighting == Weighting::rounded_result;
     if (weights_result(product)) {
       const float weight = weight_of_row(product, matrices.topk_weights, expert, row);
@@ -100,11 +124,16 @@ struct Loop {
       for (int64_t c = 0; c < columns; ++c) sums[c] = (rounded ? round_to(dtype, sums[c]) : sums[c]) * factor;
     }
     if (product.accumulates) {
-      float before[Dots::kMaxTileColumns > kStripColumns ? Dots::kMaxTileColumns : kStripColumns];
+      float before[kPieceColumns];
       unpack_d(product, matrices, expert, row, column, columns, before);
       for (int64_t c = 0; c < columns; ++c) sums[c] += before[c];
     }
-    const int64_t at = memory_row(product, product.d, expert, row) * product.d.columns + column;
+    narrow(sums, columns, memory_row(product, product.d, expert, row) * product.d.columns + column);
+  }
+
+  // Rounds `columns` values to elements of D from `at` on.
+  void narrow(const float* sums, int64_t columns, int64_t at) const {
+    const Dtype dtype = product.d.dtype;
     if (dtype == Dtype::bf16) dots.narrow_bf16(sums, columns, static_cast<uint16_t*>(matrices.d) + at);
     if (dtype == Dtype::fp16) std::transform(sums, sums + columns, static_cast<uint16_t*>(matrices.d) + at, to_fp16);
     if (dtype == Dtype::fp32) std::copy(sums, sums + columns, static_cast<float*>(matrices.d) + at);
@@ -180,7 +209,14 @@ struct Loop {
   }
 };
 
+void grow(Buffer& buffer, int64_t floats) {
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
+  if (buffer.bytes() < bytes) buffer = Buffer(bytes);
+}
+
 void grow(LoopWorkspace& workspace, const Product& product, const Loop& loop, int threads) {
+  if (sums_slots(product)) grow(workspace.sums, routed_rows(product) * product.n);
+  if (product.weight_gradient) grow(workspace.dots, routed_rows(product) * strips_of(product));
   int64_t k = 0;
   for (int64_t expert = 0; expert < experts(product); ++expert) k = std::max(k, extent(product, expert, Axis::k));
   const int64_t floats = kRowsAcross + std::max(kFewRows, loop.group() + kStripColumns) * k;
@@ -190,16 +226,44 @@ void grow(LoopWorkspace& workspace, const Product& product, const Loop& loop, in
     if (memory.bytes() < bytes) memory = Buffer::in_one_place(bytes);
 }
 
+// D from the sums of its tokens' slots, one slot after another.
+void add_slots(const Loop& loop, const std::vector<int32_t>& rows, ThreadPool& pool) {
+  const Product& p = loop.product;
+  pool.for_each(p.d.rows, [&](int, int64_t token) {
+    for (int64_t column = 0; column < p.n; column += kPieceColumns) {
+      const int64_t columns = std::min(kPieceColumns, p.n - column);
+      float total[kPieceColumns] = {};
+      for (int64_t slot = token * p.top_k; slot < (token + 1) * p.top_k; ++slot) {
+        if (rows[static_cast<size_t>(slot)] < 0) continue;
+        const float* sums = loop.workspace.sums.as<float>() + rows[static_cast<size_t>(slot)] * p.n + column;
+        for (int64_t c = 0; c < columns; ++c) total[c] += sums[c];
+      }
+      loop.narrow(total, columns, token * p.n + column);
+    }
+  });
+}
+
+// dweights from the dot products of its strips, one after another.
+void add_dots(const Loop& loop, const std::vector<int32_t>& rows) {
+  const int64_t strips = strips_of(loop.product);
+  for (size_t slot = 0; slot < rows.size(); ++slot) {
+    loop.matrices.dweights[slot] = 0;
+    if (rows[slot] < 0) continue;
+    const float* dots = loop.workspace.dots.as<float>() + rows[slot] * strips;
+    loop.matrices.dweights[slot] = std::accumulate(dots, dots + strips, 0.0F);
+  }
+}
+
 }  // namespace
 
 void loop_baseline(const Product& product, const Matrices& matrices, ThreadPool& pool, LoopWorkspace& workspace) {
-  const Loop loop{.product = product, .matrices = matrices};
+  const Loop loop{.product = product, .matrices = matrices, .workspace = workspace};
   grow(workspace, product, loop, pool.size());
   workspace.order.resize(product.m_sizes.size());
   std::iota(workspace.order.begin(), workspace.order.end(), 0);
   std::stable_sort(workspace.order.begin(), workspace.order.end(),
                    [&](int left, int right) { return product.m_sizes[left] > product.m_sizes[right]; });
-  const int64_t strips = (product.n + kStripColumns - 1) / kStripColumns;  // of an expert
+  const int64_t strips = strips_of(product);  // of an expert
   pool.for_each(experts(product) * strips, [&](int thread, int64_t i) {
     const int64_t expert = workspace.order[static_cast<size_t>(i / strips)], column = i % strips * kStripColumns;
     const Strip strip = {.expert = expert,
@@ -213,6 +277,8 @@ void loop_baseline(const Product& product, const Matrices& matrices, ThreadPool&
     else
       loop.multiply_many(strip, memory);
   });
+  if (sums_slots(product)) add_slots(loop, rows_of_slots(product), pool);
+  if (product.weight_gradient) add_dots(loop, rows_of_slots(product));
 }
 
 }  // namespace moetune

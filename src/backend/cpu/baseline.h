@@ -13,6 +13,8 @@ namespace moetune {
 struct LoopWorkspace {
   std::vector<Buffer> memory;  // one a thread: what it has of A and B as floats
   std::vector<int> order;      // experts, most rows first
+  Buffer sums;                 // [rows, N] floats in expert order, where the product sums slots
+  Buffer dots;                 // [rows, strips of N] floats in expert order, with the weights' gradient
 };
 
 /// One launch over host memory, on all threads of the pool.

@@ -1,4 +1,4 @@
-// Scans every row of D on all threads and puts what it finds into words.
+// Scans every row of a result on all threads and puts what it finds into words.
 #include "backend/cpu/compare.h"
 
 #include <fmt/format.h>
@@ -11,27 +11,19 @@
 #include <string>
 #include <vector>
 
+#include "workload/result.h"
+
 namespace moetune {
 namespace {
 
-// One rounding to p significant bits errs by half an ulp at most. With top-k weights there are two: the first, up to
-// half an ulp of the sum, is up to one ulp after the multiplication, and the second adds another half.
-constexpr double kUlpsOneRounding = 0.5;
-constexpr double kUlpsTwoRoundings = 1.5;
-// fp32 sums of k terms stray from the true sum: sequential sums by about 0.2 * sqrt(k) * 2^-24 of the rms result, as
-// rounding errors that add up at random. Over all elements: five times that; the worst of 2^32 elements: six sigmas,
-// doubled for other orders of summation.
-constexpr double kNormNoise = 1.0;
-constexpr double kWorstNoise = 2.5;
-
-/// What is wrong with some rows of D, and how far off the rest is.
+/// What is wrong with some rows of a result, and how far off the rest is.
 struct Tally {
   int64_t wrong = 0;
   int64_t unwritten = 0;                      // of those
-  int64_t wrong_row = -1, wrong_column = -1;  // the first: a row of D in memory
+  int64_t wrong_row = -1, wrong_column = -1;  // the first: a row in memory
   int64_t foreign = 0;                        // elements written in rows that no expert owns
   int64_t foreign_row = -1, foreign_column = -1;
-  double error = 0, reference = 0;  // sums of squares
+  double error = 0;  // sum of squares
   double max_ulps = 0;
 
   void add_wrong(int64_t row, int64_t column, bool was_unwritten) {
@@ -48,20 +40,20 @@ struct Tally {
     unwritten += later.unwritten;
     foreign += later.foreign;
     error += later.error;
-    reference += later.reference;
     max_ulps = std::max(max_ulps, later.max_ulps);
   }
 };
 
-/// A view of D and of where its rows come from.
+/// A view of a result and of where its rows come from.
 struct Result {
   const Product& product;
+  const Operand& operand;
   const Output& output;
-  std::vector<int64_t> sources;  // [rows in memory] row in expert order, -1 where no expert owns it
+  std::vector<int64_t> sources;  // [rows in memory] row of the reference, -1 where nothing may be written
   Dtype dtype;
   int64_t n;
 
-  int64_t elements() const { return owned_rows(product, product.d) * n; }
+  int64_t elements() const { return result_rows(product, operand) * n; }
   const std::byte* at(int64_t row, int64_t column) const {
     return output.data() + (row * n + column) * size_bytes(dtype);
   }
@@ -78,17 +70,16 @@ float value_at(Dtype dtype, const void* element) {
   return dtype == Dtype::bf16 ? from_bf16(bits) : from_fp16(bits);
 }
 
-Result view(const Product& product, const Output& output) {
-  Result result{product, output, {}, product.d.dtype, product.d.columns};
-  result.sources.assign(static_cast<size_t>(product.d.rows), -1);
-  const std::vector<int64_t> rows = row_map(product, product.d);
+Result view(const Product& product, const Operand& operand, const Output& output) {
+  Result result{product, operand, output, {}, operand.dtype, operand.columns};
+  result.sources.assign(static_cast<size_t>(operand.rows), -1);
+  const std::vector<int64_t> rows = result_map(product, operand);
   for (size_t row = 0; row < rows.size(); ++row)
     result.sources[static_cast<size_t>(rows[row])] = static_cast<int64_t>(row);
   return result;
 }
 
-/// check(row of D in memory, row in expert order, tally) for every row that must be written; looks itself at the
-/// others.
+/// check(row in memory, row of the reference, tally) for every row that must be written; looks itself at the others.
 template <class Check>
 Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
   constexpr int64_t kPiece = 16;
@@ -112,17 +103,29 @@ Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
   return sum;
 }
 
+/// "expert 3, row 5, column 7", "token 5, column 7", "slot 5".
+std::string place(const Result& result, int64_t row, int64_t column) {
+  if (result.operand.matrix == LayerMatrix::dweights) return fmt::format("slot {}", row);
+  if (is_filled(result.product, result.operand)) return fmt::format("token {}, column {}", row, column);
+  const Place at = place_of(result.product, result.operand, result.sources[static_cast<size_t>(row)]);
+  return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
+}
+
 /// "expert 3, row 5, column 7: got 2, wanted 4".
-std::string place(const Result& result, int64_t row, int64_t column, double wanted) {
-  const Place at = place_of(result.product, result.product.d, result.sources[static_cast<size_t>(row)]);
-  return fmt::format("expert {}, row {}, column {}: got {:.9g}, expected {:.9g}", at.expert, at.row, column,
+std::string difference(const Result& result, int64_t row, int64_t column, double wanted) {
+  return fmt::format("{}: got {:.9g}, expected {:.9g}", place(result, row, column),
                      value_at(result.dtype, result.at(row, column)), wanted);
+}
+
+/// " of dweights"; nothing for D.
+std::string of_which(const Result& result) {
+  return result.operand.matrix == result.product.d.matrix ? "" : fmt::format(" of {}", name(result.operand.matrix));
 }
 
 /// Faults outside D: rows of other ranks and guard zones that were written.
 std::vector<std::string> trespasses(const Result& result, const Tally& tally) {
   std::vector<std::string> reasons;
-  const Operand& d = result.product.d;
+  const Operand& d = result.operand;
   if (tally.foreign > 0)
     reasons.push_back(fmt::format("{} elements were written in {}, the first at row {} of {}, column {}", tally.foreign,
                                   d.order == RowOrder::in_place ? "rows of padding" : "rows of other ranks",
@@ -142,61 +145,22 @@ Verdict judge(const Result& result, std::string_view inputs, const std::vector<s
   return verdict;
 }
 
+Verdict with_dweights(const Verdict& d, const Verdict& dweights) {
+  Verdict verdict = d.ok ? dweights : d;
+  verdict.elements = d.elements + dweights.elements;
+  verdict.mismatches = d.mismatches + dweights.mismatches;
+  if (dweights.ok) verdict.normalised_error = d.normalised_error, verdict.max_ulps = d.max_ulps;
+  return verdict;
+}
+
 /// The largest power of two that is no larger than a normal `value`; 0 below.
 double power_below(float value) { return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0x7f800000); }
 
-/// Root of the mean square of `rows` rows of n values from `values` on.
-double rms(const float* values, int64_t rows, int64_t n, ThreadPool& pool) {
-  std::vector<double> squares(static_cast<size_t>(rows));
-  pool.for_each(rows, [&](int, int64_t row) {
-    double sum = 0;
-    for (int64_t i = row * n; i < (row + 1) * n; ++i) sum += static_cast<double>(values[i]) * values[i];
-    squares[static_cast<size_t>(row)] = sum;
-  });
-  double sum = 0;
-  for (const double square : squares) sum += square;
-  return std::sqrt(sum / static_cast<double>(std::max<int64_t>(1, rows * n)));
-}
-
-/// The tolerance of results that are sums of the same number of products.
-struct Scope {
-  Tolerance limit;
-  float floor = 0;  // an ulp is that of a value no smaller: the rms of these results
-};
-
-/// One for all rows where K is the same for every expert, else one an expert.
-std::vector<Scope> scopes(const Product& product, const float* wanted, ThreadPool& pool) {
-  const Operand& d = product.d;
-  const auto scope_of = [&](int64_t terms, int64_t first, int64_t rows) {
-    return Scope{tolerance(product, terms), static_cast<float>(rms(wanted + first * d.columns, rows, d.columns, pool))};
-  };
-  if (product.ragged != Axis::k) return {scope_of(product.k, 0, owned_rows(product, d))};
-  std::vector<Scope> scopes;
-  for (int64_t expert = 0; expert < experts(product); ++expert)
-    scopes.push_back(
-        scope_of(extent(product, expert, Axis::k), first_row(product, d, expert), extent(product, expert, d.row_axis)));
-  return scopes;
-}
-
-int64_t most_terms(const Product& product) {
-  int64_t terms = 0;
-  for (int64_t expert = 0; expert < experts(product); ++expert)
-    terms = std::max(terms, extent(product, expert, Axis::k));
-  return terms;
-}
-
 }  // namespace
 
-Tolerance tolerance(const Product& product, int64_t terms) {
-  const int bits = significand_bits(product.d.dtype);
-  const bool twice = product.weighting == Weighting::rounded_result;
-  const double noise = std::sqrt(static_cast<double>(terms)) * 0x1p-24;
-  return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
-          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) + std::ldexp(kWorstNoise * noise, bits)};
-}
-
-Verdict compare_exact(const Product& product, const Output& output, const void* wanted, ThreadPool& pool) {
-  const Result result = view(product, output);
+Verdict compare_exact(const Product& product, const Operand& operand, const Output& output, const void* wanted,
+                      ThreadPool& pool) {
+  const Result result = view(product, operand, output);
   const int64_t element = size_bytes(result.dtype), row_bytes = result.n * element;
   const auto* bits = static_cast<const std::byte*>(wanted);
   const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
@@ -210,53 +174,70 @@ Verdict compare_exact(const Product& product, const Output& output, const void* 
   if (tally.wrong > 0) {
     const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
     const float right = value_at(result.dtype, bits + (source * result.n + tally.wrong_column) * element);
-    reasons.insert(reasons.begin(), fmt::format("{} of {} elements differ ({} never written), the first at {}",
-                                                tally.wrong, result.elements(), tally.unwritten,
-                                                place(result, tally.wrong_row, tally.wrong_column, right)));
+    reasons.insert(reasons.begin(), fmt::format("{} of {} elements{} differ ({} never written), the first at {}",
+                                                tally.wrong, result.elements(), of_which(result), tally.unwritten,
+                                                difference(result, tally.wrong_row, tally.wrong_column, right)));
   }
   Verdict verdict = judge(result, "integer", reasons);
   verdict.mismatches = tally.wrong;
   return verdict;
 }
 
-Verdict compare_close(const Product& product, const Output& output, const float* wanted, ThreadPool& pool) {
-  const Result result = view(product, output);
+Verdict compare_close(const Product& product, const Operand& operand, const Output& output, const float* wanted,
+                      ThreadPool& pool, double least_rms) {
+  const Result result = view(product, operand, output);
   const double unit = std::ldexp(1, 1 - significand_bits(result.dtype));  // last place of 1.0
-  const std::vector<Scope> all = scopes(product, wanted, pool);
+  const Scopes scopes = scopes_of(product, operand, wanted, least_rms, pool);
   const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
-    const auto& [limit, floor] = all.size() == 1 ? all[0] : all[place_of(product, product.d, source).expert];
+    const Scope& scope = scopes.of(source);
     for (int64_t column = 0; column < result.n; ++column) {
       const float right = wanted[source * result.n + column];
       const float got = value_at(result.dtype, result.at(row, column));
       double error = static_cast<double>(got) - static_cast<double>(right);
       if (!std::isfinite(got))
         error = got == round_to(result.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
-      const double ulp = unit * power_below(std::max(std::abs(right), floor));  // 0 where the reference is all zeros
+      const double ulp =
+          unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
       const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
       found.error += error * error;
-      found.reference += static_cast<double>(right) * right;
       found.max_ulps = std::max(found.max_ulps, ulps);
-      if (ulps > limit.ulps) found.add_wrong(row, column, result.is_unwritten(row, column));
+      if (ulps > scope.limit.ulps) found.add_wrong(row, column, result.is_unwritten(row, column));
     }
   });
-  const double normalised = tally.reference > 0 ? std::sqrt(tally.error / tally.reference) : std::sqrt(tally.error);
-  const Tolerance limit = tolerance(product, most_terms(product));
+  const double squares = scopes.squares();
+  const double normalised = std::sqrt(squares > 0 ? tally.error / squares : tally.error);
+  const Tolerance limit = tolerance(product, operand, scopes.most_terms());
   std::vector<std::string> reasons = trespasses(result, tally);
   if (!(normalised <= limit.normalised_error))
-    reasons.insert(reasons.begin(),
-                   fmt::format("the normalised error is {:.3g}, more than {:.3g}", normalised, limit.normalised_error));
+    reasons.insert(reasons.begin(), fmt::format("the normalised error{} is {:.3g}, more than {:.3g}", of_which(result),
+                                                normalised, limit.normalised_error));
   if (tally.wrong > 0) {
     const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
     reasons.insert(reasons.begin(),
-                   fmt::format("{} of {} elements are more than {:.3g} ulps off ({} never written), the first at {}",
-                               tally.wrong, result.elements(), limit.ulps, tally.unwritten,
-                               place(result, tally.wrong_row, tally.wrong_column,
-                                     wanted[source * result.n + tally.wrong_column])));
+                   fmt::format("{} of {} elements{} are more than {:.3g} ulps off ({} never written), the first at {}",
+                               tally.wrong, result.elements(), of_which(result), limit.ulps, tally.unwritten,
+                               difference(result, tally.wrong_row, tally.wrong_column,
+                                          wanted[source * result.n + tally.wrong_column])));
   }
   Verdict verdict = judge(result, "random", reasons);
   verdict.normalised_error = normalised;
   verdict.max_ulps = tally.max_ulps;
   return verdict;
+}
+
+Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
+  const Verdict d = compare_exact(product, product.d, set.d, wanted.d.data(), pool);
+  if (!product.weight_gradient) return d;
+  const Operand& dweights = product.weight_gradient->dweights;
+  return with_dweights(d, compare_exact(product, dweights, set.dweights, wanted.dweights.data(), pool));
+}
+
+Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
+  const Verdict d = compare_close(product, product.d, set.d, wanted.d.as<float>(), pool);
+  if (!product.weight_gradient) return d;
+  const Operand& dweights = product.weight_gradient->dweights;
+  return with_dweights(
+      d, compare_close(product, dweights, set.dweights, wanted.dweights.as<float>(), pool, wanted.dweights_rms));
 }
 
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {

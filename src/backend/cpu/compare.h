@@ -3,26 +3,28 @@
 #include <optional>
 #include <span>
 
+#include "backend/cpu/operands.h"
 #include "backend/cpu/output.h"
+#include "backend/cpu/reference.h"
 #include "backend/cpu/thread_pool.h"
+#include "backend/cpu/tolerance.h"
 #include "variant/outcome.h"
 #include "workload/product.h"
 
 namespace moetune {
 
-/// Largest errors that a right result on random inputs can have.
-struct Tolerance {
-  double normalised_error = 0;
-  double ulps = 0;
-};
-/// Of elements that are sums of `terms` products, at most.
-Tolerance tolerance(const Product& product, int64_t terms);
+/// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits.
+Verdict compare_exact(const Product& product, const Operand& result, const Output& output, const void* wanted,
+                      ThreadPool& pool);
 
-/// Integer inputs: `wanted` [owned_rows of D, N] in D's dtype and expert order; each element must have the same bits.
-Verdict compare_exact(const Product& product, const Output& output, const void* wanted, ThreadPool& pool);
+/// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, measured by
+/// results that count as no smaller than `least_rms` in root mean square.
+Verdict compare_close(const Product& product, const Operand& result, const Output& output, const float* wanted,
+                      ThreadPool& pool, double least_rms = 0);
 
-/// Random inputs: `wanted` [owned_rows of D, N] floats in expert order, unrounded; errors must be within tolerance.
-Verdict compare_close(const Product& product, const Output& output, const float* wanted, ThreadPool& pool);
+/// The same of all that a launch writes. The errors are those of D; of dweights where that alone is wrong.
+Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool);
+Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool);
 
 /// The first byte of D that differs from an earlier copy of it, or nothing.
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier);

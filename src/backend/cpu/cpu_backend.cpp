@@ -30,8 +30,8 @@ constexpr std::string_view kLoop = "loop";
 struct References {
   OperandSet integers;
   std::vector<float> integer_weights;
-  Buffer integer_results;  // [owned_rows of D, N] in D's dtype
-  Buffer random_results;   // [owned_rows of D, N] floats
+  Reference integer_results;
+  Reference random_results;
 };
 
 struct Loaded {
@@ -45,7 +45,7 @@ struct Loaded {
 /// Tells one build of the variant's code from another.
 std::string kernels_hash() {
   Hash hash;
-  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp", "microkernel.cpp", "microkernel.inc"})
+  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp", "microkernel.cpp", "microkernel.inc", "second_pass.cpp"})
     hash.add(embedded_file(fmt::format("src/backend/cpu/{}", file)).value_or(""));
   return hash.hex();
 }
@@ -121,26 +121,30 @@ class CpuBackend : public Backend {
     make_references();
     const References& references = *loaded.references;
     run_anew(contender, references.integers, references.integer_weights);
-    const Verdict exact =
-        compare_exact(loaded.product, references.integers.d, references.integer_results.data(), pool_);
+    const Verdict exact = compare_exact(loaded.product, references.integers, references.integer_results, pool_);
     run_anew(contender, loaded.sets[0], loaded.topk_weights);
-    return both(exact, compare_close(loaded.product, loaded.sets[0].d, references.random_results.as<float>(), pool_));
+    return both(exact, compare_close(loaded.product, loaded.sets[0], references.random_results, pool_));
   }
 
   Repetition repeat(const Contender& contender, double seconds) override {
     const Loaded& loaded = require_runnable(contender);
-    const Output& d = loaded.sets[0].d;
-    run_anew(contender, loaded.sets[0], loaded.topk_weights);
-    const std::vector<std::byte> first(d.data(), d.data() + d.bytes());
+    const OperandSet& set = loaded.sets[0];
+    run_anew(contender, set, loaded.topk_weights);
+    const auto copy = [](const Output& output) {
+      return std::vector<std::byte>(output.data(), output.data() + output.bytes());
+    };
+    const std::vector<std::byte> first_d = copy(set.d), first_dweights = copy(set.dweights);
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     Repetition repetition;
     do {
-      run_anew(contender, loaded.sets[0], loaded.topk_weights);
+      run_anew(contender, set, loaded.topk_weights);
       ++repetition.launches;
-      const std::optional<int64_t> at = first_difference(d, first);
-      if (at && repetition.different++ == 0)
-        repetition.reason = fmt::format("launch {} differs from the first, at byte {} of {}", repetition.launches, *at,
-                                        name(loaded.product.d.matrix));
+      const std::optional<int64_t> in_d = first_difference(set.d, first_d);
+      const std::optional<int64_t> in_dweights = first_difference(set.dweights, first_dweights);
+      if ((in_d || in_dweights) && repetition.different++ == 0)
+        repetition.reason = fmt::format("launch {} differs from the first, at byte {} of {}", repetition.launches,
+                                        in_d.value_or(in_dweights.value_or(0)),
+                                        name(in_d ? loaded.product.d.matrix : LayerMatrix::dweights));
     } while (std::chrono::steady_clock::now() < end);
     return repetition;
   }

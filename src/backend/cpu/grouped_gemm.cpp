@@ -33,6 +33,13 @@ struct Seat {
   int64_t packed_column = -1;
 };
 
+/// What tasks store: D, or in expert order the fp32 sums that it is added up from.
+Operand stored(const Product& product) {
+  Operand d = product.d;
+  if (sums_slots(product)) d.dtype = Dtype::fp32, d.order = RowOrder::in_place, d.rows = routed_rows(product);
+  return d;
+}
+
 struct Launch {
   const Product& product;
   const Matrices& matrices;
@@ -41,10 +48,13 @@ struct Launch {
   const Workspace& workspace;
   Input a = input_a(product, matrices);
   Input b = input_b(product, matrices);
+  Operand d = stored(product);
+  std::byte* d_data = sums_slots(product) ? workspace.partials.sums.data() : static_cast<std::byte*>(matrices.d);
 
+  int64_t column_blocks() const { return blocks(product.n, knobs.block_n); }
   std::byte* d_at(int64_t expert, int64_t row, int64_t column) const {
-    const int64_t index = memory_row(product, product.d, expert, row) * product.d.columns + column;
-    return static_cast<std::byte*>(matrices.d) + index * size_bytes(product.d.dtype);
+    const int64_t index = memory_row(product, d, expert, row) * d.columns + column;
+    return d_data + index * size_bytes(d.dtype);
   }
 };
 
@@ -211,13 +221,22 @@ void add_before(const Launch& launch, const Task& task, int64_t row, float* sums
   }
 }
 
+/// The task's part of the row's weight gradient.
+void store_dot(const Launch& launch, const Task& task, int64_t row, const float* sums) {
+  const Input x = input_x(launch.product, launch.matrices);
+  const int64_t in_order = first_row(launch.product, x.operand, task.expert) + row;
+  launch.workspace.partials.dots.as<float>()[in_order * launch.column_blocks() + task.column / launch.knobs.block_n] =
+      dot(launch.kernel, x.operand.dtype, sums, x.at(task.expert, row, task.column), task.columns);
+}
+
 /// Rounds the sums and stores them where they belong.
 void store(const Launch& launch, const Task& task, const Seat& seat) {
   const Product& product = launch.product;
-  const Dtype dtype = product.d.dtype;
+  const Dtype dtype = launch.d.dtype;
   const bool rounded = product.weighting == Weighting::rounded_result;
   for (int64_t r = 0; r < task.rows; ++r) {
     float* sums = seat.sums + r * launch.knobs.block_n;
+    if (product.weight_gradient) store_dot(launch, task, task.row + r, sums);
     float weight = 1;
     if (weights_result(product))
       weight = weight_of_row(product, launch.matrices.topk_weights, task.expert, task.row + r);
@@ -245,6 +264,7 @@ void grow(Workspace& workspace, int threads, int64_t bytes) {
 
 void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, const Microkernel& kernel,
                   ThreadPool& pool, Workspace& workspace) {
+  prepare(product, blocks(product.n, knobs.block_n), workspace.partials);
   const Launch launch{
       .product = product, .matrices = matrices, .knobs = knobs, .kernel = kernel, .workspace = workspace};
   const CpuScratch scratch = cpu_scratch(knobs, product);
@@ -263,6 +283,7 @@ void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKno
       store(launch, task, seat);
     }
   });
+  add_up(product, matrices, launch.column_blocks(), workspace.partials, kernel, knobs.threads, pool);
 }
 
 }  // namespace moetune

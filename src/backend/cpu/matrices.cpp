@@ -31,6 +31,14 @@ Input input_b(const Product& product, const Matrices& matrices) {
           .weights = nullptr};
 }
 
+Input input_x(const Product& product, const Matrices& matrices) {
+  return {.product = product,
+          .operand = product.weight_gradient->x,
+          .data = static_cast<const std::byte*>(matrices.x),
+          .scales = nullptr,
+          .weights = nullptr};
+}
+
 void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,
               int64_t count, float* target) {
   const Input d{.product = product,

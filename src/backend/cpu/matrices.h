@@ -5,7 +5,7 @@
 
 namespace moetune {
 
-/// A, B and D as a product describes them.
+/// The operands as a product describes them.
 struct Matrices {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -13,6 +13,8 @@ struct Matrices {
   const float* topk_weights = nullptr;  // [slots], where the product is weighted
   const float* a_scales = nullptr;      // [scale_count], where the operand has scales
   const float* b_scales = nullptr;
+  const void* x = nullptr;    // with the weights' gradient
+  float* dweights = nullptr;  // [slots], the same
 };
 
 /// A or B in memory. Rows and columns are an expert's, by the operand's own axes.
@@ -37,6 +39,8 @@ struct Input {
 };
 Input input_a(const Product& product, const Matrices& matrices);
 Input input_b(const Product& product, const Matrices& matrices);
+/// The X of the weights' gradient.
+Input input_x(const Product& product, const Matrices& matrices);
 
 /// What D holds in a row of an expert, before a launch that accumulates.
 void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,

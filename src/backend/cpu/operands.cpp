@@ -9,6 +9,8 @@
 
 #include "backend/backend.h"
 #include "base/units.h"
+#include "variant/cpu.h"
+#include "workload/result.h"
 
 namespace moetune {
 namespace {
@@ -16,6 +18,8 @@ namespace {
 constexpr int kColdFactor = 3;
 constexpr int kMaxSets = 64;
 constexpr double kUsableMemory = 0.8;
+constexpr int64_t kFloat = sizeof(float), kDouble = sizeof(double);
+constexpr int64_t kContenders = 2;  // the variant and the baseline keep partial sums of their own
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 /// Rows of an input in memory, one run after another: those of each expert that has rows, or all of a ragged one.
@@ -63,7 +67,9 @@ Buffer make_scales(const Product& product, const Operand& operand, Values values
 }
 
 OperandSet with_output(OperandSet set, const Product& product, ThreadPool& pool) {
-  set.d = Output(product.d.rows, product.d.columns, product.d.dtype);
+  const auto output_of = [](const Operand& result) { return Output(result.rows, result.columns, result.dtype); };
+  set.d = output_of(product.d);
+  if (product.weight_gradient) set.dweights = output_of(product.weight_gradient->dweights);
   reset_output(product, set, pool);
   return set;
 }
@@ -91,31 +97,44 @@ int64_t used_bytes(const Product& product, const Operand& operand) {
   return rows * row_bytes(operand) + scale_count(product, operand) * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t output_bytes(const Operand& result) { return result.rows * row_bytes(result) + 2 * Output::kGuardBytes; }
+
 std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 }  // namespace
 
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool) {
-  return with_output({.a = make_input(product, product.a, values, pool),
-                      .b = make_input(product, product.b, values, pool),
-                      .d = {},
-                      .values = values,
-                      .a_scales = make_scales(product, product.a, values),
-                      .b_scales = make_scales(product, product.b, values)},
-                     product, pool);
+  return with_output(
+      {.a = make_input(product, product.a, values, pool),
+       .b = make_input(product, product.b, values, pool),
+       .d = {},
+       .values = values,
+       .a_scales = make_scales(product, product.a, values),
+       .b_scales = make_scales(product, product.b, values),
+       .x = product.weight_gradient ? make_input(product, product.weight_gradient->x, values, pool) : Buffer()},
+      product, pool);
 }
 
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool) {
   set.d.reset(pool);
+  if (product.weight_gradient) set.dweights.reset(pool);
   if (product.accumulates)
     fill(product, product.d, set.values, 0, product.d.rows * product.d.columns, set.d.data(), pool);
 }
 
 MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t available) {
   MemoryPlan plan;
-  plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b) +
-                   product.d.rows * row_bytes(product.d) + 2 * Output::kGuardBytes;
-  plan.reference_bytes = owned_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
+  plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b) + output_bytes(product.d);
+  plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
+  if (sums_slots(product)) {
+    plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
+    plan.partial_bytes = kContenders * kFloat * routed_rows(product) * product.n;
+  }
+  if (const auto& gradient = product.weight_gradient) {
+    plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
+    plan.reference_bytes += 2 * gradient->dweights.rows * kFloat;
+    plan.partial_bytes = kContenders * kFloat * routed_rows(product) * ((product.n - 1) / kCpuTileColumns + 1);
+  }
   const double touched = std::max(1.0, bytes(product));
   const double cold = static_cast<double>(kColdFactor * device.cache_bytes);
   const int fewest = touched >= cold ? 1 : 2;
@@ -133,13 +152,15 @@ std::vector<OperandSet> make_sets(const Product& product, int count, ThreadPool&
   std::vector<OperandSet> sets;
   sets.push_back(make_set(product, Values::random, pool));
   while (static_cast<int>(sets.size()) < count)
-    sets.push_back(with_output({.a = copy_input(product, product.a, sets[0].a, pool),
-                                .b = copy_input(product, product.b, sets[0].b, pool),
-                                .d = {},
-                                .values = Values::random,
-                                .a_scales = make_scales(product, product.a, Values::random),
-                                .b_scales = make_scales(product, product.b, Values::random)},
-                               product, pool));
+    sets.push_back(with_output(
+        {.a = copy_input(product, product.a, sets[0].a, pool),
+         .b = copy_input(product, product.b, sets[0].b, pool),
+         .d = {},
+         .values = Values::random,
+         .a_scales = make_scales(product, product.a, Values::random),
+         .b_scales = make_scales(product, product.b, Values::random),
+         .x = product.weight_gradient ? copy_input(product, product.weight_gradient->x, sets[0].x, pool) : Buffer()},
+        product, pool));
   return sets;
 }
 
@@ -157,7 +178,9 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
           .d = set.d.data(),
           .topk_weights = topk_weights.data(),
           .a_scales = set.a_scales.as<float>(),
-          .b_scales = set.b_scales.as<float>()};
+          .b_scales = set.b_scales.as<float>(),
+          .x = set.x.data(),
+          .dweights = reinterpret_cast<float*>(set.dweights.data())};
 }
 
 }  // namespace moetune

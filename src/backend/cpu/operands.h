@@ -8,7 +8,8 @@
 
 namespace moetune {
 
-/// A, B and D of one launch. Of an input with one matrix an expert, only experts that have rows have pages behind it.
+/// Operands and results of one launch. Of an input with one matrix an expert, only experts that have rows have pages
+/// behind it.
 struct OperandSet {
   Buffer a;
   Buffer b;
@@ -16,19 +17,22 @@ struct OperandSet {
   Values values = Values::random;
   Buffer a_scales;  // without scales: empty
   Buffer b_scales;
+  Buffer x = {};         // without the weights' gradient: empty
+  Output dweights = {};  // the same
 };
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool);
 
-/// D and its guards as a launch must find them: unwritten, but for what is in a D that accumulates.
+/// Results and their guards as a launch must find them: unwritten, but for what is in a D that accumulates.
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool);
 
 /// What a loaded problem takes: sets of operands that are used in turn, so that each is out of the caches when its turn
-/// comes again, one more for integer inputs, and two references.
+/// comes again, one more for integer inputs, two references, and what launches keep between two passes.
 struct MemoryPlan {
   int sets = 0;
   int64_t set_bytes = 0;
   int64_t reference_bytes = 0;
-  int64_t total_bytes() const { return (sets + 1) * set_bytes + reference_bytes; }
+  int64_t partial_bytes = 0;
+  int64_t total_bytes() const { return (sets + 1) * set_bytes + reference_bytes + partial_bytes; }
 };
 
 /// Sets that touch three last-level caches in all: at least two (one, where that alone does and memory is short), at

@@ -20,7 +20,8 @@ class Output {
   Output(int64_t rows, int64_t columns, Dtype dtype)
       : bytes_(rows * columns * size_bytes(dtype)), memory_(bytes_ + 2 * kGuardBytes) {}
 
-  std::byte* data() const { return memory_.data() + kGuardBytes; }
+  /// Null for one that was made without sizes.
+  std::byte* data() const { return memory_.data() ? memory_.data() + kGuardBytes : nullptr; }
   int64_t bytes() const { return bytes_; }
 
   /// Fills D and its guards with kUnwritten.

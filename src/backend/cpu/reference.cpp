@@ -3,7 +3,11 @@
 #include "backend/cpu/reference.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <vector>
+
+#include "workload/result.h"
 
 namespace moetune {
 namespace {
@@ -135,40 +139,93 @@ float result_weight(const Product& product, const Matrices& matrices, int64_t ex
   return product.weighting == Weighting::rounded_result ? round_to(product.d.dtype, weight) : weight;
 }
 
+void put(const Buffer& result, Dtype dtype, int64_t index, float value) {
+  if (dtype == Dtype::fp32) result.as<float>()[index] = value;
+  if (dtype == Dtype::bf16) result.as<uint16_t>()[index] = to_bf16(value);
+  if (dtype == Dtype::fp16) result.as<uint16_t>()[index] = to_fp16(value);
+}
+
+/// The row's element of dweights.
+struct Dot {
+  double sum = 0;
+  double squares = 0;  // of its terms
+};
+Dot dot(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, const double* sums) {
+  std::vector<float> x(static_cast<size_t>(product.n));
+  input_x(product, matrices).unpack(expert, row, 0, product.n, x.data());
+  Dot result;
+  for (int64_t column = 0; column < product.n; ++column) {
+    const double term = sums[column] * static_cast<double>(x[static_cast<size_t>(column)]);
+    result.sum += term;
+    result.squares += term * term;
+  }
+  return result;
+}
+
+double root_of_mean(const std::vector<double>& squares) {
+  const double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
+  return std::sqrt(sum / static_cast<double>(std::max<size_t>(1, squares.size())));
+}
+
+/// A reference whose D has elements of `dtype`: finish(expert, row in the expert, its N sums, emit) calls emit(column,
+/// element) for each of a row. A D that sums slots takes the sums as they are.
+template <class Finish>
+Reference reference(const Product& product, const Matrices& matrices, Dtype dtype, ThreadPool& pool, Finish&& finish) {
+  const int64_t n = product.n, rows = result_rows(product, product.d);
+  Reference result{.d = Buffer(rows * n * size_bytes(dtype)),
+                   .dweights = Buffer(product.weight_gradient ? product.slots * 4 : 0)};
+  const Buffer tokens(sums_slots(product) ? rows * n * static_cast<int64_t>(sizeof(double)) : 0);
+  std::vector<double> dot_squares(product.weight_gradient ? product.gather_indices.size() : 0);
+  for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
+    const auto slot = [&] { return product.gather_indices[static_cast<size_t>(in_order)]; };
+    if (product.weight_gradient) {
+      const Dot one = dot(product, matrices, expert, row, sums);
+      result.dweights.as<float>()[slot()] = static_cast<float>(one.sum);
+      dot_squares[static_cast<size_t>(in_order)] = one.squares;
+    }
+    if (sums_slots(product)) {  // an expert has one row of a token at most: no other thread adds to this one
+      double* token = tokens.as<double>() + slot() / product.top_k * n;
+      for (int64_t column = 0; column < n; ++column) token[column] += sums[column];
+      return;
+    }
+    finish(expert, row, sums,
+           [&](int64_t column, float element) { put(result.d, dtype, in_order * n + column, element); });
+  });
+  result.dweights_rms = root_of_mean(dot_squares);
+  if (sums_slots(product))
+    pool.for_each(rows, [&](int, int64_t row) {
+      for (int64_t i = row * n; i < (row + 1) * n; ++i)
+        put(result.d, dtype, i, static_cast<float>(tokens.as<double>()[i]));
+    });
+  return result;
+}
+
 }  // namespace
 
-Buffer rounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
+Reference rounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
   const Dtype dtype = product.d.dtype;
-  const int64_t n = product.n;
-  Buffer result(owned_rows(product, product.d) * n * size_bytes(dtype));
-  for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
+  return reference(product, matrices, dtype, pool, [&](int64_t expert, int64_t row, const double* sums, auto&& emit) {
     const float weight = result_weight(product, matrices, expert, row);
     const std::vector<float> before = row_before(product, matrices, expert, row);
-    for (int64_t column = 0; column < n; ++column) {
+    for (int64_t column = 0; column < product.n; ++column) {
       auto value = static_cast<float>(sums[column]);
       if (product.accumulates) value += before[static_cast<size_t>(column)];
       if (product.weighting == Weighting::rounded_result) value = round_to(dtype, value);
       if (weights_result(product)) value *= weight;
-      const int64_t index = in_order * n + column;
-      if (dtype == Dtype::fp32) result.as<float>()[index] = value;
-      if (dtype == Dtype::bf16) result.as<uint16_t>()[index] = to_bf16(value);
-      if (dtype == Dtype::fp16) result.as<uint16_t>()[index] = to_fp16(value);
+      emit(column, value);
     }
   });
-  return result;
 }
 
-Buffer unrounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
-  const int64_t n = product.n;
-  Buffer result(owned_rows(product, product.d) * n * 4);
-  for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
-    const auto weight = static_cast<double>(result_weight(product, matrices, expert, row));
-    const std::vector<float> before = row_before(product, matrices, expert, row);
-    for (int64_t column = 0; column < n; ++column)
-      result.as<float>()[in_order * n + column] =
-          static_cast<float>(sums[column] * weight + static_cast<double>(before[static_cast<size_t>(column)]));
-  });
-  return result;
+Reference unrounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
+  return reference(
+      product, matrices, Dtype::fp32, pool, [&](int64_t expert, int64_t row, const double* sums, auto&& emit) {
+        const auto weight = static_cast<double>(result_weight(product, matrices, expert, row));
+        const std::vector<float> before = row_before(product, matrices, expert, row);
+        for (int64_t column = 0; column < product.n; ++column)
+          emit(column,
+               static_cast<float>(sums[column] * weight + static_cast<double>(before[static_cast<size_t>(column)])));
+      });
 }
 
 }  // namespace moetune

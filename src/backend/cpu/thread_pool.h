@@ -33,8 +33,13 @@ class ThreadPool {
   /// Calls work(thread, i) once for each i in [0, count), in no order, on all threads. Work must not throw.
   template <class Work>
   void for_each(int64_t count, Work&& work) {
+    for_each(size(), count, work);
+  }
+  /// The same on no more than `threads` of them.
+  template <class Work>
+  void for_each(int threads, int64_t count, Work&& work) {
     std::atomic<int64_t> next{0};
-    run(static_cast<int>(std::clamp<int64_t>(count, 1, size())), [&](int thread) {
+    run(static_cast<int>(std::clamp<int64_t>(count, 1, threads)), [&](int thread) {
       for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
            i = next.fetch_add(1, std::memory_order_relaxed))
         work(thread, i);

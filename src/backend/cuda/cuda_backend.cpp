@@ -168,8 +168,10 @@ class CudaBackend : public Backend {
     return [&loaded, kernel, tiles, this](int set) {
       Args args = loaded.operands.args(set);
       args.workspace = workspace_.as<float>();
-      encode_maps(args, kernel.plan, loaded.operands.product);
+      encode_maps(args, kernel.plan, loaded.operands.first);
       kernel.launch(args, tiles, stream_->stream);
+      if (takes_another_pass(loaded.operands.product))
+        loaded.operands.finish(services_, loaded.operands.d_sorted.as<float>(), set, stream_->stream);
     };
   }
 

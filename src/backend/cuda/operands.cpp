@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "workload/result.h"
 
 namespace moetune {
 namespace {
@@ -45,7 +46,7 @@ std::vector<const char*> expert_pointers(const Operands& o) {
     };
     append(o.product.a, o.a.data() + set * o.a_stride);
     append(o.product.b, o.b.data() + set * o.b_stride);
-    append(o.product.d, o.d_of(set));
+    append(o.first.d, takes_another_pass(o.product) ? o.d_sorted.data() : o.d_of(set));
   }
   return pointers;
 }
@@ -70,6 +71,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     throw machine_error("the cuda backend does not compute operands with scales", "use the cpu backend");
   Operands o;
   o.plain = in_expert_order(product);
+  o.first = before_last_pass(product);
   o.product = std::move(product);
   const Product& p = o.product;
   o.a_stride = aligned(bytes_of(p.a));
@@ -77,10 +79,14 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
   const int64_t sorted_a = sorted_bytes(p, p.a, o.plain.a), sorted_b = sorted_bytes(p, p.b, o.plain.b);
   const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);
-  const int64_t references = 2 * aligned(owned_rows(p, p.d) * p.d.columns * 4);
+  const int64_t references = 2 * aligned(result_rows(p, p.d) * p.d.columns * 4);
+  if (p.weight_gradient) {
+    o.x_stride = aligned(bytes_of(p.weight_gradient->x));
+    o.dweights_stride = aligned(bytes_of(p.weight_gradient->dweights) + kGuardBytes);
+  }
 
   const auto touched = static_cast<int64_t>(bytes(p));
-  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride;
+  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -98,10 +104,17 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.a = DeviceBuffer(sets * o.a_stride);
   o.b = DeviceBuffer(sets * o.b_stride);
   o.d = DeviceBuffer(kGuardBytes + sets * o.d_stride);
+  if (p.weight_gradient) {
+    o.x = DeviceBuffer(sets * o.x_stride);
+    o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
+  }
+  if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
+  if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   o.m_sizes = upload(p.m_sizes);
   o.gather_indices = upload(p.gather_indices);
   o.pointers = upload(expert_pointers(o));
-  o.a_rows = upload_map(p, p.a), o.b_rows = upload_map(p, p.b), o.d_rows = upload_map(p, p.d);
+  o.a_rows = upload_map(p, p.a), o.b_rows = upload_map(p, p.b),
+  o.d_rows = is_filled(p, p.d) ? DeviceBuffer() : upload_map(p, p.d);
   const int64_t arrivals = first_arrival + int64_t{arrivals_per_sm} * device.processors;
   const int64_t counts = std::max(routed_rows(p) / gathered_together + 1, experts(p));  // of rows gathered first
   o.counters = upload(std::vector<int32_t>(static_cast<size_t>(arrivals + counts)));
@@ -110,7 +123,6 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (sorted_a > 0) o.a_sorted = DeviceBuffer(sorted_a);
   if (sorted_b > 0) o.b_sorted = DeviceBuffer(sorted_b);
   if (sorted_a + sorted_b > 0) o.gathered = DeviceBuffer(std::max(sorted_a, sorted_b));
-  if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   for (int set = 0; set < o.sets; ++set) {
     o.fill(services, Values::random, set, stream);
     o.fill_before(services, Values::random, set, stream);
@@ -121,6 +133,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
 void Operands::fill(Services& services, Values values, int set, cudaStream_t stream) const {
   fill_operand(services, product.a, values, set, a.data() + set * a_stride, stream);
   fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
+  if (product.weight_gradient)
+    fill_operand(services, product.weight_gradient->x, values, set, x.data() + set * x_stride, stream);
   services.of(product.a.dtype)
       .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
 }
@@ -138,6 +152,34 @@ void Operands::fill_operand(Services& services, const Operand& operand, Values v
 
 char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }
 
+float* Operands::dweights_of(int set) const { return dweights.as<float>(kGuardBytes + set * dweights_stride); }
+
+void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
+  const Service& service = services.of(product.d.dtype);
+  const bool all_slots = routed_rows(product) == product.slots;  // else those without a row are cleared
+  if (sums_slots(product)) {
+    if (!all_slots)
+      require(cudaMemsetAsync(row_of.data(), 0xff, static_cast<size_t>(product.slots * 4), stream),
+              "cannot clear slots");
+    service.invert(row_of.as<int>(), gather_indices.as<int>(), routed_rows(product), stream);
+    service.sum_slots(d_of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.n, stream);
+  }
+  if (product.weight_gradient) {
+    if (!all_slots)
+      require(cudaMemsetAsync(dweights_of(set), 0, static_cast<size_t>(product.slots * 4), stream),
+              "cannot clear slots");
+    service.weigh_rows({.out = d_of(set),
+                        .gradient = dweights_of(set),
+                        .sums = sums,
+                        .x = x.data() + set * x_stride,
+                        .slots = gather_indices.as<int>(),
+                        .weights = weights.as<float>(),
+                        .rows = routed_rows(product),
+                        .width = product.n},
+                       stream);
+  }
+}
+
 RowWeights Operands::result_weights() const {
   if (!weights_result(product)) return {};
   return {.weights = weights.as<float>(),
@@ -150,7 +192,7 @@ Args Operands::args(int set) const {
   const auto* const of = pointers.as<const void*>() + arrays;
   return {.x = a.data() + set * a_stride,
           .w = b.data() + set * b_stride,
-          .y = d_of(set),
+          .y = takes_another_pass(product) ? d_sorted.data() : d_of(set),
           .m_sizes = m_sizes.as<int>(),
           .gather_indices = gather_indices.as<int>(),
           .topk_weights = weights.as<float>(),
@@ -195,6 +237,7 @@ void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) con
 
 void Operands::unsort_result(Services& services, int set, cudaStream_t stream) const {
   if (!is_moved(product, product.d)) return;
+  if (takes_another_pass(product)) return finish(services, d_sorted.as<float>(), set, stream);
   services.of(product.d.dtype)
       .move_rows({.out = d_of(set),
                   .in = d_sorted.data(),

@@ -14,19 +14,29 @@ namespace moetune {
 struct Operands {
   Product product;
   Product plain;  // in expert order: what references and baselines multiply
+  Product first;  // what a kernel multiplies before the last pass, where there is one; else the product
   int sets = 0;
   int64_t a_stride = 0, b_stride = 0, d_stride = 0;  // bytes from set to set
   DeviceBuffer a, b, d;
   DeviceBuffer m_sizes, gather_indices, weights, counters;
-  DeviceBuffer pointers;                      // [sets][3][experts]: each expert's A, B and D
-  DeviceBuffer a_rows, b_rows, d_rows;        // row maps of operands that are not in place; else empty
-  DeviceBuffer a_sorted, b_sorted, d_sorted;  // operands of `plain` that are moved, for references and baselines
+  DeviceBuffer pointers;                // [sets][3][experts]: each expert's A, B and D
+  DeviceBuffer a_rows, b_rows, d_rows;  // row maps of operands that are not in place; else empty
+  // Operands of `plain` that are moved, for references and baselines; d_sorted holds the sums before the last pass.
+  DeviceBuffer a_sorted, b_sorted, d_sorted;
   DeviceBuffer gathered;        // the same of A or B for kernels that gather first: nothing else reads what they write
   int64_t gathered_offset = 0;  // where their counts begin in `counters`
 
-  /// What a candidate's launch of a forward product is handed.
+  // Where the product has the weights' gradient: X by sets, and both results with guards.
+  DeviceBuffer x, dweights;
+  int64_t x_stride = 0, dweights_stride = 0;
+  DeviceBuffer row_of;  // [slots] for sums over slots: row of expert order, -1 without
+
+  /// What a candidate's launch is handed.
   Args args(int set) const;
   char* d_of(int set) const;
+  float* dweights_of(int set) const;
+  /// The last pass: from sums, which lie as D of `first`, to the results.
+  void finish(Services& services, const float* sums, int set, cudaStream_t stream) const;
   /// Weights of the result's rows, as it is compared.
   RowWeights result_weights() const;
   /// The plain GEMM behind the problem: on operands as they are, or on the sorted copies of those that are moved.

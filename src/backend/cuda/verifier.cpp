@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "workload/result.h"
 
 namespace moetune {
 namespace {
@@ -48,74 +49,136 @@ double value_before(const Product& p, Values values, int64_t row, int64_t column
   return round_to(p.d.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
 }
 
-}  // namespace
-
-Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream)
-    : operands_(operands),
-      services_(services),
-      service_(services.of(operands.product.d.dtype)),
-      stream_(stream.stream),
-      scratch_(256) {
-  const Product& p = operands.product;
-  const int64_t bytes = owned_rows(p, p.d) * p.d.columns * 4;
-  integer_reference_ = DeviceBuffer(bytes);
-  random_reference_ = DeviceBuffer(bytes);
-  make_reference(Values::integer, integer_reference_, cublas);
-  make_reference(Values::random, random_reference_, cublas);
-  measure_reference();
+// " of dweights"; nothing for D.
+std::string of_which(const Operand& result) {
+  return result.matrix == LayerMatrix::dweights ? fmt::format(" of {}", name(result.matrix)) : "";
 }
 
-void Verifier::measure_reference() {
+// Where row `row` of a result's reference and `column` lie.
+std::string place(const Product& p, const Operand& result, int64_t row, int64_t column) {
+  if (result.matrix == LayerMatrix::dweights) return fmt::format("slot {}{}", row, of_which(result));
+  if (is_filled(p, result)) return fmt::format("token {}, column {}", row, column);
+  const Place at = place_of(p, result, row);
+  return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
+}
+
+float float_at(const float* place) {
+  float value = 0;
+  require(cudaMemcpy(&value, place, sizeof value, cudaMemcpyDeviceToHost), "cannot read the reference");
+  return value;
+}
+
+}  // namespace
+
+Verifier::Result Verifier::result_of(const Operand& operand, const DeviceBuffer& memory, int64_t stride) const {
   const Product& p = operands_.product;
-  const int64_t rows = owned_rows(p, p.d), n = p.d.columns;
+  Result result{.operand = operand,
+                .service = services_.of(operand.dtype),
+                .memory = memory,
+                .stride = stride,
+                .rows = result_rows(p, operand)};
+  const int64_t bytes = result.rows * operand.columns * 4;
+  result.integer = DeviceBuffer(bytes), result.random = DeviceBuffer(bytes);
+  return result;
+}
+
+Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream)
+    : operands_(operands), services_(services), stream_(stream.stream), scratch_(256) {
+  const Product& p = operands.product;
+  results_.push_back(result_of(p.d, operands.d, operands.d_stride));
+  if (!is_filled(p, p.d))
+    results_[0].row_map = operands.d_rows.as<int>(), results_[0].weights = operands.result_weights();
+  if (p.weight_gradient)
+    results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights, operands.dweights_stride));
+  make_references(Values::integer, cublas);
+  make_references(Values::random, cublas);
+  for (Result& result : results_) measure_reference(result);
+}
+
+void Verifier::measure_reference(Result& result) const {
+  const Product& p = operands_.product;
+  const int64_t n = result.operand.columns;
   const int64_t groups = p.ragged == Axis::k ? experts(p) : 1;
-  rms_rows_ = std::max<int64_t>(1, rows / groups);
+  result.rms_rows = std::max<int64_t>(1, result.rows / groups);
   std::vector<double> sums(static_cast<size_t>(groups));
   const DeviceBuffer device_sums(groups * int64_t{sizeof(double)});
   const auto bytes = static_cast<size_t>(device_sums.size());
   require(cudaMemcpyAsync(device_sums.data(), sums.data(), bytes, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  service_.sum_squares(random_reference_.as<float>(), operands_.result_weights(), rows, n, rms_rows_,
-                       device_sums.as<double>(), stream_);
+  result.service.sum_squares(result.random.as<float>(), result.weights, result.rows, n, result.rms_rows,
+                             device_sums.as<double>(), stream_);
   require(cudaMemcpyAsync(sums.data(), device_sums.data(), bytes, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the reference failed");
   std::vector<float> rms;
   for (const double sum : sums) {
-    squares_ += sum;
-    rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(rms_rows_ * n))));
+    result.squares += sum;
+    rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(result.rms_rows * n))));
   }
-  rms_ = DeviceBuffer(static_cast<int64_t>(rms.size() * sizeof(float)));
-  require(cudaMemcpy(rms_.data(), rms.data(), rms.size() * sizeof(float), cudaMemcpyHostToDevice),
+  result.rms = DeviceBuffer(static_cast<int64_t>(rms.size() * sizeof(float)));
+  require(cudaMemcpy(result.rms.data(), rms.data(), rms.size() * sizeof(float), cudaMemcpyHostToDevice),
           "cannot copy to the device");
 }
 
-void Verifier::make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const {
+void Verifier::make_references(Values values, Cublas& cublas) const {
   const Product& p = operands_.product;
   operands_.fill(services_, values, 0, stream_);
   operands_.sort_inputs(services_, 0, stream_);
-  Product plain = operands_.plain;  // its D is the reference: fp32 and packed
+  Product plain = operands_.plain;  // its D is fp32 and packed
   plain.d.dtype = Dtype::fp32;
   plain.d.capacity = 0;
+  DeviceBuffer sums_of_slots;
+  if (sums_slots(p)) sums_of_slots = DeviceBuffer(owned_rows(plain, plain.d) * p.n * 4);
+  const DeviceBuffer& sums = sums_slots(p) ? sums_of_slots : results_[0].reference(values);
   const GroupedGemm gemm = operands_.gemm(0);
   if (p.accumulates) {
     operands_.fill_before(services_, values, 0, stream_);
-    service_.widen(reference.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
+    results_[0].service.widen(sums.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
   }
-  cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = reference.data()}, true);
+  cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
-  check_samples(values, reference);
+  check_samples(values, sums.as<float>());
+  if (!takes_another_pass(p)) return;
+  finish_references(values, sums.as<float>());
+  check_last_pass(values, sums.as<float>());
 }
 
-void Verifier::check_samples(Values values, const DeviceBuffer& reference) const {
+void Verifier::finish_references(Values values, const float* sums) const {
   const Product& p = operands_.product;
-  const int64_t rows = owned_rows(p, p.d);
+  if (sums_slots(p)) {
+    const DeviceBuffer rows(std::max<int64_t>(4, p.slots * 4));
+    require(cudaMemcpy(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4), cudaMemcpyHostToDevice),
+            "cannot copy to the device");
+    services_.of(Dtype::fp32)
+        .sum_slots(results_[0].reference(values).data(), sums, rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
+    require(cudaStreamSynchronize(stream_), "the reference failed");
+  }
+  if (p.weight_gradient) {
+    const DeviceBuffer& dweights = results_[1].reference(values);
+    require(cudaMemsetAsync(dweights.data(), 0, static_cast<size_t>(dweights.size()), stream_), "cannot clear slots");
+    services_.of(p.d.dtype).weigh_rows({.out = operands_.d_of(0),
+                                        .gradient = dweights.as<float>(),
+                                        .sums = sums,
+                                        .x = operands_.x.data(),
+                                        .slots = operands_.gather_indices.as<int>(),
+                                        .weights = operands_.weights.as<float>(),
+                                        .rows = routed_rows(p),
+                                        .width = p.n},
+                                       stream_);
+    require(cudaStreamSynchronize(stream_), "the reference failed");
+  }
+}
+
+void Verifier::check_samples(Values values, const float* sums) const {
+  const Product& p = operands_.product;
+  const Product first = before_last_pass(p);
+  const int64_t rows = owned_rows(first, first.d);
   if (rows == 0) return;
   Random random(p.seed, 77);
   for (int i = 0; i < kSamples; ++i) {
     const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(rows)));
     const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.d.columns)));
-    const Place place = place_of(p, p.d, row);
+    const Place place = place_of(first, first.d, row);
     double sum = p.accumulates ? value_before(p, values, row, column) : 0;
     double squares = sum * sum;
     for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
@@ -124,9 +187,7 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
       sum += term;
       squares += term * term;
     }
-    float got = 0;
-    require(cudaMemcpy(&got, reference.as<float>() + row * p.d.columns + column, 4, cudaMemcpyDeviceToHost),
-            "cannot read the reference");
+    const float got = float_at(sums + row * p.d.columns + column);
     const double tolerance = values == Values::integer ? 0 : 1e-4 * std::sqrt(squares);
     if (!(std::abs(got - sum) <= tolerance))
       throw machine_error(fmt::format("the cuBLAS reference is wrong at expert {}, row {}, column {}: {} instead of {}",
@@ -135,96 +196,152 @@ void Verifier::check_samples(Values values, const DeviceBuffer& reference) const
   }
 }
 
-// D of set 0, with the guards before and after it; and what kernels put in order on the way there. What accumulates
-// finds what was there before.
-void Verifier::clear_output(Values values) const {
-  require(cudaMemsetAsync(operands_.d.data(), kFill, static_cast<size_t>(kGuardBytes + operands_.d_stride), stream_),
-          "cannot fill the output");
-  operands_.fill_before(services_, values, 0, stream_);
-  const DeviceBuffer& gathered = operands_.gathered;
-  if (gathered.size() > 0)
-    require(cudaMemsetAsync(gathered.data(), kFill, static_cast<size_t>(gathered.size()), stream_),
-            "cannot fill the room for gathered rows");
+// Of sums that were checked before.
+void Verifier::check_last_pass(Values values, const float* sums) const {
+  const Product& p = operands_.product;
+  const std::vector<int32_t> rows = rows_of_slots(p);
+  Random random(p.seed, 78);
+  const auto below = [&](int64_t end) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(end))); };
+  const auto require_close = [&](float got, double sum, double squares, const std::string& place) {
+    const double tolerance = values == Values::integer ? 0 : 1e-4 * std::sqrt(squares);
+    if (!(std::abs(got - sum) <= tolerance))
+      throw machine_error(fmt::format("the reference is wrong at {}: {} instead of {}", place, got, sum),
+                          "nothing on this machine can be verified; see moetune doctor");
+  };
+  for (int i = 0; i < kSamples && p.slots > 0; ++i) {
+    const int64_t slot = below(p.slots), column = below(p.n);
+    double sum = 0, squares = 0;
+    const auto add = [&](double term) { sum += term, squares += term * term; };
+    if (sums_slots(p)) {
+      const int64_t token = slot / p.top_k;
+      for (int64_t other = token * p.top_k; other < (token + 1) * p.top_k; ++other)
+        if (const int64_t row = rows[static_cast<size_t>(other)]; row >= 0) add(float_at(sums + row * p.n + column));
+      require_close(float_at(results_[0].reference(values).as<float>() + token * p.n + column), sum, squares,
+                    fmt::format("token {}, column {}", token, column));
+    }
+    if (p.weight_gradient) {
+      if (const int64_t row = rows[static_cast<size_t>(slot)]; row >= 0) {
+        std::vector<float> of_row(static_cast<size_t>(p.n));
+        require(cudaMemcpy(of_row.data(), sums + row * p.n, of_row.size() * 4, cudaMemcpyDeviceToHost),
+                "cannot read the reference");
+        const Operand& x = p.weight_gradient->x;
+        for (int64_t j = 0; j < p.n; ++j)
+          add(static_cast<double>(of_row[static_cast<size_t>(j)]) *
+              round_to(x.dtype,
+                       operand_value(values, p.seed, stream_of(x.matrix), static_cast<uint64_t>(row * p.n + j))));
+      }
+      require_close(float_at(results_[1].reference(values).as<float>() + slot), sum, squares,
+                    fmt::format("slot {} of {}", slot, name(LayerMatrix::dweights)));
+    }
+  }
 }
 
-std::string Verifier::run_and_compare(const RunOnce& run, Values values, ComparisonCounts& counts) const {
-  const bool integer = values == Values::integer;
-  const DeviceBuffer& reference = integer ? integer_reference_ : random_reference_;
-  const float* rms = integer ? nullptr : rms_.as<float>();
-  const Product& p = operands_.product;
-  const int64_t rows = owned_rows(p, p.d), n = p.d.columns;
-  auto* device_counts = scratch_.as<ComparisonCounts>();
-  auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
+// Results of set 0, with the guards before and after them; and what kernels write on the way there. What accumulates
+// finds what was there before.
+void Verifier::clear_output(Values values) const {
+  for (const Result& result : results_)
+    require(cudaMemsetAsync(result.memory.data(), kFill, static_cast<size_t>(kGuardBytes + result.stride), stream_),
+            "cannot fill the output");
+  operands_.fill_before(services_, values, 0, stream_);
+  for (const DeviceBuffer* buffer : {&operands_.gathered, &operands_.d_sorted, &operands_.row_of})
+    if (buffer->size() > 0)
+      require(cudaMemsetAsync(buffer->data(), kFill, static_cast<size_t>(buffer->size()), stream_),
+              "cannot fill what kernels write on the way");
+}
+
+std::string Verifier::run_and_compare(const RunOnce& run, Values values, std::vector<ComparisonCounts>& counts) const {
   clear_output(values);
   run();
   require_candidate(cudaGetLastError(), "the launch failed");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
-  counts = {};
+  counts.assign(results_.size(), {});
+  for (size_t i = 0; i < results_.size(); ++i)
+    if (const std::string reason = compare(results_[i], values, counts[i]); !reason.empty()) return reason;
+  return {};
+}
+
+std::string Verifier::compare(const Result& result, Values values, ComparisonCounts& counts) const {
+  const Operand& operand = result.operand;
+  const int64_t n = operand.columns;
+  auto* device_counts = scratch_.as<ComparisonCounts>();
+  auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
   unsigned long long changed[2] = {0, 0};
   require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
   require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  service_.compare(operands_.d_of(0), reference.as<float>(), operands_.d_rows.as<int>(), operands_.result_weights(),
-                   rows, n, rms, rms_rows_, device_counts, stream_);
-  const int64_t d_bytes = p.d.rows * n * size_bytes(p.d.dtype);
-  service_.count_changed(operands_.d.data(), kGuardBytes, kFill, device_changed, stream_);
-  service_.count_changed(operands_.d_of(0) + d_bytes, operands_.d_stride - d_bytes, kFill, device_changed, stream_);
-  service_.count_unwritten(operands_.d_of(0), p.d.rows * n, device_changed + 1, stream_);
+  const float* rms = values == Values::integer ? nullptr : result.rms.as<float>();
+  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, result.weights,
+                         result.rows, n, rms, result.rms_rows, device_counts, stream_);
+  const int64_t bytes = operand.rows * n * size_bytes(operand.dtype);
+  const Service& service = result.service;
+  service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
+  service.count_changed(result.of_set_0() + bytes, result.stride - bytes, kFill, device_changed, stream_);
+  service.count_unwritten(result.of_set_0(), operand.rows * n, device_changed + 1, stream_);
   require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaMemcpyAsync(changed, device_changed, sizeof changed, cudaMemcpyDeviceToHost, stream_),
           "cannot read counters");
   require(cudaStreamSynchronize(stream_), "the comparison failed");
-  if (changed[0] > 0) return fmt::format("{} bytes outside the output were written", changed[0]);
-  const int64_t foreign = (p.d.rows - rows) * n, unwritten = static_cast<int64_t>(changed[1]);
+  if (changed[0] > 0) return fmt::format("{} bytes outside the output{} were written", changed[0], of_which(operand));
+  const int64_t foreign = (operand.rows - result.rows) * n, unwritten = static_cast<int64_t>(changed[1]);
   if (unwritten < foreign)
     return fmt::format("{} elements of rows that {} were written", foreign - unwritten,
-                       p.d.order == RowOrder::in_place ? "are padding" : "belong to other ranks");
-  if (unwritten > foreign) return fmt::format("{} elements were not written", unwritten - foreign);
+                       operand.order == RowOrder::in_place ? "are padding" : "belong to other ranks");
+  if (unwritten > foreign) return fmt::format("{} elements{} were not written", unwritten - foreign, of_which(operand));
   return {};
 }
 
 Verdict Verifier::verify(const RunOnce& run) const {
   const Product& p = operands_.product;
-  const int64_t n = p.d.columns, elements = owned_rows(p, p.d) * n;
   const bool twice = p.weighting == Weighting::rounded_result;
-  Verdict verdict{.ok = false, .reason = {}, .elements = 2 * elements};
-  ComparisonCounts counts;
+  Verdict verdict{.ok = false, .reason = {}};
+  for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
+  std::vector<ComparisonCounts> counts;
   operands_.fill(services_, Values::integer, 0, stream_);
   verdict.reason = run_and_compare(run, Values::integer, counts);
-  verdict.mismatches = static_cast<int64_t>(counts.mismatches);
-  if (verdict.mismatches > 0) {
-    const Place at = place_of(p, p.d, static_cast<int64_t>(counts.first) / n);
-    verdict.reason = fmt::format(
-        "{}{} of {} elements differ from cuBLAS on integer inputs, the first at expert {}, row {}, column {}",
-        verdict.reason.empty() ? "" : verdict.reason + "; ", verdict.mismatches, elements, at.expert, at.row,
-        static_cast<int64_t>(counts.first) % n);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (counts[i].mismatches == 0) continue;
+    const auto first = static_cast<int64_t>(counts[i].first);
+    const Result& result = results_[i];
+    const int64_t n = result.operand.columns;
+    verdict.mismatches += static_cast<int64_t>(counts[i].mismatches);
+    verdict.reason = fmt::format("{}{} of {} elements differ from cuBLAS on integer inputs, the first at {}",
+                                 verdict.reason.empty() ? "" : verdict.reason + "; ", counts[i].mismatches,
+                                 result.rows * n, place(p, result.operand, first / n, first % n));
   }
   operands_.fill(services_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
   verdict.reason = run_and_compare(run, Values::random, counts);
-  if (squares_ > 0) verdict.normalised_error = std::sqrt(counts.error / squares_);
-  verdict.max_ulps = std::bit_cast<float>(counts.max_ulps_bits);
-  const double ulps = p.d.dtype == Dtype::fp32 ? std::ldexp(1, 10) : twice ? kMaxUlpsWeighted : kMaxUlps;
-  const double norm = max_normalised_error(p.d.dtype, twice);
-  if (verdict.reason.empty() && !(verdict.max_ulps <= ulps))
-    verdict.reason =
-        fmt::format("an element is {:.3g} ulps off on random inputs, more than {:.3g}", verdict.max_ulps, ulps);
-  if (verdict.reason.empty() && !(verdict.normalised_error <= norm))
-    verdict.reason = fmt::format("the normalised error on random inputs is {:.3g}, more than {:.3g}",
-                                 verdict.normalised_error, norm);
+  for (size_t i = 0; i < results_.size() && verdict.reason.empty(); ++i) {
+    const Result& result = results_[i];
+    const Dtype dtype = result.operand.dtype;
+    const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
+    const float max_ulps = std::bit_cast<float>(counts[i].max_ulps_bits);
+    const double ulps = dtype == Dtype::fp32 ? std::ldexp(1, 10) : twice ? kMaxUlpsWeighted : kMaxUlps;
+    const double norm = max_normalised_error(dtype, twice);
+    if (i == 0) verdict.normalised_error = error, verdict.max_ulps = max_ulps;  // those of D
+    if (!(max_ulps <= ulps))
+      verdict.reason = fmt::format("an element{} is {:.3g} ulps off on random inputs, more than {:.3g}",
+                                   of_which(result.operand), max_ulps, ulps);
+    else if (!(error <= norm))
+      verdict.reason = fmt::format("the normalised error{} on random inputs is {:.3g}, more than {:.3g}",
+                                   of_which(result.operand), error, norm);
+  }
   verdict.ok = verdict.reason.empty();
   return verdict;
 }
 
 Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
-  constexpr int64_t kRowWords = 256;  // a block's threads take one each
-  constexpr int kBatch = 32;          // launches between two looks at the counters
-  // Whole rows of words: what is left over belongs to the last guard.
-  const int64_t rows = (kGuardBytes + operands_.d_stride) / (kRowWords * 4);
+  constexpr int64_t kRowWords = 256;                 // a block's threads take one each
+  constexpr int kBatch = 32;                         // launches between two looks at the counters
   const Service& words = services_.of(Dtype::fp32);  // compares words of 32 bits
-  const DeviceBuffer first(rows * kRowWords * 4), device_counts(kBatch * int64_t{sizeof(ComparisonCounts)});
+  // Whole rows of words: what is left over belongs to the last guard.
+  const auto rows_of = [](const Result& result) { return (kGuardBytes + result.stride) / (kRowWords * 4); };
+  std::vector<DeviceBuffer> first;
+  for (const Result& result : results_) first.emplace_back(rows_of(result) * kRowWords * 4);
+  const size_t each = results_.size();  // counts of a launch
+  const DeviceBuffer device_counts(kBatch * static_cast<int64_t>(each * sizeof(ComparisonCounts)));
   const auto launch_once = [&] {
     clear_output(Values::random);
     run();
@@ -232,32 +349,39 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   };
   operands_.fill(services_, Values::random, 0, stream_);
   launch_once();
-  require(cudaMemcpyAsync(first.data(), operands_.d.data(), static_cast<size_t>(first.size()), cudaMemcpyDeviceToDevice,
-                          stream_),
-          "cannot keep the first result");
+  for (size_t j = 0; j < each; ++j)
+    require(cudaMemcpyAsync(first[j].data(), results_[j].memory.data(), static_cast<size_t>(first[j].size()),
+                            cudaMemcpyDeviceToDevice, stream_),
+            "cannot keep the first result");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
 
   Repetition repetition;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   const auto repeat_batch = [&] {
-    std::vector<ComparisonCounts> counts(kBatch);
+    std::vector<ComparisonCounts> counts(kBatch * each);
     const size_t bytes = counts.size() * sizeof counts[0];
     require(cudaMemcpyAsync(device_counts.data(), counts.data(), bytes, cudaMemcpyHostToDevice, stream_),
             "cannot clear counters");
-    for (int i = 0; i < kBatch; ++i) {
+    for (size_t i = 0; i < kBatch; ++i) {
       launch_once();
-      words.compare(operands_.d.data(), first.as<float>(), nullptr, {}, rows, kRowWords, nullptr, 1,
-                    device_counts.as<ComparisonCounts>() + i, stream_);
+      for (size_t j = 0; j < each; ++j)
+        words.compare(results_[j].memory.data(), first[j].as<float>(), nullptr, {}, rows_of(results_[j]), kRowWords,
+                      nullptr, 1, device_counts.as<ComparisonCounts>() + i * each + j, stream_);
     }
     require(cudaMemcpyAsync(counts.data(), device_counts.data(), bytes, cudaMemcpyDeviceToHost, stream_),
             "cannot read counters");
     require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
-    for (const ComparisonCounts& count : counts) {
+    for (size_t i = 0; i < kBatch; ++i) {
       ++repetition.launches;
-      if (count.mismatches > 0 && repetition.different++ == 0)
-        repetition.reason = fmt::format(
-            "launch {} differs from the first, in {} words of 4 bytes from byte {} of {} on", repetition.launches,
-            count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes, name(operands_.product.d.matrix));
+      for (size_t j = 0; j < each; ++j) {
+        const ComparisonCounts& count = counts[i * each + j];
+        if (count.mismatches == 0) continue;
+        if (repetition.different++ == 0)
+          repetition.reason = fmt::format(
+              "launch {} differs from the first, in {} words of 4 bytes from byte {} of {} on", repetition.launches,
+              count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes, name(results_[j].operand.matrix));
+        break;
+      }
     }
   };
   try {

@@ -1,6 +1,7 @@
 // References of a loaded problem and the comparison of every element with them.
 #pragma once
 #include <functional>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/operands.h"
@@ -12,8 +13,8 @@ using RunOnce = std::function<void()>;
 
 class Verifier {
  public:
-  /// Computes both references with cuBLAS, in fp32 and expert order [owned_rows of D, N], and checks them on sampled
-  /// elements against host sums in double. Throws Exit::machine where they disagree.
+  /// Computes both references with cuBLAS, in fp32 and in the order of result_rows, and checks them on sampled elements
+  /// against host sums in double. Throws Exit::machine where they disagree.
   Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream);
 
   /// Integer inputs bit for bit, then random inputs within tolerance; outputs start as NaN, guards are looked at.
@@ -25,23 +26,43 @@ class Verifier {
   Repetition repeat(const RunOnce& run, double seconds) const;
 
  private:
+  /// One of the matrices that a launch writes, and what it should be.
+  struct Result {
+    const Operand& operand;
+    const Service& service;  // of its dtype
+    const DeviceBuffer& memory;
+    int64_t stride = 0;            // bytes of a set, with the guard behind it
+    const int* row_map = nullptr;  // of its rows in memory, null where references lie like them
+    RowWeights weights = {};
+    int64_t rows = 0;                        // of the references
+    DeviceBuffer integer = {}, random = {};  // references
+    DeviceBuffer rms = {};  // one of all rows, or, where experts sum over K of their own, one an expert
+    int64_t rms_rows = 1;   // rows that share one
+    double squares = 0;     // sum of the squares of all results on random inputs
+
+    const DeviceBuffer& reference(Values values) const { return values == Values::integer ? integer : random; }
+    char* of_set_0() const { return memory.data() + kGuardBytes; }
+  };
+  Result result_of(const Operand& operand, const DeviceBuffer& memory, int64_t stride) const;
+
   void clear_output(Values values) const;
-  void make_reference(Values values, DeviceBuffer& reference, Cublas& cublas) const;
-  void check_samples(Values values, const DeviceBuffer& reference) const;
+  void make_references(Values values, Cublas& cublas) const;
+  /// From the sums [owned_rows of D, N] that a last pass takes.
+  void finish_references(Values values, const float* sums) const;
+  void check_samples(Values values, const float* sums) const;
+  void check_last_pass(Values values, const float* sums) const;
   /// How large the results on random inputs are: in all, and root mean squares of those that ulps are measured by.
-  void measure_reference();
+  void measure_reference(Result& result) const;
   /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured
-  /// on random inputs.
-  std::string run_and_compare(const RunOnce& run, Values values, ComparisonCounts& counts) const;
+  /// on random inputs. A count for each result.
+  std::string run_and_compare(const RunOnce& run, Values values, std::vector<ComparisonCounts>& counts) const;
+  std::string compare(const Result& result, Values values, ComparisonCounts& counts) const;
 
   const Operands& operands_;
   Services& services_;
-  const Service& service_;  // of D
   cudaStream_t stream_;
-  DeviceBuffer integer_reference_, random_reference_, scratch_;
-  DeviceBuffer rms_;      // one of all rows, or, where experts sum over K of their own, one an expert
-  int64_t rms_rows_ = 1;  // rows of D that share one
-  double squares_ = 0;    // sum of the squares of all results
+  DeviceBuffer scratch_;
+  std::vector<Result> results_;  // D, and dweights where the product has them
 };
 
 }  // namespace moetune

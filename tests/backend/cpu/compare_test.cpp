@@ -37,8 +37,8 @@ class Result {
         values.push_back(static_cast<float>(naive::sum_at(p, operands, expert, row, column) * weight));
     });
   }
-  Verdict exact() { return compare_exact(product, output, wanted.data(), pool); }
-  Verdict close() { return compare_close(product, output, values.data(), pool); }
+  Verdict exact() { return compare_exact(product, product.d, output, wanted.data(), pool); }
+  Verdict close() { return compare_close(product, product.d, output, values.data(), pool); }
   std::byte* element(int64_t row, int64_t column) {
     const Layer& layer = problem.shape.layer;
     return output.data() + (row * layer.n + column) * size_bytes(layer.dtype);
@@ -88,7 +88,7 @@ TEST_P(EveryDtype, AcceptsARightResult) {
     EXPECT_EQ(exact.elements, 48 * kN);
     EXPECT_EQ(exact.mismatches, 0);
     EXPECT_EQ(exact.reason, "");
-    EXPECT_LE(close.max_ulps, tolerance(result.product, 64).ulps);
+    EXPECT_LE(close.max_ulps, tolerance(result.product, result.product.d, 64).ulps);
   }
 }
 
@@ -186,7 +186,7 @@ TEST_P(EveryDtype, HoldsRandomInputsToTheirTolerance) {
   const auto largest = largest_value - result.values.begin();
   const float value = *largest_value;
   const double unit = std::ldexp(1, std::ilogb(value) + 1 - significand_bits(GetParam()));
-  const double limit = tolerance(result.product, 64).ulps;
+  const double limit = tolerance(result.product, result.product.d, 64).ulps;
   result.put(largest / kN, largest % kN, static_cast<float>(value + unit * (limit + 2)));
   const Verdict verdict = result.close();
   EXPECT_FALSE(verdict.ok);
@@ -197,7 +197,7 @@ TEST_P(EveryDtype, HoldsRandomInputsToTheirTolerance) {
 
 TEST_P(EveryDtype, SeesASmallErrorOfEveryElement) {
   Result result(plain_problem(GetParam()));
-  const double step = 1 + 3 * tolerance(result.product, 64).normalised_error;
+  const double step = 1 + 3 * tolerance(result.product, result.product.d, 64).normalised_error;
   for (int64_t row = 0; row < 48; ++row)
     for (int64_t column = 0; column < kN; ++column)
       result.put(row, column, static_cast<float>(result.values[static_cast<size_t>(row * kN + column)] * step));
@@ -236,9 +236,9 @@ TEST(Compare, ToleratesOneRoundingOrTwo) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) {
     product.d.dtype = dtype;
     product.weighting = Weighting::none;
-    const Tolerance once = tolerance(product, 4096);
+    const Tolerance once = tolerance(product, product.d, 4096);
     product.weighting = Weighting::rounded_result;
-    const Tolerance twice = tolerance(product, 4096);
+    const Tolerance twice = tolerance(product, product.d, 4096);
     EXPECT_GT(once.ulps, 0.5);
     EXPECT_LT(once.ulps, 0.55);
     EXPECT_GT(twice.ulps, 1.5);
@@ -247,7 +247,7 @@ TEST(Compare, ToleratesOneRoundingOrTwo) {
     EXPECT_NEAR(twice.normalised_error, 2 * once.normalised_error, 0.1 * once.normalised_error);
   }
   product.d.dtype = Dtype::fp32;
-  EXPECT_LT(tolerance(product, 4096).normalised_error, 1e-5);
+  EXPECT_LT(tolerance(product, product.d, 4096).normalised_error, 1e-5);
 }
 
 TEST(Output, IsNaNAllOver) {

@@ -18,8 +18,8 @@ using naive::candidate;
 
 constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
 
-Problem small_problem(Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
-  return naive::problem_of("zipf:1", 64, 8, 2, {.dtype = dtype, .fusion = fusion, .n = 96, .k = 120});
+Problem small_problem(Dtype dtype = Dtype::bf16, Fusion fusion = {}, Op op = Op::fwd) {
+  return naive::problem_of("zipf:1", 64, 8, 2, {.dtype = dtype, .fusion = fusion, .n = 96, .k = 120, .op = op});
 }
 
 Contender loop() { return {.baseline = "loop", .candidate = {}}; }
@@ -194,6 +194,27 @@ TEST_F(CpuBackend, VerifiesGradients) {
           EXPECT_EQ(verdict.mismatches, 0);
         }
       }
+}
+
+TEST_F(CpuBackend, VerifiesSummedSlotsAndTheWeightsGradient) {
+  const Fusion summed{.permute_x = true, .sum_slots = true};
+  Fusion with_gradient = kWeighted;
+  with_gradient.weight_gradient = true;
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
+    for (const Fusion& fusion : {summed, with_gradient}) {
+      const Problem p = small_problem(dtype, fusion, Op::dx);
+      backend->load(p);
+      for (const Contender& contender :
+           {loop(), of(cpu_variant().fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
+        const Verdict verdict = backend->verify(contender);
+        EXPECT_TRUE(verdict.ok) << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
+        EXPECT_EQ(verdict.elements, 2 * (fusion == summed ? 64 * 120 : 128 * 120 + 128));
+        EXPECT_EQ(verdict.mismatches, 0);
+        const Repetition repetition = backend->repeat(contender, 0.01);
+        EXPECT_EQ(repetition.different, 0) << repetition.reason;
+        EXPECT_EQ(backend->sample(contender, {.blocks = 2, .block_seconds = 1e-4}).size(), 2u);
+      }
+    }
 }
 
 TEST_F(CpuBackend, RestoresDwBeforeItLooks) {

@@ -116,19 +116,19 @@ TEST_P(EveryCase, ReferenceEqualsTheNaiveLoop) {
   const Problem p = problem(37, 53);
   for (const Values values : {Values::integer, Values::random}) {
     naive::Operands operands(p, values);
-    const Buffer rounded = rounded_reference(product_of(p), operands.matrices(), pool);
-    const Buffer unrounded = unrounded_reference(product_of(p), operands.matrices(), pool);
+    const Reference rounded = rounded_reference(product_of(p), operands.matrices(), pool);
+    const Reference unrounded = unrounded_reference(product_of(p), operands.matrices(), pool);
     const naive::Matrix wanted = naive::multiply(p, operands);
     const int64_t row_bytes = 37 * size_bytes(p.shape.layer.dtype);
     naive::for_rows(p, [&](int64_t expert, int64_t row, int64_t target) {
-      EXPECT_EQ(std::memcmp(rounded.data() + row * row_bytes, wanted.bytes.data() + target * row_bytes,
+      EXPECT_EQ(std::memcmp(rounded.d.data() + row * row_bytes, wanted.bytes.data() + target * row_bytes,
                             static_cast<size_t>(row_bytes)),
                 0);
       const float weight = p.shape.fusion.topk_weights
                                ? round_to(p.shape.layer.dtype, operands.weights[p.routing.gather_indices[row]])
                                : 1;
       for (int64_t column = 0; column < 37; ++column)
-        ASSERT_FLOAT_EQ(unrounded.as<float>()[row * 37 + column],
+        ASSERT_FLOAT_EQ(unrounded.d.as<float>()[row * 37 + column],
                         static_cast<float>(naive::sum_at(p, operands, expert, row, column) * weight));
     });
   }

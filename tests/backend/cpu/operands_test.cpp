@@ -48,6 +48,21 @@ TEST(CpuOperands, FillOnlyExpertsWithRows) {
   EXPECT_EQ(sum(2), 0);
 }
 
+TEST(CpuOperands, HoldXForTheWeightsGradientAlone) {
+  ThreadPool pool(2);
+  Problem p = naive::problem_of_rows(
+      {8, 0, 24}, {.fusion = {.permute_y = true, .topk_weights = true}, .n = 64, .k = 70, .op = Op::dx}, 1);
+  EXPECT_EQ(make_set(product_of(p), Values::random, pool).dweights.bytes(), 0);
+  p.shape.fusion.weight_gradient = true;
+  const std::vector<OperandSet> sets = make_sets(product_of(p), 2, pool);
+  EXPECT_NE(sets[0].x.data(), sets[1].x.data());
+  for (const OperandSet& set : sets) {
+    EXPECT_EQ(set.dweights.bytes(), 32 * 4);
+    for (int64_t i = 0; i < 32 * 70; ++i)
+      ASSERT_EQ(set.x.as<float>()[i], operand_value(Values::random, p.seed, kStreamX, static_cast<uint64_t>(i)));
+  }
+}
+
 TEST(CpuOperands, RotateOverCopiesInOtherMemory) {
   ThreadPool pool(2);
   const Problem p = naive::problem_of_rows({8, 0, 24}, {.n = 64, .k = 700}, 1);
@@ -99,6 +114,21 @@ TEST(CpuMemory, CountsOnlyExpertsWithRows) {
   EXPECT_EQ(plan_memory(product_of(all), naive::device(2), kGiga).set_bytes -
                 plan_memory(product_of(one), naive::device(2), kGiga).set_bytes,
             3 << 20);
+}
+TEST(CpuMemory, CountsResultsAndWhatIsAddedUpLater) {
+  const auto plan_of = [](const Fusion& fusion) {
+    Problem p = naive::problem_of_rows({32, 32}, {.fusion = fusion, .n = 512, .k = 1024, .op = Op::dx}, 2);
+    return plan_memory(product_of(p), naive::device(2), kGiga);
+  };
+  const MemoryPlan by_slot = plan_of({.permute_x = true}), summed = plan_of({.permute_x = true, .sum_slots = true});
+  EXPECT_EQ(by_slot.partial_bytes, 0);
+  EXPECT_EQ(by_slot.set_bytes - summed.set_bytes, 32 * 1024 * 4);  // 32 tokens in place of 64 slots
+  EXPECT_EQ(summed.partial_bytes, 2 * 64 * 1024 * 4);              // of the variant and of the baseline
+  Fusion fusion{.permute_y = true, .topk_weights = true};
+  const MemoryPlan weighted = plan_of(fusion);
+  fusion.weight_gradient = true;
+  EXPECT_EQ(plan_of(fusion).set_bytes - weighted.set_bytes, 64 * 1024 * 4 + 64 * 4 + 2 * Output::kGuardBytes);
+  EXPECT_EQ(plan_of(fusion).partial_bytes, 2 * 64 * (1024 / 32) * 4);
 }
 TEST(CpuMemory, RefusesWithTheSizeInWords) {
   const Problem p = naive::problem_of_rows({2, 2}, {.n = 8192, .k = 8192}, 1);

@@ -11,12 +11,15 @@
 #include "backend/cpu/operands.h"
 #include "backend/cpu/reference.h"
 #include "naive.h"
+#include "workload/result.h"
 
 namespace moetune::three_loops {
 
 using naive::Setting;
 
 constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
+constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
+constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
 constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}};
 
 /// What a test changes of a product, told again for the loops below.
@@ -38,6 +41,7 @@ struct Wanted {
   int64_t columns = 0;
   Dtype dtype = Dtype::fp32;
   std::vector<std::optional<Element>> elements;  // [rows in memory, columns]; nothing where nobody writes
+  std::vector<double> dweights = {};             // [slots], with the weights' gradient
 
   Element& at(int64_t row, int64_t column) {
     auto& element = elements[static_cast<size_t>(row * columns + column)];
@@ -56,18 +60,40 @@ class Loops {
 
   Wanted dx() {
     const auto& [n, k] = sides();
+    if (p_.shape.fusion.sum_slots) return summed_dx();
     Wanted wanted = empty(p_.shape.fusion.permute_x ? naive::slots(p_) : ragged_rows(), k);
+    if (p_.shape.fusion.weight_gradient) wanted.dweights.resize(static_cast<size_t>(naive::slots(p_)));
     for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t slot) {
       const bool weighted = p_.shape.fusion.topk_weights;
       for (int64_t column = 0; column < k; ++column) {
-        double sum = 0;
-        for (int64_t i = 0; i < n; ++i)
-          sum += a(expert, row, kStreamDy, dy_row(expert, row, in_order, slot), i, n) * w(expert, i, column);
+        const double sum = dx_sum(expert, row, in_order, slot, column, n);
+        if (p_.shape.fusion.weight_gradient)
+          wanted.dweights[static_cast<size_t>(slot)] +=
+              sum * value(kStreamX, in_memory(expert, row, in_order) * k + column);
         const float weight = weighted ? this->weight(slot) : 1;
         wanted.at(p_.shape.fusion.permute_x ? slot : in_memory(expert, row, in_order), column) = {
             sum * weight, round_to(wanted.dtype, static_cast<float>(sum) * weight)};
       }
     });
+    return wanted;
+  }
+
+  // Slot after slot of a token: the row of expert order that has it is looked for.
+  Wanted summed_dx() {
+    const auto& [n, k] = sides();
+    const int64_t top_k = p_.routing.top_k;
+    Wanted wanted = empty(p_.routing.tokens, k);
+    for (int64_t slot = 0; slot < naive::slots(p_); ++slot)
+      for (int64_t column = 0; column < k; ++column) {
+        Element& element = wanted.at(slot / top_k, column);
+        for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t its_slot) {
+          if (its_slot != slot) return;
+          const double sum = dx_sum(expert, row, in_order, slot, column, n);
+          element.exact += sum;
+          element.rounded += static_cast<float>(sum);
+        });
+        if (slot % top_k == top_k - 1) element.rounded = round_to(wanted.dtype, element.rounded);
+      }
     return wanted;
   }
 
@@ -148,6 +174,12 @@ class Loops {
   double value(int stream, int64_t index) const {
     return round_to(p_.shape.layer.dtype, operand_value(values_, p_.seed, stream, static_cast<uint64_t>(index)));
   }
+  double dx_sum(int64_t expert, int64_t row, int64_t in_order, int64_t slot, int64_t column, int64_t n) const {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i)
+      sum += a(expert, row, kStreamDy, dy_row(expert, row, in_order, slot), i, n) * w(expert, i, column);
+    return sum;
+  }
   // A of a product whose A has rows of experts.
   double a(int64_t, int64_t, int stream, int64_t memory_row, int64_t column, int64_t columns) const {
     double result = value(stream, memory_row * columns + column);
@@ -221,7 +253,12 @@ struct Multiplication {
     const auto size = static_cast<size_t>(size_bytes(product.d.dtype));
     std::memcpy(set.d.data() + static_cast<size_t>(row * product.d.columns + column) * size, one.bytes.data(), size);
   }
-  /// The first element of D in memory that is not what the loops want, in words; "" where there is none.
+  float dweight(int64_t slot) const { return reinterpret_cast<const float*>(set.dweights.data())[slot]; }
+  void put_dweight(int64_t slot, float value) { reinterpret_cast<float*>(set.dweights.data())[slot] = value; }
+  int64_t elements() const {
+    return result_rows(product, product.d) * product.d.columns + static_cast<int64_t>(wanted.dweights.size());
+  }
+  /// The first element in memory that is not what the loops want, in words; "" where there is none.
   std::string difference() const {
     for (int64_t row = 0; row < product.d.rows; ++row)
       for (int64_t column = 0; column < product.d.columns; ++column) {
@@ -231,12 +268,16 @@ struct Multiplication {
           return "row " + std::to_string(row) + ", column " + std::to_string(column) + ": got " + std::to_string(got) +
                  (want ? ", wanted " + std::to_string(want->rounded) : ", wanted nothing");
       }
+    for (size_t slot = 0; slot < wanted.dweights.size(); ++slot)
+      if (const float got = dweight(static_cast<int64_t>(slot)); got != wanted.dweights[slot])
+        return "slot " + std::to_string(slot) + ": got " + std::to_string(got) + ", wanted " +
+               std::to_string(wanted.dweights[slot]);
     return "";
   }
-  Buffer rounded() { return rounded_reference(product, matrices_of(fresh(), weights), pool); }
-  Buffer unrounded() { return unrounded_reference(product, matrices_of(fresh(), weights), pool); }
-  Verdict exact() { return compare_exact(product, set.d, rounded().data(), pool); }
-  Verdict close() { return compare_close(product, set.d, unrounded().as<float>(), pool); }
+  Reference rounded() { return rounded_reference(product, matrices_of(fresh(), weights), pool); }
+  Reference unrounded() { return unrounded_reference(product, matrices_of(fresh(), weights), pool); }
+  Verdict exact() { return compare_exact(product, set, rounded(), pool); }
+  Verdict close() { return compare_close(product, set, unrounded(), pool); }
   /// The operands before any launch: where D accumulates, a reference reads it.
   const OperandSet& fresh() {
     if (!fresh_) fresh_ = make_set(product, set.values, pool);
@@ -258,6 +299,7 @@ inline const std::vector<NamedRouting>& hard_routings() {
       {"all_rows_to_one_expert", of_rows({0, 77, 0}, 1)},
       {"empty_experts_around", of_rows({0, 0, 40, 0, 0, 40, 0}, 2)},
       {"few_and_many", of_rows({15, 16, 17, 48}, 2)},
+      {"top_8", [](const Setting& s) { return naive::problem_of("zipf:1", 9, 16, 8, s); }},
       {"skewed", [](const Setting& s) { return naive::problem_of("zipf:1.5", 24, 8, 2, s); }},
       {"no_rows",
        [](Setting s) {
@@ -269,6 +311,11 @@ inline const std::vector<NamedRouting>& hard_routings() {
          s.ep = 4;
          return naive::problem_of("uniform", 20, 16, 4, s);
        }},
+      {"tokens_of_other_ranks",
+       [](Setting s) {
+         s.ep = 4;
+         return naive::problem_of("uniform", 20, 16, 1, s);
+       }},
   };
   return routings;
 }
@@ -278,6 +325,8 @@ using Case = std::tuple<Op, Dtype, Fusion>;
 /// dX and dW in every dtype and under every fusion.
 inline std::vector<Case> gradients() {
   std::vector<Case> cases;
+  for (const Dtype dtype : kDtypes)
+    for (const Fusion& fusion : {kSummed, kWithGradient}) cases.emplace_back(Op::dx, dtype, fusion);
   for (const Dtype dtype : kDtypes)
     for (Fusion fusion : kFusions) {
       for (const Op op : {Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);

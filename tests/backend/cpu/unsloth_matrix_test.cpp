@@ -37,14 +37,14 @@ class UnslothMatrix : public testing::TestWithParam<Model> {
       const std::vector<float> weights = make_topk_weights(product, values);
       const Matrices matrices = matrices_of(set, weights);
       const bool exact = values == Values::integer;
-      const Buffer wanted =
+      const Reference wanted =
           exact ? rounded_reference(product, matrices, pool_) : unrounded_reference(product, matrices, pool_);
       for (const Candidate& c : candidates) {
         ASSERT_FALSE(cpu_variant().illegal(c, p.shape, naive::device(2))) << text(c);
         set.d.reset(pool_);
         grouped_gemm(product, matrices, cpu_knobs(c), microkernel(), pool_, workspace_);
-        const Verdict verdict = exact ? compare_exact(product, set.d, wanted.data(), pool_)
-                                      : compare_close(product, set.d, wanted.as<float>(), pool_);
+        const Verdict verdict =
+            exact ? compare_exact(product, set, wanted, pool_) : compare_close(product, set, wanted, pool_);
         EXPECT_TRUE(verdict.ok) << text(c) << ": " << verdict.reason;
         EXPECT_EQ(verdict.elements, elements);
       }

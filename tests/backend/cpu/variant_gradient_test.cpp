@@ -61,6 +61,8 @@ TEST_P(EveryVariantGradient, DoesNotDependOnTheNumberOfThreads) {
   for (const int threads : {1, 2, 3, 3}) {
     run_variant(run, candidate(32, 64, 64, threads));
     results.emplace_back(run.set.d.data(), run.set.d.data() + run.set.d.bytes());
+    results.back().insert(results.back().end(), run.set.dweights.data(),
+                          run.set.dweights.data() + run.set.dweights.bytes());
   }
   for (size_t i = 1; i < results.size(); ++i) EXPECT_EQ(results[i], results[0]) << i;
 }

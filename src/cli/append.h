@@ -1,0 +1,32 @@
+// The table that a run's cells belong to: its own, that of a shard, or one that --append adds to.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "table/table.h"
+
+namespace moetune {
+
+struct Whole {
+  std::vector<Cell> asked;                // of this run, those of `before` too
+  std::optional<TunedTable> before = {};  // what the table held
+  std::vector<std::string> sweep = {};    // ids of the cells of all shards; empty where there is one
+};
+
+/// Reads the table in `file`, where there is one, and returns the cells that it lacks, or holds without a winner or
+/// unfinished. `say` gets a sentence for people. Throws Exit::machine where times of this backend don't compare with
+/// the table's: another device, other kernels.
+std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend,
+                            const std::function<void(const std::string&)>& say);
+
+/// All that the file is to hold: the entries of before, those of `now` in place of entries of the same cells, then its
+/// new ones. The tool is that of `now`.
+TunedTable whole_table(const Whole& whole, const TunedTable& now);
+
+/// The table with the entries of these cells alone.
+TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells);
+
+}  // namespace moetune

@@ -1,0 +1,150 @@
+// A run over several devices: a thread each, cell by cell. A cell itself: tuner.cpp.
+#include "tune/run.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "base/error.h"
+
+namespace moetune {
+
+bool stopped(const Run& run) { return run.shared.stop || run.shared.over; }
+
+void fail(Shared& shared, const std::exception_ptr& failure) {
+  if (!shared.failure) shared.failure = failure;
+  shared.over = true;
+  shared.queue.end();
+}
+
+void in_turn(const Run& run, const std::function<void()>& action) {
+  const std::lock_guard lock(run.shared.mutex);
+  try {
+    action();
+  } catch (...) {
+    fail(run.shared, std::current_exception());
+    throw;
+  }
+}
+
+void tell(const Run& run, const Event& event) {
+  if (run.shared.listen) in_turn(run, [&] { run.shared.listen(event); });
+}
+
+void warn(const Run& run, const std::string& text) {
+  in_turn(run, [&] {
+    if (run.shared.said.insert(text).second && run.shared.listen) run.shared.listen(Note{text});
+  });
+}
+
+namespace {
+
+TunedTable table_so_far(const Shared& shared) {
+  TunedTable table = shared.table;
+  for (const std::optional<Entry>& entry : shared.entries)
+    if (entry) table.entries.push_back(*entry);
+  return table;
+}
+
+// Whether there is time for another cell. The first is tuned however little there is.
+bool in_time(const Run& run, size_t index) {
+  if (index == 0 || Clock::now() < run.shared.end) return true;
+  warn(run, fmt::format("the time budget is spent: {} of {} cells are not begun; run again with --resume and a "
+                        "larger --time-budget",
+                        run.shared.queue.left() + 1, run.request.cells.size()));
+  return false;
+}
+
+// Tunes one cell. False where the run ends.
+bool work_on(Run& run, size_t index) {
+  if (stopped(run) || !in_time(run, index)) return false;
+  std::optional<Entry> entry = tune_cell(run, index);
+  if (!entry) return false;
+  Shared& shared = run.shared;
+  in_turn(run, [&] {
+    if (shared.over) return;
+    shared.entries[index] = std::move(*entry);
+    if (shared.listen) shared.listen(CellFinished{&*shared.entries[index], run.device});
+    if (shared.after_cell) shared.after_cell(table_so_far(shared));
+  });
+  return true;
+}
+
+// A device that is lost leaves its cell to the others. The last one's error is that of the run.
+void retire(const Run& run, size_t index, const std::string& why) {
+  {
+    const std::lock_guard lock(run.shared.mutex);
+    if (run.shared.over || --run.shared.alive == 0) throw;
+  }
+  const DeviceInfo& device = run.backend.device();
+  warn(run, fmt::format("{} ({}) is lost, and the other devices go on with its cell: {}", device.name, device.id, why));
+  run.shared.queue.give_back(index);
+}
+
+// Tunes a cell. False where the device is lost to it.
+bool take(Run& run, size_t index) {
+  try {
+    if (!work_on(run, index)) run.shared.queue.end();
+    run.shared.queue.done();
+    return true;
+  } catch (const Error& error) {
+    if (error.exit() != Exit::machine) throw;
+    retire(run, index, error.what());
+  } catch (const CandidateFault& fault) {
+    retire(run, index, fault.what());
+  }
+  return false;
+}
+
+// Takes cell after cell, until there is none or the device is lost.
+void work(Run& run) {
+  try {
+    while (const std::optional<size_t> index = run.shared.queue.next())
+      if (!take(run, *index)) return;
+  } catch (...) {
+    const std::lock_guard lock(run.shared.mutex);
+    fail(run.shared, std::current_exception());
+  }
+}
+
+}  // namespace
+
+TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
+                const Listener& listen, const std::atomic<bool>& stop,
+                const std::function<void(const TunedTable&)>& after_cell) {
+  return tune(request, std::vector<Backend*>{&backend}, journal, before, listen, stop, after_cell);
+}
+
+TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
+                const Replay& before, const Listener& listen, const std::atomic<bool>& stop,
+                const std::function<void(const TunedTable&)>& after_cell) {
+  Shared shared{.request = request,
+                .journal = journal,
+                .listen = listen,
+                .stop = stop,
+                .after_cell = after_cell,
+                .devices = devices.size(),
+                .queue = CellQueue(request.cells.size()),
+                .before = before,
+                .alive = devices.size()};
+  shared.entries.resize(request.cells.size());
+  shared.table.tool = request.tool;
+  shared.table.device = devices.at(0)->device();
+  shared.table.environment = devices.at(0)->environment();
+  if (request.time_budget > 0)
+    shared.end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
+  const auto run_on = [&](size_t device) {
+    Run run{shared, request, *devices[device], device,
+            Offer(request.space, devices[device]->device(), drawn_candidates(request))};
+    work(run);
+  };
+  std::vector<std::thread> others;
+  for (size_t device = 1; device < devices.size(); ++device) others.emplace_back(run_on, device);
+  run_on(0);
+  for (std::thread& other : others) other.join();
+  if (shared.failure) std::rethrow_exception(shared.failure);
+  return table_so_far(shared);
+}
+
+}  // namespace moetune

@@ -1,0 +1,69 @@
+// What the devices of a run share, and how they take turns at it. Of this room alone: others call `tune`.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tune/cell_queue.h"
+#include "tune/tuner.h"
+
+namespace moetune {
+
+using Clock = std::chrono::steady_clock;
+
+// What all devices of a run have in common. The mutex guards every member below it, the journal and the listeners.
+struct Shared {
+  const TuneRequest& request;
+  Journal& journal;
+  const Listener& listen;
+  const std::atomic<bool>& stop;
+  const std::function<void(const TunedTable&)>& after_cell;
+  const size_t devices;
+  Clock::time_point end = Clock::time_point::max();
+  CellQueue queue;
+  std::atomic<bool> over = false;  // the run has failed
+
+  std::mutex mutex = {};
+  TunedTable table = {};  // without entries
+  std::vector<std::optional<Entry>> entries = {};
+  Replay before = {};  // what earlier runs and lost devices did
+  std::set<std::string> said = {};
+  size_t alive = 0;  // devices
+  std::exception_ptr failure = {};
+};
+
+// A device's part of a run.
+struct Run {
+  Shared& shared;
+  const TuneRequest& request;
+  Backend& backend;
+  size_t device;
+  Offer offer;
+};
+
+/// Whether the run ends before its last cell: by the user, or by a failure.
+bool stopped(const Run& run);
+
+/// Ends the run for all devices; the first failure is the one that is thrown. The mutex must be held.
+void fail(Shared& shared, const std::exception_ptr& failure);
+
+/// Does what concerns all devices, one device at a time. What it throws ends the run.
+void in_turn(const Run& run, const std::function<void()>& action);
+
+/// Tells the listener.
+void tell(const Run& run, const Event& event);
+
+/// Tells a warning, once a run.
+void warn(const Run& run, const std::string& text);
+
+/// Tunes a cell of the request. Nothing where the run was stopped before the first trial. Where the device is lost, its
+/// error is thrown and the trials so far are left in `shared.before`.
+std::optional<Entry> tune_cell(Run& run, size_t index);
+
+}  // namespace moetune

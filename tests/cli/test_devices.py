@@ -1,0 +1,148 @@
+"""tune --device cuda:all: a worker a GPU, one journal and one table. Planted GPUs are the cpu under several names."""
+import json
+import pathlib
+import signal
+
+import pytest
+
+from conftest import LAYER, trials, validate, wait_until_gone
+
+ALL = ["--device", "cuda:all", *LAYER, "--tokens", "8,16,32,64"]
+TEN = ["--max-candidates", "10"]
+
+
+def gpus(count, more="trial_ms:15"):
+    return {"MOETUNE_PLANT": f"gpus:{count};{more}"}
+
+
+def workers_of(pid):
+    children = pathlib.Path(f"/proc/{pid}/task").glob("*/children")  # of each thread
+    pids = {int(word) for child in children for word in child.read_text().split()}
+    return [p for p in pids if b"worker" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
+
+
+def tokens_of(table):
+    return [entry["cell"]["tokens"] for entry in table["entries"]]
+
+
+def begun_before_the_first_ended(journal):
+    """How many cells had trials before one of them had all."""
+    seen, counts = set(), {}
+    for cell, _ in trials(journal):
+        counts[cell] = counts.get(cell, 0) + 1
+        seen.add(cell)
+        if counts[cell] == 10:
+            return len(seen)
+    return len(seen)
+
+
+def test_two_gpus_share_the_cells_and_the_table_is_in_order(planted):
+    result = planted.ok("tune", *ALL, *TEN, env=gpus(2))
+    table = planted.json("moetune-table.json")
+    assert tokens_of(table) == [8, 16, 32, 64] and all(entry["complete"] for entry in table["entries"])
+    validate("table", planted.path / "moetune-table.json")
+    validate("journal", planted.path / "moetune-table.json.journal.jsonl")
+    measured = trials(planted.journal())
+    assert len(measured) == len(set(measured)) == 40
+    assert begun_before_the_first_ended(planted.journal()) == 2
+    for index, tokens in enumerate((8, 16, 32, 64)):
+        assert f"[{index + 1}/4] custom/up/fwd/bf16/t{tokens}/" in result.stderr
+    assert "4 of 4 cells tuned" in result.stdout
+
+
+def test_one_gpu_of_all_is_one(planted):
+    planted.ok("tune", *ALL, *TEN, env=gpus(1))
+    assert begun_before_the_first_ended(planted.journal()) == 1
+
+
+def test_a_lost_gpu_is_retired_and_its_work_is_done_by_the_other(planted):
+    process = planted.start("tune", *ALL, *TEN, env=gpus(2, "trial_ms:15;gone:gone"))
+    planted.wait_for_trials(process, 6)
+    planted.write("gone", "")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert err.count("is lost, and the other devices go on with its cell: the driver has lost the GPU") == 1
+    assert "(planted-1)" in err
+    table = planted.json("moetune-table.json")
+    assert tokens_of(table) == [8, 16, 32, 64]
+    assert all(entry["complete"] and entry["candidates"]["failed"] == 0 for entry in table["entries"])
+    right = [line for line in planted.journal() if line["kind"] == "trial" and line["status"] == "ok"]
+    assert len({(line["cell"], json.dumps(line["candidate"])) for line in right}) == len(right) == 40
+
+
+def test_all_gpus_lost_keeps_what_was_measured(planted):
+    process = planted.start("tune", *ALL, *TEN, env=gpus(1, "trial_ms:15;gone:gone"))
+    planted.wait_for_trials(process, 14)
+    planted.write("gone", "")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 3, err
+    assert "the driver has lost the GPU" in err and "--resume" in err
+    before = trials(planted.journal())
+    planted.ok("tune", *ALL, *TEN, "--resume", env=gpus(2))
+    assert trials(planted.journal())[:len(before)] == before
+    assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
+
+
+def test_ctrl_c_then_resume_repeats_no_trial(planted):
+    process = planted.start("tune", *ALL, *TEN, env=gpus(2))
+    planted.wait_for_trials(process, 12)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out.rstrip().endswith("--resume"), err
+    before = trials(planted.journal())
+    planted.ok("tune", *ALL, *TEN, "--resume", env=gpus(2))
+    after = trials(planted.journal())
+    assert after[:len(before)] == before and len(after) == len(set(after)) == 40
+    assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
+
+
+def test_kill_9_of_the_parent_ends_all_workers_and_any_gpu_resumes(planted):
+    process = planted.start("tune", *ALL, *TEN, env=gpus(2))
+    planted.wait_for_trials(process, 6)
+    workers = workers_of(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    assert all(wait_until_gone(worker) for worker in workers)
+    before = trials(planted.journal())
+    planted.ok("tune", *ALL, *TEN, "--resume", env=gpus(3))
+    after = trials(planted.journal())
+    assert after[:len(before)] == before and len(after) == len(set(after)) == 40
+
+
+def test_unlike_gpus_are_refused_unless_asked_for(planted):
+    unlike = gpus(2, "unlike:")
+    text = planted.error(3, "tune", *ALL, *TEN, env=unlike)
+    assert "cuda:1 is another model with" in text and "a table is of one model" in text
+    assert "CUDA_VISIBLE_DEVICES, or pass --mixed-gpus" in text
+    assert planted.files() == []
+    planted.ok("tune", *ALL, "--max-candidates", "1", "--mixed-gpus", env=unlike)
+    assert len(planted.json("moetune-table.json")["entries"]) == 4
+
+
+def test_every_gpu_is_locked(planted):
+    process = planted.start("tune", *ALL, *TEN, env=gpus(2))
+    planted.wait_for_trials(process, 2)
+    text = planted.error(3, "tune", "--device", "cuda:1", *LAYER, "--tokens", "8", "-o", "other.json", env=gpus(2))
+    assert f"another moetune (pid {process.pid}) is using cuda:1" in text
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_other_commands_run_on_one_device(room, command):
+    text = room.error(2, command, *ALL)
+    assert "--device cuda:all is for tune: this command runs on one device" in text and "such as cuda:0" in text
+
+
+def test_no_gpu_is_told_with_the_reason(room):
+    devices = json.loads(room.ok("list", "devices", "--format", "json").stdout)
+    if "cuda:0" in json.dumps(devices):
+        pytest.skip("this machine has a GPU")
+    assert "no CUDA device: " in room.error(3, "tune", *ALL)
+    assert room.files() == []
+
+
+def test_dry_run_of_all_gpus(planted):
+    plan = json.loads(planted.ok("tune", *ALL, "--dry-run", "--format", "json", env=gpus(2)).stdout)
+    assert len(plan["cells"]) == 4

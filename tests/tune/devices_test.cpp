@@ -1,0 +1,347 @@
+// One run over several devices: who tunes what, what a lost device leaves, and one journal and table for all.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/file.h"
+#include "error_of.h"
+#include "temporary_folder.h"
+#include "tune/cell_queue.h"
+#include "tune/fake_backend.h"
+#include "tune/tuner.h"
+#include "tune/worker.h"
+
+namespace moetune {
+namespace {
+
+using fake::cpu;
+using fake::FakeBackend;
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+TEST(CellQueue, HandsOutEachNumberOnceInOrder) {
+  CellQueue queue(3);
+  EXPECT_EQ(queue.next(), 0u);
+  EXPECT_EQ(queue.next(), 1u);
+  EXPECT_EQ(queue.left(), 1u);
+  queue.give_back(1);
+  EXPECT_EQ(queue.left(), 2u);
+  EXPECT_EQ(queue.next(), 1u);
+  EXPECT_EQ(queue.next(), 2u);
+  for (int i = 0; i < 3; ++i) queue.done();
+  EXPECT_EQ(queue.next(), std::nullopt);
+  EXPECT_EQ(CellQueue(0).next(), std::nullopt);
+}
+
+TEST(CellQueue, WhoeverWaitsGetsWhatIsGivenBack) {
+  CellQueue queue(1);
+  ASSERT_EQ(queue.next(), 0u);
+  std::optional<size_t> got;
+  std::thread other([&] { got = queue.next(); });
+  sleep_ms(20);
+  queue.give_back(0);
+  other.join();
+  EXPECT_EQ(got, 0u);
+}
+
+TEST(CellQueue, TheLastOneDoneOrTheEndWakesWhoeverWaits) {
+  for (const bool end : {false, true}) {
+    CellQueue queue(2);
+    ASSERT_EQ(queue.next(), 0u);
+    if (!end) {
+      ASSERT_EQ(queue.next(), 1u);
+      queue.done();
+    }
+    std::optional<size_t> got = 7;
+    if (end) queue.end();
+    std::thread other([&] { got = queue.next(); });
+    sleep_ms(20);
+    if (!end) queue.done();
+    other.join();
+    EXPECT_EQ(got, std::nullopt);
+  }
+}
+
+// A run over fakes, with what it says.
+struct Team {
+  std::vector<std::unique_ptr<Backend>> devices;
+  TuneRequest request;
+  Journal journal;
+  Replay before;
+  std::atomic<bool> stop{false};
+  std::function<void(const TunedTable&)> after_cell;
+  std::function<void(const Event&)> also;
+  std::vector<std::string> notes;
+  std::map<size_t, int> trials, cells;  // by device
+  std::atomic<int> inside{0};
+  bool overlapped = false;
+
+  explicit Team(std::vector<std::unique_ptr<Backend>> all, int count = 6) : devices(std::move(all)) {
+    for (int i = 0; i < count; ++i) request.cells.push_back(fake::small_cell(16 + i));
+    request.space = fake::small_space();
+    request.block_seconds = 1e-3;
+  }
+
+  JournalHeader header() {
+    return {.cells = request.cells,
+            .device = devices[0]->device(),
+            .environment = devices[0]->environment(),
+            .space = request.space.name,
+            .strategy = request.strategy,
+            .seed = request.seed};
+  }
+
+  TunedTable run() {
+    std::vector<Backend*> pointers;
+    for (const auto& device : devices) pointers.push_back(device.get());
+    return tune(
+        request, pointers, journal, before, [this](const Event& event) { hear(event); }, stop, after_cell);
+  }
+
+  void hear(const Event& event) {
+    overlapped = overlapped || ++inside > 1;
+    if (const auto* trial = std::get_if<TrialFinished>(&event)) ++trials[trial->device];
+    if (const auto* cell = std::get_if<CellFinished>(&event)) ++cells[cell->device];
+    if (const auto* note = std::get_if<Note>(&event)) notes.push_back(note->text);
+    if (also) also(event);
+    --inside;
+  }
+};
+
+using Hook = std::function<void(const std::string&, const Contender&)>;
+
+std::unique_ptr<Backend> device(Hook before = {}) {
+  fake::Script script;
+  script.before = std::move(before);
+  return std::make_unique<FakeBackend>(script);
+}
+
+// So slow that no device can do all the work before the other begins.
+Hook slow() {
+  return [](const std::string& call, const Contender&) {
+    if (call == "verify") sleep_ms(1);
+  };
+}
+
+// Works for some calls and for none after them.
+Hook lost_after(int calls) {
+  return [left = calls](const std::string& call, const Contender&) mutable {
+    if (call == "verify") sleep_ms(1);
+    if (left-- <= 0) throw machine_error("the driver has lost the GPU");
+  };
+}
+
+std::vector<std::unique_ptr<Backend>> pair(std::unique_ptr<Backend> a, std::unique_ptr<Backend> b) {
+  std::vector<std::unique_ptr<Backend>> both;
+  both.push_back(std::move(a));
+  both.push_back(std::move(b));
+  return both;
+}
+
+Json entries_json(const TunedTable& table) { return to_json(table)["entries"]; }
+
+// What one device makes of the same request.
+Json alone(const TuneRequest& request) {
+  std::vector<std::unique_ptr<Backend>> one;
+  one.push_back(device());
+  Team team(std::move(one));
+  team.request = request;
+  return entries_json(team.run());
+}
+
+// Every candidate once in each cell, each of them right.
+void expect_each_trial_once(const Replay& replay, const Team& team) {
+  for (const Cell& cell : team.request.cells) {
+    std::set<Candidate> seen;
+    for (const Trial& trial : replay.trials.at(id(cell))) {
+      EXPECT_TRUE(seen.insert(trial.candidate).second) << text(trial.candidate);
+      EXPECT_EQ(trial.status, Status::ok) << trial.reason;
+    }
+    EXPECT_EQ(seen.size(), 49u);
+  }
+}
+
+TEST(Devices, ShareTheCellsAndTheTableIsThatOfOne) {
+  const TemporaryFolder folder;
+  Team team(pair(device(slow()), device(slow())));
+  team.journal = Journal::create(folder.path() / "j", team.header());
+  std::vector<size_t> tables;
+  team.after_cell = [&](const TunedTable& table) { tables.push_back(table.entries.size()); };
+  const TunedTable table = team.run();
+  EXPECT_EQ(entries_json(table), alone(team.request));
+  EXPECT_EQ(tables, (std::vector<size_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_GT(team.cells[0], 0);
+  EXPECT_GT(team.cells[1], 0);
+  EXPECT_EQ(team.cells[0] + team.cells[1], 6);
+  EXPECT_EQ(team.trials[0] + team.trials[1], 6 * 49);
+  EXPECT_FALSE(team.overlapped);
+  EXPECT_TRUE(team.notes.empty());
+  expect_each_trial_once(read_journal(folder.path() / "j"), team);
+}
+
+TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
+  const TemporaryFolder folder;
+  {
+    Team team(pair(device(slow()), device(slow())));
+    team.journal = Journal::create(folder.path() / "j", team.header());
+    int finished = 0;
+    team.also = [&](const Event& event) {
+      if (std::get_if<TrialFinished>(&event) && ++finished == 120) team.stop = true;
+    };
+    EXPECT_LT(team.run().entries.size(), 6u);
+  }
+  Team team(pair(device(slow()), device(slow())));
+  team.before = read_journal(folder.path() / "j");
+  team.journal = Journal::reopen(folder.path() / "j");
+  EXPECT_EQ(entries_json(team.run()), alone(team.request));
+  EXPECT_LT(team.trials[0] + team.trials[1], 6 * 49 - 100);
+  expect_each_trial_once(read_journal(folder.path() / "j"), team);
+}
+
+TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
+  for (const int calls : {0, 1, 30, 150}) {
+    const TemporaryFolder folder;
+    Team team(pair(device(slow()), device(lost_after(calls))));
+    team.journal = Journal::create(folder.path() / "j", team.header());
+    EXPECT_EQ(entries_json(team.run()), alone(team.request)) << calls;
+    ASSERT_EQ(team.notes.size(), 1u);
+    EXPECT_EQ(team.notes[0],
+              "fake (fake) is lost, and the other devices go on with its cell: the driver has lost the GPU");
+    expect_each_trial_once(read_journal(folder.path() / "j"), team);
+  }
+}
+
+TEST(Devices, TheFirstMayBeLostTooAndWaitingOnesGoOn) {
+  // Both cells are taken; the second device has finished its own, and waits, when the first is lost.
+  Team team(pair(device(lost_after(120)), device()), 2);
+  EXPECT_EQ(entries_json(team.run()), alone(team.request));
+  EXPECT_EQ(team.cells[1], 2);
+  EXPECT_EQ(team.notes.size(), 1u);
+}
+
+TEST(Devices, TheLastOnesErrorIsThatOfTheRunAndItIsResumed) {
+  const TemporaryFolder folder;
+  {
+    Team team(pair(device(lost_after(40)), device(lost_after(60))));
+    team.journal = Journal::create(folder.path() / "j", team.header());
+    const Caught caught = error_of([&] { team.run(); });
+    EXPECT_EQ(caught.exit, Exit::machine);
+    EXPECT_EQ(caught.what, "the driver has lost the GPU");
+    EXPECT_EQ(team.notes.size(), 1u);
+  }
+  Team team(pair(device(slow()), device(slow())));
+  team.before = read_journal(folder.path() / "j");
+  team.journal = Journal::reopen(folder.path() / "j");
+  EXPECT_EQ(entries_json(team.run()), alone(team.request));
+  expect_each_trial_once(read_journal(folder.path() / "j"), team);
+}
+
+TEST(Devices, FaultsThatCameJustBeforeADeviceWasLostAreTriedAgain) {
+  int calls = 0;
+  const auto dying = [&](const std::string& call, const Contender&) {
+    if (call == "verify") sleep_ms(1);
+    if (++calls > 46) throw machine_error("lost");
+    if (calls > 40) throw CandidateFault(Status::crashed, "the worker died");
+  };
+  Team team(pair(device(slow()), device(dying)));
+  const TunedTable table = team.run();
+  for (const Entry& entry : table.entries) EXPECT_EQ(entry.failed, 0) << id(entry.cell);
+  EXPECT_EQ(entries_json(table), alone(team.request));
+}
+
+TEST(Devices, ACandidateThatWasUnderWayWhenTwoWereLostIsTakenForTheReason) {
+  const auto kills = [](const std::string& call, const Contender& contender) {
+    if (call == "verify") sleep_ms(1);
+    if (contender.candidate == cpu(24, 64)) throw machine_error("lost");
+  };
+  std::vector<std::unique_ptr<Backend>> three = pair(device(kills), device(kills));
+  three.push_back(device(kills));
+  Team team(std::move(three), 1);
+  const TunedTable table = team.run();
+  ASSERT_EQ(table.entries.size(), 1u);
+  EXPECT_EQ(table.entries[0].failed, 1);
+  EXPECT_EQ(table.entries[0].candidate, fake::best_of_small_space());
+  EXPECT_EQ(team.notes.size(), 1u);  // the same words twice are told once
+}
+
+TEST(Devices, AFailureThatIsNotADevicesEndsAll) {
+  Team team(pair(device(slow()), device(slow())));
+  team.after_cell = [](const TunedTable&) { throw machine_error("the disk is full"); };
+  EXPECT_EQ(error_of([&] { team.run(); }).what, "the disk is full");
+  EXPECT_TRUE(team.notes.empty());  // nobody is retired for it
+  EXPECT_EQ(team.cells[0] + team.cells[1], 1);
+
+  Team bug(pair(device(slow()),
+                device([](const std::string&, const Contender&) { throw Error(Exit::bug, "an invariant broke"); })));
+  EXPECT_EQ(error_of([&] { bug.run(); }).exit, Exit::bug);
+}
+
+TEST(Devices, AStopEndsAllAfterTheirTrials) {
+  Team team(pair(device(slow()), device(slow())));
+  team.also = [&](const Event& event) {
+    if (std::get_if<TrialFinished>(&event)) team.stop = true;
+  };
+  const TunedTable table = team.run();
+  EXPECT_LE(table.entries.size(), 2u);
+  EXPECT_GE(table.entries.size(), 1u);
+  EXPECT_LE(team.trials[0], 2);
+  EXPECT_LE(team.trials[1], 2);
+  for (const Entry& entry : table.entries) EXPECT_FALSE(entry.complete);
+}
+
+TEST(Devices, ASpentBudgetIsToldOnce) {
+  const auto slower = [](const std::string& call, const Contender&) {
+    if (call == "verify") sleep_ms(30);
+  };
+  Team team(pair(device(slower), device(slower)));
+  team.request.time_budget = 0.02;
+  const TunedTable table = team.run();
+  EXPECT_LT(table.entries.size(), 6u);
+  ASSERT_EQ(team.notes.size(), 1u);
+  EXPECT_TRUE(team.notes[0].starts_with("the time budget is spent: ")) << team.notes[0];
+}
+
+std::unique_ptr<Backend> worker(const std::string& faults) {
+  WorkerOptions options;
+  options.command = {MOETUNE_TEST_WORKER, "serve"};
+  options.device = "fake;" + faults;
+  return make_worker_backend(options);
+}
+
+TEST(Devices, AWorkerProcessThatIsLostForGoodIsRetired) {
+  const TemporaryFolder folder;
+  const std::string gone = (folder.path() / "gone").string();
+  Team team(pair(worker("log=/dev/null"), worker("lost=" + gone)));
+  team.journal = Journal::create(folder.path() / "j", team.header());
+  team.also = [&](const Event& event) {
+    const auto* trial = std::get_if<TrialFinished>(&event);
+    if (trial && trial->device == 1 && trial->done == 10) std::ofstream(gone) << "gone";
+  };
+  EXPECT_EQ(entries_json(team.run()), alone(team.request));
+  ASSERT_EQ(team.notes.size(), 1u);
+  EXPECT_TRUE(team.notes[0].ends_with("no such GPU")) << team.notes[0];
+  Replay replay = read_journal(folder.path() / "j");
+  int faults = 0;
+  for (const auto& [cell, trials] : replay.trials)
+    for (const Trial& trial : trials) faults += trial.status == Status::ok ? 0 : 1;
+  EXPECT_EQ(faults, 1);  // the trial that was under way, which another device then tried
+  EXPECT_TRUE(replay.unfinished.empty());
+}
+
+TEST(Devices, AWorkerThatDiesOnceCostsOneTrialAndNoDevice) {
+  const TemporaryFolder folder;
+  Team team(pair(worker("log=/dev/null"), worker("crash-once=" + (folder.path() / "once").string())));
+  const TunedTable table = team.run();
+  EXPECT_TRUE(team.notes.empty());
+  int64_t failed = 0;
+  for (const Entry& entry : table.entries) failed += entry.failed;
+  EXPECT_EQ(failed, 1);
+  EXPECT_GT(team.cells[1], 0);
+}
+
+}  // namespace
+}  // namespace moetune
