@@ -76,6 +76,33 @@ TEST(Width, OfBench) {
     EXPECT_TRUE(line.empty() || line[0] == '|' || line[0] == '#' || line.starts_with("- ")) << line;
 }
 
+TEST(Width, OfATrainingStep) {
+  std::vector<Point> points;
+  for (const Projection projection : {Projection::up, Projection::down})
+    for (const Op op : {Op::fwd, Op::dx, Op::dw})
+      for (const std::string role : {"winner", "default", "baseline", "peer"}) {
+        Cell cell = cell_of(1024);
+        Layer& layer = cell.shape.layer;
+        layer.projection = projection;
+        if (projection == Projection::down) layer.n = 1024, layer.k = 2688;
+        cell.shape.fusion = projection == Projection::up ? Fusion{.permute_x = true} : cell.shape.fusion;
+        cell.shape.op = op;
+        points.push_back({.cell = cell,
+                          .entrant = {role,
+                                      {.baseline = "cublas-loop", .candidate = {}},
+                                      role == "peer" ? "torch-grouped-mm (peer)" : "x"},
+                          .measurement = noisy_time(),
+                          .versus = {.median = 4, .interval = {0.52, 31.48}},
+                          .flops = 1e11,
+                          .bytes = 1e9});
+      }
+  const std::string told = points_text(points, Format::text, {}, false);
+  expect_narrow(told);
+  for (const std::string words : {"nemotron-3-super-120b training step, bf16: 512 experts, top 22, hidden 1024,",
+                                  "speedup of winners", "torch-grouped-mm (peer)", "720 µs to 5.28 ms"})
+    EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
+}
+
 TEST(Width, OfVerify) {
   Verdicts verdicts;
   verdicts.cells = verdicts.asked = 1;
