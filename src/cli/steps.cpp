@@ -9,7 +9,11 @@ namespace moetune {
 namespace {
 
 // "qwen3-30b-a3b training step, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then what differs from plain.
-std::string heading_of(const Shape& up, const Shape& down) {
+std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
+  // What dw and dx each have of their own stands beside what they share.
+  Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
+  up.fusion.sum_slots = cells[step.cells[1]].cell.shape.fusion.sum_slots;
+  down.fusion.weight_gradient = cells[step.cells[4]].cell.shape.fusion.weight_gradient;
   const Layer& layer = up.layer;
   std::string heading = fmt::format("{} training step, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model,
                                     name(layer.dtype), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
@@ -43,7 +47,7 @@ void add_rows(Grid& grid, const Step& step, const Cell& cell) {
 std::vector<Section> step_sections(const std::vector<CellTimes>& cells) {
   std::vector<Section> sections;
   for (const Step& step : training_steps(cells)) {
-    const std::string heading = heading_of(cells[step.cells[2]].cell.shape, cells[step.cells[5]].cell.shape);
+    const std::string heading = heading_of(cells, step);
     if (sections.empty() || sections.back().heading[0] != heading) {
       Grid grid{cell_columns(), {}};
       grid.columns.insert(

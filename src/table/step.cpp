@@ -20,9 +20,12 @@ struct Half {
 std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < cells.size(); ++i) places.emplace(id(cells[i].cell), i);
-  const auto place = [&](Cell cell, Op op) -> std::optional<size_t> {
+  // The cell with another op beside a dw cell; the last two are of dx alone.
+  const auto place = [&](Cell cell, Op op, bool sum_slots = false,
+                         bool weight_gradient = false) -> std::optional<size_t> {
     cell.shape.op = op;
     cell.shape.fusion.accumulate = cell.shape.fusion.fp32_dw = false;
+    cell.shape.fusion.sum_slots = sum_slots, cell.shape.fusion.weight_gradient = weight_gradient;
     const auto found = places.find(id(cell));
     return found == places.end() ? std::nullopt : std::optional(found->second);
   };
@@ -30,8 +33,11 @@ std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection proj
   for (size_t i = 0; i < cells.size(); ++i) {
     const Cell& cell = cells[i].cell;
     if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection) continue;
-    const auto fwd = place(cell, Op::fwd), dx = place(cell, Op::dx);
-    if (fwd && dx) halves.push_back({{*fwd, *dx, i}, cell});
+    const auto fwd = place(cell, Op::fwd);
+    for (const bool sum_slots : {false, true})
+      for (const bool weight_gradient : {false, true})
+        if (const auto dx = place(cell, Op::dx, sum_slots, weight_gradient); fwd && dx)
+          halves.push_back({{*fwd, *dx, i}, cell});
   }
   return halves;
 }

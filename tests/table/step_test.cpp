@@ -138,6 +138,18 @@ TEST(Step, PairsDwThatAccumulateOrAreFp32) {
   EXPECT_EQ(pairs(six() + six(wide, wide)), (Pairs{"plain|plain 64", "fp32_dw|fp32_dw 64"}));
 }
 
+TEST(Step, TakesDxThatSumsSlotsOrGivesTheWeightsGradient) {
+  std::vector<CellTimes> cells = six(kGathered, kWeighted);
+  cells[1].cell.shape.fusion.sum_slots = cells[4].cell.shape.fusion.weight_gradient = true;
+  const std::vector<Step> steps = training_steps(cells);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{0, 1, 2, 3, 4, 5}));
+  Fusion summing = kGathered;
+  summing.sum_slots = true;
+  EXPECT_EQ(
+      training_steps(six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)}).size(), 2u);
+}
+
 TunedTable table_of_a_step() {
   std::vector<Entry> entries;
   for (const CellTimes& cell : six(kGathered, kWeighted))
