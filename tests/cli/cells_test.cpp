@@ -153,6 +153,24 @@ TEST(Cells, WhatBecomesOfDwGoesToDw) {
   EXPECT_EQ(error_of(options), "dx cannot accumulate");
 }
 
+TEST(Cells, WhatBecomesOfDxGoesToDx) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dx,dw"};
+  options.permute_x = options.permute_y = options.topk_weights = true;
+  options.sum_slots = options.weight_gradient = true;
+  std::vector<std::string> fusions;
+  for (const Cell& cell : make_cells(options)) fusions.push_back(text(cell.shape.fusion));
+  EXPECT_EQ(fusions,
+            (std::vector<std::string>{"permute_x", "permute_x+sum_slots", "permute_x", "permute_y+topk_weights",
+                                      "permute_y+topk_weights+weight_gradient", "permute_y+topk_weights"}));
+  options.ops = {"fwd"};
+  EXPECT_EQ(error_of(options), "fwd cannot sum slots");
+  options.sum_slots = false;
+  EXPECT_EQ(error_of(options), "fwd has no weight gradient");
+  options.ops = {"dx"}, options.projections = {"up"}, options.permute_y = options.topk_weights = false;
+  EXPECT_EQ(error_of(options), "weight_gradient needs topk_weights");
+}
+
 TEST(Cells, BothPermutationsOfOneProjectionContradict) {
   CellOptions options = tiny();
   options.permute_x = options.permute_y = true;
@@ -309,6 +327,14 @@ TEST(CellArguments, MakeTheCellAgain) {
   options.permute_x = false, options.permute_y = options.topk_weights = true;
   expect_typed_again(options);
   options.ops = {"fwd,dx,dw"}, options.accumulate = options.fp32_dw = true;
+  expect_typed_again(options);
+}
+
+TEST(CellArguments, TellTheFusionsOfDx) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dx,dw"};
+  options.permute_x = options.permute_y = options.topk_weights = true;
+  options.sum_slots = options.weight_gradient = true;
   expect_typed_again(options);
 }
 

@@ -204,6 +204,16 @@ TEST_F(SuiteFile, EveryKeyIsItsOption) {
   for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(id(cells[i]), id(expected[i]));
 }
 
+TEST_F(SuiteFile, KeysOfDxAreTheirOptions) {
+  const auto cells = make_cells(suite(write(R"([
+      {"experts": 8, "top_k": 2, "n": 64, "k": 32, "op": "dx", "permute_x": true, "sum_slots": true},
+      {"experts": 8, "top_k": 2, "n": 64, "k": 32, "projection": "down", "op": "dx", "permute_y": true,
+       "topk_weights": true, "weight_gradient": true}])")));
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(text(cells[0].shape.fusion), "permute_x+sum_slots");
+  EXPECT_EQ(text(cells[1].shape.fusion), "permute_y+topk_weights+weight_gradient");
+}
+
 TEST_F(SuiteFile, ScaledModelsAndBothPermutations) {
   const auto cells = make_cells(suite(write(
       R"([{"model": "gpt-oss-20b", "hidden": 64, "intermediate": 32, "projection": "up,down", "permute_x": true}])")));

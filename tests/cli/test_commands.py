@@ -512,7 +512,7 @@ def test_merge_of_two_devices(room):
 
 def test_merge_of_one(room):
     room.tuned()
-    assert "a merge needs two tables" in room.error(2, "merge", "moetune-table.json")
+    assert "a merge needs two files or more" in room.error(2, "merge", "moetune-table.json")
 
 
 # list and doctor

@@ -314,6 +314,38 @@ def test_dw_may_accumulate_and_be_fp32(room):
     assert "fwd cannot accumulate" in room.error(2, "tune", *TINY, "--accumulate")
 
 
+def test_dx_may_be_summed_over_slots(room):
+    summed = ["--permute-x", "--sum-slots"]
+    room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--op", "fwd,dx", *summed, *FEW)
+    validate("table", room.path / "moetune-table.json")
+    forward, dx = room.json("moetune-table.json")["entries"]
+    assert "sum_slots" not in forward["id"] and "sum_slots" not in forward["cell"]
+    assert dx["id"].endswith("/permute_x+sum_slots") and dx["verdict"]["ok"] and dx["cell"]["sum_slots"]
+    assert dx["verdict"]["elements"] == 2 * 8 * 64  # rows of tokens, of integers and of random inputs
+    active = dx["figures"]["active_experts"]
+    assert dx["bytes"] == 2 * (active * 64 * 64 + 16 * 64 + 8 * 64) + 4 * 4 + 4 * 16  # W, dY, dX; counts and indices
+    answer = ("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dx", "--permute-x")
+    assert room.run(*answer).returncode == 1  # no entry by slot
+    assert "permute_x+sum_slots" in room.ok(*answer, "--sum-slots").stdout
+    room.ok("verify", *CPU, "--table", "moetune-table.json", "--sum-slots")
+    room.ok("bench", *CPU, "--table", "moetune-table.json", "--sum-slots", "--rounds", "1")
+    assert "sum_slots needs permute_x" in room.error(2, "tune", *TINY, "--op", "dx", "--sum-slots")
+    assert "fwd cannot sum slots" in room.error(2, "tune", *TINY, *summed)
+
+
+def test_dx_may_have_the_weights_gradient(room):
+    fusions = ["--permute-y", "--topk-weights", "--weight-gradient"]
+    room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--op", "fwd,dx,dw", *fusions, *FEW)
+    validate("table", room.path / "moetune-table.json")
+    forward, dx, dw = room.json("moetune-table.json")["entries"]
+    assert "weight_gradient" not in forward["cell"] and "weight_gradient" not in dw["cell"]
+    assert dx["id"].endswith("/permute_y+topk_weights+weight_gradient") and dx["cell"]["weight_gradient"]
+    assert dx["verdict"]["ok"] and dx["verdict"]["elements"] == 2 * (16 * 64 + 16)
+    assert dx["flops"] == 2 * 16 * 64 * 64 + 2 * 16 * 64
+    room.ok("verify", *CPU, "--table", "moetune-table.json", "--weight-gradient", "--repeat-for", "1s")
+    assert "weight_gradient needs topk_weights" in room.error(2, "tune", *TINY, "--op", "dx", "--weight-gradient")
+
+
 def test_a_lookup_answers_with_no_other_op(room):
     room.tuned("--op", "dx")
     assert "/dx/" in room.ok("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dx").stdout

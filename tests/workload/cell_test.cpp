@@ -61,7 +61,7 @@ TEST(CellId, SetsPathsApart) {
 TEST(CellId, DiffersForEveryField) {
   std::set<std::string> ids;
   for (const Cell& base : {preset_cell(), custom_cell()}) {
-    std::vector<Cell> cells(17, base);
+    std::vector<Cell> cells(20, base);
     cells[1].shape.layer.projection = Projection::down;
     cells[2].shape.layer.experts = 130;
     cells[3].shape.layer.top_k = 9;
@@ -78,6 +78,10 @@ TEST(CellId, DiffersForEveryField) {
     cells[14].routing = parse_routing("zipf:1.01");
     cells[15].routing = parse_routing("trace:zipf#1");
     cells[16].seed = 1;
+    for (const size_t i : {17, 18, 19}) cells[i].shape.op = Op::dx;
+    cells[17].shape.fusion = {.permute_x = true, .sum_slots = true};
+    cells[18].shape.fusion = {.permute_x = true};
+    cells[19].shape.fusion = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
     for (const Cell& cell : cells) EXPECT_TRUE(ids.insert(id(cell)).second) << id(cell);
   }
 }

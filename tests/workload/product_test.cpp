@@ -153,6 +153,16 @@ TEST(RowMap, IsTheSameWithMoreRowsInMemory) {
   EXPECT_EQ(owned_rows(p, p.d), 6);
 }
 
+TEST(RowMap, OfSummedDxIsByToken) {
+  const Product p = product(Op::dx, {.permute_x = true, .sum_slots = true});
+  EXPECT_TRUE(sums_slots(p));
+  EXPECT_EQ(p.d.rows, 3);
+  EXPECT_EQ(row_map(p, p.d), tokens_of(p));
+  EXPECT_EQ(owned_rows(p, p.d), 6);
+  EXPECT_EQ(row_map(p, p.a), kInPlace);
+  for (const Op op : kOps) EXPECT_FALSE(sums_slots(product(op, {.permute_x = true}))) << name(op);
+}
+
 TEST(PlaceOf, NamesTheExpertAndItsRow) {
   const Product fwd = product(), dw = product(Op::dw);
   const auto places = [](const Product& p) {
@@ -181,6 +191,19 @@ TEST(InExpertOrder, LeavesWeightsToTheMoves) {
   Product dx = product(Op::dx);
   dx.d.dtype = Dtype::fp32;  // not rounded before it is weighted
   EXPECT_EQ(in_expert_order(product(Op::dx, weighted)), dx);
+}
+TEST(InExpertOrder, LeavesSumsOfSlotsToTheMoves) {
+  const Product p = product(Op::dx, {.permute_x = true, .sum_slots = true});
+  EXPECT_TRUE(is_moved(p, p.d));
+  Product dx = product(Op::dx);
+  dx.d.dtype = Dtype::fp32;  // not rounded before slots are added
+  EXPECT_EQ(in_expert_order(p), dx);
+}
+TEST(InExpertOrder, HasNoWeightGradient) {
+  Fusion fusion{.permute_y = true, .topk_weights = true};
+  const Product weighted = in_expert_order(product(Op::dx, fusion));
+  fusion.weight_gradient = true;
+  EXPECT_EQ(in_expert_order(product(Op::dx, fusion)), weighted);
 }
 TEST(IsMoved, OfWhatIsGatheredScatteredOrWeighted) {
   const auto moved = [](const Product& p) { return std::array{is_moved(p, p.a), is_moved(p, p.b), is_moved(p, p.d)}; };
@@ -311,6 +334,42 @@ TEST(Product, ThatAccumulatesReadsAndWritesExpertsWithRows) {
   EXPECT_EQ(bytes(product(Op::dw, {.accumulate = true})), inputs + counts + 2 * 2 * 3 * 6 * 10);
   EXPECT_EQ(bytes(product(Op::dw, {.accumulate = true, .fp32_dw = true})), inputs + counts + 2 * 4 * 3 * 6 * 10);
   EXPECT_EQ(flops(product(Op::dw, {.accumulate = true})), flops(product(Op::dw)));
+}
+TEST(Product, OfDxMayHaveTheWeightsGradient) {
+  const Fusion weighted{.permute_y = true, .topk_weights = true};
+  for (const Op op : kOps) EXPECT_FALSE(product(op, weighted).weight_gradient) << name(op);
+  Fusion fusion = weighted;
+  fusion.weight_gradient = true;
+  const Product p = product(Op::dx, fusion);
+  ASSERT_TRUE(p.weight_gradient);
+  const auto& [x, dweights] = *p.weight_gradient;
+  EXPECT_EQ(x.matrix, LayerMatrix::x);
+  EXPECT_EQ(x.rows, 6);
+  EXPECT_EQ(x.columns, 10);
+  EXPECT_EQ(x.dtype, Dtype::bf16);
+  EXPECT_EQ(row_map(p, x), kInPlace);
+  EXPECT_EQ(name(dweights.matrix), "dweights");
+  EXPECT_EQ(dweights.dtype, Dtype::fp32);
+  EXPECT_EQ(dweights.rows, 6);
+  EXPECT_EQ(dweights.columns, 1);
+  EXPECT_EQ(row_map(p, dweights), slots_of(p));
+  Product rest = p;
+  rest.weight_gradient.reset();
+  EXPECT_EQ(rest, product(Op::dx, weighted));
+  EXPECT_EQ(flops(p), flops(rest) + 2.0 * 6 * 10);
+  EXPECT_EQ(bytes(p), bytes(rest) + 2.0 * 6 * 10 + 4.0 * 6);  // X once, a weight's gradient for every slot
+}
+TEST(Product, ThatSumsSlotsWritesEveryTokenOnce) {
+  const Product by_slot = product(Op::dx, {.permute_x = true});
+  const Product summed = product(Op::dx, {.permute_x = true, .sum_slots = true});
+  EXPECT_EQ(bytes(by_slot) - bytes(summed), 2.0 * (6 - 3) * 10);
+  EXPECT_EQ(flops(summed), flops(by_slot));
+  Problem one_rank = small(Op::dx, {.permute_x = true, .sum_slots = true});
+  one_rank.shape.layer.ep = 4;  // the expert of 3 rows
+  one_rank.routing = shard(one_rank.routing, 4);
+  EXPECT_EQ(bytes(product_of(one_rank)), 2.0 * (60 + 3 * 6 + 3 * 10) + 4 * (1 + 3));
+  one_rank.routing.m_sizes = {0}, one_rank.routing.gather_indices.clear();
+  EXPECT_EQ(bytes(product_of(one_rank)), 2.0 * 3 * 10 + 4);  // zeros
 }
 TEST(TileOccupancy, CountsPaddedTiles) {
   const auto of = [](Routing routing, int64_t block_m, Op op = Op::fwd) {

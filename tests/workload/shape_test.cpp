@@ -90,6 +90,33 @@ TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   EXPECT_EQ(of_dw(Dtype::fp32, false), "");
   EXPECT_EQ(of_dw(Dtype::fp32, true), "fp32_dw has no meaning for dw in fp32");
 }
+TEST(RequireValid, LeavesSumsOfSlotsToDxWithPermuteX) {
+  const auto error_with = [](Op op, const Fusion& fusion) {
+    return refusal([&](Shape& s) { s.op = op, s.fusion = fusion; });
+  };
+  const Fusion summed{.permute_x = true, .sum_slots = true};
+  EXPECT_EQ(error_with(Op::dx, summed).exit, Exit::yes);
+  for (const Op op : {Op::fwd, Op::dw}) {
+    EXPECT_EQ(error_with(op, summed).what, std::string(name(op)) + " cannot sum slots");
+    EXPECT_EQ(error_with(op, summed).hint, "sum_slots belongs to dx with permute_x");
+  }
+  for (const Fusion& fusion : {Fusion{.sum_slots = true}, Fusion{.permute_y = true, .sum_slots = true},
+                               Fusion{.permute_y = true, .topk_weights = true, .sum_slots = true}})
+    EXPECT_EQ(error_with(Op::dx, fusion).what, "sum_slots needs permute_x");
+}
+TEST(RequireValid, LeavesTheWeightsGradientToDxWithWeights) {
+  const auto error_with = [](Op op, const Fusion& fusion) {
+    return refusal([&](Shape& s) { s.op = op, s.fusion = fusion; });
+  };
+  const Fusion gradient{.permute_y = true, .topk_weights = true, .weight_gradient = true};
+  EXPECT_EQ(error_with(Op::dx, gradient).exit, Exit::yes);
+  for (const Op op : {Op::fwd, Op::dw}) {
+    EXPECT_EQ(error_with(op, gradient).what, std::string(name(op)) + " has no weight gradient");
+    EXPECT_EQ(error_with(op, gradient).hint, "weight_gradient belongs to dx with topk_weights");
+  }
+  for (const Fusion& fusion : {Fusion{.weight_gradient = true}, Fusion{.permute_y = true, .weight_gradient = true}})
+    EXPECT_EQ(error_with(Op::dx, fusion).what, "weight_gradient needs topk_weights");
+}
 TEST(RequireValid, RefusesNamesThatIdsCannotHold) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.model = ""; }).what, "the layer has no model name");
   EXPECT_EQ(refusal([](Shape& s) { s.layer.model = "org/model"; }).what,
@@ -115,6 +142,9 @@ TEST(ShapeWords, TellFusions) {
   EXPECT_EQ(text(Fusion{.permute_x = true}), "permute_x");
   EXPECT_EQ(text(Fusion{.permute_y = true, .topk_weights = true}), "permute_y+topk_weights");
   EXPECT_EQ(text(Fusion{.permute_x = true, .accumulate = true, .fp32_dw = true}), "permute_x+accumulate+fp32_dw");
+  EXPECT_EQ(text(Fusion{.permute_x = true, .sum_slots = true}), "permute_x+sum_slots");
+  EXPECT_EQ(text(Fusion{.permute_y = true, .topk_weights = true, .weight_gradient = true}),
+            "permute_y+topk_weights+weight_gradient");
 }
 
 TEST(ShapeJson, RoundTripsEveryField) {
@@ -142,6 +172,23 @@ TEST(ShapeJson, OfFilesFromBeforeDoesNotAccumulate) {
   json["accumulate"] = 1;
   EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "x")); }).what,
             "x: accumulate: expected true or false, found an integer");
+}
+TEST(ShapeJson, HoldsTheFusionsOfDx) {
+  Shape shape = small();
+  shape.op = Op::dx;
+  for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true, .sum_slots = true},
+                               Fusion{.permute_y = true, .topk_weights = true, .weight_gradient = true}}) {
+    shape.fusion = fusion;
+    EXPECT_EQ(shape_from_json(JsonAt(to_json(shape), "x")), shape) << text(fusion);
+  }
+  Json json = to_json(small());
+  EXPECT_FALSE(json.contains("sum_slots") || json.contains("weight_gradient"));  // of fwd
+  shape.fusion = {.permute_x = true};
+  json = to_json(shape);
+  json.erase("sum_slots"), json.erase("weight_gradient");  // as files from before
+  EXPECT_EQ(shape_from_json(JsonAt(json, "x")), shape);
+  json["weight_gradient"] = true;
+  EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "x")); }).what, "x: weight_gradient needs topk_weights");
 }
 TEST(ShapeJson, NamesThePlaceOfAWrongWordOrSize) {
   Json json = to_json(small());
