@@ -187,6 +187,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
   take_table(options, request, whole, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
+    require_listable(request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
@@ -293,7 +295,8 @@ Action declare_tune(OptionSet& set) {
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
-  set.value("--warm-start", options->warm_start, "TABLE", "Begin each search with what won there, for any layer or GPU");
+  set.value("--warm-start", options->warm_start, "TABLE",
+            "Begin each search with what won there, for any layer or GPU");
   set.value("--max-candidates", options->max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
