@@ -41,7 +41,8 @@ class WorkerBackend final : public Backend {
   void make_ready(bool references = false);
   void prepare(bool references);
   void compile_again(const Contender& contender);
-  void compile_part(const Shape& shape, std::span<const Candidate> part, double limit, std::vector<CompileResult>& to);
+  void compile_part(const Shape& shape, std::span<const Candidate> part, double limit, std::vector<CompileResult>& to,
+                    bool may_be_killed = true);
   void require_healthy();
   double trial_limit() const;
   Json ask_trial(const std::string& call, const Contender& contender, Json body, double limit);
@@ -143,9 +144,10 @@ void WorkerBackend::load(const Problem& problem) {
   }
 }
 
-// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then.
+// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then. After one
+// SIGKILL (a person's, or the kernel's when memory is short) it is compiled again: it may be without fault.
 void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> part, double limit,
-                                 std::vector<CompileResult>& to) {
+                                 std::vector<CompileResult>& to, bool may_be_killed) {
   if (part.empty()) return;
   if (!link_.alive()) start();
   Json list = Json::array();
@@ -159,6 +161,10 @@ void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> 
   } catch (const OutOfMemory& memory) {
     throw machine_error(fmt::format("no memory to compile: {}", memory.what()));
   } catch (const WorkerGone& gone) {
+    if (part.size() == 1 && gone.signal == SIGKILL && may_be_killed) {
+      compile_part(shape, part, limit, to, false);
+      return;
+    }
     if (part.size() == 1) {
       const char* what = gone.timed_out ? "the compiler hung" : "the compiler crashed";
       to.push_back({.status = Status::compile_error, .reason = fmt::format("{}: {}", what, gone.what())});
