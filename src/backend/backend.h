@@ -39,7 +39,18 @@ struct SampleRequest {
   int blocks = 1;
   double block_seconds = 2e-3;  // aim for a block; at least one launch over each operand set that rotation needs
   bool hot = false;             // leave operands in the cache: one operand set
+  Regime regime = Regime::burst;
 };
+/// The most seconds that the blocks of a request, and the load before them, are expected to take.
+double seconds_at_most(const SampleRequest& request);
+
+/// In the sustained regime a block is at least so long, and the load before it ends after so much time, whether the
+/// clock is steady or not.
+constexpr double kSustainedBlockSeconds = 20e-3;
+constexpr double kMostLoadSeconds = 2;
+
+/// Throws Exit::request where the device has no such regime: a cpu's times are of burst alone.
+void require_regime(Regime regime, const DeviceInfo& device);
 
 /// Ceilings of the device, measured now.
 struct Ceilings {

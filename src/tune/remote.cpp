@@ -257,8 +257,8 @@ Repetition WorkerBackend::repeat(const Contender& contender, double seconds) {
 }
 
 std::vector<Block> WorkerBackend::sample(const Contender& contender, const SampleRequest& request) {
-  const double asked = 2 * request.blocks * request.block_seconds;  // what the request itself takes, warming included
-  const Json answer = ask_trial("sample", contender, {{"sample", to_json(request)}}, trial_limit() + asked);
+  const double limit = trial_limit() + seconds_at_most(request);
+  const Json answer = ask_trial("sample", contender, {{"sample", to_json(request)}}, limit);
   const double took = took_ + (verified_ == contender ? verify_took_ : 0);
   best_trial_ = std::min(best_trial_.value_or(took), took);
   healthy_ = contender;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kStatusNames = {"ok",           "illegal",      "compile_error", "spills",
                                                           "launch_error", "wrong_result", "timeout",       "crashed"};
+constexpr std::array<std::string_view, 2> kRegimeNames = {"burst", "sustained"};
 
 }  // namespace
 
@@ -22,6 +23,16 @@ Status parse_status(std::string_view text) {
   if (found == kStatusNames.end()) throw unknown_word("status", text, {kStatusNames.begin(), kStatusNames.end()});
   return static_cast<Status>(found - kStatusNames.begin());
 }
+
+std::string_view name(Regime regime) { return kRegimeNames[static_cast<size_t>(regime)]; }
+
+Regime parse_regime(std::string_view text) {
+  const auto found = std::find(kRegimeNames.begin(), kRegimeNames.end(), text);
+  if (found == kRegimeNames.end()) throw unknown_word("regime", text, regime_names());
+  return static_cast<Regime>(found - kRegimeNames.begin());
+}
+
+std::vector<std::string> regime_names() { return {kRegimeNames.begin(), kRegimeNames.end()}; }
 
 Json to_json(const CompileResult& result) {
   return {{"status", name(result.status)},
