@@ -77,6 +77,11 @@ class Backend {
   /// Compiles in parallel; one result each, in order. Results are kept: verify and sample then don't compile again.
   virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;
 
+  /// Tells which candidates are likely to be compiled next, the likeliest first, and returns at once. A backend may
+  /// compile them in the background, so that compile() finds them in the cache on disk. Replaces what was told before
+  /// and has not been begun.
+  virtual void compile_ahead(const Shape&, std::span<const Candidate>) {}
+
   /// Makes operands for a problem; replaces the one before. Throws OutOfMemory.
   virtual void load(const Problem& problem) = 0;
 
@@ -105,8 +110,9 @@ struct BackendOptions {
   int compile_threads = 0;     // 0 = all cores
 };
 
-/// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1".
-/// Exit::request for unknown words, Exit::machine with a hint where there is no such device.
+/// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1". The
+/// word "arch:sm_90a" opens no device and compiles for that architecture, without a CUDA context. Exit::request for
+/// unknown words, Exit::machine with a hint where there is no such device.
 std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options);
 
 /// All devices here: "cpu", "cuda:0", ... with their properties. Never throws for lack of a driver.

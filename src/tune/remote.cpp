@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "tune/compile_ahead.h"
 #include "tune/link.h"
 #include "tune/protocol.h"
 #include "tune/worker.h"
@@ -30,6 +31,7 @@ class WorkerBackend final : public Backend {
   Json environment() override { return environment_; }
   std::vector<std::string> baselines() const override { return baselines_; }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
+  void compile_ahead(const Shape& shape, std::span<const Candidate> candidates) override;
   void load(const Problem& problem) override;
   Verdict verify(const Contender& contender) override;
   Repetition repeat(const Contender& contender, double seconds) override;
@@ -51,6 +53,8 @@ class WorkerBackend final : public Backend {
   DeviceInfo device_;
   Json environment_;
   std::vector<std::string> baselines_;
+
+  std::optional<CompileAhead> ahead_;
 
   // What a new worker must be given again.
   std::optional<Problem> problem_;
@@ -180,6 +184,17 @@ std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<
   compile_part(shape, candidates, options_.compile_seconds, results);
   compiled_.insert(candidates.begin(), candidates.end());
   return results;
+}
+
+// Needs the cache on disk, through which the kernels reach the worker. A cpu has nothing to compile.
+void WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> candidates) {
+  if (device_.kind != DeviceKind::cuda || !options_.backend.cache) return;
+  if (!ahead_) {
+    WorkerOptions compiler = options_;
+    compiler.device = "arch:" + arch(device_);
+    ahead_.emplace(compiler);
+  }
+  ahead_->want(shape, candidates);
 }
 
 // A new worker compiles what the old one had, one by one as it is asked for, outside the limit of a trial.

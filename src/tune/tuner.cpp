@@ -122,6 +122,18 @@ std::vector<Candidate> next_batch(CellRun& state, Strategy& strategy) {
   return batch;
 }
 
+// What is likely to be compiled after the batches so far; the order of a random strategy is not known ahead.
+std::vector<Candidate> likely_next(const Run& run, const CellRun& state) {
+  std::vector<Candidate> likely;
+  if (run.request.strategy != "exhaustive") return likely;
+  const int64_t room = std::min(kBatch, state.planned - static_cast<int64_t>(state.seen.size()));
+  for (const Candidate& candidate : state.enumeration->legal) {
+    if (static_cast<int64_t>(likely.size()) >= room) break;
+    if (!state.seen.contains(candidate)) likely.push_back(candidate);
+  }
+  return likely;
+}
+
 // Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
   const std::lock_guard lock(run.shared.mutex);
@@ -163,6 +175,7 @@ bool search(const Run& run, CellRun& state, Strategy& strategy) {
     if (cut) batch.resize(1);  // the default
     const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, batch);
     if (compiled.size() != batch.size()) throw Error(Exit::bug, "not every candidate got a compile result");
+    run.backend.compile_ahead(state.problem.shape, likely_next(run, state));
     for (size_t i = 0; i < batch.size(); ++i) {
       if (over(batch[i])) return false;
       Trial trial = try_once(run, state, batch[i], compiled[i]);

@@ -62,8 +62,9 @@ class FakeBackend final : public Backend {
   }
 
   Script script;
-  std::vector<std::string> calls;  // "verify cpu block_m=...", in order
-  std::vector<size_t> batches;     // sizes of compile calls
+  std::vector<std::string> calls;             // "verify cpu block_m=...", in order
+  std::vector<size_t> batches;                // sizes of compile calls
+  std::vector<std::vector<Candidate>> ahead;  // what was likely to be compiled next, call by call
   int loads = 0;
 
   const DeviceInfo& device() const override { return device_; }
@@ -82,6 +83,10 @@ class FakeBackend final : public Backend {
       results.push_back(script.compile ? script.compile(candidate) : CompileResult{});
     }
     return results;
+  }
+
+  void compile_ahead(const Shape&, std::span<const Candidate> candidates) override {
+    ahead.emplace_back(candidates.begin(), candidates.end());
   }
 
   void load(const Problem& problem) override {

@@ -107,6 +107,23 @@ TEST(Tune, ALargeSpaceIsCompiledInBatches) {
   EXPECT_EQ(tuning.backend.batches[2], 1U);
 }
 
+TEST(Tune, WhatComesNextIsCompiledAheadWhileABatchIsTried) {
+  Tuning tuning;
+  tuning.request.space.variants[0].values = {
+      {"block_m", {8, 16, 24, 48, 96}}, {"block_n", {32, 64, 128}}, {"block_k", {32, 64, 128}}, {"threads", {1, 2}}};
+  tuning.request.max_candidates = 70;
+  tuning.also = [&](const Event& event) {
+    if (!std::get_if<TrialFinished>(&event)) return;
+    EXPECT_FALSE(tuning.backend.ahead.empty());
+  };
+  tuning.run();
+  ASSERT_EQ(tuning.backend.ahead.size(), 2U);
+  ASSERT_EQ(tuning.trials.size(), 70U);
+  ASSERT_EQ(tuning.backend.ahead[0].size(), 6U);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tuning.backend.ahead[0][i], tuning.trials[64 + i].candidate);
+  EXPECT_TRUE(tuning.backend.ahead[1].empty());
+}
+
 TEST(Tune, ARightButSlowerResultBeatsAFasterWrongOne) {
   Tuning tuning;
   tuning.backend.script.verify = [](const Contender& who) {
