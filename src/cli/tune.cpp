@@ -46,7 +46,7 @@ struct TuneOptions {
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
-  std::string strategy = "exhaustive", max_candidates, time_budget, wait;
+  std::string strategy = "exhaustive", max_candidates, time_budget, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
@@ -64,12 +64,14 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   request.seed = seed_of(options.cells);
+  request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
   return request;
 }
 
 // What the run would find out after it has moved an older journal aside.
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
+  require_regime(request.regime, device);
   require_knobs(options.search, request.space, device);
   require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
   if (drawn_candidates(request) == 0) require_listable(request.space, device);
@@ -99,7 +101,7 @@ void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const 
 void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
                 const Terminal& terminal) {
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
-  if (options.append) request.cells = append_to(whole, options.output, backend, say);
+  if (options.append) request.cells = append_to(whole, options.output, backend, request.regime, say);
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
@@ -182,6 +184,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
   const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
+  require_regime(request.regime, backend->device());
   take_table(options, request, whole, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
@@ -201,9 +204,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
                     const Whole& whole, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
   Backend& backend = *devices.at(0);
-  const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
-                             request.space.name, request.strategy, request.seed,
-                             whole.sweep};
+  const JournalHeader header{whole.asked,      backend.device(), backend.environment(), request.space.name,
+                             request.strategy, request.seed,     whole.sweep,           request.regime};
   Replay before;
   Journal journal = open_journal(options, header, before, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
@@ -295,6 +297,7 @@ Action declare_tune(OptionSet& set) {
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
   set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.value(
       "--shard", options->shard, "i/n",

@@ -21,6 +21,7 @@ struct JournalHeader {
   std::string strategy;
   uint64_t seed = 0;
   std::vector<std::string> sweep = {};  // ids of all cells of the run, where these are a part; empty = no others
+  Regime regime = Regime::burst;
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before

@@ -196,6 +196,7 @@ void require_resumable(const JournalHeader& before, const JournalHeader& now) {
   require_same("space", "--space", before.space, now.space);
   require_same("strategy", "--strategy", before.strategy, now.strategy);
   require_same("seed", "--seed", before.seed, now.seed);
+  require_same("regime", "--regime", name(before.regime), name(now.regime));
 }
 
 }  // namespace moetune

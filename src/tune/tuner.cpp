@@ -156,9 +156,13 @@ Trial try_once(const Run& run, CellRun& state, const Candidate& candidate, const
     in_turn(run, [&] { run.shared.journal.started(state.id, candidate); });
     state.under_way = candidate;
   }
-  const SampleRequest sample{.blocks = run.request.blocks, .block_seconds = run.request.block_seconds};
+  const SampleRequest sample{
+      .blocks = run.request.blocks, .block_seconds = run.request.block_seconds, .regime = run.request.regime};
   const auto best = state.best ? std::optional(state.best->measurement.seconds) : std::nullopt;
-  return try_compiled(run.backend, candidate, compiled, sample, best);
+  const Clock::time_point begin = Clock::now();
+  Trial trial = try_compiled(run.backend, candidate, compiled, sample, best);
+  trial.took = std::chrono::duration<double>(Clock::now() - begin).count();
+  return trial;
 }
 
 // Tries the candidates that the strategy names. False where it was stopped early. The default is tried even when the
@@ -198,15 +202,16 @@ std::string no_winner(const CellRun& state) {
 
 void finish(Run& run, const CellRun& state, Entry& entry) {
   const double searched = std::chrono::duration<double>(Clock::now() - state.begin).count();
-  const FinalRequest final{.rounds = run.request.final_rounds,
-                           .looks = run.request.final_looks,
-                           .reload = [&] { run.backend.load(state.problem); },
-                           .reload_seconds = std::max(kReloadSeconds, searched / 3),
-                           .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
-                           .stretch = Clock::now() < run.shared.end,
-                           .stop = &run.shared.stop,
-                           .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
-                           .fallback = state.fallback};
+  const FinalRequest final{
+      .rounds = run.request.final_rounds,
+      .looks = run.request.final_looks,
+      .reload = [&] { run.backend.load(state.problem); },
+      .reload_seconds = std::max(kReloadSeconds, searched / 3),
+      .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
+      .stretch = Clock::now() < run.shared.end,
+      .stop = &run.shared.stop,
+      .sample = {.blocks = 1, .block_seconds = run.request.block_seconds, .regime = run.request.regime},
+      .fallback = state.fallback};
   entry.complete = state.complete;
   entry.legal =
       std::max(entry.legal, static_cast<int64_t>(state.trials.size()));  // the default may lie outside the space

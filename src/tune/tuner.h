@@ -27,7 +27,8 @@ struct TuneRequest {
   int final_rounds = 11;             // of winner, default and baselines
   int final_looks = 1;               // the rounds are divided among so many looks, each over operands made anew
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
-  Json tool;                         // for the table
+  Regime regime = Regime::burst;
+  Json tool;  // for the table
 };
 
 struct CellStarted {

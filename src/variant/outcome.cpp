@@ -1,6 +1,8 @@
 // Names and JSON of outcomes.
 #include "variant/outcome.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -33,6 +35,13 @@ Regime parse_regime(std::string_view text) {
 }
 
 std::vector<std::string> regime_names() { return {kRegimeNames.begin(), kRegimeNames.end()}; }
+
+Regime regime_from_json(const JsonAt& json) {
+  const std::string text = json.string();
+  if (std::find(kRegimeNames.begin(), kRegimeNames.end(), text) == kRegimeNames.end())
+    json.fail(fmt::format("'{}' is neither burst nor sustained", text));
+  return parse_regime(text);
+}
 
 Json to_json(const CompileResult& result) {
   return {{"status", name(result.status)},

@@ -47,7 +47,14 @@ TEST(Tune, ATableTellsToolDeviceAndEnvironment) {
   EXPECT_EQ(table.tool["version"], "1");
   EXPECT_EQ(table.device.name, "fake");
   EXPECT_EQ(table.environment, tuning.backend.environment());
-  EXPECT_EQ(table.regime, "burst");
+  EXPECT_EQ(table.regime, Regime::burst);
+}
+
+TEST(Tune, EveryTimeIsOfTheRegimeThatIsAskedFor) {
+  Tuning tuning;
+  tuning.request.regime = Regime::sustained;
+  EXPECT_EQ(tuning.run().regime, Regime::sustained);
+  EXPECT_EQ(tuning.backend.regimes, std::set{Regime::sustained});
 }
 
 TEST(Tune, TheDefaultIsTriedFirstEvenOutsideTheSpace) {
