@@ -183,7 +183,8 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 }
 
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
-  const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  Backend* backend = backends.front().get();
   require_regime(request.regime, backend->device());
   take_table(options, request, whole, *backend, terminal);
   require_knobs(options.search, request.space, backend->device());
@@ -191,6 +192,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
+  estimate(plan, request, backends.size(), options.resume);
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
@@ -308,7 +310,8 @@ Action declare_tune(OptionSet& set) {
   set.flag("--append", options->append, "Add cells to the table; those that it holds already are kept as they are");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
-  set.flag("--dry-run", options->dry_run, "Print cells, candidates, what is pruned and why, then stop");
+  set.flag("--dry-run", options->dry_run,
+           "Print cells, candidates, what is pruned and why, and about how long the run takes; then stop");
   declare_format(set, options->format, kFormats);
   set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options->quiet, "No progress and no notes");

@@ -38,7 +38,7 @@ struct Trial {
   Measurement measurement;  // where ok
   Verdict verdict;          // where it ran
   CompileResult compile;
-  double took = 0;  // seconds of the trial itself: verification and samples; 0 = unknown
+  double took = 0;  // seconds, with its share of compiling its batch; 0 = unknown
 };
 Json to_json(const Trial& trial);
 Trial trial_from_json(const JsonAt& json);

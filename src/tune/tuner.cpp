@@ -45,6 +45,8 @@ struct CellRun {
   Clock::time_point begin = Clock::now();
 };
 
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
 CellRun open_cell(Run& run, const Cell& cell) {
   CellRun state;
   state.cell = &cell;
@@ -161,7 +163,7 @@ Trial try_once(const Run& run, CellRun& state, const Candidate& candidate, const
   const auto best = state.best ? std::optional(state.best->measurement.seconds) : std::nullopt;
   const Clock::time_point begin = Clock::now();
   Trial trial = try_compiled(run.backend, candidate, compiled, sample, best);
-  trial.took = std::chrono::duration<double>(Clock::now() - begin).count();
+  trial.took = seconds_since(begin);
   return trial;
 }
 
@@ -177,12 +179,15 @@ bool search(const Run& run, CellRun& state, Strategy& strategy) {
     if (over(batch.front())) return false;
     const bool cut = Clock::now() >= state.end && batch.size() > 1;
     if (cut) batch.resize(1);  // the default
+    const Clock::time_point begin = Clock::now();
     const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, batch);
+    const double compiling = seconds_since(begin) / static_cast<double>(batch.size());
     if (compiled.size() != batch.size()) throw Error(Exit::bug, "not every candidate got a compile result");
     run.backend.compile_ahead(state.problem.shape, likely_next(run, state));
     for (size_t i = 0; i < batch.size(); ++i) {
       if (over(batch[i])) return false;
       Trial trial = try_once(run, state, batch[i], compiled[i]);
+      trial.took += compiling;
       in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
       state.under_way.reset();
       keep(state, strategy, std::move(trial));
@@ -201,7 +206,8 @@ std::string no_winner(const CellRun& state) {
 }
 
 void finish(Run& run, const CellRun& state, Entry& entry) {
-  const double searched = std::chrono::duration<double>(Clock::now() - state.begin).count();
+  const Clock::time_point begin = Clock::now();
+  const double searched = seconds_since(state.begin);
   const FinalRequest final{
       .rounds = run.request.final_rounds,
       .looks = run.request.final_looks,
@@ -219,7 +225,9 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
   entry.failed = std::count_if(state.trials.begin(), state.trials.end(),
                                [](const Trial& trial) { return trial.status != Status::ok; });
   const auto note = [&](const std::string& text) { warn(run, text); };
-  if (!decide(entry, state.trials, run.backend, state.problem.shape, final, note)) {
+  const bool won = decide(entry, state.trials, run.backend, state.problem.shape, final, note);
+  in_turn(run, [&] { run.shared.journal.decided(state.id, seconds_since(begin)); });
+  if (!won) {
     entry.skipped = no_winner(state);
     return;
   }
