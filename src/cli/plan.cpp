@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/grid.h"
@@ -28,6 +29,12 @@ Replay journal_of(const Plan& plan, Regime regime) {
   } catch (const Error&) {
   }
   return {};
+}
+
+int64_t candidates_in(const std::vector<Trial>& trials) {
+  std::set<Candidate> candidates;
+  for (const Trial& trial : trials) candidates.insert(trial.candidate);
+  return std::ssize(candidates);
 }
 
 std::string_view by(bool guessed) { return guessed ? "guess" : "journal"; }
@@ -75,7 +82,7 @@ void estimate(Plan& plan, const TuneRequest& request, size_t devices, bool resum
     const auto done = journal.trials.find(cell);
     item.trials = request.max_candidates > 0 ? std::min(item.legal, request.max_candidates) : item.legal;
     if (resume && done != journal.trials.end())
-      item.trials = std::max<int64_t>(0, item.trials - static_cast<int64_t>(done->second.size()));
+      item.trials = std::max<int64_t>(0, item.trials - candidates_in(done->second));
     item.seconds = estimated_seconds({cell, item.trials, item.flops}, pace, plan.device, request.regime, &item.guessed);
     plan.seconds += item.seconds;
   }

@@ -37,7 +37,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSpace = "quick";
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct TuneOptions {
@@ -46,7 +45,7 @@ struct TuneOptions {
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
-  std::string strategy = "exhaustive", max_candidates, time_budget, wait, regime = kBurst;
+  std::string strategy = "auto", max_candidates, time_budget, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
@@ -55,9 +54,9 @@ struct TuneOptions {
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
   TuneRequest request;
   request.cells = make_cells(options.cells);
-  request.space = make_space(options.search, kSpace);
   request.strategy = options.strategy;
-  make_strategy(request.strategy, {}, 0);  // an unknown word ends the command here
+  require_strategy(request.strategy);
+  request.space = make_space(options.search, lists_candidates(request.strategy) ? "quick" : "all");
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
@@ -74,7 +73,7 @@ void require_space(const TuneOptions& options, const TuneRequest& request, const
   require_regime(request.regime, device);
   require_knobs(options.search, request.space, device);
   require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
-  if (drawn_candidates(request) == 0) require_listable(request.space, device);
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
 }
 
 // Leaves in the request the cells of this shard, and names the files after it.
@@ -289,7 +288,7 @@ Action declare_tune(OptionSet& set) {
   const auto options = std::make_shared<TuneOptions>();
   declare(set, options->cells);
   declare(set, options->device);
-  declare(set, options->search, kSpace);
+  declare(set, options->search, "all; quick for strategies that go through a list");
   set.group("Device");
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");

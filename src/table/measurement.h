@@ -34,11 +34,13 @@ Measurement measurement_from_json(const JsonAt& json);
 struct Trial {
   Candidate candidate;
   Status status = Status::ok;
-  std::string reason;       // a sentence where not ok
-  Measurement measurement;  // where ok
-  Verdict verdict;          // where it ran
+  std::string reason;              // a sentence where not ok
+  Measurement measurement;         // where ok: of all blocks
+  std::vector<Block> blocks = {};  // where ok, in the order of time; none in journals from before
+  Verdict verdict;                 // where it ran
   CompileResult compile;
-  double took = 0;  // seconds, with its share of compiling its batch; 0 = unknown
+  double took = 0;  // seconds of its last blocks, and of what came before its first: verifying, a share of compiling
+                    // its batch; 0 = unknown
 };
 Json to_json(const Trial& trial);
 Trial trial_from_json(const JsonAt& json);

@@ -2,6 +2,7 @@
 #include "tune/estimate.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "workload/product.h"
@@ -42,12 +43,16 @@ struct Comparison {
   double scale() const { return guessed > 0 ? told / guessed : 0; }
 };
 
+// Trials of one candidate, which add blocks to it, count as one.
 void add_trials(Pace& pace, Comparison& trials, const std::string& cell, const std::vector<Trial>& list, double guess) {
   double sum = 0;
-  int64_t count = 0;
+  std::set<Candidate> candidates;
   for (const Trial& trial : list)
-    if (trial.took > 0) sum += trial.took, ++count, trials.add(trial.took, guess);
-  if (count > 0) pace.trial[cell] = sum / static_cast<double>(count);
+    if (trial.took > 0) sum += trial.took, candidates.insert(trial.candidate);
+  if (candidates.empty()) return;
+  const auto count = static_cast<double>(candidates.size());
+  pace.trial[cell] = sum / count;
+  trials.add(sum, count * guess);
 }
 
 }  // namespace

@@ -14,17 +14,21 @@ using fake::cpu;
 
 constexpr int64_t kTokens = 16, kOthers = 16384;
 
-// Three trials and a final of the cell of kTokens.
+// Trials of three candidates and a final of the cell of kTokens.
 Replay journal() {
   Replay replay;
   replay.header.cells = {fake::small_cell(kTokens), fake::small_cell(64)};
   replay.header.device.processors = 2;
-  for (const double took : {0.1, 0.2, 0.6}) {
+  const auto add = [&](const Candidate& candidate, double took) {
     Trial trial;
-    trial.candidate = cpu(24);
+    trial.candidate = candidate;
     trial.took = took;
     replay.trials[id(replay.header.cells[0])].push_back(trial);
-  }
+  };
+  add(cpu(16), 0.1);
+  add(cpu(24), 0.2);
+  add(cpu(48), 0.4);
+  add(cpu(48), 0.2);  // more blocks
   replay.final_seconds[id(replay.header.cells[0])] = 4;
   return replay;
 }
