@@ -3,136 +3,100 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
-
-#include "base/error.h"
 #include "base/grid.h"
 #include "base/units.h"
 #include "cli/wording.h"
 #include "table/fields.h"
-#include "table/mergeable.h"
-#include "tune/estimate.h"
-#include "workload/product.h"
 
 namespace moetune {
 
 namespace {
 
-// The journal beside the table, where its times compare with those of the run. What is wrong with it the run tells.
-Replay journal_of(const Plan& plan, Regime regime) {
-  std::error_code error;
-  if (!std::filesystem::exists(plan.journal, error)) return {};
-  try {
-    Replay journal = read_journal(plan.journal);
-    if (same_model(journal.header.device, plan.device) && journal.header.regime == regime) return journal;
-  } catch (const Error&) {
-  }
-  return {};
+int64_t legal(const Enumeration& listed) { return std::ssize(listed.legal); }
+
+// Candidates, those pruned, and those legal; empty where not counted.
+std::vector<std::string> counts(const Plan::Item& item) {
+  if (!item.listed) return {"", "", ""};
+  const Enumeration& listed = *item.listed;
+  return {std::to_string(listed.total), std::to_string(listed.total - legal(listed)), std::to_string(legal(listed))};
 }
 
-int64_t candidates_in(const std::vector<Trial>& trials) {
-  std::set<Candidate> candidates;
-  for (const Trial& trial : trials) candidates.insert(trial.candidate);
-  return std::ssize(candidates);
+std::string_view by(const RunEstimate& estimate) { return estimate.guessed ? "guess" : "journal"; }
+
+Json estimate_json(int64_t trials, double seconds, const RunEstimate& run) {
+  return {{"trials", trials}, {"seconds", rounded(seconds, 3)}, {"by", by(run)}};
 }
 
-std::string_view by(bool guessed) { return guessed ? "guess" : "journal"; }
-
-bool guessed(const Plan& plan) {
-  return std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.guessed; });
-}
-
-int64_t trials(const Plan& plan) {
-  int64_t sum = 0;
-  for (const Plan::Item& item : plan.items) sum += item.trials;
-  return sum;
-}
-
-std::string estimate_sentence(const Plan& plan) {
-  const std::string source = guessed(plan) ? std::string("a guess: no journal tells how long trials take here")
-                                           : fmt::format("by the trials in {}", plan.journal.string());
-  return fmt::format("Would take about {} for {} ({}).", format_time(plan.seconds),
-                     counted(trials(plan), "trial", "trials"), source);
+std::string sentence(const RunEstimate& run, const std::filesystem::path& journal) {
+  const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
+                                         : fmt::format("by the trials in {}", journal.string());
+  return fmt::format("Would take about {} for up to {} ({}).", format_time(run.seconds),
+                     counted(run.trials, "candidate", "candidates"), source);
 }
 
 }  // namespace
 
+std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan) {
+  std::vector<std::shared_ptr<const Enumeration>> listed;
+  for (const Plan::Item& item : plan.items) listed.push_back(item.listed);
+  return listed;
+}
+
 Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
   for (const Cell& cell : cells) {
-    const auto found = offer.to(cell.shape, seed);
-    const Problem problem = make_problem(cell);
-    plan.items.push_back({.cell = cell,
-                          .figures = figures(problem.routing),
-                          .total = found->total,
-                          .legal = static_cast<int64_t>(found->legal.size()),
-                          .pruned = found->pruned,
-                          .flops = flops(product_of(problem))});
+    auto listed = offer.can_list() ? offer.to(cell.shape, seed) : nullptr;
+    plan.items.push_back({cell, figures(make_problem(cell).routing), std::move(listed)});
   }
   return plan;
 }
 
-void estimate(Plan& plan, const TuneRequest& request, size_t devices, bool resume) {
-  const Replay journal = journal_of(plan, request.regime);
-  const Pace pace = pace_of(journal);
-  plan.seconds = 0;
-  for (Plan::Item& item : plan.items) {
-    const std::string cell = id(item.cell);
-    const auto done = journal.trials.find(cell);
-    item.trials = request.max_candidates > 0 ? std::min(item.legal, request.max_candidates) : item.legal;
-    if (resume && done != journal.trials.end())
-      item.trials = std::max<int64_t>(0, item.trials - candidates_in(done->second));
-    item.seconds = estimated_seconds({cell, item.trials, item.flops}, pace, plan.device, request.regime, &item.guessed);
-    plan.seconds += item.seconds;
-  }
-  plan.seconds /= static_cast<double>(std::clamp<size_t>(devices, 1, std::max<size_t>(1, plan.items.size())));
-  if (request.time_budget > 0) plan.seconds = std::min(plan.seconds, request.time_budget);
-}
-
 std::string csv(const Plan& plan) {
-  const auto fields_of = [&](const Plan::Item& item) {
+  const auto fields_of = [&](const Plan::Item& item, const CellEstimate& estimate) {
     Fields row = {{"device", plan.device.name}};
     add_cell(row, item.cell);
     add_figures(row, item.figures);
-    row.emplace_back("candidates", std::to_string(item.total));
-    row.emplace_back("legal", std::to_string(item.legal));
-    row.emplace_back("pruned", std::to_string(item.total - item.legal));
-    const Grid reasons = pruned_grid(item.pruned);
+    const std::vector<std::string> told = counts(item);
+    row.emplace_back("candidates", told[0]);
+    row.emplace_back("legal", told[2]);
+    row.emplace_back("pruned", told[1]);
+    const Grid reasons = pruned_grid(item.listed ? item.listed->pruned : std::map<std::string, int64_t>{});
     row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
-    row.emplace_back("trials", std::to_string(item.trials));
-    row.emplace_back("estimated_seconds", number_field(item.seconds, 3));
-    row.emplace_back("estimate_by", by(item.guessed));
+    row.emplace_back("trials", std::to_string(estimate.trials));
+    row.emplace_back("estimated_seconds", number_field(estimate.seconds, 3));
+    row.emplace_back("estimated_by", by(plan.estimate));
     return row;
   };
   std::vector<Fields> rows;
-  for (const Plan::Item& item : plan.items) rows.push_back(fields_of(item));
-  return csv_text(fields_of({}), rows);
+  for (size_t i = 0; i < plan.items.size(); ++i) rows.push_back(fields_of(plan.items[i], plan.estimate.cells.at(i)));
+  return csv_text(fields_of({}, {}), rows);
 }
 
 Json plan_json(const Plan& plan, const Json& tool) {
   Json cells = Json::array();
-  for (const Plan::Item& item : plan.items) {
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const Plan::Item& item = plan.items[i];
+    const CellEstimate& estimate = plan.estimate.cells.at(i);
     const RoutingFigures& f = item.figures;
-    cells.push_back(
-        {{"cell", to_json(item.cell)},
-         {"figures",
-          {{"rows", f.rows},
-           {"active_experts", f.active_experts},
-           {"max_rows", f.max_rows},
-           {"max_over_mean", rounded(f.max_over_mean)},
-           {"cv", rounded(f.cv)},
-           {"effective_experts", rounded(f.effective_experts)}}},
-         {"total", item.total},
-         {"legal", item.legal},
-         {"pruned", Json(item.pruned)},
-         {"estimate", {{"trials", item.trials}, {"seconds", rounded(item.seconds, 3)}, {"by", by(item.guessed)}}}});
+    cells.push_back({{"cell", to_json(item.cell)},
+                     {"figures",
+                      {{"rows", f.rows},
+                       {"active_experts", f.active_experts},
+                       {"max_rows", f.max_rows},
+                       {"max_over_mean", rounded(f.max_over_mean)},
+                       {"cv", rounded(f.cv)},
+                       {"effective_experts", rounded(f.effective_experts)}}},
+                     {"estimate", estimate_json(estimate.trials, estimate.seconds, plan.estimate)}});
+    if (!item.listed) continue;
+    cells.back()["total"] = item.listed->total;
+    cells.back()["legal"] = legal(*item.listed);
+    cells.back()["pruned"] = Json(item.listed->pruned);
   }
   return {{"schema", "moetune.plan/1"},
           {"tool", tool},
           {"device", to_json(plan.device)},
           {"cells", std::move(cells)},
-          {"estimate", {{"trials", trials(plan)}, {"seconds", rounded(plan.seconds, 3)}, {"by", by(guessed(plan))}}},
+          {"estimate", estimate_json(plan.estimate.trials, plan.estimate.seconds, plan.estimate)},
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
@@ -141,20 +105,24 @@ std::string markdown(const Plan& plan, int columns) {
   for (const Column& column : figures_columns()) cells.columns.push_back(column);
   for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
   std::map<std::string, int64_t> reasons;
+  bool all_listed = true;
   for (const Plan::Item& item : plan.items) {
     std::vector<std::string> row = {id(item.cell)};
     for (std::string& text : figures_row(item.figures, item.cell.shape.layer.local_experts()))
       row.push_back(std::move(text));
-    for (const int64_t count : {item.total, item.total - item.legal, item.legal})
-      row.push_back(fmt::format("{}", count));
+    for (std::string& count : counts(item)) row.push_back(std::move(count));
     cells.rows.push_back(std::move(row));
-    for (const auto& [reason, count] : item.pruned) reasons[reason] += count;
+    if (item.listed)
+      for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
+    else
+      all_listed = false;
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
                                  plan.device.name, fitted(cells, columns));
+  if (!all_listed) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
   if (!reasons.empty()) text += "\n" + fitted(pruned_grid(reasons), columns);
-  return text + fmt::format("\n{}\nWould write {} and {}.\n", estimate_sentence(plan), plan.output.string(),
-                            plan.journal.string());
+  return text + fmt::format("\n{}\nWould write {} and {}.\n", sentence(plan.estimate, plan.journal),
+                            plan.output.string(), plan.journal.string());
 }
 
 }  // namespace moetune

@@ -46,7 +46,7 @@ struct TuneOptions {
   DeviceOptions device;
   SearchOptions search;
   std::string strategy = "auto", max_candidates, time_budget, wait, regime = kBurst;
-  std::string output = "moetune-table.json", journal, format, shard;
+  std::string output = "moetune-table.json", journal, format, shard, warm_start;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
@@ -62,6 +62,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
+  if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
   request.seed = seed_of(options.cells);
   request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
@@ -100,13 +101,16 @@ void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const 
 void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
                 const Terminal& terminal) {
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
-  if (options.append) request.cells = append_to(whole, options.output, backend, request.regime, say);
+  if (!options.append) return;
+  request.cells = append_to(whole, options.output, backend, request.regime, say);
+  if (whole.before) request.warm.insert(request.warm.end(), whole.before->entries.begin(), whole.before->entries.end());
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
+  add_input(files, "--warm-start", options.warm_start);
   add_output(files, "--output", options.output, Content::table);
   add_output(files, "--journal", options.journal, Content::journal);
   return files;
@@ -181,6 +185,16 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
+// For an estimate alone. What is wrong with the journal the run tells.
+Replay journal_beside(const TuneOptions& options) {
+  std::error_code error;
+  try {
+    if (fs::exists(options.journal, error)) return read_journal(options.journal);
+  } catch (const Error&) {
+  }
+  return {};
+}
+
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
   Backend* backend = backends.front().get();
@@ -191,7 +205,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
-  estimate(plan, request, backends.size(), options.resume);
+  plan.estimate = estimate_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
+                               options.resume);
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
@@ -293,6 +308,8 @@ Action declare_tune(OptionSet& set) {
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
+  set.value("--warm-start", options->warm_start, "TABLE",
+            "Begin each search with what won there, for any layer or GPU");
   set.value("--max-candidates", options->max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");

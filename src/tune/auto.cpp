@@ -210,7 +210,7 @@ class Auto final : public Strategy {
         if (promise.gain > most_gain && !left.contains(candidate)) next = &candidate, most_gain = promise.gain;
       if (!next) break;
       left.insert(*next);
-      for (const Candidate& neighbour : domain_->neighbours(*next)) add(neighbour);
+      for (const Candidate& neighbour : neighbours_of(*next)) add(neighbour);
     }
     return near;
   }

@@ -2,10 +2,13 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "table/journal.h"
+#include "tune/tuner.h"
 
 namespace moetune {
 
@@ -29,5 +32,23 @@ struct CellWorkload {
 /// trial.
 double estimated_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
                          bool* guessed);
+
+/// Of one device.
+struct CellEstimate {
+  int64_t trials = 0;  // candidates left to try, at most
+  double seconds = 0;
+};
+struct RunEstimate {
+  std::vector<CellEstimate> cells;  // those of the request
+  int64_t trials = 0;
+  double seconds = 0;    // of the run, within its time budget; devices share the cells
+  bool guessed = false;  // no journal tells how long trials take
+};
+
+/// What a run takes. `listed` has the candidates of each cell, null where the strategy needs no list. `journal` counts
+/// where it is of this model of device and of the request's regime; with `resume` its candidates are not tried again.
+RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
+                         const std::vector<std::shared_ptr<const Enumeration>>& listed, const Replay& journal,
+                         size_t devices, bool resume);
 
 }  // namespace moetune

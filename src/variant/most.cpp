@@ -14,11 +14,15 @@ bool try_downwards(Candidate& candidate, std::vector<size_t> most, const Variant
   const size_t place = most.back();
   most.pop_back();
   const std::vector<std::string>& words = variant.knobs[place].words;
-  const int highest = words.empty() ? kLargestMost : static_cast<int>(words.size()) - 1;
-  for (int value = highest; value >= (words.empty() ? 1 : 0); --value) {
+  const auto legal_with = [&](int value) {
     candidate.values[place] = value;
-    if (try_downwards(candidate, most, variant, shape, device)) return true;
-  }
+    return try_downwards(candidate, most, variant, shape, device);
+  };
+  const int highest = words.empty() ? kLargestMost : static_cast<int>(words.size()) - 1;
+  // Numbers that are illegal when small are illegal when large.
+  if (words.empty() && !legal_with(2) && !legal_with(1)) return false;
+  for (int value = highest; value >= (words.empty() ? 1 : 0); --value)
+    if (legal_with(value)) return true;
   return false;
 }
 

@@ -3,8 +3,11 @@ import json
 
 import pytest
 
-from conftest import CPU, FEW, LAYER, TINY, validate
+from conftest import CPU, FEW, LAYER, validate
+from conftest import TINY as CELL_OPTIONS
 
+LISTED = ["--strategy", "exhaustive"]
+TINY = [*CELL_OPTIONS, *LISTED]
 JOURNAL = "moetune-table.json.journal.jsonl"
 CELL = "custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64"
 
@@ -15,7 +18,7 @@ def plan(room, *more):
 
 def plant_times(room, trial_us, final_us):
     """A journal of three trials and a final that took so long."""
-    room.tuned()
+    room.tuned(*LISTED)
     lines = room.journal()
     for line in lines:
         if line["kind"] == "trial":
@@ -29,23 +32,23 @@ def plant_times(room, trial_us, final_us):
 
 def test_without_a_journal_it_is_a_guess(room):
     estimate = plan(room)["estimate"]
-    assert estimate["by"] == "guess" and estimate["trials"] == 36 and estimate["seconds"] > 0
+    assert estimate["by"] == "guess" and estimate["trials"] == 37 and estimate["seconds"] > 0
     text = room.ok("tune", *TINY, "--dry-run").stdout
     line, = (line for line in text.splitlines() if "Would take about" in line)
-    assert line.endswith(" for 36 trials (a guess: no journal tells how long trials take here).")
+    assert line.endswith(" for up to 37 candidates (a guess: no journal tells how long trials take here).")
 
 
 def test_a_journal_tells(room):
     plant_times(room, 2e6, 3e6)
     made = plan(room)
-    assert made["estimate"] == {"trials": 36, "seconds": 75.0, "by": "journal"}
+    assert made["estimate"] == {"trials": 37, "seconds": 77.0, "by": "journal"}
     assert made["cells"][0]["estimate"] == made["estimate"]
     validate("plan", room.path / room.write("plan.json", made))
     text = room.ok("tune", *TINY, "--dry-run").stdout
-    assert f"Would take about 75.0 s for 36 trials (by the trials in {JOURNAL})." in text
-    assert "Would take about 75.0 s" in room.ok("tune", *TINY, "--dry-run", "--format", "markdown").stdout
+    assert f"Would take about 77.0 s for up to 37 candidates (by the trials in {JOURNAL})." in text
+    assert "Would take about 77.0 s" in room.ok("tune", *TINY, "--dry-run", "--format", "markdown").stdout
     row = room.ok("tune", *TINY, "--dry-run", "--format", "csv").stdout.splitlines()[1]
-    assert row.endswith(",36,75,journal")
+    assert row.endswith(",37,77,journal")
 
 
 @pytest.mark.parametrize("options, seconds", [(["--max-candidates", "5"], 13), (["--time-budget", "10s"], 10),
@@ -57,9 +60,9 @@ def test_limits_and_resumed_trials_count(room, options, seconds):
 
 def test_cells_of_the_journal_have_their_own_rates(room):
     plant_times(room, 2e6, 3e6)
-    two = json.loads(room.ok("tune", *CPU, *LAYER, "--tokens", "8,4096", "--dry-run", "--format", "json").stdout)
+    two = json.loads(room.ok("tune", *CPU, *LAYER, *LISTED, "--tokens", "8,4096", "--dry-run", "--format", "json").stdout)
     known, other = (cell["estimate"]["seconds"] for cell in two["cells"])
-    assert known == 75 and other > 75
+    assert known == 77 and other > 77
     assert two["estimate"]["seconds"] == pytest.approx(known + other, rel=0.01)
 
 
@@ -86,8 +89,19 @@ def test_a_run_writes_what_it_took(room):
 
 def test_gpus_share_the_time(planted):
     def seconds(count):
-        cells = [*LAYER, "--tokens", "8,16,32,64"]
+        cells = [*LAYER, *LISTED, "--tokens", "8,16,32,64"]
         return json.loads(planted.ok("tune", "--device", "cuda:all", *cells, "--dry-run", "--format", "json",
                                      env={"MOETUNE_PLANT": f"gpus:{count}"}).stdout)["estimate"]["seconds"]
 
     assert seconds(2) == pytest.approx(seconds(1) / 2, rel=0.02)
+
+
+def test_a_search_of_all_counts_what_it_tries_at_most(room):
+    tokens = "8,16,4096"
+    made = json.loads(room.ok("tune", *CPU, *LAYER, "--tokens", tokens, "--dry-run", "--format", "json").stdout)
+    validate("plan", room.path / room.write("plan.json", made))
+    first, near, far = (cell["estimate"]["trials"] for cell in made["cells"])
+    assert first == far > near > 0, "a cell near one with a winner needs fewer"
+    assert made["estimate"]["trials"] == first + near + far
+    few = json.loads(room.ok("tune", *CPU, *LAYER, "--tokens", tokens, *FEW, "--dry-run", "--format", "json").stdout)
+    assert few["estimate"]["trials"] == 9
