@@ -52,6 +52,7 @@ TEST(Memory, IsFlatOverThousandsOfTrials) {
   TuneRequest request;
   request.cells = {fake::small_cell()};
   request.space = large_space();
+  request.strategy = "exhaustive";
   request.max_candidates = kLate;
   request.blocks = 1;
   request.block_seconds = 1e-6;
