@@ -19,6 +19,7 @@ constexpr int64_t kMostNear = 32;      // of one near a cell that has a winner
 constexpr uint64_t kStream = 0xa070;   // of random numbers
 constexpr int64_t kFewestTried = 16;   // before the search may end
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
+constexpr int64_t kLikely = 16;       // candidates compiled ahead, at most
 constexpr size_t kLeaders = 5;         // of a variant, whose neighbours are looked at
 constexpr int kKicked = 16;            // candidates some knobs away from each leader
 constexpr double kRivalVariant = 1.3;  // a variant is searched while its best takes no longer than that
@@ -69,6 +70,10 @@ class Auto final : public Strategy {
     for (const Block& block : trial.blocks) known.logs.push_back(std::log(block.seconds));
     if (known.right && known.logs.empty()) known.logs.push_back(std::log(trial.measurement.seconds));
     known.racer = {known.right ? median(known.logs) : 0, static_cast<int>(known.logs.size())};
+  }
+
+  std::vector<Candidate> likely(size_t count) const override {
+    return {likely_.begin(), likely_.begin() + static_cast<std::ptrdiff_t>(std::min(count, likely_.size()))};
   }
 
   int64_t most() const override {
@@ -161,6 +166,9 @@ class Auto final : public Strategy {
       if (!next) break;
       queue_.push_back({std::move(*next), kFirstBlocks});
     }
+    likely_.clear();
+    for (int64_t i = 0; i < kLikely; ++i)
+      if (auto next = take_best(nears, least)) likely_.push_back(std::move(*next));
     return !queue_.empty();
   }
 
@@ -244,6 +252,7 @@ class Auto final : public Strategy {
   int64_t small_size_ = 0;  // where small_
   std::vector<Candidate> first_;
   std::deque<Ask> queue_;
+  std::vector<Candidate> likely_;  // to be asked for after those in the queue
   std::set<Candidate> unanswered_;
   std::map<Candidate, Known> known_;
   std::map<Candidate, std::vector<Candidate>> neighbours_;

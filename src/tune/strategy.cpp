@@ -29,6 +29,12 @@ class InOrder final : public Strategy {
   }
 
   void tell(const Trial& trial) override { told_.insert(trial.candidate); }
+  std::vector<Candidate> likely(size_t count) const override {
+    std::vector<Candidate> next;
+    for (size_t i = next_; i < order_.size() && next.size() < count; ++i)
+      if (!told_.contains(order_[i])) next.push_back(order_[i]);
+    return next;
+  }
   int64_t most() const override { return std::ssize(order_); }
 
  private:

@@ -26,6 +26,8 @@ class Strategy {
   virtual std::optional<Ask> ask() = 0;
   /// What is known of a candidate now, with all of its blocks. Trials of a resumed run are told without ask().
   virtual void tell(const Trial& trial) = 0;
+  /// Candidates that it may ask for next, the likeliest first: they can be compiled ahead. At most `count`.
+  virtual std::vector<Candidate> likely(size_t count) const = 0;
   /// Candidates that it asks for, at most.
   virtual int64_t most() const = 0;
 };

@@ -179,19 +179,10 @@ std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state,
   return results;
 }
 
-// What is likely to be compiled after the batches so far, where that is known.
-std::vector<Candidate> likely_next(const CellRun& state, const std::string& strategy, const std::vector<Ask>& batch) {
-  std::vector<Candidate> likely;
-  if (strategy != "exhaustive") return likely;
-  std::set<Candidate> asked;
-  for (const Ask& ask : batch)
-    if (!state.places.contains(ask.candidate)) asked.insert(ask.candidate);
-  const int64_t room = std::min(kBatch, state.planned - std::ssize(state.trials) - std::ssize(asked));
-  for (const Candidate& candidate : state.listed->legal) {
-    if (std::ssize(likely) >= room) break;
-    if (!state.places.contains(candidate) && !asked.contains(candidate)) likely.push_back(candidate);
-  }
-  return likely;
+// What is likely to be compiled after this batch.
+std::vector<Candidate> likely_next(const CellRun& state, const std::vector<Ask>& batch) {
+  const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(batch);
+  return state.strategy->likely(static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch)));
 }
 
 // Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
@@ -246,7 +237,7 @@ bool search(const Run& run, CellRun& state) {
     const Clock::time_point begin = Clock::now();
     const std::map<Candidate, CompileResult> compiled = compile(run, state, batch);
     const double compiling = seconds_since(begin) / static_cast<double>(batch.size());
-    run.backend.compile_ahead(state.problem.shape, likely_next(state, run.request.strategy, batch));
+    run.backend.compile_ahead(state.problem.shape, likely_next(state, batch));
     for (const Ask& ask : batch) {
       if (over(ask)) return false;
       const Clock::time_point trial_begin = Clock::now();

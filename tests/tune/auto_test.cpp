@@ -142,6 +142,23 @@ TEST_P(AutoSearch, BeginsWithWhatWonNearbyAndTriesFewMore) {
   EXPECT_LT(warm.seconds / best, 1.1);
 }
 
+TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
+  const auto strategy = make_auto(setting(1));
+  std::set<Candidate> likely, asked;
+  int fresh = 0, foretold = 0;
+  while (const auto next = strategy->ask()) {
+    if (asked.insert(next->candidate).second) ++fresh, foretold += likely.contains(next->candidate);
+    Trial trial;
+    trial.candidate = next->candidate;
+    trial.blocks.assign(20, {.seconds = seconds(next->candidate), .launches = 10});  // nothing left to race
+    trial.measurement = summarise(trial.blocks);
+    strategy->tell(trial);
+    for (const Candidate& candidate : strategy->likely(16)) likely.insert(candidate);
+    EXPECT_LE(strategy->likely(3).size(), 3u);
+  }
+  EXPECT_GT(3 * foretold, fresh);
+}
+
 TEST(Auto, TriesASmallSpaceWhole) {
   fake::Tuning tuning;
   tuning.request.strategy = "auto";

@@ -115,6 +115,14 @@ TEST(Strategy, IsDoneAfterTheLast) {
   EXPECT_FALSE(strategy->ask());
 }
 
+TEST(Strategy, TellsWhatItIsLikelyToAskNext) {
+  const auto strategy = over("exhaustive", legal());
+  strategy->ask();
+  strategy->tell(trial_of(legal()[2]));
+  EXPECT_EQ(strategy->likely(2), (std::vector<Candidate>{legal()[1], legal()[3]}));
+  EXPECT_EQ(strategy->likely(1000).size(), legal().size() - 2);
+}
+
 TEST(Strategy, UnknownNameTellsTheNearest) {
   const Caught caught = error_of([] { require_strategy("randon"); });
   EXPECT_EQ(caught.exit, Exit::request);
