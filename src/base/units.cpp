@@ -23,6 +23,15 @@ std::string scaled(double value, std::string_view unit) {
 
 }  // namespace
 
+double parse_share(std::string_view text, std::string_view what) {
+  const bool percent = text.ends_with('%');
+  const double value = parse_number(percent ? text.substr(0, text.size() - 1) : text, what);
+  const double share = percent ? value / 100 : value;
+  if (!(share > 0) || share > 1)
+    throw request_error(fmt::format("{}: {} is outside 0% to 100%", what, text), "write it as 5% or 0.05");
+  return share;
+}
+
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};

@@ -48,16 +48,6 @@ Undecided parse_undecided(const std::string& word) {
   throw unknown_word("--inconclusive", word, {"fail", "pass"});
 }
 
-// "5%" or "0.05".
-double parse_threshold(std::string_view text) {
-  const bool percent = text.ends_with('%');
-  const double value = parse_number(percent ? text.substr(0, text.size() - 1) : text, "--threshold");
-  const double ratio = percent ? value / 100 : value;
-  if (!(ratio > 0) || ratio > 1)
-    throw request_error(fmt::format("--threshold: {} is outside 0% to 100%", text), "write it as 5% or 0.05");
-  return ratio;
-}
-
 // How long machines have been seen to stay slow for reasons of their own: virtual ones, after idling, for seconds.
 constexpr double kCpuPatience = 30, kGpuPatience = 1;
 // A cpu's caches are other ones in each look, and others come and go.
@@ -71,7 +61,7 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   request.looks = cpu ? kCpuLooks : 1;
   request.wait = cpu ? kCpuWait : 0;
   request.patience = cpu ? kCpuPatience : kGpuPatience;
-  request.threshold = parse_threshold(options.threshold);
+  request.threshold = parse_share(options.threshold, "--threshold");
   if (!options.rounds.empty())
     request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, kMostRounds));
   request.max_rounds = 4 * request.rounds;

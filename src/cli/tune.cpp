@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "base/units.h"
 #include "cli/append.h"
 #include "cli/cells.h"
+#include "cli/choosing.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
@@ -38,6 +40,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSpace = "quick";
+constexpr double kChoosingWait = 0.5;  // seconds a cell, as the shortest of a final
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct TuneOptions {
@@ -46,6 +49,7 @@ struct TuneOptions {
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
+  ChoosingOptions choosing;
   std::string strategy = "exhaustive", max_candidates, time_budget, wait;
   std::string output = "moetune-table.json", journal, format, shard;
   bool mixed = false;  // GPUs of unlike models
@@ -165,13 +169,18 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   const Format format = parse_format(options.format, kFormats);
   const bool any_won =
       std::any_of(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.skipped.empty(); });
-  std::string last = fmt::format("{} The table is {}.", answer(table, cells), options.output);
+  std::string last = answer(table, cells);
+  if (const std::string choices = choices_sentence(table); !choices.empty()) last += " " + choices;
+  last += fmt::format(" The table is {}.", options.output);
   if (any_won || !complete) last += " Next: " + next_command(options, invocation, complete);
   last += "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
     print(results_text(table, format, invocation.terminal, options.verbose));
+  if (const std::vector<Section> choices = choice_sections(table, options.verbose);
+      !choices.empty() && (format == Format::markdown || format == Format::text))
+    print("\n" + sections_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
@@ -228,6 +237,55 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
+std::chrono::steady_clock::time_point end_of(const TuneRequest& request) {
+  using Clock = std::chrono::steady_clock;
+  if (request.time_budget <= 0) return Clock::time_point::max();
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
+}
+
+// The cells of a choice are measured as the finals are.
+void measure_as(ChooseRequest& choosing, const TuneRequest& request, std::chrono::steady_clock::time_point end) {
+  choosing.rounds = request.final_rounds, choosing.looks = request.final_looks;
+  choosing.wait = request.final_wait.value_or(kChoosingWait);
+  choosing.sample = {.blocks = 1, .block_seconds = request.block_seconds};
+  choosing.end = end;
+}
+
+void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
+  for (const std::string& layer : lost_choices(whole, table))
+    note(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
+                               "them again with --append --choose",
+                               layer));
+}
+
+// Makes the robust choices of the asked cells, and writes the table with them. False where they were cut short. A
+// device that is lost leaves them to the next.
+bool add_choices(const TuneOptions& options, const Invocation& invocation, ChooseRequest request, const Whole& whole,
+                 TunedTable& table, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
+  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(invocation.terminal, text); };
+  const ChooseListener listener{
+      .begins =
+          [&](const Cell& cell, size_t contenders) {
+            if (!options.quiet)
+              tell(fmt::format("choosing: {}, {}\n", id(cell),
+                               counted(static_cast<int64_t>(contenders), "contender", "contenders")));
+          },
+      .note = say};
+  std::optional<std::vector<Choice>> choices;
+  for (size_t i = 0; !choices; ++i) try {
+      choices = choose(table, *devices[i], request, listener, stop);
+    } catch (const Error& error) {
+      if (error.exit() != Exit::machine || i + 1 == devices.size())
+        throw Error(error.exit(), error.what(),
+                    "the table has its winners; choose with " + next_command(options, invocation, false));
+    }
+  table.choices = std::move(*choices);
+  KeptFile file(options.output);
+  file.take_over();
+  write_table(file, whole_table(whole, table));
+  return !stop;
+}
+
 // A shard without cells: there are more shards than cells.
 Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
   const Format format = parse_format(options.format, kFormats);
@@ -243,6 +301,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
+  std::optional<ChooseRequest> choosing = choose_request(options.choosing, request.cells, options.part);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
   if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
@@ -260,8 +319,9 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   take_table(options, request, whole, *devices[0], invocation.terminal);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
+  const std::chrono::steady_clock::time_point end = end_of(request);
   const bool known = whole.before && request.cells.empty();
-  const TunedTable table =
+  TunedTable table =
       known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
   if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
@@ -273,6 +333,12 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     complete = complete && entry.complete;
     all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
     all_fit = all_fit && !lacks_memory(entry);
+  }
+  if (choosing && !stop) {
+    measure_as(*choosing, request, end);
+    complete = add_choices(options, invocation, *choosing, whole, table, devices, stop) && complete;
+  } else if (!options.quiet) {
+    tell_lost_choices(whole, table, invocation.terminal);
   }
   print_results(options, invocation, table, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
@@ -299,6 +365,7 @@ Action declare_tune(OptionSet& set) {
   set.value(
       "--shard", options->shard, "i/n",
       "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
+  declare(set, options->choosing);
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
