@@ -64,6 +64,16 @@ TunedTable whole_table(const Whole& whole, const TunedTable& now) {
   return joined;
 }
 
+std::vector<Cell> cells_to_choose_for(const Whole& whole) {
+  std::vector<Cell> cells = whole.asked;
+  if (!whole.before) return cells;
+  for (const Entry& entry : whole.before->entries)
+    if (std::ranges::find(whole.asked, entry.cell) == whole.asked.end() &&
+        std::ranges::any_of(whole.asked, [&](const Cell& cell) { return cell.shape == entry.cell.shape; }))
+      cells.push_back(entry.cell);
+  return cells;
+}
+
 std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now) {
   if (!whole.before) return {};
   return merge({*whole.before, now}, "last").dropped_choices;

@@ -27,6 +27,9 @@ std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& back
 /// tool is that of `now`.
 TunedTable whole_table(const Whole& whole, const TunedTable& now);
 
+/// The asked cells, and those of `before` that have a shape of theirs.
+std::vector<Cell> cells_to_choose_for(const Whole& whole);
+
 /// Titles of the layers whose choices `before` had and whole_table drops.
 std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now);
 

@@ -13,6 +13,8 @@
 namespace moetune {
 namespace {
 
+constexpr double kWait = 0.5;  // seconds of a cell, as the shortest of a final
+
 const Entry* find_entry(const TunedTable& table, const Cell& cell) {
   const auto found = std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.cell == cell; });
   return found == table.entries.end() ? nullptr : &*found;
@@ -94,21 +96,51 @@ void declare(OptionSet& set, ChoosingOptions& options) {
             "Merge token counts while the regret of one candidate stays within 2%, say [--choose worst]");
 }
 
-std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const std::vector<Cell>& cells,
-                                            const Shard& shard) {
+std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {
   if (options.rule.empty() && options.bucket_loss.empty()) return std::nullopt;
   ChooseRequest request;
   if (!options.rule.empty()) request.rule = parse_rule(options.rule, "--choose");
   if (!options.bucket_loss.empty()) request.bucket_loss = parse_share(options.bucket_loss, "--bucket-loss");
   if (shard.count > 1)
-    throw request_error("--choose: a shard holds a part of the cells to choose for",
+    throw request_error("--choose: a shard holds only a part of the cells to choose for",
                         "merge the shards' tables, then run tune with --append --choose and --shard 1/1");
-  if (!has_choice(cells, request.bucket_loss))
-    throw request_error(request.bucket_loss > 0 ? "--bucket-loss: no layer has two cells to choose for"
-                                                : "--choose: no two cells differ in their routing alone",
-                        request.bucket_loss > 0 ? "name several --tokens or --routing"
-                                                : "name several --routing, or merge --tokens with --bucket-loss 2%");
   return request;
+}
+
+void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells) {
+  if (has_choice(cells, request.bucket_loss)) return;
+  if (request.bucket_loss > 0)
+    throw request_error("--bucket-loss: no layer has two cells to choose for", "name several --tokens or --routing");
+  throw request_error("--choose: no two cells differ in their routing alone",
+                      "name several --routing, or merge --tokens with --bucket-loss 2%");
+}
+
+void measure_as_finals(ChooseRequest& request, const TuneRequest& run) {
+  request.rounds = run.final_rounds;
+  request.looks = run.final_looks;
+  request.wait = run.final_wait.value_or(kWait);
+  request.sample = {.blocks = 1, .block_seconds = run.block_seconds};
+}
+
+std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                              const ChooseRequest& request, bool quiet, const Terminal& terminal,
+                              const std::atomic<bool>& stop) {
+  ChooseListener listener;
+  if (!quiet) {
+    listener.note = [&](const std::string& text) { note(terminal, text); };
+    listener.begins = [](const Cell& cell, size_t contenders) {
+      tell(fmt::format("choosing: {}, {}\n", id(cell),
+                       counted(static_cast<int64_t>(contenders), "contender", "contenders")));
+    };
+  }
+  for (size_t device = 0;; ++device) try {
+      return choose(table, *devices.at(device), request, listener, stop);
+    } catch (const Error& error) {
+      if (error.exit() != Exit::machine || device + 1 == devices.size()) throw;
+    } catch (const CandidateFault& fault) {
+      if (device + 1 == devices.size())
+        throw machine_error(fmt::format("the device's worker failed: {}", fault.what()));
+    }
 }
 
 std::vector<Section> choice_sections(const TunedTable& table, bool verbose) {

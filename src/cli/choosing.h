@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/append.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/sections.h"
 #include "cli/shard.h"
 #include "tune/choose.h"
+#include "tune/tuner.h"
 
 namespace moetune {
 
@@ -18,10 +18,20 @@ struct ChoosingOptions {
 };
 void declare(OptionSet& set, ChoosingOptions& options);
 
-/// What is asked for; nothing without the options. Exit::request where the cells leave nothing to choose, or where they
-/// are those of one shard of several.
-std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const std::vector<Cell>& cells,
-                                            const Shard& shard);
+/// What is asked for; nothing without the options. Exit::request where the run has one shard of several.
+std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard);
+
+/// Throws Exit::request where these cells leave nothing to choose.
+void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells);
+
+/// Takes the rounds, looks, waiting and blocks of the run's finals.
+void measure_as_finals(ChooseRequest& request, const TuneRequest& run);
+
+/// `choose`, telling people what it does unless `quiet`. A device that is lost leaves the work to the next; the last
+/// one's error is thrown.
+std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                              const ChooseRequest& request, bool quiet, const Terminal& terminal,
+                              const std::atomic<bool>& stop);
 
 /// For each layer with choices two tables: the choices with the token counts that they serve, and in each cell the time
 /// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.

@@ -40,7 +40,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSpace = "quick";
-constexpr double kChoosingWait = 0.5;  // seconds a cell, as the shortest of a final
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct TuneOptions {
@@ -164,13 +163,14 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
   return shell_line(argv);
 }
 
-void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table, size_t cells,
-                   bool complete) {
+// `chosen` has the choices, and the cells that they are made from.
+void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
+                   const TunedTable& chosen, size_t cells, bool complete) {
   const Format format = parse_format(options.format, kFormats);
   const bool any_won =
       std::any_of(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.skipped.empty(); });
   std::string last = answer(table, cells);
-  if (const std::string choices = choices_sentence(table); !choices.empty()) last += " " + choices;
+  if (const std::string choices = choices_sentence(chosen); !choices.empty()) last += " " + choices;
   last += fmt::format(" The table is {}.", options.output);
   if (any_won || !complete) last += " Next: " + next_command(options, invocation, complete);
   last += "\n";
@@ -178,7 +178,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
     print(results_text(table, format, invocation.terminal, options.verbose));
-  if (const std::vector<Section> choices = choice_sections(table, options.verbose);
+  if (const std::vector<Section> choices = choice_sections(chosen, options.verbose);
       !choices.empty() && (format == Format::markdown || format == Format::text))
     print("\n" + sections_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
@@ -243,14 +243,6 @@ std::chrono::steady_clock::time_point end_of(const TuneRequest& request) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
 }
 
-// The cells of a choice are measured as the finals are.
-void measure_as(ChooseRequest& choosing, const TuneRequest& request, std::chrono::steady_clock::time_point end) {
-  choosing.rounds = request.final_rounds, choosing.looks = request.final_looks;
-  choosing.wait = request.final_wait.value_or(kChoosingWait);
-  choosing.sample = {.blocks = 1, .block_seconds = request.block_seconds};
-  choosing.end = end;
-}
-
 void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
   for (const std::string& layer : lost_choices(whole, table))
     note(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
@@ -258,32 +250,22 @@ void tell_lost_choices(const Whole& whole, const TunedTable& table, const Termin
                                layer));
 }
 
-// Makes the robust choices of the asked cells, and writes the table with them. False where they were cut short. A
-// device that is lost leaves them to the next.
-bool add_choices(const TuneOptions& options, const Invocation& invocation, ChooseRequest request, const Whole& whole,
-                 TunedTable& table, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
-  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(invocation.terminal, text); };
-  const ChooseListener listener{
-      .begins =
-          [&](const Cell& cell, size_t contenders) {
-            if (!options.quiet)
-              tell(fmt::format("choosing: {}, {}\n", id(cell),
-                               counted(static_cast<int64_t>(contenders), "contender", "contenders")));
-          },
-      .note = say};
-  std::optional<std::vector<Choice>> choices;
-  for (size_t i = 0; !choices; ++i) try {
-      choices = choose(table, *devices[i], request, listener, stop);
-    } catch (const Error& error) {
-      if (error.exit() != Exit::machine || i + 1 == devices.size())
-        throw Error(error.exit(), error.what(),
-                    "the table has its winners; choose with " + next_command(options, invocation, false));
-    }
-  table.choices = std::move(*choices);
+// Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
+// they are made from, with the choices.
+TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ChooseRequest& request,
+                       const Whole& whole, const TunedTable& table, const std::vector<Backend*>& devices,
+                       const std::atomic<bool>& stop) {
+  TunedTable chosen = entries_of(whole_table(whole, table), cells_to_choose_for(whole));
+  try {
+    chosen.choices = choose_on(devices, chosen, request, options.quiet, invocation.terminal, stop);
+  } catch (const Error& error) {
+    throw Error(error.exit(), error.what(),
+                "the winners are kept; make the choices with " + next_command(options, invocation, false));
+  }
   KeptFile file(options.output);
   file.take_over();
-  write_table(file, whole_table(whole, table));
-  return !stop;
+  write_table(file, whole_table(whole, chosen));
+  return chosen;
 }
 
 // A shard without cells: there are more shards than cells.
@@ -301,7 +283,8 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
-  std::optional<ChooseRequest> choosing = choose_request(options.choosing, request.cells, options.part);
+  std::optional<ChooseRequest> choosing = choose_request(options.choosing, options.part);
+  if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
   if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
@@ -317,6 +300,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   take_table(options, request, whole, *devices[0], invocation.terminal);
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const std::chrono::steady_clock::time_point end = end_of(request);
@@ -334,13 +318,16 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
     all_fit = all_fit && !lacks_memory(entry);
   }
+  TunedTable chosen = table;
   if (choosing && !stop) {
-    measure_as(*choosing, request, end);
-    complete = add_choices(options, invocation, *choosing, whole, table, devices, stop) && complete;
+    measure_as_finals(*choosing, request);
+    choosing->end = end;
+    chosen = add_choices(options, invocation, *choosing, whole, table, devices, stop);
+    complete = complete && !stop;
   } else if (!options.quiet) {
     tell_lost_choices(whole, table, invocation.terminal);
   }
-  print_results(options, invocation, table, whole.asked.size(), complete);
+  print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
   if (!all_fit) return Exit::machine;
