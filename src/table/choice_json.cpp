@@ -83,7 +83,7 @@ Standing standing_from_json(const JsonAt& json, size_t cells) {
     const CellTime time{positive(json["median_us"][i]) * 1e-6,
                         {positive(json["low_us"][i]) * 1e-6, positive(json["high_us"][i]) * 1e-6}};
     if (time.interval.low > time.seconds || time.seconds > time.interval.high)
-      json["median_us"][i].fail(fmt::format("{} lies outside its interval {} to {}", time.seconds * 1e6,
+      json["median_us"][i].fail(fmt::format("{:.6g} lies outside its interval {:.6g} to {:.6g}", time.seconds * 1e6,
                                             time.interval.low * 1e6, time.interval.high * 1e6));
     standing.times.push_back(time);
   }
