@@ -376,6 +376,8 @@ Command tune_command() {
               "  moetune tune --model mixtral-8x7b --projection up,down --space full --strategy random "
               "--max-candidates 2000 "
               "--time-budget 30m --resume\n"
+              "  moetune tune --model qwen3-30b-a3b --tokens 16-4096*4 --routing uniform,zipf:1.0 --choose worst "
+              "--bucket-loss 2%\n"
               "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
           .declare = declare_tune};
 }
