@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -34,7 +35,8 @@ std::string candidate_text(const TunedTable& table, const Choice& choice, const 
 using Choices = std::vector<const Choice*>;
 
 Grid choices_grid(const TunedTable& table, const Choices& choices, bool verbose) {
-  Grid grid{{{"for tokens"}, {"robust choice"}, {"worst", true}, {"mean", true}}, {}};
+  const char* title = verbose ? "robust choice" : "robust choice, by what differs from the default";
+  Grid grid{{{"for tokens"}, {title}, {"worst", true}, {"mean", true}}, {}};
   for (const Choice* choice : choices)
     grid.rows.push_back({text(choice->tokens), candidate_text(table, *choice, choice->candidate(), verbose),
                          percent(worst_regret(*choice, choice->chosen)),
@@ -171,9 +173,10 @@ std::string choices_sentence(const TunedTable& table) {
     noise = std::max(noise, uncertainty(choice));
     cells += choice.cells.size();
   }
-  return fmt::format("{}: at most {} slower than the fastest contender of a cell, {} on average (times ± {}).",
+  return fmt::format("{}: at most {} slower than the fastest contender of a cell, {} on average ({}times ± {}).",
                      counted(static_cast<int64_t>(table.choices.size()), "robust choice", "robust choices"),
-                     percent(worst), percent(sum / static_cast<double>(cells)), percent(noise));
+                     percent(worst), percent(sum / static_cast<double>(cells)),
+                     noise > kUncertainTime ? "too noisy to trust: " : "", percent(std::expm1(noise)));
 }
 
 }  // namespace moetune

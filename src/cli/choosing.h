@@ -37,7 +37,8 @@ std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedT
 /// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.
 std::vector<Section> choice_sections(const TunedTable& table, bool verbose);
 
-/// "2 robust choices: at most 1.2 % slower than the fastest contender of a cell, 0.4 % on average." Empty without any.
+/// "2 robust choices: at most 1.2 % slower than the fastest contender of a cell, 0.4 % on average (times ± 0.3 %)."
+/// Empty without any. Times that are more uncertain than kUncertainTime are told to be too noisy to trust.
 std::string choices_sentence(const TunedTable& table);
 
 }  // namespace moetune
