@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -122,6 +123,10 @@ void measure_as_finals(ChooseRequest& request, const TuneRequest& run) {
   request.looks = run.final_looks;
   request.wait = run.final_wait.value_or(kWait);
   request.sample = {.blocks = 1, .block_seconds = run.block_seconds};
+  using Clock = std::chrono::steady_clock;
+  if (run.time_budget > 0)
+    request.end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run.time_budget));
 }
 
 std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,

@@ -24,7 +24,7 @@ std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, cons
 /// Throws Exit::request where these cells leave nothing to choose.
 void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells);
 
-/// Takes the rounds, looks, waiting and blocks of the run's finals.
+/// Takes the rounds, looks, waiting and blocks of the run's finals, and its end where it begins now.
 void measure_as_finals(ChooseRequest& request, const TuneRequest& run);
 
 /// `choose`, telling people what it does unless `quiet`. A device that is lost leaves the work to the next; the last

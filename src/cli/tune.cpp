@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -237,12 +236,6 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
-std::chrono::steady_clock::time_point end_of(const TuneRequest& request) {
-  using Clock = std::chrono::steady_clock;
-  if (request.time_budget <= 0) return Clock::time_point::max();
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
-}
-
 void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
   for (const std::string& layer : lost_choices(whole, table))
     note(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
@@ -300,12 +293,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   take_table(options, request, whole, *devices[0], invocation.terminal);
-  if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
-  const std::chrono::steady_clock::time_point end = end_of(request);
   const bool known = whole.before && request.cells.empty();
-  TunedTable table =
+  const TunedTable table =
       known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
   if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
@@ -318,15 +310,10 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
     all_fit = all_fit && !lacks_memory(entry);
   }
-  TunedTable chosen = table;
-  if (choosing && !stop) {
-    measure_as_finals(*choosing, request);
-    choosing->end = end;
-    chosen = add_choices(options, invocation, *choosing, whole, table, devices, stop);
-    complete = complete && !stop;
-  } else if (!options.quiet) {
-    tell_lost_choices(whole, table, invocation.terminal);
-  }
+  const bool chooses = choosing && !stop;
+  if (!chooses && !options.quiet) tell_lost_choices(whole, table, invocation.terminal);
+  const TunedTable chosen = chooses ? add_choices(options, invocation, *choosing, whole, table, devices, stop) : table;
+  complete = complete && !(choosing && stop);
   print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
