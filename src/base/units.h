@@ -21,7 +21,7 @@ int64_t parse_integer(std::string_view text, std::string_view what, int64_t low,
 /// A finite decimal number with nothing around it.
 double parse_number(std::string_view text, std::string_view what);
 
-/// "5%" or "0.05": above 0 and at most 1. `what` names it in the error.
+/// "5%" or "0.05" is 0.05; over 0 and at most 1.
 double parse_share(std::string_view text, std::string_view what);
 
 /// Without the white space at both ends.

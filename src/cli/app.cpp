@@ -14,7 +14,7 @@ namespace {
 
 std::vector<Command> all_commands() {
   return {tune_command(),   bench_command(), verify_command(), check_command(),  lookup_command(), compile_command(),
-          export_command(), merge_command(), list_command(),   doctor_command(), worker_command()};
+          export_command(), merge_command(), list_command(),   doctor_command(), replay_command(), worker_command()};
 }
 
 int fail(const Terminal& terminal, Exit exit, const std::string& what, const std::string& hint) {

@@ -41,6 +41,7 @@ Command export_command();
 Command merge_command();
 Command list_command();
 Command doctor_command();
+Command replay_command();
 Command worker_command();
 
 }  // namespace moetune

@@ -9,12 +9,24 @@
 
 namespace moetune {
 
+namespace {
+
+int64_t legal(const Enumeration& listed) { return std::ssize(listed.legal); }
+
+// Candidates, those pruned, and those legal; empty where not counted.
+std::vector<std::string> counts(const Plan::Item& item) {
+  if (!item.listed) return {"", "", ""};
+  const Enumeration& listed = *item.listed;
+  return {std::to_string(listed.total), std::to_string(listed.total - legal(listed)), std::to_string(legal(listed))};
+}
+
+}  // namespace
+
 Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
   for (const Cell& cell : cells) {
-    const auto found = offer.to(cell.shape, seed);
-    plan.items.push_back({cell, figures(make_problem(cell).routing), found->total,
-                          static_cast<int64_t>(found->legal.size()), found->pruned});
+    auto listed = offer.can_list() ? offer.to(cell.shape, seed) : nullptr;
+    plan.items.push_back({cell, figures(make_problem(cell).routing), std::move(listed)});
   }
   return plan;
 }
@@ -24,10 +36,11 @@ std::string csv(const Plan& plan) {
     Fields row = {{"device", plan.device.name}};
     add_cell(row, item.cell);
     add_figures(row, item.figures);
-    row.emplace_back("candidates", std::to_string(item.total));
-    row.emplace_back("legal", std::to_string(item.legal));
-    row.emplace_back("pruned", std::to_string(item.total - item.legal));
-    const Grid reasons = pruned_grid(item.pruned);
+    const std::vector<std::string> told = counts(item);
+    row.emplace_back("candidates", told[0]);
+    row.emplace_back("legal", told[2]);
+    row.emplace_back("pruned", told[1]);
+    const Grid reasons = pruned_grid(item.listed ? item.listed->pruned : std::map<std::string, int64_t>{});
     row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
     return row;
   };
@@ -47,10 +60,11 @@ Json plan_json(const Plan& plan, const Json& tool) {
                        {"max_rows", f.max_rows},
                        {"max_over_mean", rounded(f.max_over_mean)},
                        {"cv", rounded(f.cv)},
-                       {"effective_experts", rounded(f.effective_experts)}}},
-                     {"total", item.total},
-                     {"legal", item.legal},
-                     {"pruned", Json(item.pruned)}});
+                       {"effective_experts", rounded(f.effective_experts)}}}});
+    if (!item.listed) continue;
+    cells.back()["total"] = item.listed->total;
+    cells.back()["legal"] = legal(*item.listed);
+    cells.back()["pruned"] = Json(item.listed->pruned);
   }
   return {{"schema", "moetune.plan/1"},
           {"tool", tool},
@@ -64,17 +78,21 @@ std::string markdown(const Plan& plan, int columns) {
   for (const Column& column : figures_columns()) cells.columns.push_back(column);
   for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
   std::map<std::string, int64_t> reasons;
+  bool all_listed = true;
   for (const Plan::Item& item : plan.items) {
     std::vector<std::string> row = {id(item.cell)};
     for (std::string& text : figures_row(item.figures, item.cell.shape.layer.local_experts()))
       row.push_back(std::move(text));
-    for (const int64_t count : {item.total, item.total - item.legal, item.legal})
-      row.push_back(fmt::format("{}", count));
+    for (std::string& count : counts(item)) row.push_back(std::move(count));
     cells.rows.push_back(std::move(row));
-    for (const auto& [reason, count] : item.pruned) reasons[reason] += count;
+    if (item.listed)
+      for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
+    else
+      all_listed = false;
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
                                  plan.device.name, fitted(cells, columns));
+  if (!all_listed) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
   if (!reasons.empty()) text += "\n" + fitted(pruned_grid(reasons), columns);
   return text + fmt::format("\nWould write {} and {}.\n", plan.output.string(), plan.journal.string());
 }

@@ -1,7 +1,7 @@
 // What a tuning run would do, without doing it: `tune --dry-run`.
 #pragma once
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,19 +14,19 @@ struct Plan {
   struct Item {
     Cell cell;
     RoutingFigures figures;
-    int64_t total = 0, legal = 0;
-    std::map<std::string, int64_t> pruned;
+    std::shared_ptr<const Enumeration> listed;  // null where the space is too large to list
   };
   DeviceInfo device;
   std::vector<Item> items;
   std::filesystem::path output, journal;
 };
 
-/// `seed` is that of the run, by which the offer draws.
+/// `seed` is that of the run, by which the offer draws. Candidates are counted where that can be done.
 Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
-/// A row a cell: the cell, its figures, counts of candidates, and why most of those pruned are.
+/// A row a cell: the cell, its figures, counts of candidates (empty where not counted), and why most of those pruned
+/// are.
 std::string csv(const Plan& plan);
 /// Cells, then pruned reasons with their counts, then the files. Fits `columns`, as `fitted` does.
 std::string markdown(const Plan& plan, int columns = 0);

@@ -47,7 +47,8 @@ std::string cell_line(const Entry& entry, const DeviceInfo& device, size_t cell,
   line += fmt::format("{}, {}", winner_text(entry, device), time_text(entry.measurement));
   if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio > 0)
     if (distrust(entry).empty()) line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
-  line += fmt::format(", {} of {} measured", entry.measured, entry.legal);
+  line += entry.legal > entry.measured ? fmt::format(", {} of {} measured", entry.measured, entry.legal)
+                                       : fmt::format(", {} measured", entry.measured);
   if (entry.failed > 0) line += fmt::format(", {} failed", entry.failed);
   if (!entry.complete) line += ", stopped early";
   return line;

@@ -38,7 +38,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSpace = "quick";
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct TuneOptions {
@@ -48,8 +47,8 @@ struct TuneOptions {
   DeviceOptions device;
   SearchOptions search;
   ChoosingOptions choosing;
-  std::string strategy = "exhaustive", max_candidates, time_budget, wait;
-  std::string output = "moetune-table.json", journal, format, shard;
+  std::string strategy = "auto", max_candidates, time_budget, wait;
+  std::string output = "moetune-table.json", journal, format, shard, warm_start;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
@@ -57,14 +56,15 @@ struct TuneOptions {
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
   TuneRequest request;
   request.cells = make_cells(options.cells);
-  request.space = make_space(options.search, kSpace);
   request.strategy = options.strategy;
-  make_strategy(request.strategy, {}, 0);  // an unknown word ends the command here
+  require_strategy(request.strategy);
+  request.space = make_space(options.search, lists_candidates(request.strategy) ? "quick" : "all");
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
+  if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
   request.seed = seed_of(options.cells);
   request.tool = tool_json(invocation.argv);
   return request;
@@ -74,7 +74,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
   require_knobs(options.search, request.space, device);
   require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
-  if (drawn_candidates(request) == 0) require_listable(request.space, device);
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
 }
 
 // Leaves in the request the cells of this shard, and names the files after it.
@@ -101,13 +101,16 @@ void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const 
 void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
                 const Terminal& terminal) {
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
-  if (options.append) request.cells = append_to(whole, options.output, backend, say);
+  if (!options.append) return;
+  request.cells = append_to(whole, options.output, backend, say);
+  if (whole.before) request.warm.insert(request.warm.end(), whole.before->entries.begin(), whole.before->entries.end());
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
+  add_input(files, "--warm-start", options.warm_start);
   add_output(files, "--output", options.output, Content::table);
   add_output(files, "--journal", options.journal, Content::journal);
   return files;
@@ -325,11 +328,12 @@ Action declare_tune(OptionSet& set) {
   const auto options = std::make_shared<TuneOptions>();
   declare(set, options->cells);
   declare(set, options->device);
-  declare(set, options->search, kSpace);
+  declare(set, options->search, "all; quick for strategies that go through a list");
   set.group("Device");
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
+  set.value("--warm-start", options->warm_start, "TABLE", "Begin each search with what won there, for any layer or GPU");
   set.value("--max-candidates", options->max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");

@@ -15,6 +15,33 @@ constexpr int64_t kMaxSamples = int64_t{1} << 40;
 
 bool ran(const Verdict& verdict) { return verdict.ok || verdict.elements > 0 || !verdict.reason.empty(); }
 
+// A list for each figure, since a trial has few blocks and a journal many trials.
+Json blocks_to_json(const std::vector<Block>& blocks) {
+  Json us = Json::array(), launches = Json::array(), clocks = Json::array();
+  for (const Block& block : blocks) {
+    us.push_back(rounded(block.seconds / kMicro));
+    launches.push_back(block.launches);
+    clocks.push_back(rounded(block.clock_mhz, 5));
+  }
+  return {{"us", std::move(us)}, {"launches", std::move(launches)}, {"clock_mhz", std::move(clocks)}};
+}
+
+std::vector<Block> blocks_from_json(const JsonAt& json) {
+  const JsonAt us = json["us"], launches = json["launches"], clocks = json["clock_mhz"];
+  if (launches.size() != us.size() || clocks.size() != us.size())
+    json.fail(fmt::format("{} times, {} counts of launches and {} clocks must be as many", us.size(), launches.size(),
+                          clocks.size()));
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < us.size(); ++i) {
+    if (us[i].number() <= 0) us[i].fail(fmt::format("a time must be positive, found {}", us[i].number()));
+    if (clocks[i].number() < 0) clocks[i].fail("a clock cannot be negative");
+    blocks.push_back({.seconds = us[i].number() * kMicro,
+                      .launches = static_cast<int>(launches[i].integer(1, 1 << 30)),
+                      .clock_mhz = clocks[i].number()});
+  }
+  return blocks;
+}
+
 bool compiled(const CompileResult& result) {
   return result.status != Status::ok || result.registers > 0 || result.from_cache || result.seconds > 0;
 }
@@ -73,6 +100,7 @@ Json to_json(const Trial& trial) {
   Json json = {{"candidate", to_json(trial.candidate)}, {"status", name(trial.status)}};
   if (!trial.reason.empty() || trial.status != Status::ok) json["reason"] = trial.reason;
   if (trial.status == Status::ok) json["measurement"] = to_json(trial.measurement);
+  if (trial.status == Status::ok && !trial.blocks.empty()) json["blocks"] = blocks_to_json(trial.blocks);
   if (ran(trial.verdict)) json["verdict"] = to_json(trial.verdict);
   if (compiled(trial.compile)) json["compile"] = to_json(trial.compile);
   return json;
@@ -84,6 +112,7 @@ Trial trial_from_json(const JsonAt& json) {
   trial.status = placed(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
   if (json.has("reason")) trial.reason = json["reason"].string();
   if (trial.status == Status::ok) trial.measurement = measurement_from_json(json["measurement"]);
+  if (trial.status == Status::ok && json.has("blocks")) trial.blocks = blocks_from_json(json["blocks"]);
   if (json.has("verdict")) trial.verdict = verdict_from_json(json["verdict"]);
   if (json.has("compile")) trial.compile = placed(json["compile"], compile_result_from_json);
   if (trial.status == Status::ok && !trial.verdict.ok)

@@ -35,8 +35,9 @@ struct Trial {
   Candidate candidate;
   Status status = Status::ok;
   std::string reason;       // a sentence where not ok
-  Measurement measurement;  // where ok
-  Verdict verdict;          // where it ran
+  Measurement measurement;  // where ok: of all blocks
+  std::vector<Block> blocks = {};  // where ok, in the order of time; none in journals from before
+  Verdict verdict;                 // where it ran
   CompileResult compile;
 };
 Json to_json(const Trial& trial);

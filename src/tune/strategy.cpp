@@ -1,32 +1,40 @@
-// Strategies that fix their order at the start: exhaustive and random.
+// Strategies by name, and those that fix their order at the start: exhaustive and random.
 #include "tune/strategy.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "tune/auto.h"
 
 namespace moetune {
 namespace {
 
 class InOrder final : public Strategy {
  public:
-  explicit InOrder(std::vector<Candidate> order) : order_(std::move(order)) {}
+  InOrder(const std::vector<Candidate>& order, int blocks) : blocks_(blocks) {
+    std::set<Candidate> once;
+    for (const Candidate& candidate : order)
+      if (once.insert(candidate).second) order_.push_back(candidate);
+  }
 
-  std::optional<Candidate> ask() override {
+  std::optional<Ask> ask() override {
     while (next_ < order_.size()) {
       const Candidate& candidate = order_[next_++];
-      if (known_.insert(candidate).second) return candidate;
+      if (!told_.contains(candidate)) return Ask{candidate, blocks_};
     }
     return std::nullopt;
   }
 
-  void tell(const Candidate& candidate, std::optional<double>) override { known_.insert(candidate); }
+  void tell(const Trial& trial) override { told_.insert(trial.candidate); }
+  int64_t most() const override { return std::ssize(order_); }
 
  private:
   std::vector<Candidate> order_;
-  std::set<Candidate> known_;  // asked or told
+  int blocks_;
+  std::set<Candidate> told_;
   size_t next_ = 0;
 };
 
@@ -40,12 +48,22 @@ std::vector<Candidate> shuffled(std::vector<Candidate> candidates, uint64_t seed
 
 }  // namespace
 
-std::vector<std::string> strategy_names() { return {"exhaustive", "random"}; }
+std::vector<std::string> strategy_names() { return {"auto", "exhaustive", "random"}; }
 
-std::unique_ptr<Strategy> make_strategy(const std::string& name, std::vector<Candidate> legal, uint64_t seed) {
-  if (name == "exhaustive") return std::make_unique<InOrder>(std::move(legal));
-  if (name == "random") return std::make_unique<InOrder>(shuffled(std::move(legal), seed));
-  throw unknown_word("strategy", name, strategy_names());
+void require_strategy(const std::string& name) {
+  const std::vector<std::string> names = strategy_names();
+  if (std::find(names.begin(), names.end(), name) == names.end()) throw unknown_word("strategy", name, names);
+}
+
+bool lists_candidates(const std::string& strategy) { return strategy != "auto"; }
+
+std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting) {
+  require_strategy(name);
+  if (name == "auto") return make_auto(setting);
+  std::vector<Candidate> order = setting.listed->legal;
+  if (name == "random") order = shuffled(std::move(order), setting.seed);
+  order.insert(order.begin(), setting.fallback);
+  return std::make_unique<InOrder>(order, setting.blocks);
 }
 
 }  // namespace moetune

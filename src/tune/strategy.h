@@ -1,26 +1,55 @@
-// Which candidate to try next. Asks nothing of devices, so that recorded journals can replay it.
+// Which candidate to try next, and for how long. Asks nothing of devices, so that recorded journals can replay it.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "variant/candidate.h"
+#include "table/measurement.h"
+#include "tune/warm.h"
+#include "variant/domain.h"
+#include "workload/problem.h"
 
 namespace moetune {
+
+/// What a strategy wants: so many blocks of a candidate, which is verified before its first.
+struct Ask {
+  Candidate candidate;
+  int blocks = 1;
+};
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
-  /// The next candidate, each at most once; nothing when the strategy is done.
-  virtual std::optional<Candidate> ask() = 0;
-  /// The outcome of a candidate: its seconds, or nothing where it failed. Trials of a resumed run are told without
-  /// ask().
-  virtual void tell(const Candidate& candidate, std::optional<double> seconds) = 0;
+  /// The next question. Nothing while the next one depends on answers that are missing; and nothing at the end, when
+  /// none is missing.
+  virtual std::optional<Ask> ask() = 0;
+  /// What is known of a candidate now, with all of its blocks. Trials of a resumed run are told without ask().
+  virtual void tell(const Trial& trial) = 0;
+  /// Candidates that it asks for, at most.
+  virtual int64_t most() const = 0;
 };
 
-/// "exhaustive" goes through all in order, "random" in a random order of `seed`. Both skip what was told already.
-std::unique_ptr<Strategy> make_strategy(const std::string& name, std::vector<Candidate> legal, uint64_t seed);
+/// What a strategy may know of the cell that it searches.
+struct SearchSetting {
+  const Problem& problem;
+  const DeviceInfo& device;
+  Candidate fallback;                         // the default
+  std::shared_ptr<const Enumeration> listed;  // of exhaustive and random; null otherwise
+  std::shared_ptr<const Domain> domain;       // of auto; null otherwise
+  WarmStart warm = {};                        // what won other cells; it may be illegal here
+  int blocks = 5;                             // of a candidate, where the strategy doesn't race them
+  uint64_t seed = 0;
+};
+
+/// All ask for the default first. "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in order, "random" in a random order of
+/// `seed`. No strategy asks for what it was told already, but for more blocks of it.
+std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
 std::vector<std::string> strategy_names();
+/// Exit::request, with the nearest name.
+void require_strategy(const std::string& name);
+
+/// Whether a strategy goes through a list of candidates, which is made first.
+bool lists_candidates(const std::string& strategy);
 
 }  // namespace moetune

@@ -20,8 +20,8 @@ void sample_more(Backend& backend, const Contender& contender, SampleRequest req
   to.insert(to.end(), more.begin(), more.end());
 }
 
-Measurement measure(Backend& backend, const Candidate& candidate, const SampleRequest& request,
-                    std::optional<double> best) {
+std::vector<Block> measure(Backend& backend, const Candidate& candidate, const SampleRequest& request,
+                           std::optional<double> best) {
   const Contender contender{.baseline = "", .candidate = candidate};
   const int wanted = std::max(request.blocks, 1);
   std::vector<Block> blocks;
@@ -30,7 +30,17 @@ Measurement measure(Backend& backend, const Candidate& candidate, const SampleRe
   if (hopeless() && wanted > 1) sample_more(backend, contender, request, 1, blocks);
   const int left = wanted - static_cast<int>(blocks.size());
   if (left > 0 && !hopeless()) sample_more(backend, contender, request, left, blocks);
-  return summarise(blocks);
+  return blocks;
+}
+
+template <class Action>
+void blame_candidate(Trial& trial, const Action& action) {
+  try {
+    action();
+  } catch (const CandidateFault& fault) {
+    trial.status = fault.status;
+    trial.reason = fault.what();
+  }
 }
 
 }  // namespace
@@ -43,18 +53,24 @@ Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileRe
   trial.status = compile.status;
   trial.reason = compile.reason;
   if (trial.status != Status::ok) return trial;
-  try {
+  blame_candidate(trial, [&] {
     trial.verdict = backend.verify({.baseline = "", .candidate = candidate});
     if (!trial.verdict.ok) {
       trial.status = Status::wrong_result;
       trial.reason = trial.verdict.reason;
-      return trial;
+      return;
     }
-    trial.measurement = measure(backend, candidate, request, best);
-  } catch (const CandidateFault& fault) {
-    trial.status = fault.status;
-    trial.reason = fault.what();
-  }
+    trial.blocks = measure(backend, candidate, request, best);
+    trial.measurement = summarise(trial.blocks);
+  });
+  return trial;
+}
+
+Trial measure_more(Backend& backend, Trial trial, const SampleRequest& request) {
+  blame_candidate(trial, [&] {
+    sample_more(backend, {.baseline = "", .candidate = trial.candidate}, request, request.blocks, trial.blocks);
+    trial.measurement = summarise(trial.blocks);
+  });
   return trial;
 }
 

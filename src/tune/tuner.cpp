@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "base/error.h"
@@ -33,29 +34,55 @@ struct CellRun {
   const Cell* cell = nullptr;
   std::string id;
   Problem problem;
-  std::shared_ptr<const Enumeration> enumeration;
-  Candidate fallback;                       // the default
-  int64_t planned = 0;                      // trials at most
-  std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
-  std::set<Candidate> seen;                 // tried, or in a batch
-  std::optional<Candidate> under_way = {};  // started and not finished
+  std::shared_ptr<const Enumeration> listed;  // where the strategy goes through a list; else null
+  std::shared_ptr<const Domain> domain;       // else
+  Candidate fallback;                         // the default
+  std::unique_ptr<Strategy> strategy;
+  int64_t planned = 0;                          // trials at most
+  std::deque<Trial> trials;                     // a deque, because events hold pointers to its elements
+  std::map<Candidate, size_t> places;           // in trials
+  std::optional<Candidate> under_way = {};      // started and not finished
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
   Clock::time_point begin = Clock::now();
 };
 
+// What the cells before it say, of this run and of others.
+WarmStart warm_start_of(const Run& run, const Problem& problem) {
+  std::vector<const Entry*> entries;
+  WarmStart start;
+  in_turn(run, [&] {
+    for (const std::optional<Entry>& entry : run.shared.entries)
+      if (entry) entries.push_back(&*entry);
+    for (const Entry& entry : run.request.warm) entries.push_back(&entry);
+    start = warm_start(problem, entries);
+  });
+  return start;
+}
+
 CellRun open_cell(Run& run, const Cell& cell) {
   CellRun state;
+  const TuneRequest& request = run.request;
   state.cell = &cell;
   state.id = id(cell);
   state.problem = make_problem(cell);
-  state.enumeration = run.offer.to(cell.shape, run.request.seed);
-  state.fallback = default_candidate(run.request.space, state.problem, run.backend.device());
-  const std::vector<Candidate>& legal = state.enumeration->legal;
-  const bool extra = std::find(legal.begin(), legal.end(), state.fallback) == legal.end();
-  state.planned = static_cast<int64_t>(legal.size()) + (extra ? 1 : 0);
-  if (run.request.max_candidates > 0) state.planned = std::min(state.planned, run.request.max_candidates);
+  const DeviceInfo& device = run.backend.device();
+  if (lists_candidates(request.strategy))
+    state.listed = run.offer.to(cell.shape, request.seed);
+  else
+    state.domain = std::make_shared<const Domain>(request.space, cell.shape, device);
+  state.fallback = default_candidate(request.space, state.problem, device);
+  state.strategy = make_strategy(request.strategy, {.problem = state.problem,
+                                                    .device = device,
+                                                    .fallback = state.fallback,
+                                                    .listed = state.listed,
+                                                    .domain = state.domain,
+                                                    .warm = warm_start_of(run, state.problem),
+                                                    .blocks = request.blocks,
+                                                    .seed = request.seed});
+  state.planned = state.strategy->most();
+  if (request.max_candidates > 0) state.planned = std::min(state.planned, request.max_candidates);
   return state;
 }
 
@@ -67,22 +94,33 @@ Entry new_entry(const CellRun& state) {
   const Product product = product_of(state.problem);
   entry.flops = flops(product);
   entry.bytes = bytes(product);
-  entry.legal = static_cast<int64_t>(state.enumeration->legal.size());
+  if (state.listed) entry.legal = std::ssize(state.listed->legal);
   return entry;
 }
 
-void keep(CellRun& state, Strategy& strategy, Trial trial) {
-  state.seen.insert(trial.candidate);
-  state.trials.push_back(std::move(trial));
-  const Trial& kept = state.trials.back();
-  const bool right = kept.status == Status::ok;
-  strategy.tell(kept.candidate, right ? std::optional(kept.measurement.seconds) : std::nullopt);
-  if (right && (!state.best || kept.measurement.seconds < state.best->measurement.seconds)) state.best = &kept;
+const Trial* fastest(const CellRun& state) {
+  const Trial* best = nullptr;
+  for (const Trial& trial : state.trials)
+    if (trial.status == Status::ok && (!best || trial.measurement.seconds < best->measurement.seconds)) best = &trial;
+  return best;
+}
+
+// Adds a trial, or replaces the one of the same candidate that had fewer blocks.
+const Trial& keep(CellRun& state, Trial trial) {
+  const auto [place, fresh] = state.places.try_emplace(trial.candidate, state.trials.size());
+  if (fresh)
+    state.trials.push_back(std::move(trial));
+  else
+    state.trials[place->second] = std::move(trial);
+  const Trial& kept = state.trials[place->second];
+  state.strategy->tell(kept);
+  state.best = fastest(state);
+  return kept;
 }
 
 // Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
 // last counts: it was tried again.
-void replay(const Run& run, CellRun& state, Strategy& strategy) {
+void replay(const Run& run, CellRun& state) {
   std::vector<Trial> trials;
   in_turn(run, [&] {
     const auto found = run.shared.before.trials.find(state.id);
@@ -90,10 +128,13 @@ void replay(const Run& run, CellRun& state, Strategy& strategy) {
   });
   std::map<Candidate, const Trial*> last;
   for (const Trial& trial : trials) last[trial.candidate] = &trial;
-  std::set<Candidate> wanted(state.enumeration->legal.begin(), state.enumeration->legal.end());
-  wanted.insert(state.fallback);
+  std::set<Candidate> wanted = {state.fallback};
+  if (state.listed) wanted.insert(state.listed->legal.begin(), state.listed->legal.end());
+  const auto is_wanted = [&](const Candidate& candidate) {
+    return wanted.contains(candidate) || (state.domain && state.domain->has(candidate));
+  };
   for (const Trial& trial : trials)
-    if (wanted.contains(trial.candidate) && last.at(trial.candidate) == &trial) keep(state, strategy, trial);
+    if (last.at(trial.candidate) == &trial && is_wanted(trial.candidate)) keep(state, trial);
   state.planned = std::max(state.planned, static_cast<int64_t>(state.trials.size()));
 }
 
@@ -110,16 +151,30 @@ void leave(const Run& run, const CellRun& state) {
   if (state.under_way) ++run.shared.before.unfinished[state.id][text(*state.under_way)];
 }
 
-std::vector<Candidate> next_batch(CellRun& state, Strategy& strategy) {
-  const int64_t room = std::min(kBatch, state.planned - static_cast<int64_t>(state.trials.size()));
-  std::vector<Candidate> batch;
-  if (room > 0 && state.seen.insert(state.fallback).second) batch.push_back(state.fallback);
-  while (static_cast<int64_t>(batch.size()) < room) {
-    const std::optional<Candidate> candidate = strategy.ask();
-    if (!candidate) break;
-    if (state.seen.insert(*candidate).second) batch.push_back(*candidate);
+// What the strategy asks for, with no more candidates than are planned.
+std::vector<Ask> next_batch(CellRun& state) {
+  int64_t room = state.planned - std::ssize(state.trials);
+  std::vector<Ask> batch;
+  while (std::ssize(batch) < kBatch) {
+    std::optional<Ask> next = state.strategy->ask();
+    if (!next) break;
+    if (!state.places.contains(next->candidate) && room-- <= 0) break;
+    batch.push_back(std::move(*next));
   }
   return batch;
+}
+
+// Compiles those candidates of a batch that are new.
+std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state, const std::vector<Ask>& batch) {
+  std::vector<Candidate> fresh;
+  for (const Ask& ask : batch)
+    if (!state.places.contains(ask.candidate)) fresh.push_back(ask.candidate);
+  std::map<Candidate, CompileResult> results;
+  if (fresh.empty()) return results;
+  const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, fresh);
+  if (compiled.size() != fresh.size()) throw Error(Exit::bug, "not every candidate got a compile result");
+  for (size_t i = 0; i < fresh.size(); ++i) results[fresh[i]] = compiled[i];
+  return results;
 }
 
 // Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
@@ -131,46 +186,53 @@ bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate
   return times != cell->second.end() && times->second >= kEndsOfACulprit;
 }
 
-Trial try_once(const Run& run, CellRun& state, const Candidate& candidate, const CompileResult& compiled) {
-  if (is_culprit(run, state, candidate)) {
+void start(const Run& run, CellRun& state, const Candidate& candidate) {
+  tell(run, TrialStarted{&candidate});
+  in_turn(run, [&] { run.shared.journal.started(state.id, candidate); });
+  state.under_way = candidate;
+}
+
+Trial try_once(const Run& run, CellRun& state, const Ask& ask, const CompileResult& compiled) {
+  const SampleRequest sample{.blocks = ask.blocks, .block_seconds = run.request.block_seconds};
+  if (is_culprit(run, state, ask.candidate)) {
     Trial trial;
-    trial.candidate = candidate;
+    trial.candidate = ask.candidate;
     trial.status = Status::crashed;
     trial.reason = "was under way when two earlier runs ended";
     return trial;
   }
-  if (compiled.status == Status::ok) {
-    tell(run, TrialStarted{&candidate});
-    in_turn(run, [&] { run.shared.journal.started(state.id, candidate); });
-    state.under_way = candidate;
-  }
-  const SampleRequest sample{.blocks = run.request.blocks, .block_seconds = run.request.block_seconds};
+  if (compiled.status == Status::ok) start(run, state, ask.candidate);
   const auto best = state.best ? std::optional(state.best->measurement.seconds) : std::nullopt;
-  return try_compiled(run.backend, candidate, compiled, sample, best);
+  return try_compiled(run.backend, ask.candidate, compiled, sample, best);
 }
 
-// Tries the candidates that the strategy names. False where it was stopped early. The default is tried even when the
-// time is up.
-bool search(const Run& run, CellRun& state, Strategy& strategy) {
-  const auto over = [&](const Candidate& next) {
-    return stopped(run) || (Clock::now() >= state.end && next != state.fallback);
+Trial try_again(const Run& run, CellRun& state, const Ask& ask, const Trial& before) {
+  start(run, state, ask.candidate);
+  return measure_more(run.backend, before, {.blocks = ask.blocks, .block_seconds = run.request.block_seconds});
+}
+
+// Tries what the strategy asks for. False where it was stopped early. The default is tried even when the time is up.
+bool search(const Run& run, CellRun& state) {
+  const auto over = [&](const Ask& next) {
+    const bool must = next.candidate == state.fallback && state.trials.empty();
+    return stopped(run) || (Clock::now() >= state.end && !must);
   };
   for (;;) {
-    std::vector<Candidate> batch = next_batch(state, strategy);
+    std::vector<Ask> batch = next_batch(state);
     if (batch.empty()) return true;
     if (over(batch.front())) return false;
     const bool cut = Clock::now() >= state.end && batch.size() > 1;
     if (cut) batch.resize(1);  // the default
-    const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, batch);
-    if (compiled.size() != batch.size()) throw Error(Exit::bug, "not every candidate got a compile result");
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (over(batch[i])) return false;
-      Trial trial = try_once(run, state, batch[i], compiled[i]);
+    const std::map<Candidate, CompileResult> compiled = compile(run, state, batch);
+    for (const Ask& ask : batch) {
+      if (over(ask)) return false;
+      const auto known = state.places.find(ask.candidate);
+      Trial trial = known == state.places.end() ? try_once(run, state, ask, compiled.at(ask.candidate))
+                                                : try_again(run, state, ask, state.trials[known->second]);
       in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
       state.under_way.reset();
-      keep(state, strategy, std::move(trial));
-      tell(run, TrialFinished{&state.trials.back(), static_cast<int64_t>(state.trials.size()), state.planned,
-                              state.best, run.device});
+      const Trial& kept = keep(state, std::move(trial));
+      tell(run, TrialFinished{&kept, std::ssize(state.trials), state.planned, state.best, run.device});
     }
     if (cut) return false;
   }
@@ -231,15 +293,14 @@ void set_end(const Run& run, CellRun& state) {
 
 std::optional<Entry> tune_cell(Run& run, size_t index) {
   CellRun state = open_cell(run, run.request.cells[index]);
-  const auto strategy = make_strategy(run.request.strategy, state.enumeration->legal, run.request.seed);
-  replay(run, state, *strategy);
+  replay(run, state);
   set_end(run, state);
-  tell(run, CellStarted{index, run.request.cells.size(), &state.problem, state.cell, state.enumeration.get(),
-                        state.planned, static_cast<int64_t>(state.trials.size()), run.device});
+  tell(run, CellStarted{index, run.request.cells.size(), &state.problem, state.cell, state.planned,
+                        std::ssize(state.trials), run.device});
   Entry entry = new_entry(state);
   try {
     if (!load(run, state, entry)) return entry;
-    state.complete = search(run, state, *strategy);
+    state.complete = search(run, state);
     if (state.trials.empty()) return std::nullopt;
     finish(run, state, entry);
   } catch (...) {

@@ -18,15 +18,16 @@ namespace moetune {
 struct TuneRequest {
   std::vector<Cell> cells;
   SearchSpace space;
-  std::string strategy = "exhaustive";
+  std::string strategy = "auto";
   int64_t max_candidates = 0;  // a cell; 0 = no limit
   double time_budget = 0;      // seconds for the whole run, divided among the cells that remain; 0 = no limit
   uint64_t seed = 0;
-  int blocks = 5;  // timed blocks of a trial
+  int blocks = 5;  // timed blocks of a trial, where the strategy doesn't race
   double block_seconds = 2e-3;
   int final_rounds = 11;             // of winner, default and baselines
   int final_looks = 1;               // the rounds are divided among so many looks, each over operands made anew
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
+  std::vector<Entry> warm = {};      // of other runs, whose winners a search may begin with
   Json tool;                         // for the table
 };
 
@@ -34,7 +35,6 @@ struct CellStarted {
   size_t index, count;  // which of how many cells
   const Problem* problem;
   const Cell* cell;
-  const Enumeration* enumeration;
   int64_t planned;    // trials at most
   int64_t resumed;    // of those, known from the journal
   size_t device = 0;  // which of those that share the run

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "variant/knob_list.h"
 #include "variant/unit.h"
@@ -11,10 +12,21 @@
 namespace moetune {
 namespace {
 
+// One, and powers of two up to the threads of this machine, and all of them.
+std::vector<int> thread_counts() {
+  const int most = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::vector<int> counts;
+  for (int count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
+
 const KnobList<CpuKnobs>& list() {
-  static const KnobList<CpuKnobs> knobs = KnobList<CpuKnobs>("cpu")
-                                              .add_blocks(/*in_unit=*/false)
-                                              .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend");
+  static const KnobList<CpuKnobs> knobs =
+      KnobList<CpuKnobs>("cpu")
+          .add_blocks({12, 24, 48, 96, 128, 192}, {32, 64, 128, 256, 512}, {64, 128, 256, 512, 1024}, /*in_unit=*/false)
+          .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend")
+          .tries(thread_counts());
   return knobs;
 }
 

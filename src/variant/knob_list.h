@@ -44,21 +44,29 @@ class KnobList {
     return *this;
   }
 
+  /// The values that a search tries of the knob before, where these are not its words.
+  KnobList& tries(std::vector<int> values) {
+    fields_.back().knob.values = std::move(values);
+    return *this;
+  }
+
   /// The tile of a block, as every variant has it.
-  KnobList& add_blocks(bool in_unit = true) {
-    const auto add_block = [&](const char* name, int Values::*member, const char* help) {
-      add_any({.name = name, .help = help, .in_unit = in_unit}, member, {});
+  KnobList& add_blocks(const std::vector<int>& m, const std::vector<int>& n, const std::vector<int>& k,
+                       bool in_unit = true) {
+    const auto add_block = [&](const char* name, int Values::*member, const char* help, const std::vector<int>& values) {
+      add_any({.name = name, .help = help, .values = values, .in_unit = in_unit}, member, {});
     };
-    add_block("block_m", &Values::block_m, "rows of the result in a block's tile");
-    add_block("block_n", &Values::block_n, "columns of the result in a block's tile");
-    add_block("block_k", &Values::block_k, "depth of one step along k");
+    add_block("block_m", &Values::block_m, "rows of the result in a block's tile", m);
+    add_block("block_n", &Values::block_n, "columns of the result in a block's tile", n);
+    add_block("block_k", &Values::block_k, "depth of one step along k", k);
     return *this;
   }
   /// How a persistent block walks through tiles and loads them ahead.
-  KnobList& add_walk() {
-    return add("stages", &Values::stages, "tiles in flight between memory and the multiplier")
-        .add("raster", &Values::raster, "which tile index moves fastest", "Raster", {"n", "m"})
-        .add("group", &Values::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order");
+  KnobList& add_walk(const std::vector<int>& stages) {
+    add("stages", &Values::stages, "tiles in flight between memory and the multiplier").tries(stages);
+    add("raster", &Values::raster, "which tile index moves fastest", "Raster", {"n", "m"});
+    return add("group", &Values::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
+        .tries({1, 2, 4, 8, 16});
   }
 
   const std::string& variant() const { return variant_; }
@@ -103,6 +111,7 @@ class KnobList {
   };
   template <class Member>
   KnobList& add_any(Knob knob, Member Values::*member, std::string type) {
+    for (int word = 0; word < static_cast<int>(knob.words.size()); ++word) knob.values.push_back(word);
     fields_.push_back({.knob = std::move(knob),
                        .type = std::move(type),
                        .get = [member](const Values& values) { return static_cast<int>(values.*member); },

@@ -19,10 +19,12 @@ using Knobs = MmaKnobs;
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("mma")
-          .add_blocks()
+          .add_blocks({16, 32, 48, 64, 80, 96, 128, 160, 192, 256}, {32, 48, 64, 96, 128, 160, 192, 256}, {32, 64, 128})
           .add("warps", &Knobs::warps, "warps in a block")
-          .add_walk()
-          .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = not cut", 1);
+          .tries({4, 8})
+          .add_walk({2, 3, 4, 5, 6})
+          .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = not cut", 1)
+          .tries({1, 2, 4, 8});
   return knobs;
 }
 

@@ -15,6 +15,8 @@ class Offer {
   Offer(SearchSpace space, DeviceInfo device, int64_t drawn = 0);
 
   const SearchSpace& space() const { return space_; }
+  /// Whether `to` can tell: the space is drawn from, or small enough to list.
+  bool can_list() const { return drawn_ > 0 || is_listable(space_, device_); }
 
   /// `seed` is for those drawn. Exit::request where all are asked for and the space is too large. The same object as
   /// before means the same candidates.

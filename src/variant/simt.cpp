@@ -13,7 +13,7 @@ namespace {
 using Knobs = SimtKnobs;
 
 const KnobList<Knobs>& list() {
-  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt").add_blocks();
+  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt").add_blocks({16, 32, 64}, {32, 64, 128}, {8, 16, 32});
   return knobs;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <unordered_map>
 
@@ -21,6 +22,7 @@ namespace {
 constexpr int64_t kMaxCandidates = 5'000'000;   // to look at
 constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 
+constexpr std::string_view kWhole = "all";
 constexpr std::string_view kFolder = "configs/spaces/";
 
 std::vector<std::string> built_in_spaces() {
@@ -32,7 +34,6 @@ std::vector<std::string> built_in_spaces() {
 }
 
 constexpr std::string_view kMostWord = "most";
-constexpr int kLargestMost = 16;
 
 int knob_value(const Knob& knob, const JsonAt& json) {
   if (json.value() == kMostWord) return kMost;
@@ -72,16 +73,21 @@ VariantSpace variant_space(const std::string& name, const JsonAt& json) {
   return space;
 }
 
-int64_t size(const VariantSpace& space, int64_t most) {
+// How many candidates a part has; nothing for more than `most`.
+std::optional<int64_t> points(const VariantSpace& space, int64_t most) {
   int64_t product = 1;
   for (const auto& [knob, values] : space.values) {
-    product *= static_cast<int64_t>(values.size());
-    if (product > most)
-      throw request_error(
-          fmt::format("the space of '{}' has over {} candidates", space.variant, most),
-          "draw some with --max-candidates N (tune: and --strategy random), or give fewer values with --set");
+    product *= std::ssize(values);
+    if (product > most) return std::nullopt;
   }
   return product;
+}
+
+int64_t size(const VariantSpace& space, int64_t most) {
+  if (const auto found = points(space, most)) return *found;
+  throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, most),
+                      "draw some with --max-candidates N (tune: and --strategy random), name a smaller --space, or "
+                      "give fewer values with --set");
 }
 
 Candidate candidate_at(const VariantSpace& space, int64_t index) {
@@ -95,27 +101,10 @@ Candidate candidate_at(const VariantSpace& space, int64_t index) {
   return candidate;
 }
 
-// Tries the values of the last of these knobs downwards and, with each, those of the knobs before it. Leaves the
-// candidate illegal where nothing is legal.
-bool resolve_most(Candidate& candidate, std::vector<size_t> most, const Variant& variant, const Shape& shape,
-                  const DeviceInfo& device) {
-  if (most.empty()) return !variant.illegal(candidate, shape, device);
-  const size_t place = most.back();
-  most.pop_back();
-  const std::vector<std::string>& words = variant.knobs[place].words;
-  const int highest = words.empty() ? kLargestMost : static_cast<int>(words.size()) - 1;
-  for (int value = highest; value >= (words.empty() ? 1 : 0); --value) {
-    candidate.values[place] = value;
-    if (resolve_most(candidate, most, variant, shape, device)) return true;
-  }
-  return false;
-}
-
-void resolve_most(Candidate& candidate, const Variant& variant, const Shape& shape, const DeviceInfo& device) {
-  std::vector<size_t> most;
-  for (size_t i = 0; i < candidate.values.size(); ++i)
-    if (candidate.values[i] == kMost) most.push_back(i);
-  if (!most.empty()) resolve_most(candidate, std::move(most), variant, shape, device);
+// Leaves the candidate illegal where nothing is legal.
+void settle(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  if (std::ranges::find(candidate.values, kMost) != candidate.values.end())
+    resolve_most(candidate, find_variant(candidate.variant), shape, device);
 }
 
 // The parts of a space that a device can run.
@@ -199,7 +188,18 @@ Error variant_missing(const SearchSpace& space, const std::string& name) {
 
 }  // namespace
 
+SearchSpace whole_space() {
+  SearchSpace space{.name = std::string(kWhole), .variants = {}};
+  for (const Variant& variant : std::views::reverse(variants())) {  // the default is of the first that can run
+    VariantSpace part{.variant = variant.name, .values = {}};
+    for (const Knob& knob : variant.knobs) part.values.emplace_back(knob.name, knob.values);
+    space.variants.push_back(std::move(part));
+  }
+  return space;
+}
+
 SearchSpace load_space(const std::string& name_or_file) {
+  if (name_or_file == kWhole) return whole_space();
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   Json json;
   std::error_code ignored;
@@ -266,11 +266,16 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
     const int64_t count = size(*part, kMaxCandidates);
     for (int64_t i = 0; i < count; ++i) {
       Candidate candidate = candidate_at(*part, i);
-      resolve_most(candidate, find_variant(part->variant), shape, device);
+      settle(candidate, shape, device);
       add(result, known, std::move(candidate), shape, device);
     }
   }
   return result;
+}
+
+bool is_listable(const SearchSpace& space, const DeviceInfo& device) {
+  const std::vector<const VariantSpace*> parts = parts_for(space, device);
+  return std::ranges::all_of(parts, [](const VariantSpace* part) { return points(*part, kMaxCandidates).has_value(); });
 }
 
 void require_listable(const SearchSpace& space, const DeviceInfo& device) {
@@ -290,7 +295,7 @@ Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo&
     auto part = parts.begin();
     for (; *index >= size(**part, kMaxSize); ++part) *index -= size(**part, kMaxSize);
     Candidate candidate = candidate_at(**part, *index);
-    resolve_most(candidate, find_variant(candidate.variant), shape, device);
+    settle(candidate, shape, device);
     add(result, known, std::move(candidate), shape, device);
   }
   return result;

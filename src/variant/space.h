@@ -5,12 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "variant/variant.h"
+#include "variant/most.h"
 
 namespace moetune {
-
-/// A value of a space: the largest with which the candidate is legal. Written "most".
-constexpr int kMost = -1;
 
 struct VariantSpace {
   std::string variant;
@@ -18,13 +15,16 @@ struct VariantSpace {
 };
 
 struct SearchSpace {
-  std::string name;  // "quick", "full", or the file
+  std::string name;  // "quick", "full", the file, or "all"
   std::vector<VariantSpace> variants;
 };
 
-/// "quick" or "full" from configs/spaces, or a JSON file of the same form. Unknown variants or knobs, missing knobs and
+/// "all", the whole space; "quick" and others from configs/spaces; or a JSON file of the same form. Unknown variants or knobs, missing knobs and
 /// wrong values are errors that name the place.
 SearchSpace load_space(const std::string& name_or_file);
+
+/// All values that variants list for their knobs, called "all": the space of who names none.
+SearchSpace whole_space();
 
 /// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
 /// variant).
@@ -47,7 +47,10 @@ struct Enumeration {
 /// Exit::request, with the remedy, where a part of the space has over five million candidates: draw from that.
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device);
 
-/// Throws where enumerate would.
+/// Whether enumerate takes the space.
+bool is_listable(const SearchSpace& space, const DeviceInfo& device);
+
+/// Throws where it doesn't.
 void require_listable(const SearchSpace& space, const DeviceInfo& device);
 
 /// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or five

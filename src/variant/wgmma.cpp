@@ -7,6 +7,7 @@
 
 #include "kernels/wgmma_plan.h"
 #include "variant/knob_list.h"
+#include "variant/most.h"
 #include "variant/unit.h"
 #include "workload/product.h"
 
@@ -15,19 +16,25 @@ namespace {
 
 using Knobs = WgmmaKnobs;
 
+const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
+const std::vector<int> kColumns = {32, 64, 96, 128, 160, 192, 224, 256};
+
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("wgmma")
-          .add_blocks()
-          .add_walk()
+          .add_blocks(kRows, kColumns, {64, 128})
+          .add_walk({2, 3, 4, 5, 6, 8, kMost})
           .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
+          .tries({1, 2, 3})
           .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "Schedule",
                {"cooperative", "pingpong"})
           .add("swap", &Knobs::swap, "rows of X on the N side of the multiplier, in steps of 8")
           .add("cluster", &Knobs::cluster, "two blocks share W (neighbours along m) or X (along n)", "Cluster",
                {"none", "m", "n"})
           .add("in_flight", &Knobs::in_flight, "stages of wgmma under way when the next is issued")
+          .tries({0, 1})
           .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
+          .tries({0, 1, kMost})
           .add("tma_w", &Knobs::tma_w, "W is loaded by tensor copies; no = by cp.async", 1)
           .add("tma_store", &Knobs::tma_store, "Y is stored by 16-byte stores, by tensor copies, or by copies of rows",
                "TmaStore", {"no", "yes", "rows"}, kNeeded, {"none", "boxes", "rows"})
@@ -41,11 +48,14 @@ const KnobList<Knobs>& list() {
                "pieces along k that each of the last tiles is cut into; 1 = not cut, 0 = all blocks share the last "
                "round",
                1)
+          .tries({0, 1, 2, 4})
           .add("hold", &Knobs::hold, "rows of Y that are kept to be stored together; 0 = each tile stores its own", 0)
+          .tries({0, 64, 128, 256, 512})
           .add("gather", &Knobs::gather,
                "rows of X are gathered by each tile that reads them, or once before all tiles", "Gather",
                {"tiles", "first"}, 0)
-          .add("mix", &Knobs::mix, "one block in N takes the experts with the fewest rows first; 0 = none does", 0);
+          .add("mix", &Knobs::mix, "one block in N takes the experts with the fewest rows first; 0 = none does", 0)
+          .tries({0, 2, 4, 8});
   return knobs;
 }
 

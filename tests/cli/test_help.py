@@ -7,7 +7,7 @@ import pytest
 
 from conftest import CPU, FEW, TINY
 
-COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "list", "doctor"]
+COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "list", "doctor", "replay"]
 
 
 def test_alone_it_prints_its_help(room):

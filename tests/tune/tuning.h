@@ -27,6 +27,7 @@ struct Tuning {
   explicit Tuning(Script script = {}) : backend(std::move(script)) {
     request.cells = {small_cell()};
     request.space = small_space();
+    request.strategy = "exhaustive";
     request.block_seconds = 1e-3;
   }
 

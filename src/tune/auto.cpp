@@ -1,0 +1,274 @@
+// Generations of questions: a race among the best so far, then the most promising of what is near them.
+#include "tune/auto.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "base/stats.h"
+#include "tune/surrogate.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kSmall = 48;        // a domain that is tried whole
+constexpr int64_t kMostFirst = 150;   // candidates of a cell that is the first of its kind
+constexpr int64_t kMostNear = 32;     // of one near a cell that has a winner
+constexpr uint64_t kStream = 0xa070;  // of random numbers
+constexpr int64_t kFewestTried = 16;  // before the search may end
+constexpr int64_t kGeneration = 8;    // candidates asked for at a time
+constexpr size_t kLeaders = 5;        // of a variant, whose neighbours are looked at
+constexpr int kKicked = 16;           // candidates some knobs away from each leader
+constexpr double kRivalVariant = 1.3;  // a variant is searched while its best takes no longer than that
+constexpr int kSteps = 8;            // from the most promising to its neighbours
+constexpr int kFirstBlocks = 2;
+constexpr int kMoreBlocks = 2;
+constexpr int kRaceBlocks = 6;   // of a candidate, while the search goes on
+constexpr int kFinalBlocks = 12;  // at its end
+constexpr size_t kRacers = 4;
+constexpr double kUsualNoise = 0.005;
+constexpr double kSlowest = 0.5;    // of the logarithm: slower ones all count as so slow
+constexpr double kUnknown = 0.15;   // what candidates are thought to differ by before much is measured
+constexpr double kKnown = 0.03;     // and later
+constexpr int64_t kMuch = 16;       // measured
+constexpr double kSmallestGain = 5e-4;
+
+class Auto final : public Strategy {
+ public:
+  explicit Auto(const SearchSetting& setting)
+      : domain_(setting.domain), random_(setting.seed, kStream), near_(setting.warm.near) {
+    first_.push_back(setting.fallback);
+    if (const auto all = domain_->all(kSmall)) {
+      small_ = true;
+      first_.insert(first_.end(), all->begin(), all->end());
+    } else {
+      for (const Candidate& candidate : setting.warm.candidates)
+        if (auto near = domain_->nearest(candidate)) first_.push_back(std::move(*near));
+    }
+    std::set<Candidate> once;
+    std::erase_if(first_, [&](const Candidate& candidate) { return !once.insert(candidate).second; });
+    small_size_ = std::ssize(first_);
+  }
+
+  std::optional<Ask> ask() override {
+    if (queue_.empty() && unanswered_.empty()) plan();
+    if (queue_.empty()) return std::nullopt;
+    Ask next = std::move(queue_.front());
+    queue_.pop_front();
+    unanswered_.insert(next.candidate);
+    return next;
+  }
+
+  void tell(const Trial& trial) override {
+    unanswered_.erase(trial.candidate);
+    Known& known = known_[trial.candidate];
+    known.right = trial.status == Status::ok;
+    known.logs.clear();
+    for (const Block& block : trial.blocks) known.logs.push_back(std::log(block.seconds));
+    if (known.right && known.logs.empty()) known.logs.push_back(std::log(trial.measurement.seconds));
+    known.racer = {known.right ? median(known.logs) : 0, static_cast<int>(known.logs.size())};
+  }
+
+  int64_t most() const override {
+    if (small_) return small_size_;
+    return near_ ? kMostNear : kMostFirst;
+  }
+
+ private:
+  struct Known {
+    bool right = false;
+    std::vector<double> logs;
+    Racer racer;
+  };
+  struct Promise {
+    Point point;
+    double gain = 0;  // expected, as it was when it was computed
+  };
+  // What was not tried near the fastest of a variant.
+  struct Near {
+    Surrogate surrogate;
+    std::map<Candidate, Promise> promises = {};
+  };
+  // Learned again when there are a quarter more points.
+  struct Learned {
+    size_t points = 0;  // when it was learned
+    std::vector<double> relevances;
+  };
+  using Ranked = std::vector<std::pair<const Candidate*, const Known*>>;
+
+  void plan() {
+    if (begin() || race(kRaceBlocks)) return;
+    if (!small_ && std::ssize(known_) < most() && step()) return;
+    race(kFinalBlocks);
+  }
+
+  bool begin() {
+    for (const Candidate& candidate : first_)
+      if (!known_.contains(candidate)) queue_.push_back({candidate, kFirstBlocks});
+    first_.clear();
+    return !queue_.empty();
+  }
+
+  // Those that are right, the fastest first.
+  Ranked ranked() const {
+    Ranked result;
+    for (const auto& [candidate, known] : known_)
+      if (known.right) result.emplace_back(&candidate, &known);
+    std::stable_sort(result.begin(), result.end(),
+                     [](const auto& a, const auto& b) { return a.second->racer.median < b.second->racer.median; });
+    return result;
+  }
+
+  double noise() const {
+    std::vector<std::vector<double>> logs;
+    for (const auto& [candidate, known] : known_) logs.push_back(known.logs);
+    return block_noise(logs, kUsualNoise);
+  }
+
+  // More blocks for those that may be the fastest, up to `most` each.
+  bool race(int most) {
+    const Ranked all = ranked();
+    const double sd = noise();
+    Ranked in;
+    for (const auto& one : all)
+      if (in.size() < kRacers && may_win(one.second->racer, all.front().second->racer, sd)) in.push_back(one);
+    if (in.size() < 2) return false;
+    for (const auto& [candidate, known] : in)
+      if (known->racer.blocks < most)
+        queue_.push_back({*candidate, std::min(kMoreBlocks, most - known->racer.blocks)});
+    return !queue_.empty();
+  }
+
+  // Asks for the most promising candidates, one by one as if those before it were known. False where none promises
+  // enough.
+  bool step() {
+    const Ranked all = ranked();
+    const double best = all.empty() ? 0 : all.front().second->racer.median;
+    std::vector<Near> nears;
+    for (const std::string& name : domain_->variants()) {
+      Ranked own;
+      for (const auto& one : all)
+        if (one.first->variant == name) own.push_back(one);
+      if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
+        nears.push_back(look_near(own, best));
+    }
+    const int64_t room = std::min(kGeneration, most() - std::ssize(known_));
+    const double least = std::max(kSmallestGain, noise() / 4);
+    while (std::ssize(queue_) < room) {
+      const bool must = std::ssize(known_) + std::ssize(queue_) < std::min(kFewestTried, most());
+      std::optional<Candidate> next = take_best(nears, must ? 0 : least);
+      if (!next) break;
+      queue_.push_back({std::move(*next), kFirstBlocks});
+    }
+    return !queue_.empty();
+  }
+
+  // Takes the most promising candidate out. Gains only fall as more is believed, so that the largest is known when its
+  // own is up to date.
+  static std::optional<Candidate> take_best(std::vector<Near>& nears, double least) {
+    for (;;) {
+      Near* from = nullptr;
+      std::map<Candidate, Promise>::iterator best;
+      for (Near& near : nears)
+        for (auto it = near.promises.begin(); it != near.promises.end(); ++it)
+          if (!from || it->second.gain > best->second.gain) from = &near, best = it;
+      if (!from || best->second.gain < least) return std::nullopt;
+      const double gain = expected_improvement(from->surrogate.at(best->second.point), 0);
+      if (gain < best->second.gain) {
+        best->second.gain = gain;
+        continue;
+      }
+      from->surrogate.believe(best->second.point);
+      Candidate candidate = best->first;
+      from->promises.erase(best);
+      return candidate;
+    }
+  }
+
+  // Neighbours of the fastest of a variant, others some knobs away, and what lies uphill from the most promising.
+  Near look_near(const Ranked& own, double best) {
+    const Variant& variant = find_variant(own.front().first->variant);
+    Near near{.surrogate = fit(variant, best)};
+    const auto add = [&](const Candidate& candidate) {
+      if (known_.contains(candidate) || near.promises.contains(candidate)) return;
+      Point point = knob_coordinates(variant, candidate);
+      const double gain = expected_improvement(near.surrogate.at(point), 0);
+      near.promises[candidate] = {std::move(point), gain};
+    };
+    for (size_t i = 0; i < std::min(own.size(), kLeaders); ++i) {
+      for (const Candidate& neighbour : neighbours_of(*own[i].first)) add(neighbour);
+      for (int kick = 0; kick < kKicked; ++kick)
+        if (const auto other = domain_->kicked(*own[i].first, 2 + kick % 3, random_)) add(*other);
+    }
+    std::set<Candidate> left;
+    for (int step = 0; step < kSteps; ++step) {
+      const Candidate* next = nullptr;
+      double most_gain = 0;
+      for (const auto& [candidate, promise] : near.promises)
+        if (promise.gain > most_gain && !left.contains(candidate)) next = &candidate, most_gain = promise.gain;
+      if (!next) break;
+      left.insert(*next);
+      for (const Candidate& neighbour : neighbours_of(*next)) add(neighbour);
+    }
+    return near;
+  }
+
+  const std::vector<Candidate>& neighbours_of(const Candidate& candidate) {
+    const auto [place, fresh] = neighbours_.try_emplace(candidate);
+    if (fresh) place->second = domain_->neighbours(candidate);
+    return place->second;
+  }
+
+  // Of logarithms above the best.
+  Surrogate fit(const Variant& variant, double best) {
+    std::vector<Point> points;
+    std::vector<double> values;
+    for (const auto& [candidate, known] : known_) {
+      if (candidate.variant != variant.name) continue;
+      points.push_back(knob_coordinates(variant, candidate));
+      values.push_back(known.right ? std::min(known.racer.median - best, kSlowest) : kSlowest);
+    }
+    const double sd = std::ssize(points) < kMuch ? kUnknown : kKnown;
+    Learned& learned = learned_[variant.name];
+    const bool again = 4 * points.size() >= 5 * learned.points;
+    if (again) learned.points = points.size();
+    Surrogate surrogate(std::move(points), std::move(values), sd, learned.relevances, again);
+    learned.relevances = surrogate.relevances();
+    return surrogate;
+  }
+
+  std::shared_ptr<const Domain> domain_;
+  Random random_;
+  bool near_, small_ = false;
+  int64_t small_size_ = 0;  // where small_
+  std::vector<Candidate> first_;
+  std::deque<Ask> queue_;
+  std::set<Candidate> unanswered_;
+  std::map<Candidate, Known> known_;
+  std::map<Candidate, std::vector<Candidate>> neighbours_;
+  std::map<std::string, Learned> learned_;  // of a variant's knobs
+};
+
+}  // namespace
+
+double block_noise(const std::vector<std::vector<double>>& logs, double usual) {
+  constexpr size_t kEnough = 5;
+  constexpr double kLeast = 2e-4;
+  constexpr double kSdOfMedian = 1.4826;  // of a normal distribution: its standard deviation by its median deviation
+  std::vector<double> differences;
+  for (const std::vector<double>& one : logs)
+    for (size_t i = 1; i < one.size(); ++i) differences.push_back(std::abs(one[i] - one[i - 1]));
+  if (differences.size() < kEnough) return usual;
+  return std::max(kLeast, kSdOfMedian * median(differences) / std::sqrt(2.0));
+}
+
+bool may_win(const Racer& racer, const Racer& fastest, double noise) {
+  const auto doubt = [&](const Racer& one) { return 2 * noise / std::sqrt(static_cast<double>(one.blocks)); };
+  return racer.median - doubt(racer) <= fastest.median + doubt(fastest);
+}
+
+std::unique_ptr<Strategy> make_auto(const SearchSetting& setting) { return std::make_unique<Auto>(setting); }
+
+}  // namespace moetune

@@ -1,0 +1,37 @@
+// What a strategy would have found on a device whose journal is there: `moetune replay`. Nothing runs.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "table/journal.h"
+
+namespace moetune {
+
+struct RehearsalRequest {
+  std::string strategy = "auto";
+  int runs = 10;               // with the seeds 0, 1, ...
+  int64_t max_candidates = 0;  // a cell; 0 = no limit
+  bool warm = true;            // whether a cell begins with what won those before it
+};
+
+/// What the runs found in one cell. A loss is how much longer a candidate takes than the best of the journal, by their
+/// recorded medians: 0.02 for 2 %.
+struct RehearsedCell {
+  Cell cell;
+  int64_t recorded = 0;            // candidates in the journal that are right
+  Candidate best;                  // of these
+  double best_seconds = 0;
+  double default_loss = 0;         // infinite where the journal lacks the default
+  std::vector<double> losses;      // a run each
+  std::vector<int64_t> candidates;  // that the run tried
+  std::vector<int64_t> blocks;      // that it measured
+};
+
+/// Runs a strategy over the cells of a journal, in their order. The space of a cell is what the journal has of it. A
+/// block is drawn from those recorded of its candidate; where there are none, from a normal distribution as wide as the
+/// recorded interval. As in a final, the fastest three are told apart without an error. Cells without a right candidate
+/// are left out; the default is tried where the journal has it, else the search begins with the recorded candidate that
+/// is nearest to it.
+std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalRequest& request);
+
+}  // namespace moetune
