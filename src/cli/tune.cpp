@@ -191,9 +191,11 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const std::optional<ChooseRequest>& choosing,
+             const Terminal& terminal) {
   const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
   take_table(options, request, whole, *backend, terminal);
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
   require_knobs(options.search, request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
@@ -283,7 +285,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
-  if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
+  if (options.dry_run) return run_dry(options, request, whole, choosing, invocation.terminal);
 
   const OutputLock ours = lock_outputs(options.output, options.journal);
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
@@ -333,7 +335,8 @@ Action declare_tune(OptionSet& set) {
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
-  set.value("--warm-start", options->warm_start, "TABLE", "Begin each search with what won there, for any layer or GPU");
+  set.value("--warm-start", options->warm_start, "TABLE",
+            "Begin each search with what won there, for any layer or GPU");
   set.value("--max-candidates", options->max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");

@@ -5,6 +5,7 @@
 
 #include "error_of.h"
 #include "table/chosen.h"
+#include "tune/fake_backend.h"
 
 namespace moetune {
 namespace {
@@ -33,6 +34,49 @@ TEST(ChoosingOptions, NeedCellsToChooseFor) {
   EXPECT_EQ(error_of([&] { require_choice({.bucket_loss = 0.02}, counts); }).exit, Exit::yes);
   EXPECT_EQ(error_of([&] { require_choice({.bucket_loss = 0.02}, {counts[0]}); }).what,
             "--bucket-loss: no layer has two cells to choose for");
+}
+
+// A table of the fake device with two routings of one layer.
+TunedTable fake_table() {
+  TunedTable table;
+  for (const char* routing : {"uniform", "zipf:1"}) {
+    Entry entry;
+    entry.cell = fake::small_cell(16, routing);
+    entry.candidate = fake::cpu(routing == std::string("uniform") ? 16 : 24);
+    table.entries.push_back(std::move(entry));
+  }
+  return table;
+}
+
+TEST(ChooseOn, ALostDeviceLeavesTheWorkToTheNext) {
+  fake::FakeBackend lost, sound;
+  lost.script.load = [](const Problem&) { throw machine_error("the device is gone"); };
+  const std::atomic<bool> stop{false};
+  const auto on = [&](const std::vector<Backend*>& devices) {
+    return choose_on(devices, fake_table(), {.rounds = 5}, true, {}, stop).size();
+  };
+  EXPECT_EQ(on({&lost, &sound}), 1u);
+  EXPECT_EQ(sound.loads, 2);
+  EXPECT_EQ(error_of([&] { on({&lost, &lost}); }).what, "the device is gone");
+  lost.script.load = [](const Problem&) { throw CandidateFault(Status::crashed, "it ended by signal 9"); };
+  EXPECT_EQ(on({&lost, &sound}), 1u);
+  EXPECT_EQ(error_of([&] { on({&lost}); }).what, "the device's worker failed: it ended by signal 9");
+}
+
+TEST(MeasureAsFinals, TakesTheirRoundsAndTheEnd) {
+  TuneRequest run;
+  run.final_rounds = 40, run.final_looks = 8, run.final_wait = 3, run.block_seconds = 4e-3;
+  ChooseRequest request;
+  measure_as_finals(request, run);
+  EXPECT_EQ(request.rounds, 40);
+  EXPECT_EQ(request.looks, 8);
+  EXPECT_EQ(request.wait, 3);
+  EXPECT_EQ(request.sample.block_seconds, 4e-3);
+  EXPECT_EQ(request.end, std::chrono::steady_clock::time_point::max());
+  run.time_budget = 60;
+  measure_as_finals(request, run);
+  EXPECT_GT(request.end, std::chrono::steady_clock::now() + std::chrono::seconds(50));
+  EXPECT_LE(request.end, std::chrono::steady_clock::now() + std::chrono::seconds(60));
 }
 
 TEST(ChoiceSections, TellRangesThenRegretsInEachCell) {

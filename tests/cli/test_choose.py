@@ -99,6 +99,15 @@ def test_append_chooses_for_all_cells_of_the_layer_without_tuning_them_again(roo
     assert room.json(TABLE)["choices"] == after["choices"]
 
 
+def test_append_needs_cells_to_choose_for(room):
+    room.ok("tune", *cells("8", "uniform"), *FEW)
+    for more in ([], ["--dry-run"]):
+        text = room.error(2, "tune", "--append", *cells("32", "uniform"), *FEW, *CHOOSE, *more)
+        assert "--choose: no two cells differ in their routing alone" in text
+    room.ok("tune", "--append", *cells("8", "zipf:1"), *FEW, *CHOOSE)
+    assert len(room.json(TABLE)["choices"][0]["cells"]) == 2
+
+
 def test_append_tells_that_choices_are_dropped(room):
     room.ok("tune", *cells(), *FEW, *CHOOSE)
     table = room.json(TABLE)
