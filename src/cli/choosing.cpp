@@ -36,7 +36,7 @@ std::string candidate_text(const TunedTable& table, const Choice& choice, const 
 using Choices = std::vector<const Choice*>;
 
 Grid choices_grid(const TunedTable& table, const Choices& choices, bool verbose) {
-  const char* title = verbose ? "robust choice" : "robust choice, by what differs from the default";
+  const char* title = verbose ? "choice" : "choice, by what differs from the default";
   Grid grid{{{"for tokens"}, {title}, {"worst", true}, {"mean", true}}, {}};
   for (const Choice* choice : choices)
     grid.rows.push_back({text(choice->tokens), candidate_text(table, *choice, choice->candidate(), verbose),
