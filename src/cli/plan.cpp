@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/grid.h"
 #include "cli/wording.h"
 #include "table/fields.h"
@@ -76,23 +78,23 @@ Json plan_json(const Plan& plan, const Json& tool) {
 std::string markdown(const Plan& plan, int columns) {
   Grid cells{{{"cell"}}, {}};
   for (const Column& column : figures_columns()) cells.columns.push_back(column);
-  for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
+  const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
+  if (any)
+    for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
   std::map<std::string, int64_t> reasons;
-  bool all_listed = true;
   for (const Plan::Item& item : plan.items) {
     std::vector<std::string> row = {id(item.cell)};
     for (std::string& text : figures_row(item.figures, item.cell.shape.layer.local_experts()))
       row.push_back(std::move(text));
-    for (std::string& count : counts(item)) row.push_back(std::move(count));
+    if (any)
+      for (std::string& count : counts(item)) row.push_back(std::move(count));
     cells.rows.push_back(std::move(row));
     if (item.listed)
       for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
-    else
-      all_listed = false;
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
                                  plan.device.name, fitted(cells, columns));
-  if (!all_listed) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
+  if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
   if (!reasons.empty()) text += "\n" + fitted(pruned_grid(reasons), columns);
   return text + fmt::format("\nWould write {} and {}.\n", plan.output.string(), plan.journal.string());
 }

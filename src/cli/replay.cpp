@@ -45,8 +45,14 @@ int64_t mean(const std::vector<int64_t>& counts) {
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.1f} %", 100 * loss) : "unknown"; }
 
 Grid grid_of(const std::vector<RehearsedCell>& cells) {
-  Grid grid{{{"cell"}, {"recorded", true}, {"best", true}, {"default", true}, {"loss", true}, {"worst", true},
-             {"tried", true}, {"at most", true}},
+  Grid grid{{{"cell"},
+             {"recorded", true},
+             {"best", true},
+             {"default", true},
+             {"loss", true},
+             {"worst", true},
+             {"tried", true},
+             {"at most", true}},
             {}};
   for (const RehearsedCell& cell : cells)
     grid.rows.push_back({id(cell.cell), std::to_string(cell.recorded), format_time(cell.best_seconds),
@@ -114,12 +120,14 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
-  const double max_mean = limit_of(options.max_loss, "--max-loss"), max_worst = limit_of(options.max_worst, "--max-worst");
+  const double max_mean = limit_of(options.max_loss, "--max-loss"),
+               max_worst = limit_of(options.max_worst, "--max-worst");
   std::vector<RehearsedCell> cells;
   for (const std::string& file : options.journals)
     for (RehearsedCell& cell : rehearse(read_journal(file), request)) cells.push_back(std::move(cell));
   if (cells.empty())
-    throw request_error("no cell of these journals has a candidate that was timed", "record some with tune --strategy exhaustive");
+    throw request_error("no cell of these journals has a candidate that was timed",
+                        "record some with tune --strategy exhaustive");
   const Summary summary = summary_of(cells);
   if (format == Format::json) {
     Json list = Json::array();
@@ -137,10 +145,11 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   }
   const bool passed = summary.mean <= max_mean && summary.worst <= max_worst;
   if (format == Format::text)
-    print(fmt::format("\n{} in {}: winners lose {} to the best of the journal (geometric mean), {} at worst, after {} "
-                      "candidates at most.{}\n",
-                      request.strategy, counted(std::ssize(cells), "cell", "cells"), loss_text(summary.mean),
-                      loss_text(summary.worst), summary.most, passed ? "" : " That is more than allowed."));
+    print(
+        fmt::format("\n{} in {}: winners lose {} to the best of the journal (geometric mean), {} at worst, after {} "
+                    "candidates at most.{}\n",
+                    request.strategy, counted(std::ssize(cells), "cell", "cells"), loss_text(summary.mean),
+                    loss_text(summary.worst), summary.most, passed ? "" : " That is more than allowed."));
   return passed ? Exit::yes : Exit::no;
 }
 

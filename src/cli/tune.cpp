@@ -197,6 +197,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   take_table(options, request, whole, *backend, terminal);
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
   require_knobs(options.search, request.space, backend->device());
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
+    require_listable(request.space, backend->device());
   Offer offer(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;

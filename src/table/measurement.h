@@ -34,8 +34,8 @@ Measurement measurement_from_json(const JsonAt& json);
 struct Trial {
   Candidate candidate;
   Status status = Status::ok;
-  std::string reason;       // a sentence where not ok
-  Measurement measurement;  // where ok: of all blocks
+  std::string reason;              // a sentence where not ok
+  Measurement measurement;         // where ok: of all blocks
   std::vector<Block> blocks = {};  // where ok, in the order of time; none in journals from before
   Verdict verdict;                 // where it ran
   CompileResult compile;

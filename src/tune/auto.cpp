@@ -13,26 +13,26 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kSmall = 48;        // a domain that is tried whole
-constexpr int64_t kMostFirst = 150;   // candidates of a cell that is the first of its kind
-constexpr int64_t kMostNear = 32;     // of one near a cell that has a winner
-constexpr uint64_t kStream = 0xa070;  // of random numbers
-constexpr int64_t kFewestTried = 16;  // before the search may end
-constexpr int64_t kGeneration = 8;    // candidates asked for at a time
-constexpr size_t kLeaders = 5;        // of a variant, whose neighbours are looked at
-constexpr int kKicked = 16;           // candidates some knobs away from each leader
+constexpr int64_t kSmall = 48;         // a domain that is tried whole
+constexpr int64_t kMostFirst = 150;    // candidates of a cell that is the first of its kind
+constexpr int64_t kMostNear = 32;      // of one near a cell that has a winner
+constexpr uint64_t kStream = 0xa070;   // of random numbers
+constexpr int64_t kFewestTried = 16;   // before the search may end
+constexpr int64_t kGeneration = 8;     // candidates asked for at a time
+constexpr size_t kLeaders = 5;         // of a variant, whose neighbours are looked at
+constexpr int kKicked = 16;            // candidates some knobs away from each leader
 constexpr double kRivalVariant = 1.3;  // a variant is searched while its best takes no longer than that
-constexpr int kSteps = 8;            // from the most promising to its neighbours
+constexpr int kSteps = 8;              // from the most promising to its neighbours
 constexpr int kFirstBlocks = 2;
 constexpr int kMoreBlocks = 2;
-constexpr int kRaceBlocks = 6;   // of a candidate, while the search goes on
+constexpr int kRaceBlocks = 6;    // of a candidate, while the search goes on
 constexpr int kFinalBlocks = 12;  // at its end
 constexpr size_t kRacers = 4;
 constexpr double kUsualNoise = 0.005;
-constexpr double kSlowest = 0.5;    // of the logarithm: slower ones all count as so slow
-constexpr double kUnknown = 0.15;   // what candidates are thought to differ by before much is measured
-constexpr double kKnown = 0.03;     // and later
-constexpr int64_t kMuch = 16;       // measured
+constexpr double kSlowest = 0.5;   // of the logarithm: slower ones all count as so slow
+constexpr double kUnknown = 0.15;  // what candidates are thought to differ by before much is measured
+constexpr double kKnown = 0.03;    // and later
+constexpr int64_t kMuch = 16;      // measured
 constexpr double kSmallestGain = 5e-4;
 
 class Auto final : public Strategy {
@@ -136,8 +136,7 @@ class Auto final : public Strategy {
       if (in.size() < kRacers && may_win(one.second->racer, all.front().second->racer, sd)) in.push_back(one);
     if (in.size() < 2) return false;
     for (const auto& [candidate, known] : in)
-      if (known->racer.blocks < most)
-        queue_.push_back({*candidate, std::min(kMoreBlocks, most - known->racer.blocks)});
+      if (known->racer.blocks < most) queue_.push_back({*candidate, std::min(kMoreBlocks, most - known->racer.blocks)});
     return !queue_.empty();
   }
 

@@ -145,7 +145,8 @@ std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalReques
   std::vector<RehearsedCell> results;
   std::vector<std::vector<Entry>> before(static_cast<size_t>(request.runs));  // of each run
   for (const Cell& cell : journal.header.cells) {
-    Stage stage{.problem = make_problem(cell), .device = journal.header.device, .recorded = recorded_of(journal, id(cell))};
+    Stage stage{
+        .problem = make_problem(cell), .device = journal.header.device, .recorded = recorded_of(journal, id(cell))};
     std::optional<RehearsedCell> result = prepare(cell, stage);
     if (!result) continue;
     for (size_t run = 0; run < before.size(); ++run) {

@@ -18,11 +18,11 @@ struct RehearsalRequest {
 /// recorded medians: 0.02 for 2 %.
 struct RehearsedCell {
   Cell cell;
-  int64_t recorded = 0;            // candidates in the journal that are right
-  Candidate best;                  // of these
+  int64_t recorded = 0;  // candidates in the journal that are right
+  Candidate best;        // of these
   double best_seconds = 0;
-  double default_loss = 0;         // infinite where the journal lacks the default
-  std::vector<double> losses;      // a run each
+  double default_loss = 0;          // infinite where the journal lacks the default
+  std::vector<double> losses;       // a run each
   std::vector<int64_t> candidates;  // that the run tried
   std::vector<int64_t> blocks;      // that it measured
 };

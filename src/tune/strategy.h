@@ -42,8 +42,9 @@ struct SearchSetting {
   uint64_t seed = 0;
 };
 
-/// All ask for the default first. "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in order, "random" in a random order of
-/// `seed`. No strategy asks for what it was told already, but for more blocks of it.
+/// All ask for the default first. "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in
+/// order, "random" in a random order of `seed`. No strategy asks for what it was told already, but for more blocks of
+/// it.
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
 std::vector<std::string> strategy_names();
 /// Exit::request, with the nearest name.

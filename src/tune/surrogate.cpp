@@ -126,8 +126,7 @@ std::vector<double> Surrogate::covariances(const Point& point, size_t points) co
 
 double Surrogate::fit() {
   factor_.clear();
-  for (size_t i = 0; i < points_.size(); ++i)
-    append_row(factor_, covariances(points_[i], i), variance_ * (1 + noise_));
+  for (size_t i = 0; i < points_.size(); ++i) append_row(factor_, covariances(points_[i], i), variance_ * (1 + noise_));
   weights_ = centred_;
   solve_lower(factor_, weights_);
   double likelihood = -0.5 * std::inner_product(weights_.begin(), weights_.end(), weights_.begin(), 0.0);

@@ -7,8 +7,8 @@
 
 namespace moetune {
 
-/// Where a candidate lies, a few coordinates a knob: numbers differ by their steps in the knob's list of values, four at
-/// most from end to end of a long one; words differ by 1.
+/// Where a candidate lies, a few coordinates a knob: numbers differ by their steps in the knob's list of values, four
+/// at most from end to end of a long one; words differ by 1.
 using Point = std::vector<std::vector<double>>;
 Point knob_coordinates(const Variant& variant, const Candidate& candidate);
 
@@ -22,8 +22,8 @@ struct Estimate {
 class Surrogate {
  public:
   /// `values[i]` was observed at `points[i]`; at least one. `sd` is what values are thought to differ by, where those
-  /// observed differ less. `relevances`, of an earlier fit, say where to begin; may be empty. They are taken as they are
-  /// where `learns` is false: learning takes some fifty times as long as the rest.
+  /// observed differ less. `relevances`, of an earlier fit, say where to begin; may be empty. They are taken as they
+  /// are where `learns` is false: learning takes some fifty times as long as the rest.
   Surrogate(std::vector<Point> points, std::vector<double> values, double sd, std::vector<double> relevances = {},
             bool learns = true);
   Estimate at(const Point& point) const;

@@ -38,10 +38,10 @@ struct CellRun {
   std::shared_ptr<const Domain> domain;       // else
   Candidate fallback;                         // the default
   std::unique_ptr<Strategy> strategy;
-  int64_t planned = 0;                          // trials at most
-  std::deque<Trial> trials;                     // a deque, because events hold pointers to its elements
-  std::map<Candidate, size_t> places;           // in trials
-  std::optional<Candidate> under_way = {};      // started and not finished
+  int64_t planned = 0;                      // trials at most
+  std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
+  std::map<Candidate, size_t> places;       // in trials
+  std::optional<Candidate> under_way = {};  // started and not finished
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;

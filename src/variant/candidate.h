@@ -21,7 +21,7 @@ struct Knob {
   std::string name;
   std::string help;
   std::vector<std::string> words = {};  // for the values 0, 1, ...; empty where values are plain numbers
-  std::vector<int> values = {};  // that a search tries; may hold kMost
+  std::vector<int> values = {};         // that a search tries; may hold kMost
   int absent = kNeeded;  // its value in texts and files that don't name it: those from before the knob was there
   bool in_unit = true;   // whether device code sees it; candidates that differ in other knobs alone share a cubin
 };

@@ -2,8 +2,8 @@
 #include "variant/domain.h"
 
 #include <algorithm>
-#include <set>
 #include <ranges>
+#include <set>
 #include <utility>
 
 #include "variant/most.h"
@@ -11,8 +11,8 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kRepairs = 3;     // knobs that may change along with one, each in a candidate of its own
-constexpr int kKicks = 20;         // tries
+constexpr size_t kRepairs = 3;  // knobs that may change along with one, each in a candidate of its own
+constexpr int kKicks = 20;      // tries
 constexpr int64_t kAnyDistance = 1000;
 
 int64_t distance(const std::vector<int>& values, int from, int to) {

@@ -53,7 +53,8 @@ class KnobList {
   /// The tile of a block, as every variant has it.
   KnobList& add_blocks(const std::vector<int>& m, const std::vector<int>& n, const std::vector<int>& k,
                        bool in_unit = true) {
-    const auto add_block = [&](const char* name, int Values::*member, const char* help, const std::vector<int>& values) {
+    const auto add_block = [&](const char* name, int Values::*member, const char* help,
+                               const std::vector<int>& values) {
       add_any({.name = name, .help = help, .values = values, .in_unit = in_unit}, member, {});
     };
     add_block("block_m", &Values::block_m, "rows of the result in a block's tile", m);

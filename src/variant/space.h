@@ -19,8 +19,8 @@ struct SearchSpace {
   std::vector<VariantSpace> variants;
 };
 
-/// "all", the whole space; "quick" and others from configs/spaces; or a JSON file of the same form. Unknown variants or knobs, missing knobs and
-/// wrong values are errors that name the place.
+/// "all", the whole space; "quick" and others from configs/spaces; or a JSON file of the same form. Unknown variants or
+/// knobs, missing knobs and wrong values are errors that name the place.
 SearchSpace load_space(const std::string& name_or_file);
 
 /// All values that variants list for their knobs, called "all": the space of who names none.

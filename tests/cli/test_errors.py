@@ -47,12 +47,12 @@ def tune(room, *arguments):
     (["--experts", "70000", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 70000 is outside 1 to 65536"),
     (["--experts", "4294967297", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 4294967297 is outside 1 to 65536"),
     (LAYER + ["--dry-run=maybe"], "--dry-run is a flag: 'maybe' is neither true nor false"),
-    (LAYER + ["--variant", "simt"], "the space 'quick' has no values for the variant 'simt'\nhint: use --space full"),
+    (LAYER + ["--space", "quick", "--variant", "simt"], "the space 'quick' has no values for the variant 'simt'\nhint: use --space full"),
     (LAYER + ["--set", "stagse=3"], "unknown knob 'stagse'\nhint: did you mean 'stages'?"),
     (LAYER + ["--variant", "cpu", "--set", "stages=3"],
-     "no variant of the space 'quick' has the knob 'stages'\nhint: variants that have it: "),
+     "no variant of the space 'all' has the knob 'stages'\nhint: variants that have it: "),
     (LAYER + ["--set", "stages=3"],
-     "--set stages=3: no variant of the space 'quick' that runs on a cpu has the knob 'stages'\nhint: variants that have it: "),
+     "--set stages=3: no variant of the space 'all' that runs on a cpu has the knob 'stages'\nhint: variants that have it: "),
     (LAYER + ["--routing", "grouped:3:1"], "grouped"),
     (LAYER + ["--time-budget", "soon"], "'soon' is not a duration"),
     (LAYER + ["--time-budget", "0s"], "not a duration"),
@@ -247,11 +247,23 @@ def large_space(room):
 
 def test_a_space_too_large_to_list_names_the_remedy(room):
     space = large_space(room)
-    for command in (["tune", *TINY], ["tune", *TINY, "--dry-run"], ["tune", *TINY, "--strategy", "random"], ["verify", *TINY]):
+    exhaustive = ["tune", *TINY, "--strategy", "exhaustive"]
+    for command in (exhaustive, [*exhaustive, "--dry-run"], ["tune", *TINY, "--strategy", "random"], ["verify", *TINY]):
         text = room.error(2, *command, "--space", space)
         assert "the space of 'cpu' has over 5000000 candidates" in text
         assert "--max-candidates N" in text and "--strategy random" in text
         assert room.files() == [space]
+
+
+def test_a_space_too_large_to_list_is_searched(room):
+    searching = ["tune", *TINY, "--space", large_space(room)]
+    plan = room.ok(*searching, "--dry-run").stdout
+    assert "The space is searched without a list of its candidates" in plan
+    assert "legal" not in json.loads(room.ok(*searching, "--dry-run", "--format", "json").stdout)["cells"][0]
+    header, row = room.ok(*searching, "--dry-run", "--format", "csv").stdout.splitlines()
+    assert dict(zip(header.split(","), row.split(",")))["candidates"] == ""
+    room.ok(*searching, "--max-candidates", "4", "-q")
+    assert len([line for line in room.journal() if line["kind"] == "trial"]) >= 4
 
 
 def test_a_space_too_large_to_list_is_drawn_from(room):
@@ -340,13 +352,13 @@ def test_resume_of_a_broken_journal(room):
 def test_a_space_without_a_variant_for_the_device_moves_no_journal(room):
     room.tuned()
     before = room.files()
-    assert "no variant of the space 'quick' runs on" in room.error(2, "tune", *TINY, "--variant", "mma")
+    assert "no variant of the space 'all' runs on a cpu" in room.error(2, "tune", *TINY, "--variant", "mma")
     assert room.files() == before
 
 
 def test_values_of_which_none_is_legal_are_not_replaced_by_the_default(room):
     text = room.error(2, "tune", *TINY, "--set", "block_m=7")
-    assert "no candidate of the space 'quick' is legal: " in text and "block_m" in text, text
+    assert "no candidate of the space 'all' is legal: " in text and "block_m" in text, text
     assert room.files() == []
 
 

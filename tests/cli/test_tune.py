@@ -132,10 +132,35 @@ def test_dry_run_counts_what_is_pruned(room):
 
 
 def test_dry_run_legal_count_is_what_a_run_measures(room):
-    plan = json.loads(room.ok("tune", *TINY, "--dry-run", "--format", "json").stdout)
-    room.ok("tune", *TINY)
+    listing = ["tune", *TINY, "--strategy", "exhaustive"]
+    plan = json.loads(room.ok(*listing, "--dry-run", "--format", "json").stdout)
+    room.ok(*listing)
     entry, = room.json("moetune-table.json")["entries"]
     assert plan["cells"][0]["legal"] <= entry["candidates"]["measured"] <= plan["cells"][0]["legal"] + 1
+
+
+def test_a_search_tries_few_of_many_and_some_again(room):
+    plan = json.loads(room.ok("tune", *CPU, *LAYER, "--tokens", "64", "--dry-run", "--format", "json").stdout)
+    room.ok("tune", *CPU, *LAYER, "--tokens", "64")
+    tried = [line for line in room.journal() if line["kind"] == "trial"]
+    different = {json.dumps(line["candidate"]) for line in tried}
+    assert 8 <= len(different) <= 150 < plan["cells"][0]["legal"]
+    entry, = room.json("moetune-table.json")["entries"]
+    assert entry["candidates"]["measured"] == len(different)
+    for line in tried:
+        if line["status"] == "ok":
+            assert len(line["blocks"]["us"]) == line["measurement"]["samples"] >= 1
+
+
+def test_a_search_begins_with_what_won_before(room):
+    room.ok("tune", *CPU, *LAYER, "--tokens", "64", "-o", "a.json", "-q")
+    winner = room.json("a.json")["entries"][0]["candidate"]
+    room.ok("tune", *CPU, *LAYER, "--tokens", "48", "-o", "b.json", "--warm-start", "a.json", "-q")
+    tried = [line["candidate"] for line in room.journal("b.json.journal.jsonl") if line["kind"] == "trial"]
+    assert winner in tried[:2]
+    assert len({json.dumps(candidate) for candidate in tried}) <= 32
+    assert "a.json" in room.error(2, "tune", *TINY, "-o", "a.json", "--warm-start", "a.json")
+    assert "nowhere.json" in room.error(2, "tune", *TINY, "--warm-start", "nowhere.json")
 
 
 def test_max_candidates(room):

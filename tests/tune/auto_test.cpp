@@ -66,8 +66,7 @@ Outcome search(const SearchSetting& setting, const std::function<double(const Ca
     Trial& trial = trials[next->candidate];
     trial.candidate = next->candidate;
     for (int i = 0; i < next->blocks; ++i, ++outcome.blocks)
-      trial.blocks.push_back(
-          {.seconds = seconds(next->candidate) * std::exp(sigma * random.normal()), .launches = 10});
+      trial.blocks.push_back({.seconds = seconds(next->candidate) * std::exp(sigma * random.normal()), .launches = 10});
     trial.measurement = summarise(trial.blocks);
     strategy->tell(trial);
   }
@@ -133,8 +132,8 @@ TEST_P(AutoSearch, BeginsWithWhatWonNearbyAndTriesFewMore) {
   const Outcome cold = search(setting(1), seconds, 0.003, 1);
   const Problem other = make_problem(cell_of(GetParam() * 2));
   const auto there = [&](const Candidate& c) { return seconds_of(c, other); };
-  const SearchSetting neighbour{.problem = other, .device = device, .fallback = fallback, .listed = nullptr,
-                                .domain = domain, .seed = 1};
+  const SearchSetting neighbour{
+      .problem = other, .device = device, .fallback = fallback, .listed = nullptr, .domain = domain, .seed = 1};
   Candidate winner;
   search(neighbour, there, 0.003, 1, &winner);
   const Outcome warm = search(setting(1, {.candidates = {winner}, .near = true}), seconds, 0.003, 1);
@@ -148,7 +147,8 @@ TEST(Auto, TriesASmallSpaceWhole) {
   tuning.request.strategy = "auto";
   const Entry entry = tuning.run_one();
   const Shape& shape = tuning.request.cells[0].shape;
-  const int64_t all = std::ssize(enumerate(tuning.request.space, shape, tuning.backend.device()).legal) + 1;  // and the default
+  const int64_t all =
+      std::ssize(enumerate(tuning.request.space, shape, tuning.backend.device()).legal) + 1;  // and the default
   EXPECT_EQ(entry.measured, all);
   EXPECT_EQ(tuning.planned, all);
   EXPECT_EQ(text(entry.candidate), "cpu block_m=48 block_n=64 block_k=128 threads=2");
@@ -183,8 +183,11 @@ TEST(Auto, AResumedRunAsksForNothingThatIsKnown) {
   const TemporaryFolder folder;
   fake::Tuning first;
   first.request.strategy = "auto";
-  const JournalHeader header{.cells = first.request.cells, .device = first.backend.device(),
-                             .environment = first.backend.environment(), .space = "small", .strategy = "auto",
+  const JournalHeader header{.cells = first.request.cells,
+                             .device = first.backend.device(),
+                             .environment = first.backend.environment(),
+                             .space = "small",
+                             .strategy = "auto",
                              .seed = 0};
   first.journal = Journal::create(folder.path() / "journal.jsonl", header);
   first.run();

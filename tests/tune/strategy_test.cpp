@@ -25,14 +25,14 @@ std::unique_ptr<Strategy> over(const std::string& name, std::vector<Candidate> l
   const Problem problem = make_problem(fake::small_cell());
   auto listed = std::make_shared<Enumeration>();
   listed->legal = std::move(list);
-  return make_strategy(
-      name, {.problem = problem,
-             .device = backend.device(),
-             .fallback = listed->legal.front(),
-             .listed = listed,
-             .domain = std::make_shared<const Domain>(fake::small_space(), problem.shape, backend.device()),
-             .blocks = 3,
-             .seed = seed});
+  return make_strategy(name,
+                       {.problem = problem,
+                        .device = backend.device(),
+                        .fallback = listed->legal.front(),
+                        .listed = listed,
+                        .domain = std::make_shared<const Domain>(fake::small_space(), problem.shape, backend.device()),
+                        .blocks = 3,
+                        .seed = seed});
 }
 
 Trial trial_of(const Candidate& candidate, std::optional<double> seconds = 1e-3, int blocks = 1) {

@@ -56,7 +56,8 @@ TEST(WarmStart, NothingOfAnotherOpOrWidthOrWithoutAWinner) {
 
 TEST(WarmStart, FourAtMostEachOnce) {
   std::vector<Entry> entries;
-  for (const int tokens : {16, 32, 64, 128, 256, 512}) entries.push_back(entry(fake::small_cell(tokens), tokens / 16 * 12));
+  for (const int tokens : {16, 32, 64, 128, 256, 512})
+    entries.push_back(entry(fake::small_cell(tokens), tokens / 16 * 12));
   entries.push_back(entry(fake::small_cell(64), 48));
   EXPECT_EQ(begun_with(fake::small_cell(64), entries).size(), 4u);
   EXPECT_EQ(begun_with(fake::small_cell(64), entries).front(), 48);

@@ -29,7 +29,8 @@ SearchSpace only(const std::string& space, const std::string& variant) {
 }
 
 Candidate fallback(const std::string& variant, const Shape& s) {
-  return find_variant(variant).fallback(make_problem({.shape = s, .tokens = 1024, .routing = parse_routing("uniform"), .seed = 0}), hopper());
+  return find_variant(variant).fallback(
+      make_problem({.shape = s, .tokens = 1024, .routing = parse_routing("uniform"), .seed = 0}), hopper());
 }
 
 int changes(const Candidate& a, const Candidate& b) {
@@ -88,7 +89,7 @@ TEST(Domain, TheLargestLegalValueFollows) {
   const int stages = *find_value(from, "stages"), block_n = *find_value(from, "block_n");
   const auto neighbours = domain.neighbours(from);
   EXPECT_TRUE(std::ranges::any_of(neighbours, [&](const Candidate& candidate) {
-    return *find_value(candidate, "block_n") < block_n && *find_value(candidate, "stages") > stages;
+    return *find_value(candidate, "block_n")<block_n&& * find_value(candidate, "stages")> stages;
   }));
 }
 
