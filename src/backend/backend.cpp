@@ -1,7 +1,26 @@
 // Text and JSON of what crosses the process border.
 #include "backend/backend.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace moetune {
+
+double seconds_at_most(const SampleRequest& request) {
+  const double blocks = 2 * request.blocks * request.block_seconds;  // warming included
+  if (request.regime == Regime::burst) return blocks;
+  return kMostLoadSeconds + std::max(blocks, 2 * request.blocks * kSustainedBlockSeconds);
+}
+
+void require_regime(Regime regime, const DeviceInfo& device) {
+  if (regime == Regime::burst || device.kind == DeviceKind::cuda) return;
+  throw request_error(
+      fmt::format("--regime {}: {} is a cpu, whose times are of the regime burst", name(regime), device.name),
+      "leave --regime out, or name a GPU with --device");
+}
 
 std::string text(const Contender& contender) {
   return contender.baseline.empty() ? text(contender.candidate) : contender.baseline;

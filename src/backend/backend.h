@@ -39,7 +39,18 @@ struct SampleRequest {
   int blocks = 1;
   double block_seconds = 2e-3;  // aim for a block; at least one launch over each operand set that rotation needs
   bool hot = false;             // leave operands in the cache: one operand set
+  Regime regime = Regime::burst;
 };
+/// The most seconds that the blocks of a request, and the load before them, are expected to take.
+double seconds_at_most(const SampleRequest& request);
+
+/// In the sustained regime a block is at least so long, and the load before it ends after so much time, whether the
+/// clock is steady or not.
+constexpr double kSustainedBlockSeconds = 20e-3;
+constexpr double kMostLoadSeconds = 2;
+
+/// Throws Exit::request where the device has no such regime: a cpu's times are of burst alone.
+void require_regime(Regime regime, const DeviceInfo& device);
 
 /// Ceilings of the device, measured now.
 struct Ceilings {
@@ -65,6 +76,11 @@ class Backend {
 
   /// Compiles in parallel; one result each, in order. Results are kept: verify and sample then don't compile again.
   virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;
+
+  /// Tells which candidates are likely to be compiled next, the likeliest first, and returns at once. A backend may
+  /// compile them in the background, so that compile() finds them in the cache on disk. Replaces what was told before
+  /// and has not been begun.
+  virtual void compile_ahead(const Shape&, std::span<const Candidate>) {}
 
   /// Makes operands for a problem; replaces the one before. Throws OutOfMemory.
   virtual void load(const Problem& problem) = 0;
@@ -94,8 +110,9 @@ struct BackendOptions {
   int compile_threads = 0;     // 0 = all cores
 };
 
-/// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1".
-/// Exit::request for unknown words, Exit::machine with a hint where there is no such device.
+/// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1". The
+/// word "arch:sm_90a" opens no device and compiles for that architecture, without a CUDA context. Exit::request for
+/// unknown words, Exit::machine with a hint where there is no such device.
 std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options);
 
 /// All devices here: "cpu", "cuda:0", ... with their properties. Never throws for lack of a driver.

@@ -7,11 +7,14 @@
 #include "base/error.h"
 #include "base/units.h"
 #ifdef MOETUNE_HAS_CUDA
+#include "backend/cuda/arch_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #endif
 
 namespace moetune {
 namespace {
+
+constexpr std::string_view kArch = "arch:";
 
 // The number of GPUs, or why there are none.
 struct GpuCount {
@@ -27,18 +30,26 @@ GpuCount gpu_count() {
 #endif
 }
 
-std::unique_ptr<Backend> open_cuda([[maybe_unused]] int ordinal, [[maybe_unused]] const BackendOptions& options) {
 #ifdef MOETUNE_HAS_CUDA
+std::unique_ptr<Backend> open_cuda(int ordinal, const BackendOptions& options) {
   return make_cuda_backend(ordinal, options);
-#else
-  throw machine_error("this build has no CUDA backend", "build it where CMake finds the CUDA toolkit");
-#endif
 }
+std::unique_ptr<Backend> open_arch(const std::string& architecture, const BackendOptions& options) {
+  return make_arch_backend(architecture, options);
+}
+#else
+Error no_cuda() {
+  return machine_error("this build has no CUDA backend", "build it where CMake finds the CUDA toolkit");
+}
+std::unique_ptr<Backend> open_cuda(int, const BackendOptions&) { throw no_cuda(); }
+std::unique_ptr<Backend> open_arch(const std::string&, const BackendOptions&) { throw no_cuda(); }
+#endif
 
 }  // namespace
 
 std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options) {
   if (device == "cpu") return make_cpu_backend(options);
+  if (device.starts_with(kArch)) return open_arch(device.substr(kArch.size()), options);
   const GpuCount gpus = gpu_count();
   if (device == "auto") return gpus.count > 0 ? open_cuda(0, options) : make_cpu_backend(options);
   if (device == "cuda:all")

@@ -61,6 +61,13 @@ Interval bootstrap_median_interval(std::span<const double> samples, double confi
   return {quantile(medians, (1 - confidence) / 2), quantile(medians, (1 + confidence) / 2)};
 }
 
+bool has_settled(std::span<const double> series, size_t window, double tolerance) {
+  if (window == 0 || series.size() < 2 * window) return false;
+  const double last = median(series.last(window));
+  const double before = median(series.last(2 * window).first(window));
+  return std::abs(last - before) <= tolerance * std::max(std::abs(last), std::abs(before));
+}
+
 double log_half_width(const Interval& interval) {
   if (!(interval.low > 0 && interval.high >= interval.low)) return std::numeric_limits<double>::infinity();
   return std::log(interval.high / interval.low) / 2;

@@ -26,6 +26,10 @@ Interval median_interval(std::span<const double> samples, double confidence = 0.
 Interval bootstrap_median_interval(std::span<const double> samples, double confidence = 0.95, int resamples = 2000,
                                    uint64_t seed = 1);
 
+/// Whether a series has settled: it fills two windows, and the medians of its last two differ by at most
+/// `tolerance` times the larger.
+bool has_settled(std::span<const double> series, size_t window, double tolerance);
+
 /// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
 double log_half_width(const Interval& interval);
 

@@ -13,11 +13,12 @@
 namespace moetune {
 namespace {
 
-void require_appendable(const TunedTable& table, Backend& backend, const std::string& file) {
+void require_appendable(const TunedTable& table, Backend& backend, Regime regime, const std::string& file) {
   try {
-    require_mergeable("tables", {table.device, table.environment}, {backend.device(), backend.environment()});
+    require_mergeable("tables", {table.device, table.environment, table.regime},
+                      {backend.device(), backend.environment(), regime});
   } catch (const Error& error) {
-    throw Error(error.exit(), fmt::format("--append: {} was tuned elsewhere: {}", file, error.what()),
+    throw Error(error.exit(), fmt::format("--append: no cell can join {}: {}", file, error.what()),
                 "name another table with -o, or tune all cells again without --append");
   }
 }
@@ -30,7 +31,7 @@ std::set<std::string> ids(const std::vector<Cell>& cells) {
 
 }  // namespace
 
-std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend,
+std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend, Regime regime,
                             const std::function<void(const std::string&)>& say) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
@@ -38,7 +39,7 @@ std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& back
     return whole.asked;
   }
   whole.before = read_table(file);
-  require_appendable(*whole.before, backend, file);
+  require_appendable(*whole.before, backend, regime, file);
   std::set<std::string> known;
   for (const Entry& entry : whole.before->entries)
     if (entry.complete && entry.skipped.empty()) known.insert(id(entry.cell));

@@ -17,9 +17,9 @@ struct Whole {
 };
 
 /// Reads the table in `file`, where there is one, and returns the cells that it lacks, or holds without a winner or
-/// unfinished. `say` gets a sentence for people. Throws Exit::machine where times of this backend don't compare with
-/// the table's: another device, other kernels.
-std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend,
+/// unfinished. `say` gets a sentence for people. Throws Exit::machine where times of this backend in this regime
+/// don't compare with the table's: another device, other kernels, another regime.
+std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend, Regime regime,
                             const std::function<void(const std::string&)>& say);
 
 /// All that the file is to hold: the entries of before, those of `now` in place of entries of the same cells, then its

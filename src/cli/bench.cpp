@@ -30,8 +30,8 @@ struct BenchOptions {
   CellOptions cells;
   DeviceOptions device;
   ContenderOptions contenders;
-  std::string rounds = "11", peers, output, format;
-  bool hot = false, quiet = false, verbose = false;
+  std::string rounds = "11", regime = kBurst, peers, output, format;
+  bool hot = false, in_process = false, quiet = false, verbose = false;
 };
 
 void fail(Point& point, Status status, const std::string& reason) {
@@ -39,8 +39,15 @@ void fail(Point& point, Status status, const std::string& reason) {
   point.reason = reason;
 }
 
+// A failed launch ends the CUDA context of its process. A worker is then replaced; this process cannot be.
+void require_context(const BenchOptions& options, Status status, const std::string& contender, const std::string& why) {
+  if (options.in_process && status == Status::launch_error)
+    throw machine_error(fmt::format("{} failed, and kernels cannot run in this process any more: {}", contender, why),
+                        "leave it out, or run without --in-process");
+}
+
 // Compiles and verifies: a time counts only with a right result on that very problem.
-void prove(Point& point, const Shape& shape, Backend& backend) {
+void prove(Point& point, const Shape& shape, Backend& backend, const BenchOptions& options) {
   const Contender& contender = point.entrant.contender;
   if (contender.baseline.empty()) {
     if (const auto reason = cannot_run(contender.candidate, shape, backend.device()))
@@ -52,12 +59,16 @@ void prove(Point& point, const Shape& shape, Backend& backend) {
     point.verdict = backend.verify(contender);
     if (!point.verdict.ok) fail(point, Status::wrong_result, point.verdict.reason);
   } catch (const CandidateFault& fault) {
+    require_context(options, fault.status, text(contender), fault.what());
     fail(point, fault.status, fault.what());
+  } catch (const OutOfMemory& error) {  // a worker tells it as a fault
+    fail(point, Status::launch_error, fmt::format("out of memory: {}", error.what()));
   }
 }
 
 // Times those that are right, in interleaved rounds; one that fails leaves, and the others begin again.
-void time_points(std::vector<Point>& points, Backend& backend, int rounds, const SampleRequest& request) {
+void time_points(std::vector<Point>& points, Backend& backend, int rounds, const SampleRequest& request,
+                 const BenchOptions& options) {
   for (;;) {
     std::vector<Point*> running;
     std::vector<Contender> contenders;
@@ -76,6 +87,7 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
       }
       return;
     } catch (const ContenderFault& fault) {
+      require_context(options, fault.status, text(contenders[fault.contender]), fault.what());
       fail(*running[fault.contender], fault.status, fault.what());
     }
   }
@@ -91,7 +103,7 @@ void leave_out_baselines(std::vector<Point>& points, const std::function<void(co
 }
 
 std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request,
-                              const std::function<void(const std::string&)>& say) {
+                              const BenchOptions& options, const std::function<void(const std::string&)>& say) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
   add_entrant(work, "default", {.baseline = "", .candidate = usual_default(problem, backend.device())});
@@ -111,9 +123,9 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
     for (Point& point : points) fail(point, Status::launch_error, error.what()), point.no_memory = true;
     return points;
   }
-  for (Point& point : points) prove(point, work.cell.shape, backend);
+  for (Point& point : points) prove(point, work.cell.shape, backend, options);
   leave_out_baselines(points, say);
-  time_points(points, backend, rounds, request);
+  time_points(points, backend, rounds, request, options);
   return points;
 }
 
@@ -145,6 +157,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
                {"device", to_json(backend.device())},
                {"environment", backend.environment()},
                {"hot", options.hot},
+               {"regime", options.regime},
                {"points", Json::array()}};
   for (const Point& point : points) json["points"].push_back(to_json(point));
   if (Json steps = steps_json(cell_times(points)); !steps.empty()) json["training_steps"] = std::move(steps);
@@ -173,6 +186,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
 
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
+  const Regime regime = parse_regime(options.regime);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
   if (options.hot && !options.peers.empty())
     throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
@@ -189,11 +203,14 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   add_output(files, "--output", options.output, Content::bench);
   require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
-  const std::unique_ptr<Backend> backend = open_worker(options.device);
-  if (!options.peers.empty()) require_same_device(peers, backend->device());
+  const std::unique_ptr<Backend> backend =
+      options.in_process ? open_in_process(options.device, invocation) : open_worker(options.device);
+  require_regime(regime, backend->device());
+  if (!options.peers.empty()) require_comparable(peers, backend->device(), regime);
   const DeviceLock held = lock(*backend, options.device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 
+  const SampleRequest sample{.hot = options.hot, .regime = regime};
   std::vector<Point> points;
   size_t done = 0;
   const auto report_so_far = [&](const std::string& fault) {
@@ -205,7 +222,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   try {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, {.hot = options.hot}, say);
+      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, sample, options, say);
       add_peers(peers.times, measured);
       for (Point& point : measured) points.push_back(std::move(point));
     }
@@ -228,8 +245,11 @@ Action declare_bench(OptionSet& set) {
   declare(set, options->device);
   declare(set, options->contenders);
   set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
   set.value("--peers", options->peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
+  set.flag("--in-process", options->in_process,
+           "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
   set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
   set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates, roles and rates");

@@ -37,7 +37,7 @@ struct CheckOptions {
   std::string baseline;
   CellOptions cells;
   DeviceOptions device;
-  std::string threshold = "5%", rounds, patience, wait, time_budget;
+  std::string threshold = "5%", rounds, patience, wait, time_budget, regime;
   std::string output, junit, markdown, format, inconclusive = "fail";
   bool quiet = false, verbose = false;
 };
@@ -116,11 +116,20 @@ std::string interruption(bool stopped, const std::vector<CellFinding>& findings,
 }
 
 // The command that shows where a regression's time goes.
-std::vector<std::string> bench_command_line(const CheckOptions& options) {
+std::vector<std::string> bench_command_line(const CheckOptions& options, Regime regime) {
   std::vector<std::string> words = {"moetune", "bench", "--table", options.baseline};
   if (options.device.device != "auto") words.insert(words.end(), {"--device", options.device.device});
+  if (regime != Regime::burst) words.insert(words.end(), {"--regime", std::string(name(regime))});
   if (!options.device.kernels.empty()) words.insert(words.end(), {"--kernels", options.device.kernels});
   return words;
+}
+
+// Times of one regime say nothing about those of the other.
+void require_regime_of(const TunedTable& table, const CheckOptions& options) {
+  if (options.regime.empty() || parse_regime(options.regime) == table.regime) return;
+  throw machine_error(
+      fmt::format("{}: its times are of the regime {}, not {}", options.baseline, name(table.regime), options.regime),
+      fmt::format("leave --regime out, or tune a table with --regime {}", options.regime));
 }
 
 CheckRun begin_run(Undecided undecided) {
@@ -146,13 +155,15 @@ void report(const std::vector<CellFinding>& findings, const std::string& fault, 
                {"device", to_json(backend.device())},
                {"environment", backend.environment()},
                {"baseline", options.baseline},
+               {"regime", name(table.regime)},
                {"threshold", rounded(request.threshold)},
                {"findings", Json::array()}};
   for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
   if (!fault.empty()) json["fault"] = fault;
   const std::string json_text = pretty_json(json), junit = junit_xml(findings, run, fault);
   std::string next;  // of a whole check: what is left of another one is nothing to judge
-  if (fault.empty()) next = advice(findings, request, invocation.argv, table.tool, bench_command_line(options));
+  if (fault.empty())
+    next = advice(findings, request, invocation.argv, table.tool, bench_command_line(options, table.regime));
   if (!next.empty()) next = "\n" + next + "\n";
   try_all(
       {[&] {
@@ -182,6 +193,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   const auto begin = std::chrono::steady_clock::now();
   request_of(options, DeviceKind::cpu);  // what can't be read ends the command here
   TunedTable table = read_table(options.baseline);
+  require_regime_of(table, options);
   pick_entries(table, options.baseline, options.cells);
   const std::vector<Cell> cells = cells_of(table);
   require_problems(cells);
@@ -190,7 +202,9 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
   const std::unique_ptr<Backend> backend = open_worker(device);
   require_comparable(table, backend->device());
-  const CheckRequest request = request_of(options, backend->device().kind);
+  require_regime(table.regime, backend->device());
+  CheckRequest request = request_of(options, backend->device().kind);
+  request.sample.regime = table.regime;
   const DeviceLock held = lock(*backend, device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 
@@ -230,6 +244,7 @@ Action declare_check(OptionSet& set) {
             "How long a cell may wait for undisturbed processors [30s on a cpu, 0s on a GPU]");
   set.value("--inconclusive", options->inconclusive, "WORD",
             "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)");
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed [as the table's was]");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");

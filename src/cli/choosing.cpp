@@ -122,7 +122,7 @@ void measure_as_finals(ChooseRequest& request, const TuneRequest& run) {
   request.rounds = run.final_rounds;
   request.looks = run.final_looks;
   request.wait = run.final_wait.value_or(kWait);
-  request.sample = {.blocks = 1, .block_seconds = run.block_seconds};
+  request.sample = {.blocks = 1, .block_seconds = run.block_seconds, .regime = run.regime};
   using Clock = std::chrono::steady_clock;
   if (run.time_budget > 0)
     request.end =

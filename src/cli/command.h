@@ -15,7 +15,7 @@ namespace moetune {
 /// What a command gets besides its options.
 struct Invocation {
   std::vector<std::string> argv;            // as given
-  const BackendFactory* factory = nullptr;  // of the worker command alone: everyone else goes through a worker
+  const BackendFactory* factory = nullptr;  // for the worker command and `bench --in-process`; others open a worker
   Terminal terminal;
   const DeviceLister* lister = nullptr;  // likewise
 };

@@ -37,6 +37,11 @@ void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Options");
 }
 
+void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
+  set.value("--regime", value, "WORD",
+            help + ": burst, near its boost clock; or sustained, busy until its power limit shows");
+}
+
 WorkerOptions worker_options(const DeviceOptions& options) {
   std::error_code error;
   if (!options.kernels.empty() && !std::filesystem::is_directory(options.kernels, error))
@@ -53,6 +58,10 @@ WorkerOptions worker_options(const DeviceOptions& options) {
 
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options) {
   return make_worker_backend(worker_options(options));
+}
+
+std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation) {
+  return (*invocation.factory)(options.device, worker_options(options).backend);
 }
 
 std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed) {

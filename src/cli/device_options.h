@@ -1,4 +1,5 @@
-// Options of commands that run on a device, and the worker behind them: no command touches a device itself.
+// Options of commands that run on a device, and the worker behind them. No command touches a device itself, but for
+// `bench --in-process`.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,6 +20,10 @@ struct DeviceOptions {
 };
 void declare(OptionSet& set, DeviceOptions& options);
 
+/// --regime, whose default is what `value` holds.
+void declare_regime(OptionSet& set, std::string& value, const std::string& help);
+constexpr const char* kBurst = "burst";
+
 /// Whether these name every GPU.
 bool is_all_gpus(const DeviceOptions& options);
 
@@ -27,6 +32,9 @@ WorkerOptions worker_options(const DeviceOptions& options);
 
 /// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
+
+/// Opens the device in this very process, so that profilers see its kernels. What ends a worker ends the command.
+std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation);
 
 /// Every GPU that CUDA shows, each in a worker, where the device is cuda:all; else that device alone. GPUs of unlike
 /// models are refused unless `mixed`. Errors as of open_worker.

@@ -155,14 +155,16 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
     print(pretty_json({{"schema", "moetune.lookup/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"table", options.table},
+                       {"regime", name(table.regime)},
                        {"answers", std::move(answers)}}));
   if (format == Format::csv) print(csv(table, all));
   if (format == Format::text || format == Format::markdown)
     print(
         answers_text(table, all, table_columns(format, invocation.terminal, options.verbose), format, options.verbose));
   if (format == Format::text)
-    print(fmt::format("\n{} of {} answered, measured on {}.\n", static_cast<int64_t>(all.size()) - none,
-                      counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name));
+    print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
+                      counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name,
+                      name(table.regime)));
   return none > 0 ? Exit::no : Exit::yes;
 }
 

@@ -13,6 +13,7 @@ Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
   const JsonAt entries = json["entries"];
   Peers peers{.device = json["environment"]["device"].string(), .times = {}};
+  if (json.has("regime")) peers.regime = regime_from_json(json["regime"]);
   std::vector<PeerTime>& times = peers.times;
   std::set<std::pair<std::string, std::string>> known;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -29,7 +30,11 @@ Peers read_peers(const std::string& file) {
   return peers_from_json(JsonAt(json, file));
 }
 
-void require_same_device(const Peers& peers, const DeviceInfo& device) {
+void require_comparable(const Peers& peers, const DeviceInfo& device, Regime regime) {
+  if (peers.regime != regime)
+    throw machine_error(
+        fmt::format("--peers: these times are of the regime {}, this run is {}", name(peers.regime), name(regime)),
+        fmt::format("times of two regimes cannot be compared: pass --regime {}", name(peers.regime)));
   if (peers.device == device.name) return;
   throw machine_error(fmt::format("--peers: these times are of '{}', this device is '{}'", peers.device, device.name),
                       "times of two devices cannot be compared: run scripts/peers.py on this device");

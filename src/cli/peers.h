@@ -16,7 +16,8 @@ struct PeerTime {
 };
 
 struct Peers {
-  std::string device;           // its name
+  std::string device;  // its name
+  Regime regime = Regime::burst;
   std::vector<PeerTime> times;  // in the order of the file
 };
 
@@ -24,7 +25,7 @@ struct Peers {
 Peers peers_from_json(const JsonAt& json);
 Peers read_peers(const std::string& file);
 
-/// Throws Exit::machine, with both names, where the peers were measured on another device.
-void require_same_device(const Peers& peers, const DeviceInfo& device);
+/// Throws Exit::machine, with both names, where the peers were measured on another device or in another regime.
+void require_comparable(const Peers& peers, const DeviceInfo& device, Regime regime);
 
 }  // namespace moetune

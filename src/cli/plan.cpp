@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/grid.h"
+#include "base/units.h"
 #include "cli/wording.h"
 #include "table/fields.h"
 
@@ -22,7 +23,26 @@ std::vector<std::string> counts(const Plan::Item& item) {
   return {std::to_string(listed.total), std::to_string(listed.total - legal(listed)), std::to_string(legal(listed))};
 }
 
+std::string_view by(const RunEstimate& estimate) { return estimate.guessed ? "guess" : "journal"; }
+
+Json estimate_json(int64_t trials, double seconds, const RunEstimate& run) {
+  return {{"trials", trials}, {"seconds", rounded(seconds, 3)}, {"by", by(run)}};
+}
+
+std::string sentence(const RunEstimate& run, const std::filesystem::path& journal) {
+  const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
+                                         : fmt::format("by the trials in {}", journal.string());
+  return fmt::format("Would take about {} for up to {} ({}).", format_time(run.seconds),
+                     counted(run.trials, "candidate", "candidates"), source);
+}
+
 }  // namespace
+
+std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan) {
+  std::vector<std::shared_ptr<const Enumeration>> listed;
+  for (const Plan::Item& item : plan.items) listed.push_back(item.listed);
+  return listed;
+}
 
 Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
@@ -34,7 +54,7 @@ Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& d
 }
 
 std::string csv(const Plan& plan) {
-  const auto fields_of = [&](const Plan::Item& item) {
+  const auto fields_of = [&](const Plan::Item& item, const CellEstimate& estimate) {
     Fields row = {{"device", plan.device.name}};
     add_cell(row, item.cell);
     add_figures(row, item.figures);
@@ -44,16 +64,21 @@ std::string csv(const Plan& plan) {
     row.emplace_back("pruned", told[1]);
     const Grid reasons = pruned_grid(item.listed ? item.listed->pruned : std::map<std::string, int64_t>{});
     row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
+    row.emplace_back("trials", std::to_string(estimate.trials));
+    row.emplace_back("estimated_seconds", number_field(estimate.seconds, 3));
+    row.emplace_back("estimated_by", by(plan.estimate));
     return row;
   };
   std::vector<Fields> rows;
-  for (const Plan::Item& item : plan.items) rows.push_back(fields_of(item));
-  return csv_text(fields_of({}), rows);
+  for (size_t i = 0; i < plan.items.size(); ++i) rows.push_back(fields_of(plan.items[i], plan.estimate.cells.at(i)));
+  return csv_text(fields_of({}, {}), rows);
 }
 
 Json plan_json(const Plan& plan, const Json& tool) {
   Json cells = Json::array();
-  for (const Plan::Item& item : plan.items) {
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const Plan::Item& item = plan.items[i];
+    const CellEstimate& estimate = plan.estimate.cells.at(i);
     const RoutingFigures& f = item.figures;
     cells.push_back({{"cell", to_json(item.cell)},
                      {"figures",
@@ -62,7 +87,8 @@ Json plan_json(const Plan& plan, const Json& tool) {
                        {"max_rows", f.max_rows},
                        {"max_over_mean", rounded(f.max_over_mean)},
                        {"cv", rounded(f.cv)},
-                       {"effective_experts", rounded(f.effective_experts)}}}});
+                       {"effective_experts", rounded(f.effective_experts)}}},
+                     {"estimate", estimate_json(estimate.trials, estimate.seconds, plan.estimate)}});
     if (!item.listed) continue;
     cells.back()["total"] = item.listed->total;
     cells.back()["legal"] = legal(*item.listed);
@@ -72,6 +98,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
           {"tool", tool},
           {"device", to_json(plan.device)},
           {"cells", std::move(cells)},
+          {"estimate", estimate_json(plan.estimate.trials, plan.estimate.seconds, plan.estimate)},
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
@@ -96,7 +123,8 @@ std::string markdown(const Plan& plan, int columns) {
                                  plan.device.name, fitted(cells, columns));
   if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
   if (!reasons.empty()) text += "\n" + fitted(pruned_grid(reasons), columns);
-  return text + fmt::format("\nWould write {} and {}.\n", plan.output.string(), plan.journal.string());
+  return text + fmt::format("\n{}\nWould write {} and {}.\n", sentence(plan.estimate, plan.journal),
+                            plan.output.string(), plan.journal.string());
 }
 
 }  // namespace moetune

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "tune/estimate.h"
 #include "variant/offer.h"
 
 namespace moetune {
@@ -19,10 +20,14 @@ struct Plan {
   DeviceInfo device;
   std::vector<Item> items;
   std::filesystem::path output, journal;
+  RunEstimate estimate = {};
 };
 
 /// `seed` is that of the run, by which the offer draws. Candidates are counted where that can be done.
 Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed);
+
+/// The candidates of each cell; null where they are not listed.
+std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
 /// A row a cell: the cell, its figures, counts of candidates (empty where not counted), and why most of those pruned

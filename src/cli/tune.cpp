@@ -47,7 +47,7 @@ struct TuneOptions {
   DeviceOptions device;
   SearchOptions search;
   ChoosingOptions choosing;
-  std::string strategy = "auto", max_candidates, time_budget, wait;
+  std::string strategy = "auto", max_candidates, time_budget, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard, warm_start;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
@@ -66,12 +66,14 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
   request.seed = seed_of(options.cells);
+  request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
   return request;
 }
 
 // What the run would find out after it has moved an older journal aside.
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
+  require_regime(request.regime, device);
   require_knobs(options.search, request.space, device);
   require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
@@ -102,7 +104,7 @@ void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, 
                 const Terminal& terminal) {
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
   if (!options.append) return;
-  request.cells = append_to(whole, options.output, backend, say);
+  request.cells = append_to(whole, options.output, backend, request.regime, say);
   if (whole.before) request.warm.insert(request.warm.end(), whole.before->entries.begin(), whole.before->entries.end());
 }
 
@@ -191,9 +193,21 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
+// For an estimate alone. What is wrong with the journal the run tells.
+Replay journal_beside(const TuneOptions& options) {
+  std::error_code error;
+  try {
+    if (fs::exists(options.journal, error)) return read_journal(options.journal);
+  } catch (const Error&) {
+  }
+  return {};
+}
+
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const std::optional<ChooseRequest>& choosing,
              const Terminal& terminal) {
-  const std::unique_ptr<Backend> backend = std::move(open_workers(options.device, options.mixed).front());
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  Backend* backend = backends.front().get();
+  require_regime(request.regime, backend->device());
   take_table(options, request, whole, *backend, terminal);
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
   require_knobs(options.search, request.space, backend->device());
@@ -203,6 +217,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
+  plan.estimate = estimate_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
+                               options.resume);
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
@@ -216,9 +232,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
                     const Whole& whole, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
   Backend& backend = *devices.at(0);
-  const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
-                             request.space.name, request.strategy, request.seed,
-                             whole.sweep};
+  const JournalHeader header{whole.asked,      backend.device(), backend.environment(), request.space.name,
+                             request.strategy, request.seed,     whole.sweep,           request.regime};
   Replay before;
   Journal journal = open_journal(options, header, before, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
@@ -344,6 +359,7 @@ Action declare_tune(OptionSet& set) {
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
   set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.value(
       "--shard", options->shard, "i/n",
@@ -355,7 +371,8 @@ Action declare_tune(OptionSet& set) {
   set.flag("--append", options->append, "Add cells to the table; those that it holds already are kept as they are");
   set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
-  set.flag("--dry-run", options->dry_run, "Print cells, candidates, what is pruned and why, then stop");
+  set.flag("--dry-run", options->dry_run,
+           "Print cells, candidates, what is pruned and why, and about how long the run takes; then stop");
   declare_format(set, options->format, kFormats);
   set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options->quiet, "No progress and no notes");

@@ -51,7 +51,7 @@ Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) 
   const bool won = entry.skipped.empty();
   const double seconds = entry.measurement.seconds;
   const double roof = roof_seconds(entry, table.device);
-  Fields fields = {{"device", table.device.name}, {"regime", table.regime}};
+  Fields fields = {{"device", table.device.name}, {"regime", std::string(name(table.regime))}};
   const auto add = [&](std::string_view column, std::string value) {
     fields.emplace_back(column, won ? std::move(value) : std::string());
   };

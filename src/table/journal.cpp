@@ -93,6 +93,11 @@ void Journal::finished(const std::string& cell_id, const Trial& trial) {
   file_.append(compact_json(line));
 }
 
+void Journal::decided(const std::string& cell_id, double seconds) {
+  if (!file_.is_open()) return;
+  file_.append(compact_json({{"kind", "final"}, {"cell", cell_id}, {"took_us", rounded(seconds * 1e6, 4)}}));
+}
+
 Json to_json(const JournalHeader& header) {
   Json cells = Json::array();
   for (const Cell& cell : header.cells) {
@@ -105,7 +110,8 @@ Json to_json(const JournalHeader& header) {
                {"environment", header.environment.is_null() ? Json::object() : header.environment},
                {"space", header.space},
                {"strategy", header.strategy},
-               {"seed", header.seed}};
+               {"seed", header.seed},
+               {"regime", name(header.regime)}};
   if (!header.sweep.empty()) json["sweep"] = header.sweep;
   json["cells"] = std::move(cells);
   return json;
@@ -121,6 +127,7 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   header.space = json["space"].string();
   header.strategy = json["strategy"].string();
   header.seed = seed_from_json(json["seed"]);
+  if (json.has("regime")) header.regime = regime_from_json(json["regime"]);  // older journals: burst
   if (json.has("sweep"))
     for (size_t i = 0; i < json["sweep"].size(); ++i) header.sweep.push_back(json["sweep"][i].string());
   const JsonAt cells = json["cells"];

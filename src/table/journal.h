@@ -21,10 +21,12 @@ struct JournalHeader {
   std::string strategy;
   uint64_t seed = 0;
   std::vector<std::string> sweep = {};  // ids of all cells of the run, where these are a part; empty = no others
+  Regime regime = Regime::burst;
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before
-/// and {"kind": "trial", ...} after each trial. Each line is on disk when its call returns.
+/// and {"kind": "trial", ...} after each trial, and {"kind": "final", "cell", "took_us"} after each final. Each line is
+/// on disk when its call returns.
 class Journal {
  public:
   Journal() = default;                                                                    // writes nowhere
@@ -40,6 +42,7 @@ class Journal {
   void go_on();                             // appends from now on; removes a last line that was cut off
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
+  void decided(const std::string& cell_id, double seconds);  // the final of a cell is over; it took so long
 
  private:
   AppendFile file_;
@@ -52,6 +55,7 @@ struct Replay {
   /// Candidates that were started and not finished, and how often. One that ran at two ends of a run is taken for the
   /// reason; a single end may have been the user's.
   std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
+  std::map<std::string, double> final_seconds = {};  // of each cell that was decided: what its last final took
 };
 
 /// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names

@@ -138,7 +138,7 @@ std::string noise_section(const TunedTable& table) {
 }  // namespace
 
 Export export_markdown(const TunedTable& table) {
-  std::string out = fmt::format("# Tuned on {} ({})\n\n", markdown_text(table.device.name), table.regime);
+  std::string out = fmt::format("# Tuned on {} ({})\n\n", markdown_text(table.device.name), name(table.regime));
   std::vector<std::vector<const Entry*>> sections;
   for (const Entry& entry : table.entries) {
     const auto same = [&](const auto& section) { return section[0]->cell.shape == entry.cell.shape; };

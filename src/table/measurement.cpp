@@ -103,6 +103,7 @@ Json to_json(const Trial& trial) {
   if (trial.status == Status::ok && !trial.blocks.empty()) json["blocks"] = blocks_to_json(trial.blocks);
   if (ran(trial.verdict)) json["verdict"] = to_json(trial.verdict);
   if (compiled(trial.compile)) json["compile"] = to_json(trial.compile);
+  if (trial.took > 0) json["took_us"] = rounded(trial.took / kMicro, 4);
   return json;
 }
 
@@ -115,6 +116,8 @@ Trial trial_from_json(const JsonAt& json) {
   if (trial.status == Status::ok && json.has("blocks")) trial.blocks = blocks_from_json(json["blocks"]);
   if (json.has("verdict")) trial.verdict = verdict_from_json(json["verdict"]);
   if (json.has("compile")) trial.compile = placed(json["compile"], compile_result_from_json);
+  if (json.has("took_us")) trial.took = json["took_us"].number() * kMicro;
+  if (trial.took < 0) json["took_us"].fail("a duration cannot be negative");
   if (trial.status == Status::ok && !trial.verdict.ok)
     json.fail("the status is ok, but the result was not found right");
   return trial;

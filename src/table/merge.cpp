@@ -15,10 +15,7 @@ namespace moetune {
 namespace {
 
 void require_joinable(const TunedTable& a, const TunedTable& b) {
-  if (a.regime != b.regime)
-    throw machine_error(fmt::format("the regimes {} and {} don't compare", a.regime, b.regime),
-                        "tune both in the same regime");
-  require_mergeable("tables", {a.device, a.environment}, {b.device, b.environment});
+  require_mergeable("tables", {a.device, a.environment, a.regime}, {b.device, b.environment, b.regime});
 }
 
 bool faster(const Entry& a, const Entry& b) {

@@ -80,8 +80,8 @@ MergedJournal merge_journals(const std::vector<fs::path>& paths, const std::stri
   MergedJournal merged;
   for (size_t i = 0; i < paths.size(); ++i) {
     headers.push_back(read_journal(paths[i]).header);
-    require_mergeable("journals", {headers[0].device, headers[0].environment},
-                      {headers[i].device, headers[i].environment});
+    require_mergeable("journals", {headers[0].device, headers[0].environment, headers[0].regime},
+                      {headers[i].device, headers[i].environment, headers[i].regime});
     require_same_request(headers[0], headers[i], paths[i]);
     journals.push_back(read_records(paths[i]));
     for (const auto& [cell, lines] : journals[i].by_cell) {

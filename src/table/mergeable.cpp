@@ -24,6 +24,9 @@ void require_mergeable(std::string_view what, const Origin& a, const Origin& b) 
     throw machine_error(fmt::format("{} of different devices don't merge: {}, and {}", what, model_text(a.device),
                                     model_text(b.device)),
                         fmt::format("keep {} of each device apart", what));
+  if (a.regime != b.regime)
+    throw machine_error(fmt::format("the regimes {} and {} don't compare", name(a.regime), name(b.regime)),
+                        fmt::format("keep {} of each regime apart", what));
   const auto identity = [](const Json& environment) {
     return environment.is_object() ? environment.value("identity", Json()) : Json();
   };

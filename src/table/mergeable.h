@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "variant/device.h"
+#include "variant/outcome.h"
 
 namespace moetune {
 
@@ -13,6 +14,7 @@ namespace moetune {
 struct Origin {
   const DeviceInfo& device;
   const Json& environment;
+  Regime regime = Regime::burst;
 };
 
 /// Whether times of one tell those of the other: the same device, or GPUs of one model.
@@ -21,8 +23,8 @@ bool same_model(const DeviceInfo& a, const DeviceInfo& b);
 /// "NVIDIA H200 with 132 SMs".
 std::string model_text(const DeviceInfo& device);
 
-/// Throws Exit::machine unless both are of one device, as GPUs of one model are, and of equal environments under
-/// "identity". `what` names the files: "tables".
+/// Throws Exit::machine unless both are of one device, as GPUs of one model are, of one regime, and of equal
+/// environments under "identity". `what` names the files: "tables".
 void require_mergeable(std::string_view what, const Origin& a, const Origin& b);
 
 /// The ids of all sweeps, each once, in the order of their first appearance.

@@ -88,9 +88,13 @@ Json parse_line(const std::string& line, const Lines& lines) {
 void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay& replay) {
   const std::string kind = json["kind"].string();
   if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
-  if (kind != "started" && kind != "trial") return;  // a later version may write other kinds
+  if (kind != "started" && kind != "trial" && kind != "final") return;  // a later version may write other kinds
   const std::string cell = json["cell"].string();
   if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is no cell of the header", cell));
+  if (kind == "final") {
+    replay.final_seconds[cell] = json["took_us"].number() * 1e-6;
+    return;
+  }
   if (kind == "started") {
     ++replay.unfinished[cell][text(placed(json["candidate"], candidate_from_json))];
     return;
@@ -196,6 +200,7 @@ void require_resumable(const JournalHeader& before, const JournalHeader& now) {
   require_same("space", "--space", before.space, now.space);
   require_same("strategy", "--strategy", before.strategy, now.strategy);
   require_same("seed", "--seed", before.seed, now.seed);
+  require_same("regime", "--regime", name(before.regime), name(now.regime));
 }
 
 }  // namespace moetune

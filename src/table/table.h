@@ -45,7 +45,7 @@ struct TunedTable {
   Json tool;  // version, commit, dirty, argv
   DeviceInfo device;
   Json environment;
-  std::string regime = "burst";
+  Regime regime = Regime::burst;
   std::vector<Entry> entries;
   std::vector<std::string> sweep = {};  // ids of all cells, in order, where entries are a part; empty = no others
   std::vector<Choice> choices = {};     // those of one shape are consecutive and cover all token counts

@@ -233,7 +233,7 @@ Json to_json(const TunedTable& table) {
                {"tool", object(table.tool)},
                {"device", to_json(table.device)},
                {"environment", object(table.environment)},
-               {"regime", table.regime}};
+               {"regime", name(table.regime)}};
   if (!table.sweep.empty()) json["sweep"] = table.sweep;
   json["entries"] = Json::array();
   // Peaks as a reader sees them, for percent_of_roof.
@@ -251,9 +251,7 @@ TunedTable table_from_json(const JsonAt& json) {
   table.device = device_from_json(json["device"]);
   table.environment = json["environment"].value();
   if (!table.environment.is_object()) json["environment"].fail("expected an object");
-  table.regime = json["regime"].string();
-  if (table.regime != "burst" && table.regime != "sustained")
-    json["regime"].fail(fmt::format("'{}' is neither burst nor sustained", table.regime));
+  table.regime = regime_from_json(json["regime"]);
   const JsonAt entries = json["entries"];
   std::map<std::string, size_t> seen;
   for (size_t i = 0; i < entries.size(); ++i) {

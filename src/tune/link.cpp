@@ -101,11 +101,13 @@ std::string Link::receive(const Deadline& deadline) {
 void Link::wait_for(short events, const Deadline& deadline) {
   bool listening = true;
   for (;;) {
-    pollfd ends[2] = {{child_.socket(), events, 0}, {listening ? child_.errors() : -1, POLLIN, 0}};
-    const int ready = ::poll(ends, 2, deadline.milliseconds());
+    pollfd ends[3] = {
+        {child_.socket(), events, 0}, {listening ? child_.errors() : -1, POLLIN, 0}, {cancel_, POLLIN, 0}};
+    const int ready = ::poll(ends, 3, deadline.milliseconds());
     if (ready < 0 && errno != EINTR) throw machine_error("cannot wait for the worker");
     if (ready == 0) fail_late(deadline);
     if (ready < 0) continue;
+    if (ends[2].revents) fail_cancelled();
     if (ends[1].revents) hear_errors();
     if ((ends[1].revents & (POLLHUP | POLLERR)) && !(ends[1].revents & POLLIN)) listening = false;
     if (ends[0].revents) return;
@@ -128,6 +130,11 @@ std::string Link::last_words() {
   std::string words = flattened(errors_);
   if (words.size() > kQuotedBytes) words = "..." + words.substr(words.size() - kQuotedBytes);
   return words.empty() ? "" : fmt::format("; its last words: \"{}\"", words);
+}
+
+void Link::fail_cancelled() {
+  end();
+  throw WorkerGone(false, 0, fmt::format("{} was cancelled", call_));
 }
 
 void Link::fail_late(const Deadline& deadline) {

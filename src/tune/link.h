@@ -30,6 +30,9 @@ class Link {
   /// Sends {"call": call, ...body} and waits for the answer. Throws WorkerGone, or what the answer says (protocol.h).
   Json ask(const std::string& call, const Json& body, double limit_seconds);
 
+  /// From now on `ask` ends the worker and throws WorkerGone as soon as this descriptor can be read.
+  void cancel_on(int fd) { cancel_ = fd; }
+
   /// Ends the worker, if there is one.
   void end();
 
@@ -39,6 +42,7 @@ class Link {
   std::string receive(const Deadline& deadline);
   void wait_for(short events, const Deadline& deadline);
   void hear_errors();
+  [[noreturn]] void fail_cancelled();
   [[noreturn]] void fail_late(const Deadline& deadline);
   [[noreturn]] void fail_dead();
   std::string last_words();
@@ -48,6 +52,7 @@ class Link {
   std::string errors_;  // the last kErrorBytes that the worker wrote to its standard error
   std::string call_;    // under way
   int64_t last_id_ = 0;
+  int cancel_ = -1;
 };
 
 }  // namespace moetune

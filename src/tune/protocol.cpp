@@ -69,13 +69,17 @@ BackendOptions backend_options_from_json(const JsonAt& json) {
 }
 
 Json to_json(const SampleRequest& request) {
-  return {{"blocks", request.blocks}, {"block_seconds", request.block_seconds}, {"hot", request.hot}};
+  return {{"blocks", request.blocks},
+          {"block_seconds", request.block_seconds},
+          {"hot", request.hot},
+          {"regime", name(request.regime)}};
 }
 
 SampleRequest sample_request_from_json(const JsonAt& json) {
   return {.blocks = static_cast<int>(json["blocks"].integer(0, 1 << 30)),
           .block_seconds = json["block_seconds"].number(),
-          .hot = json["hot"].boolean()};
+          .hot = json["hot"].boolean(),
+          .regime = regime_from_json(json["regime"])};
 }
 
 Json to_json(const std::vector<Block>& blocks) {

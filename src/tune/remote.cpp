@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "tune/compile_ahead.h"
 #include "tune/link.h"
 #include "tune/protocol.h"
 #include "tune/worker.h"
@@ -30,6 +31,7 @@ class WorkerBackend final : public Backend {
   Json environment() override { return environment_; }
   std::vector<std::string> baselines() const override { return baselines_; }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
+  void compile_ahead(const Shape& shape, std::span<const Candidate> candidates) override;
   void load(const Problem& problem) override;
   Verdict verify(const Contender& contender) override;
   Repetition repeat(const Contender& contender, double seconds) override;
@@ -41,7 +43,8 @@ class WorkerBackend final : public Backend {
   void make_ready(bool references = false);
   void prepare(bool references);
   void compile_again(const Contender& contender);
-  void compile_part(const Shape& shape, std::span<const Candidate> part, double limit, std::vector<CompileResult>& to);
+  void compile_part(const Shape& shape, std::span<const Candidate> part, double limit, std::vector<CompileResult>& to,
+                    bool may_be_killed = true);
   void require_healthy();
   double trial_limit() const;
   Json ask_trial(const std::string& call, const Contender& contender, Json body, double limit);
@@ -52,12 +55,14 @@ class WorkerBackend final : public Backend {
   Json environment_;
   std::vector<std::string> baselines_;
 
+  std::optional<CompileAhead> ahead_;
+
   // What a new worker must be given again.
   std::optional<Problem> problem_;
   bool loaded_ = false;                // by this worker
   bool referred_ = false;              // it has made the reference results as well
-  std::set<Candidate> compiled_;       // for the problem's shape
-  std::set<Candidate> compiled_here_;  // by this worker
+  int worker_ = 0;                     // how many have been started
+  std::map<Candidate, int> compiled_;  // for the problem's shape: by which worker; 0 = none
   std::optional<Shape> compiled_shape_;
 
   // The watchdog.
@@ -74,7 +79,7 @@ class WorkerBackend final : public Backend {
 void WorkerBackend::start() {
   link_ = Link(options_.command);
   loaded_ = referred_ = false;
-  compiled_here_.clear();
+  ++worker_;
   try {
     const Json answer = link_.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}},
                                   options_.start_seconds);
@@ -143,9 +148,10 @@ void WorkerBackend::load(const Problem& problem) {
   }
 }
 
-// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then.
+// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then. After one
+// SIGKILL (a person's, or the kernel's when memory is short) it is compiled again: it may be without fault.
 void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> part, double limit,
-                                 std::vector<CompileResult>& to) {
+                                 std::vector<CompileResult>& to, bool may_be_killed) {
   if (part.empty()) return;
   if (!link_.alive()) start();
   Json list = Json::array();
@@ -155,10 +161,14 @@ void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> 
     const JsonAt results(answer, "the worker's compile results");
     if (results.size() != part.size()) throw Error(Exit::bug, "not every candidate got a compile result");
     for (size_t i = 0; i < part.size(); ++i) to.push_back(compile_result_from_json(results[i]));
-    compiled_here_.insert(part.begin(), part.end());
+    for (const Candidate& candidate : part) compiled_[candidate] = worker_;
   } catch (const OutOfMemory& memory) {
     throw machine_error(fmt::format("no memory to compile: {}", memory.what()));
   } catch (const WorkerGone& gone) {
+    if (part.size() == 1 && gone.signal == SIGKILL && may_be_killed) {
+      compile_part(shape, part, limit, to, false);
+      return;
+    }
     if (part.size() == 1) {
       const char* what = gone.timed_out ? "the compiler hung" : "the compiler crashed";
       to.push_back({.status = Status::compile_error, .reason = fmt::format("{}: {}", what, gone.what())});
@@ -173,19 +183,30 @@ void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> 
 std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<const Candidate> candidates) {
   if (compiled_shape_ != shape) {
     compiled_.clear();
-    compiled_here_.clear();
     compiled_shape_ = shape;
   }
   std::vector<CompileResult> results;
   compile_part(shape, candidates, options_.compile_seconds, results);
-  compiled_.insert(candidates.begin(), candidates.end());
+  for (const Candidate& candidate : candidates) compiled_.try_emplace(candidate, 0);  // those that ended the compiler
   return results;
+}
+
+// Needs the cache on disk, through which the kernels reach the worker. A cpu has nothing to compile.
+void WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> candidates) {
+  if (device_.kind != DeviceKind::cuda || !options_.backend.cache) return;
+  if (!ahead_) {
+    WorkerOptions compiler = options_;
+    compiler.device = "arch:" + arch(device_);
+    ahead_.emplace(compiler);
+  }
+  ahead_->want(shape, candidates);
 }
 
 // A new worker compiles what the old one had, one by one as it is asked for, outside the limit of a trial.
 void WorkerBackend::compile_again(const Contender& contender) {
-  if (!contender.baseline.empty() || !compiled_.contains(contender.candidate)) return;
-  if (compiled_here_.contains(contender.candidate)) return;
+  if (!contender.baseline.empty()) return;
+  const auto found = compiled_.find(contender.candidate);
+  if (found == compiled_.end() || found->second == worker_) return;
   std::vector<CompileResult> results;
   compile_part(*compiled_shape_, std::span(&contender.candidate, 1), options_.compile_seconds, results);
   if (results[0].status != Status::ok) throw CandidateFault(results[0].status, results[0].reason);
@@ -257,8 +278,8 @@ Repetition WorkerBackend::repeat(const Contender& contender, double seconds) {
 }
 
 std::vector<Block> WorkerBackend::sample(const Contender& contender, const SampleRequest& request) {
-  const double asked = 2 * request.blocks * request.block_seconds;  // what the request itself takes, warming included
-  const Json answer = ask_trial("sample", contender, {{"sample", to_json(request)}}, trial_limit() + asked);
+  const double limit = trial_limit() + seconds_at_most(request);
+  const Json answer = ask_trial("sample", contender, {{"sample", to_json(request)}}, limit);
   const double took = took_ + (verified_ == contender ? verify_took_ : 0);
   best_trial_ = std::min(best_trial_.value_or(took), took);
   healthy_ = contender;

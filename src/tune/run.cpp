@@ -131,6 +131,7 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
   shared.table.tool = request.tool;
   shared.table.device = devices.at(0)->device();
   shared.table.environment = devices.at(0)->environment();
+  shared.table.regime = request.regime;
   if (request.time_budget > 0)
     shared.end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));

@@ -48,6 +48,8 @@ struct CellRun {
   Clock::time_point begin = Clock::now();
 };
 
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
 // What the cells before it say, of this run and of others.
 WarmStart warm_start_of(const Run& run, const Problem& problem) {
   std::vector<const Entry*> entries;
@@ -177,6 +179,21 @@ std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state,
   return results;
 }
 
+// What is likely to be compiled after the batches so far, where that is known.
+std::vector<Candidate> likely_next(const CellRun& state, const std::string& strategy, const std::vector<Ask>& batch) {
+  std::vector<Candidate> likely;
+  if (strategy != "exhaustive") return likely;
+  std::set<Candidate> asked;
+  for (const Ask& ask : batch)
+    if (!state.places.contains(ask.candidate)) asked.insert(ask.candidate);
+  const int64_t room = std::min(kBatch, state.planned - std::ssize(state.trials) - std::ssize(asked));
+  for (const Candidate& candidate : state.listed->legal) {
+    if (std::ssize(likely) >= room) break;
+    if (!state.places.contains(candidate) && !asked.contains(candidate)) likely.push_back(candidate);
+  }
+  return likely;
+}
+
 // Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
   const std::lock_guard lock(run.shared.mutex);
@@ -192,8 +209,11 @@ void start(const Run& run, CellRun& state, const Candidate& candidate) {
   state.under_way = candidate;
 }
 
+SampleRequest sample_of(const Run& run, const Ask& ask) {
+  return {.blocks = ask.blocks, .block_seconds = run.request.block_seconds, .regime = run.request.regime};
+}
+
 Trial try_once(const Run& run, CellRun& state, const Ask& ask, const CompileResult& compiled) {
-  const SampleRequest sample{.blocks = ask.blocks, .block_seconds = run.request.block_seconds};
   if (is_culprit(run, state, ask.candidate)) {
     Trial trial;
     trial.candidate = ask.candidate;
@@ -203,12 +223,12 @@ Trial try_once(const Run& run, CellRun& state, const Ask& ask, const CompileResu
   }
   if (compiled.status == Status::ok) start(run, state, ask.candidate);
   const auto best = state.best ? std::optional(state.best->measurement.seconds) : std::nullopt;
-  return try_compiled(run.backend, ask.candidate, compiled, sample, best);
+  return try_compiled(run.backend, ask.candidate, compiled, sample_of(run, ask), best);
 }
 
 Trial try_again(const Run& run, CellRun& state, const Ask& ask, const Trial& before) {
   start(run, state, ask.candidate);
-  return measure_more(run.backend, before, {.blocks = ask.blocks, .block_seconds = run.request.block_seconds});
+  return measure_more(run.backend, before, sample_of(run, ask));
 }
 
 // Tries what the strategy asks for. False where it was stopped early. The default is tried even when the time is up.
@@ -223,12 +243,17 @@ bool search(const Run& run, CellRun& state) {
     if (over(batch.front())) return false;
     const bool cut = Clock::now() >= state.end && batch.size() > 1;
     if (cut) batch.resize(1);  // the default
+    const Clock::time_point begin = Clock::now();
     const std::map<Candidate, CompileResult> compiled = compile(run, state, batch);
+    const double compiling = seconds_since(begin) / static_cast<double>(batch.size());
+    run.backend.compile_ahead(state.problem.shape, likely_next(state, run.request.strategy, batch));
     for (const Ask& ask : batch) {
       if (over(ask)) return false;
+      const Clock::time_point trial_begin = Clock::now();
       const auto known = state.places.find(ask.candidate);
       Trial trial = known == state.places.end() ? try_once(run, state, ask, compiled.at(ask.candidate))
                                                 : try_again(run, state, ask, state.trials[known->second]);
+      trial.took = seconds_since(trial_begin) + compiling;
       in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
       state.under_way.reset();
       const Trial& kept = keep(state, std::move(trial));
@@ -246,16 +271,18 @@ std::string no_winner(const CellRun& state) {
 }
 
 void finish(Run& run, const CellRun& state, Entry& entry) {
-  const double searched = std::chrono::duration<double>(Clock::now() - state.begin).count();
-  const FinalRequest final{.rounds = run.request.final_rounds,
-                           .looks = run.request.final_looks,
-                           .reload = [&] { run.backend.load(state.problem); },
-                           .reload_seconds = std::max(kReloadSeconds, searched / 3),
-                           .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
-                           .stretch = Clock::now() < run.shared.end,
-                           .stop = &run.shared.stop,
-                           .sample = {.blocks = 1, .block_seconds = run.request.block_seconds},
-                           .fallback = state.fallback};
+  const Clock::time_point begin = Clock::now();
+  const double searched = seconds_since(state.begin);
+  const FinalRequest final{
+      .rounds = run.request.final_rounds,
+      .looks = run.request.final_looks,
+      .reload = [&] { run.backend.load(state.problem); },
+      .reload_seconds = std::max(kReloadSeconds, searched / 3),
+      .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
+      .stretch = Clock::now() < run.shared.end,
+      .stop = &run.shared.stop,
+      .sample = {.blocks = 1, .block_seconds = run.request.block_seconds, .regime = run.request.regime},
+      .fallback = state.fallback};
   entry.complete = state.complete;
   entry.legal =
       std::max(entry.legal, static_cast<int64_t>(state.trials.size()));  // the default may lie outside the space
@@ -263,7 +290,9 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
   entry.failed = std::count_if(state.trials.begin(), state.trials.end(),
                                [](const Trial& trial) { return trial.status != Status::ok; });
   const auto note = [&](const std::string& text) { warn(run, text); };
-  if (!decide(entry, state.trials, run.backend, state.problem.shape, final, note)) {
+  const bool won = decide(entry, state.trials, run.backend, state.problem.shape, final, note);
+  in_turn(run, [&] { run.shared.journal.decided(state.id, seconds_since(begin)); });
+  if (!won) {
     entry.skipped = no_winner(state);
     return;
   }

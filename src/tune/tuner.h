@@ -27,8 +27,9 @@ struct TuneRequest {
   int final_rounds = 11;             // of winner, default and baselines
   int final_looks = 1;               // the rounds are divided among so many looks, each over operands made anew
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
-  std::vector<Entry> warm = {};      // of other runs, whose winners a search may begin with
-  Json tool;                         // for the table
+  Regime regime = Regime::burst;
+  std::vector<Entry> warm = {};  // of other runs, whose winners a search may begin with
+  Json tool;                     // for the table
 };
 
 struct CellStarted {

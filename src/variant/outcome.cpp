@@ -1,6 +1,8 @@
 // Names and JSON of outcomes.
 #include "variant/outcome.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -12,6 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kStatusNames = {"ok",           "illegal",      "compile_error", "spills",
                                                           "launch_error", "wrong_result", "timeout",       "crashed"};
+constexpr std::array<std::string_view, 2> kRegimeNames = {"burst", "sustained"};
 
 }  // namespace
 
@@ -21,6 +24,23 @@ Status parse_status(std::string_view text) {
   const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), text);
   if (found == kStatusNames.end()) throw unknown_word("status", text, {kStatusNames.begin(), kStatusNames.end()});
   return static_cast<Status>(found - kStatusNames.begin());
+}
+
+std::string_view name(Regime regime) { return kRegimeNames[static_cast<size_t>(regime)]; }
+
+Regime parse_regime(std::string_view text) {
+  const auto found = std::find(kRegimeNames.begin(), kRegimeNames.end(), text);
+  if (found == kRegimeNames.end()) throw unknown_word("regime", text, regime_names());
+  return static_cast<Regime>(found - kRegimeNames.begin());
+}
+
+std::vector<std::string> regime_names() { return {kRegimeNames.begin(), kRegimeNames.end()}; }
+
+Regime regime_from_json(const JsonAt& json) {
+  const std::string text = json.string();
+  if (std::find(kRegimeNames.begin(), kRegimeNames.end(), text) == kRegimeNames.end())
+    json.fail(fmt::format("'{}' is neither burst nor sustained", text));
+  return parse_regime(text);
 }
 
 Json to_json(const CompileResult& result) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 
@@ -45,6 +46,14 @@ struct Repetition {
 };
 Json to_json(const Repetition& repetition);
 Repetition repetition_from_json(const JsonAt& json);
+
+/// How a GPU is loaded while it is timed: with rests, near its boost clock, or busy all the time, so that its power
+/// limit shows. Times of the two regimes don't compare.
+enum class Regime { burst, sustained };
+std::string_view name(Regime regime);
+Regime parse_regime(std::string_view text);
+std::vector<std::string> regime_names();
+Regime regime_from_json(const JsonAt& json);
 
 /// One timed block of launches over rotating operand sets: the operands of each launch are cold.
 struct Block {

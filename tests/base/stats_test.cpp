@@ -30,6 +30,20 @@ TEST(Quantile, Interpolates) {
   EXPECT_DOUBLE_EQ(quantile(values, 0.25), 17.5);
   EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
 }
+TEST(HasSettled, ComparesTheLastTwoWindows) {
+  const std::vector<double> falling = {1980, 1980, 1980, 1700, 1650, 1600, 1405, 1400, 1390, 1395, 1400, 1405};
+  const auto after = [&](size_t readings) { return has_settled(std::span(falling).first(readings), 3, 0.01); };
+  EXPECT_FALSE(after(5)) << "less than two windows";
+  EXPECT_FALSE(after(6));
+  EXPECT_FALSE(after(9)) << "1650, then 1400";
+  EXPECT_TRUE(after(12)) << "1400, then 1400";
+}
+
+TEST(HasSettled, OneReadingThatDiffersIsNoChange) {
+  EXPECT_TRUE(has_settled(std::vector<double>{1400, 1400, 1400, 900, 1400, 1400}, 3, 0.01));
+  EXPECT_TRUE(has_settled(std::vector<double>(6, 0.0), 3, 0.01)) << "a clock that can't be read";
+}
+
 TEST(MedianInterval, HasTheRanksOfTheTables) {
   // Conover, table of confidence limits for the median at 95 %: ranks 1-6, 2-9, 6-15, 40-61 (counted from 1).
   EXPECT_EQ(median_interval(one_to(6)), (Interval{1, 6}));

@@ -66,12 +66,14 @@ TEST(ChooseOn, ALostDeviceLeavesTheWorkToTheNext) {
 TEST(MeasureAsFinals, TakesTheirRoundsAndTheEnd) {
   TuneRequest run;
   run.final_rounds = 40, run.final_looks = 8, run.final_wait = 3, run.block_seconds = 4e-3;
+  run.regime = Regime::sustained;
   ChooseRequest request;
   measure_as_finals(request, run);
   EXPECT_EQ(request.rounds, 40);
   EXPECT_EQ(request.looks, 8);
   EXPECT_EQ(request.wait, 3);
   EXPECT_EQ(request.sample.block_seconds, 4e-3);
+  EXPECT_EQ(request.sample.regime, Regime::sustained);
   EXPECT_EQ(request.end, std::chrono::steady_clock::time_point::max());
   run.time_budget = 60;
   measure_as_finals(request, run);

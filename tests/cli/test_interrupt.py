@@ -1,5 +1,7 @@
 """Ctrl-C, kill -9 of parent and worker, crashes, hangs, two tuners: nothing measured is lost, nothing is done twice."""
+import json
 import os
+import random
 import re
 import signal
 import time
@@ -8,7 +10,8 @@ import pytest
 
 from conftest import CPU, FEW, LAYER, SLOW_TRIALS, TINY, trials, validate, wait_until_gone, worker_of
 
-CELLS = CPU + LAYER + ["--tokens", "8,16"]
+CELLS = CPU + LAYER + ["--tokens", "8,16", "--strategy", "exhaustive"]
+SEARCH = CPU + LAYER + ["--tokens", "8,16"]
 
 
 def start(room, *more, env=SLOW_TRIALS):
@@ -113,6 +116,57 @@ def test_kill_9_again_and_again(planted):
     assert len(after) == len(set(after))
 
 
+def blocks_by_candidate(journal):
+    """For each (cell, candidate) the times of the blocks in each of its trials."""
+    result = {}
+    for line in journal:
+        if line["kind"] == "trial" and line["status"] == "ok":
+            times = line["blocks"]["us"]
+            result.setdefault((line["cell"], json.dumps(line["candidate"])), []).append(times)
+    return result
+
+
+def test_kill_9_of_a_search_then_resume_measures_no_block_again(planted):
+    for count in (4, 9):
+        process = planted.start("tune", *SEARCH, "--resume", env=SLOW_TRIALS)
+        planted.wait_for_trials(process, count)
+        process.kill()
+        process.communicate()
+    planted.ok("tune", *SEARCH, "--resume")
+    for trials_of_one in blocks_by_candidate(planted.journal()).values():
+        for before, after in zip(trials_of_one, trials_of_one[1:]):
+            assert after[:len(before)] == pytest.approx(before) and len(after) > len(before)
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "auto"])
+def test_kill_9_of_the_worker_at_random_moments(planted, strategy):
+    draw = random.Random(7)
+    process = planted.start("tune", *SEARCH, "--strategy", strategy, "--wait", "0", env={"MOETUNE_PLANT": "trial_ms:40"})
+    kills = done = 0
+    while process.poll() is None and kills < 50:
+        time.sleep(draw.uniform(0.005, 0.06))
+        journal, worker = planted.journal(), worker_of(process.pid)
+        finished = len(trials(journal))
+        # Once a trial: a worker that is killed again and again while it loads is taken for out of memory.
+        if worker and finished > done and journal[-1]["kind"] == "started":
+            done = finished
+            try:
+                os.kill(worker, signal.SIGKILL)
+                kills += 1
+            except ProcessLookupError:
+                pass
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    assert kills >= 20
+    for trials_of_one in blocks_by_candidate(planted.journal()).values():
+        for before, after in zip(trials_of_one, trials_of_one[1:]):
+            assert after[:len(before)] == pytest.approx(before) and len(after) > len(before)
+    statuses = [line["status"] for line in planted.journal() if line["kind"] == "trial"]
+    assert set(statuses) <= {"ok", "crashed"} and statuses.count("crashed") <= 2
+    table = planted.json("moetune-table.json")
+    assert len(table["entries"]) == 2 and all(entry["complete"] for entry in table["entries"])
+
+
 def test_kill_9_of_the_worker_costs_one_trial(planted):
     process = start(planted)
     planted.wait_for_trials(process, 4)
@@ -127,7 +181,7 @@ def test_kill_9_of_the_worker_costs_one_trial(planted):
 
 
 def test_a_candidate_that_crashes_is_recorded_and_the_rest_goes_on(planted):
-    planted.ok("tune", *TINY, env={"MOETUNE_PLANT": "crash:block_m=96 block_n=256"})
+    planted.ok("tune", *TINY, "--strategy", "exhaustive", env={"MOETUNE_PLANT": "crash:block_m=96 block_n=256"})
     bad = [line for line in planted.journal() if line.get("status", "ok") != "ok"]
     assert bad and all(line["candidate"]["block_n"] == 256 for line in bad)
     assert all(line["status"] == "crashed" and line["reason"] for line in bad)

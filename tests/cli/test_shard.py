@@ -150,6 +150,7 @@ def test_journals_of_other_runs_are_refused(room):
     header, *records = room.journal("a.json.journal.jsonl")
     for change, code, told in (({"seed": 3}, 2, "the seed is 3, that of the first journal 0"),
                                ({"strategy": "random"}, 2, "the strategy is random"),
+                               ({"regime": "sustained"}, 3, "the regimes burst and sustained don't compare"),
                                ({"device": {**header["device"], "name": "another"}}, 3, "journals of different devices")):
         other = {**copy.deepcopy(header), **change}
         room.write("b.jsonl", "".join(json.dumps(line) + "\n" for line in (other, *records)))

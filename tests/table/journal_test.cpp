@@ -63,6 +63,21 @@ TEST(Journal, EachLineIsOneJsonObjectWithItsKind) {
   EXPECT_EQ(kinds, (std::vector<std::string>{"header", "started", "trial", "started", "trial", "started"}));
 }
 
+TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
+  const Folder folder;
+  Journal journal = Journal::create(folder / "j", header());
+  Trial timed = trial(mma(64), 10);
+  timed.took = 0.125;
+  journal.finished(kCell, timed);
+  journal.finished(kCell, trial(mma(128), 10));
+  journal.decided(kCell, 2);
+  journal.decided(kCell, 2.5);
+  const Replay replay = read_journal(folder / "j");
+  EXPECT_EQ(replay.trials.at(kCell)[0].took, 0.125);
+  EXPECT_EQ(replay.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
+  EXPECT_EQ(replay.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
+}
+
 TEST(Journal, IsTheGoldenText) {
   const Folder folder;
   sample::expect_golden("journal.jsonl", journal_text(folder / "j"));

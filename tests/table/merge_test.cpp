@@ -140,7 +140,7 @@ TEST(Merge, AnotherHostMerges) {
 
 TEST(Merge, RegimesDontMix) {
   TunedTable other = table({at(32, 1)});
-  other.regime = "sustained";
+  other.regime = Regime::sustained;
   EXPECT_EQ(error_of([&] {
               merge({table({at(16, 1)}), other}, "");
             }).what,

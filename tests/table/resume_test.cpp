@@ -120,4 +120,22 @@ TEST(Resume, SpaceStrategyAndSeedAreNamedWithTheOptionToPass) {
 }
 
 }  // namespace
+TEST(Resume, AnotherRegimeIsARequestError) {
+  JournalHeader now = header();
+  now.regime = Regime::sustained;
+  const auto fault = error_of([&] { require_resumable(header(), now); });
+  EXPECT_EQ(fault.exit, Exit::request);
+  EXPECT_EQ(fault.what, "the journal has the regime burst, this run sustained");
+  EXPECT_EQ(fault.hint, "pass --regime burst, or start afresh without --resume");
+}
+
+TEST(Resume, AHeaderTellsItsRegimeAndAnOldOneIsOfBurst) {
+  JournalHeader sustained = header();
+  sustained.regime = Regime::sustained;
+  Json json = to_json(sustained);
+  EXPECT_EQ(journal_header_from_json(JsonAt(json, "header")).regime, Regime::sustained);
+  json.erase("regime");
+  EXPECT_EQ(journal_header_from_json(JsonAt(json, "header")).regime, Regime::burst);
+}
+
 }  // namespace moetune

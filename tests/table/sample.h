@@ -137,7 +137,7 @@ inline TunedTable table(std::vector<Entry> entries = {}) {
                    {"argv", {"moetune", "tune", "--model", "qwen3-30b-a3b"}}},
           .device = h200(),
           .environment = {{"identity", {{"driver", "580.1"}, {"kernels", "f00d"}}}, {"host", "node1"}},
-          .regime = "burst",
+          .regime = Regime::burst,
           .entries = std::move(entries)};
 }
 

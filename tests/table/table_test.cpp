@@ -48,7 +48,7 @@ TEST(TableJson, KeepsEverythingThatAnEntryHas) {
   EXPECT_EQ(after.tool, before.tool);
   EXPECT_EQ(after.device, before.device);
   EXPECT_EQ(after.environment, before.environment);
-  EXPECT_EQ(after.regime, "burst");
+  EXPECT_EQ(after.regime, Regime::burst);
   ASSERT_EQ(after.entries.size(), 3u);
   const Entry &a = before.entries[0], &b = after.entries[0];
   EXPECT_EQ(b.cell, a.cell);

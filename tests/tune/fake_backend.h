@@ -62,8 +62,10 @@ class FakeBackend final : public Backend {
   }
 
   Script script;
-  std::vector<std::string> calls;  // "verify cpu block_m=...", in order
-  std::vector<size_t> batches;     // sizes of compile calls
+  std::vector<std::string> calls;             // "verify cpu block_m=...", in order
+  std::vector<size_t> batches;                // sizes of compile calls
+  std::vector<std::vector<Candidate>> ahead;  // what was likely to be compiled next, call by call
+  std::set<Regime> regimes;                   // of all samples
   int loads = 0;
 
   const DeviceInfo& device() const override { return device_; }
@@ -84,6 +86,10 @@ class FakeBackend final : public Backend {
     return results;
   }
 
+  void compile_ahead(const Shape&, std::span<const Candidate> candidates) override {
+    ahead.emplace_back(candidates.begin(), candidates.end());
+  }
+
   void load(const Problem& problem) override {
     ++loads;
     if (script.load) script.load(problem);
@@ -101,6 +107,7 @@ class FakeBackend final : public Backend {
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
     note("sample", contender);
+    regimes.insert(request.regime);
     std::vector<Block> blocks;
     for (int i = 0; i < request.blocks; ++i)
       blocks.push_back(

@@ -4,6 +4,7 @@
 //   wrong:PART  verify finds an element that differs
 //   crash:PART  the process aborts in sample      hang:PART  sample never returns
 //   abort:PART  the process aborts in verify       spills:PART the compiler says that registers spill
+//   launch:PART verify fails to launch the kernel
 //   unsteady:PART  repeat finds a launch that differs
 //   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
 //   waited:S    others take the share S of the processors' time while anything is measured
@@ -38,8 +39,9 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",     "wrong",    "crash",  "hang",  "abort", "spills", "unsteady",
-                                            "trial_ms", "start_ms", "waited", "lacks", "gpus",  "unlike", "gone"};
+    const std::vector<std::string> known = {"slow",   "wrong",  "crash",    "hang",     "abort",
+                                            "launch", "spills", "unsteady", "trial_ms", "start_ms",
+                                            "waited", "lacks",  "gpus",     "unlike",   "gone"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -87,6 +89,7 @@ class PlantedBackend final : public Backend {
 
   Verdict verify(const Contender& contender) override {
     if (hits("abort", contender)) std::abort();
+    if (hits("launch", contender)) throw CandidateFault(Status::launch_error, "an illegal memory access: planted");
     if (plant_.contains("lacks") && !contender.baseline.empty())
       throw CandidateFault(Status::illegal, "it has no such product: planted");
     Verdict verdict = inner_->verify(contender);

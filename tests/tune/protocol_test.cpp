@@ -104,11 +104,12 @@ TEST(Protocol, BlocksKeepEveryBit) {
 }
 
 TEST(Protocol, RequestsAndOptionsRoundTrip) {
-  const SampleRequest sample{.blocks = 3, .block_seconds = 0.1, .hot = true};
+  const SampleRequest sample{.blocks = 3, .block_seconds = 0.1, .hot = true, .regime = Regime::sustained};
   const Json sample_json = to_json(sample);
   const SampleRequest sample_back = sample_request_from_json(JsonAt(sample_json, "sample"));
   EXPECT_EQ(sample_back.blocks, 3);
   EXPECT_EQ(sample_back.block_seconds, 0.1);
+  EXPECT_EQ(sample_back.regime, Regime::sustained);
   EXPECT_TRUE(sample_back.hot);
   const BackendOptions options{.kernels_folder = "k", .cache = false, .compile_threads = 5};
   const Json options_json = to_json(options);

@@ -47,7 +47,14 @@ TEST(Tune, ATableTellsToolDeviceAndEnvironment) {
   EXPECT_EQ(table.tool["version"], "1");
   EXPECT_EQ(table.device.name, "fake");
   EXPECT_EQ(table.environment, tuning.backend.environment());
-  EXPECT_EQ(table.regime, "burst");
+  EXPECT_EQ(table.regime, Regime::burst);
+}
+
+TEST(Tune, EveryTimeIsOfTheRegimeThatIsAskedFor) {
+  Tuning tuning;
+  tuning.request.regime = Regime::sustained;
+  EXPECT_EQ(tuning.run().regime, Regime::sustained);
+  EXPECT_EQ(tuning.backend.regimes, std::set{Regime::sustained});
 }
 
 TEST(Tune, TheDefaultIsTriedFirstEvenOutsideTheSpace) {
@@ -105,6 +112,23 @@ TEST(Tune, ALargeSpaceIsCompiledInBatches) {
   EXPECT_EQ(tuning.backend.batches[0], 64U);
   EXPECT_EQ(tuning.backend.batches[1], 64U);
   EXPECT_EQ(tuning.backend.batches[2], 1U);
+}
+
+TEST(Tune, WhatComesNextIsCompiledAheadWhileABatchIsTried) {
+  Tuning tuning;
+  tuning.request.space.variants[0].values = {
+      {"block_m", {8, 16, 24, 48, 96}}, {"block_n", {32, 64, 128}}, {"block_k", {32, 64, 128}}, {"threads", {1, 2}}};
+  tuning.request.max_candidates = 70;
+  tuning.also = [&](const Event& event) {
+    if (!std::get_if<TrialFinished>(&event)) return;
+    EXPECT_FALSE(tuning.backend.ahead.empty());
+  };
+  tuning.run();
+  ASSERT_EQ(tuning.backend.ahead.size(), 2U);
+  ASSERT_EQ(tuning.trials.size(), 70U);
+  ASSERT_EQ(tuning.backend.ahead[0].size(), 6U);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tuning.backend.ahead[0][i], tuning.trials[64 + i].candidate);
+  EXPECT_TRUE(tuning.backend.ahead[1].empty());
 }
 
 TEST(Tune, ARightButSlowerResultBeatsAFasterWrongOne) {

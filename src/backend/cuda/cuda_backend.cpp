@@ -10,6 +10,7 @@
 #include "backend/cuda/ceilings.h"
 #include "backend/cuda/compiler.h"
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/kept_units.h"
 #include "backend/cuda/nvml.h"
 #include "backend/cuda/operands.h"
 #include "backend/cuda/sampler.h"
@@ -22,7 +23,8 @@ namespace {
 
 constexpr const char* kLoop = "cublas-loop";
 constexpr const char* kGrouped = "cublas-grouped";
-constexpr size_t kMaxKernels = 64;  // loaded at once
+constexpr size_t kMaxKernels = 64;    // loaded at once
+constexpr size_t kMaxCompiled = 256;  // kept in memory; the cache on disk has the others
 
 // What belongs to the loaded problem; gone with it, in the reverse order.
 struct Loaded {
@@ -70,16 +72,10 @@ class CudaBackend : public Backend {
   std::vector<std::string> baselines() const override { return {kLoop, kGrouped}; }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    std::vector<std::string> units, missing;
+    std::vector<std::string> units;
     for (const Candidate& candidate : candidates)
       units.push_back(find_variant(candidate.variant).unit(candidate, shape));
-    for (const std::string& unit : units)
-      if (!compiled_.contains(unit)) missing.push_back(unit);
-    std::vector<CompiledUnit> compiled = compile_units(missing, compiler_);
-    for (size_t i = 0; i < missing.size(); ++i) compiled_[missing[i]] = std::move(compiled[i]);
-    std::vector<CompileResult> results;
-    for (const std::string& unit : units) results.push_back(compiled_.at(unit).result);
-    return results;
+    return compiled_.compile(units);
   }
 
   void load(const Problem& problem) override {
@@ -189,9 +185,7 @@ class CudaBackend : public Backend {
     if (found != loaded_->kernels.end()) return found->second;
     const Shape& shape = loaded_->shape;
     const Variant& variant = find_variant(candidate.variant);
-    const std::string unit = variant.unit(candidate, shape);
-    if (!compiled_.contains(unit)) compile(shape, {&candidate, 1});
-    const CompiledUnit& compiled = compiled_.at(unit);
+    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
     if (loaded_->kernels.size() >= kMaxKernels) {
       loaded_->sampler->clear();
@@ -217,7 +211,7 @@ class CudaBackend : public Backend {
   Services services_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Cublas> cublas_;
-  std::map<std::string, CompiledUnit> compiled_;  // by unit
+  KeptUnits compiled_{compiler_, kMaxCompiled};
   DeviceBuffer workspace_;
   std::unique_ptr<Loaded> loaded_;
 };

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/stats.h"
 
 namespace moetune {
 namespace {
@@ -16,6 +17,11 @@ constexpr size_t kMaxGraphs = 32;        // kept
 constexpr double kWarmUpSeconds = 5e-3;  // of load before a first block; the SM clock rises within a few ms
 constexpr double kNearBest = 0.97;       // of the best clock seen: below, the GPU is throttling
 constexpr double kIdlePerBlock = 1;      // idle time for each second of a throttled block
+
+// Sustained: the clock is steady where its medians over two windows of blocks are equal but for this part.
+constexpr size_t kWindowBlocks = 4;
+constexpr double kSteady = 0.01;
+constexpr double kRestSeconds = 20e-3;  // without work: after that the GPU is no longer under load
 
 }  // namespace
 
@@ -109,21 +115,43 @@ void Sampler::cool_down(double block_seconds) const {
     std::this_thread::sleep_for(std::chrono::duration<double>(kIdlePerBlock * block_seconds));
 }
 
+Block Sampler::time_block(const Graph& graph) {
+  require_candidate(cudaGraphLaunch(graph.exec, stream_.stream), "cannot launch the graph");
+  require_candidate(cudaStreamSynchronize(stream_.stream), "the kernel failed");
+  float milliseconds = 0;
+  require(cudaEventElapsedTime(&milliseconds, stream_.begin, stream_.end), "cannot read the events");
+  return {.seconds = milliseconds * 1e-3 / graph.launches, .launches = graph.launches, .clock_mhz = clock_mhz()};
+}
+
+// Runs the contender's own blocks until the clock is steady under them: how far it falls depends on the kernel.
+void Sampler::load(const std::string& key, const Graph& graph) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  };
+  if (loaded_key_ == key && seconds_since(loaded_until_) < kRestSeconds) return;
+  const Clock::time_point begin = Clock::now();
+  std::vector<double> clocks;
+  do clocks.push_back(time_block(graph).clock_mhz);
+  while (!has_settled(clocks, kWindowBlocks, kSteady) && seconds_since(begin) < kMostLoadSeconds);
+}
+
 std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueue, int sets,
                                    const SampleRequest& request) {
-  const Graph& graph = graph_of(key, enqueue, sets, request);
+  const bool sustained = request.regime == Regime::sustained;
+  SampleRequest sized = request;
+  if (sustained) sized.block_seconds = std::max(request.block_seconds, kSustainedBlockSeconds);
+  const Graph& graph = graph_of(key, enqueue, sets, sized);
+  if (sustained) load(key, graph);
   std::vector<Block> blocks;
   for (int i = 0; i < request.blocks; ++i) {
-    require_candidate(cudaGraphLaunch(graph.exec, stream_.stream), "cannot launch the graph");
-    require_candidate(cudaStreamSynchronize(stream_.stream), "the kernel failed");
-    float milliseconds = 0;
-    require(cudaEventElapsedTime(&milliseconds, stream_.begin, stream_.end), "cannot read the events");
-    last_clock_mhz_ = clock_mhz();
+    blocks.push_back(time_block(graph));
+    last_clock_mhz_ = blocks.back().clock_mhz;
     best_clock_mhz_ = std::max(best_clock_mhz_, last_clock_mhz_);
-    blocks.push_back(
-        {.seconds = milliseconds * 1e-3 / graph.launches, .launches = graph.launches, .clock_mhz = last_clock_mhz_});
-    cool_down(milliseconds * 1e-3);
+    if (!sustained) cool_down(blocks.back().seconds * graph.launches);
   }
+  loaded_key_ = sustained ? key : "";
+  loaded_until_ = std::chrono::steady_clock::now();
   return blocks;
 }
 

@@ -1,6 +1,8 @@
-// Timed blocks: a CUDA graph of launches over rotating operand sets, between two event nodes. The regime is `burst`: a
-// GPU that lowers its clock under load is left idle between blocks until it is back near its best.
+// Timed blocks: a CUDA graph of launches over rotating operand sets, between two event nodes. In the regime `burst` a
+// GPU that lowers its clock under load is left idle between blocks until it is back near its best. In the regime
+// `sustained` it is under load all the time, from before the first block until its clock is steady.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,6 +42,8 @@ class Sampler {
   };
   Graph& graph_of(const std::string& key, const Enqueue& enqueue, int sets, const SampleRequest& request);
   void warm_up(const Enqueue& enqueue) const;
+  Block time_block(const Graph& graph);
+  void load(const std::string& key, const Graph& graph);
 
   double clock_mhz() const;
   void cool_down(double block_seconds) const;
@@ -50,6 +54,8 @@ class Sampler {
   DeviceBuffer clocks_;        // [2][sms][2]: before and after a block
   double best_clock_mhz_ = 0;  // of all blocks so far
   double last_clock_mhz_ = 0;
+  std::string loaded_key_;  // whose blocks the GPU ran last in the sustained regime, and until when
+  std::chrono::steady_clock::time_point loaded_until_ = {};
   std::map<std::string, Graph> graphs_;
 };
 

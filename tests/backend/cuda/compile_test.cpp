@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "backend/cuda/compiler.h"
+#include "backend/cuda/kept_units.h"
 #include "base/error.h"
 #include "gpu/allclose.h"
 #include "gpu/plants.h"
@@ -529,6 +530,27 @@ TEST(KernelSources, AFolderWithoutArgsIsRefused) {
     EXPECT_NE(std::string(error.what()).find("args.h is missing"), std::string::npos);
   }
   EXPECT_EQ(hash(kernel_sources(MOETUNE_SOURCE_DIR "/kernels")), hash(kernel_sources()));
+}
+
+TEST(KeptUnits, ForgetsWhatWasCompiledFirstAndCompilesItAgain) {
+  const Shape shape = shape_of(Dtype::fp32, 64, 64, {});
+  SearchSpace space = load_space("full");
+  keep_variants(space, {"simt"});
+  std::vector<std::string> units;
+  for (const Candidate& candidate : enumerate(space, shape, device_of_arch("sm_80")).legal)
+    units.push_back(find_variant("simt").unit(candidate, shape));
+  ASSERT_GE(units.size(), 4U);
+  const CompilerOptions options{.arch = "sm_80", .sources = kernel_sources(), .cache = false};
+  KeptUnits kept(options, 2);
+  EXPECT_EQ(kept.compile({units[0], units[0], units[1]}).size(), 3U);
+  EXPECT_EQ(kept.size(), 2U);
+  kept.compile({units[2]});
+  EXPECT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept.compile({units[2]})[0].seconds, kept.get(units[2]).result.seconds) << "kept, not compiled again";
+  EXPECT_TRUE(kept.get(units[0]).cubin.starts_with("\177ELF"));
+  EXPECT_EQ(kept.size(), 2U);
+  for (const CompileResult& result : kept.compile({units[0], units[1], units[2], units[3]}))
+    EXPECT_EQ(result.status, Status::ok) << result.reason;
 }
 
 }  // namespace

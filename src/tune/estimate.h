@@ -1,0 +1,54 @@
+// How long a tuning run will take, told before it begins. Measures nothing.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "table/journal.h"
+#include "tune/tuner.h"
+
+namespace moetune {
+
+/// Seconds of a trial and of a final by cell id, as a journal tells them, and how its sums compare with those that
+/// figures of the kind of device give for the same cells. 0 = not told.
+struct Pace {
+  std::map<std::string, double> trial, final;
+  double trial_scale = 0, final_scale = 0;
+};
+Pace pace_of(const Replay& journal);
+
+/// What is to be tuned of a cell.
+struct CellWorkload {
+  std::string id;
+  int64_t trials = 0;
+  double flops = 0;  // of the problem
+};
+
+/// Seconds that a cell takes on one device: by the journal's figures of this cell, else by figures of the kind of
+/// device, scaled as the journal's other cells tell. `guessed` (may be null) becomes true where the journal tells of no
+/// trial.
+double estimated_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
+                         bool* guessed);
+
+/// Of one device.
+struct CellEstimate {
+  int64_t trials = 0;  // candidates left to try, at most
+  double seconds = 0;
+};
+struct RunEstimate {
+  std::vector<CellEstimate> cells;  // those of the request
+  int64_t trials = 0;
+  double seconds = 0;    // of the run, within its time budget; devices share the cells
+  bool guessed = false;  // no journal tells how long trials take
+};
+
+/// What a run takes. `listed` has the candidates of each cell, null where the strategy needs no list. `journal` counts
+/// where it is of this model of device and of the request's regime; with `resume` its candidates are not tried again.
+RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
+                         const std::vector<std::shared_ptr<const Enumeration>>& listed, const Replay& journal,
+                         size_t devices, bool resume);
+
+}  // namespace moetune

@@ -1,0 +1,260 @@
+// Compiling in the background: processes that fill a cache, crash, hang and are killed, while the caller goes on.
+#include "tune/compile_ahead.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "temporary_folder.h"
+#include "tune/fake_backend.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+using fake::cpu;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+template <typename Condition>
+bool comes_true(Condition condition, double seconds = 30) {
+  const double end = now() + seconds;
+  while (!condition()) {
+    if (now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// Whether the process has ended; a zombie has.
+bool is_gone(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string id, name, state;
+  return !(stat >> id >> name >> state) || state == "Z";
+}
+
+int kill_children() {
+  int killed = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string id, name, state;
+    pid_t parent = 0;
+    if (stat >> id >> name >> state >> parent && parent == ::getpid() && ::kill(std::stoi(id), SIGKILL) == 0) ++killed;
+  }
+  return killed;
+}
+
+class CompilingAhead : public testing::Test {
+ protected:
+  // Of the fake backend, one candidate at a time.
+  WorkerOptions options(const std::string& faults = "") const {
+    WorkerOptions result;
+    result.command = {MOETUNE_TEST_WORKER, "serve"};
+    result.device = "fake;log=" + log_path() + (faults.empty() ? "" : ";" + faults);
+    result.backend.compile_threads = 1;
+    return result;
+  }
+
+  std::string log_path() const { return (folder_.path() / "log").string(); }
+
+  std::vector<std::string> log() const {
+    std::vector<std::string> lines;
+    std::ifstream file(log_path());
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+
+  int count(const std::string& call) const {
+    int result = 0;
+    for (const std::string& line : log()) result += line.find(call) != std::string::npos;
+    return result;
+  }
+
+  pid_t last_process() const {
+    const std::vector<std::string> lines = log();
+    return lines.empty() ? 0 : static_cast<pid_t>(std::stol(lines.back()));
+  }
+
+  const TemporaryFolder folder_;
+  const Shape shape_ = fake::small_cell().shape;
+  const std::vector<Candidate> four_ = {cpu(16), cpu(24), cpu(48), cpu(96)};
+};
+
+TEST_F(CompilingAhead, StartsNothingUntilSomethingIsWanted) {
+  CompileAhead ahead(options());
+  ahead.want(shape_, {});
+  EXPECT_TRUE(log().empty());
+}
+
+TEST_F(CompilingAhead, CompilesEachWantedCandidateOnce) {
+  CompileAhead ahead(options());
+  ahead.want(shape_, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 4; }));
+  ahead.want(shape_, four_);
+  ahead.want(shape_, std::vector{cpu(24), cpu(24, 32), cpu(24, 32)});
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 5; }));
+  EXPECT_EQ(count("hello"), 1);
+  Shape other = shape_;
+  other.layer.n *= 2;
+  ahead.want(other, std::vector{cpu(24)});
+  EXPECT_TRUE(comes_true([&] { return count("compile 1") == 6; }));
+}
+
+TEST_F(CompilingAhead, AsksForAsManyAsItHasThreads) {
+  WorkerOptions three = options();
+  three.backend.compile_threads = 3;
+  CompileAhead ahead(three);
+  ahead.want(shape_, four_);
+  EXPECT_TRUE(comes_true([&] { return count("compile 3") == 1 && count("compile 1") == 1; }));
+}
+
+TEST_F(CompilingAhead, ALaterWishReplacesWhatIsNotBegun) {
+  CompileAhead ahead(options("compile-hang=block_m=24"));
+  ahead.want(shape_, std::vector{cpu(24), cpu(16), cpu(48)});
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));  // which hangs
+  ahead.want(shape_, std::vector{cpu(96)});
+  ::kill(last_process(), SIGKILL);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("compile 1"), 2) << "compiled what was no longer wanted";
+}
+
+TEST_F(CompilingAhead, LeavesOutTheCandidateThatEndsTheCompiler) {
+  WorkerOptions all = options("compile-crash=block_m=24");
+  all.backend.compile_threads = 4;
+  CompileAhead ahead(all);
+  ahead.want(shape_, four_);  // together, then one by one
+  ASSERT_TRUE(comes_true([&] { return count("compile 4") == 1 && count("compile 1") == 4; }));
+  EXPECT_EQ(count("hello"), 3);
+  ahead.want(shape_, std::vector{cpu(24), cpu(16, 32)});
+  EXPECT_TRUE(comes_true([&] { return count("compile 1") == 5; })) << "goes on with the others";
+}
+
+TEST_F(CompilingAhead, GivesUpWhereEachCandidateEndsTheCompiler) {
+  CompileAhead ahead(options("compile-crash="));
+  ahead.want(shape_, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
+  ASSERT_TRUE(comes_true([&] { return is_gone(last_process()); }));
+  ahead.want(shape_, std::vector{cpu(96, 32)});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("hello"), 3);
+}
+
+TEST_F(CompilingAhead, SaysNothingWhereTheProcessCannotServe) {
+  for (const char* fault : {"hello-error", "hello-crash="}) {
+    CompileAhead ahead(options(fault));
+    ahead.want(shape_, four_);
+    ASSERT_TRUE(comes_true([&] { return count("hello") >= 1; }));
+    EXPECT_EQ(count("compile"), 0);
+    fs::remove(log_path());
+  }
+  WorkerOptions missing = options();
+  missing.command = {"/nonexistent/moetune"};
+  CompileAhead ahead(missing);
+  ahead.want(shape_, four_);
+}
+
+TEST_F(CompilingAhead, ACpuHasNothingToCompile) {
+  const auto backend = make_worker_backend(options());
+  backend->compile_ahead(shape_, four_);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("hello"), 1);
+}
+
+TEST_F(CompilingAhead, EndsAtOnceWhileTheCompilerHangs) {
+  pid_t process = 0;
+  double begin = 0;
+  {
+    CompileAhead ahead(options("compile-hang="));
+    ahead.want(shape_, four_);
+    ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));
+    process = last_process();
+    begin = now();
+  }
+  EXPECT_LT(now() - begin, 1);
+  EXPECT_TRUE(is_gone(process));
+}
+
+#ifdef MOETUNE_HAS_CUDA
+// With the real compiler: needs NVRTC, and no GPU.
+class CompilingAheadForReal : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1);
+    try {
+      (void)open_backend("arch:sm_90a", {})->environment();  // with NVRTC's version
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    const DeviceInfo device = device_of_arch("sm_90a");
+    SearchSpace space = load_space("full");
+    keep_variants(space, {"simt"});
+    candidates_ = enumerate(space, cell_.shape, device).legal;  // which compile fastest
+    ASSERT_GE(candidates_.size(), 6U);
+    candidates_.resize(6);
+  }
+  void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }
+
+  static WorkerOptions options() {
+    WorkerOptions result;
+    result.command = {MOETUNE_BINARY, "worker"};
+    result.device = "arch:sm_90a";
+    result.backend.compile_threads = 2;
+    return result;
+  }
+
+  int cubins() const {
+    int count = 0;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(cache_.path()))
+      count += entry.path().extension() == ".cubin";
+    return count;
+  }
+
+  bool all_cached() const {
+    bool all = true;
+    for (const CompileResult& result : open_backend("arch:sm_90a", {})->compile(cell_.shape, candidates_))
+      all = all && result.from_cache;
+    return all;
+  }
+
+  const TemporaryFolder cache_;
+  Cell cell_ = fake::small_cell();
+  std::vector<Candidate> candidates_;
+};
+
+TEST_F(CompilingAheadForReal, FillsTheCacheWhileTheCallerGoesOn) {
+  const double begin = now();
+  CompileAhead ahead(options());
+  ahead.want(cell_.shape, candidates_);
+  EXPECT_LT(now() - begin, 0.5);
+  EXPECT_EQ(cubins(), 0);
+  ASSERT_TRUE(comes_true([&] { return cubins() == 6; }, 120));
+  EXPECT_TRUE(all_cached());
+}
+
+TEST_F(CompilingAheadForReal, OutlivesItsProcess) {
+  CompileAhead ahead(options());
+  ahead.want(cell_.shape, std::span(candidates_).first(2));
+  ASSERT_TRUE(comes_true([&] { return cubins() > 0; }, 120));
+  ASSERT_EQ(kill_children(), 1);
+  ahead.want(cell_.shape, candidates_);
+  EXPECT_TRUE(comes_true([&] { return cubins() == 6; }, 120));
+  EXPECT_TRUE(all_cached());
+}
+
+TEST_F(CompilingAheadForReal, OpensNoDevice) {
+  const std::unique_ptr<Backend> compiler = open_backend("arch:sm_90a", {});
+  EXPECT_EQ(compiler->device(), device_of_arch("sm_90a"));
+  EXPECT_THROW(compiler->load(make_problem(cell_)), Error);
+}
+#endif
+
+}  // namespace
+}  // namespace moetune
