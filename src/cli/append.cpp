@@ -57,15 +57,38 @@ TunedTable whole_table(const Whole& whole, const TunedTable& now) {
   TunedTable table = now;
   table.sweep = whole.sweep;
   if (!whole.before) return table;
+  table.choices.clear();  // their cells may be in `before` alone
   TunedTable joined = merge({*whole.before, table}, "last").table;
   joined.tool = now.tool;
+  for (const Choice& choice : now.choices) drop_choices(joined, choice.shape());
+  joined.choices.insert(joined.choices.end(), now.choices.begin(), now.choices.end());
   return joined;
+}
+
+std::vector<Cell> cells_to_choose_for(const Whole& whole) {
+  std::vector<Cell> cells = whole.asked;
+  if (!whole.before) return cells;
+  for (const Entry& entry : whole.before->entries)
+    if (std::ranges::find(whole.asked, entry.cell) == whole.asked.end() &&
+        std::ranges::any_of(whole.asked, [&](const Cell& cell) { return cell.shape == entry.cell.shape; }))
+      cells.push_back(entry.cell);
+  return cells;
+}
+
+std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now) {
+  if (!whole.before) return {};
+  return merge({*whole.before, now}, "last").dropped_choices;
 }
 
 TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells) {
   const std::set<std::string> wanted = ids(cells);
   TunedTable part = table;
   std::erase_if(part.entries, [&](const Entry& entry) { return !wanted.contains(id(entry.cell)); });
+  std::vector<Shape> cut;  // whose choices lack cells now
+  for (const Choice& choice : part.choices)
+    if (std::ranges::any_of(choice.cells, [&](const Cell& cell) { return !wanted.contains(id(cell)); }))
+      cut.push_back(choice.shape());
+  for (const Shape& shape : cut) drop_choices(part, shape);
   return part;
 }
 

@@ -23,10 +23,17 @@ std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& back
                             const std::function<void(const std::string&)>& say);
 
 /// All that the file is to hold: the entries of before, those of `now` in place of entries of the same cells, then its
-/// new ones. The tool is that of `now`.
+/// new ones; choices of before whose entries are the same, but those of `now` in place of others of the same shape. The
+/// tool is that of `now`.
 TunedTable whole_table(const Whole& whole, const TunedTable& now);
 
-/// The table with the entries of these cells alone.
+/// The asked cells, and those of `before` that have a shape of theirs.
+std::vector<Cell> cells_to_choose_for(const Whole& whole);
+
+/// Titles of the layers whose choices `before` had and whole_table drops.
+std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now);
+
+/// The table with the entries of these cells alone, and the choices among them.
 TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells);
 
 }  // namespace moetune

@@ -1,8 +1,10 @@
 // `moetune lookup`: what does this table say for this problem, and how good is the match?
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/grid.h"
@@ -27,7 +29,7 @@ struct LookupOptions {
   std::string table;
   CellOptions cells;
   std::string device, max_distance, format;
-  bool verbose = false;
+  bool verbose = false, prefer_choice = false;
 };
 
 struct Found {
@@ -51,13 +53,28 @@ Json answer_json(const TunedTable& table, const Found& found) {
     json["log_skew_distance"] = rounded(distance->skew);
   }
   if (found.answer.entry == nullptr) return json;
-  json["entry"] = entry_json(table, *found.answer.entry);
+  if (const Choice* choice = found.answer.choice)
+    json["choice"] = to_json(*choice);
+  else
+    json["entry"] = entry_json(table, *found.answer.entry);
   return json;
 }
 
-std::string winner_of(const TunedTable& table, const Found& found, bool verbose) {
-  const Entry* entry = found.answer.entry;
-  if (entry == nullptr || !entry->skipped.empty()) return "none";
+// The answer as an entry: of a choice its nearest cell, with the choice as the winner. Nothing without an answer.
+std::optional<Entry> answered(const Answer& answer) {
+  if (answer.entry == nullptr || !answer.entry->skipped.empty()) return std::nullopt;
+  Entry entry = *answer.entry;
+  if (const Choice* choice = answer.choice) {
+    entry.candidate = choice->candidate();
+    const auto place = std::ranges::find(choice->cells, entry.cell) - choice->cells.begin();
+    const CellTime& time = choice->contenders[choice->chosen].times[static_cast<size_t>(place)];
+    entry.measurement = {.seconds = time.seconds, .interval = time.interval};
+  }
+  return entry;
+}
+
+std::string winner_of(const TunedTable& table, const std::optional<Entry>& entry, bool verbose) {
+  if (!entry) return "none";
   return verbose ? text(entry->candidate) : winner_text(*entry, table.device);
 }
 
@@ -74,12 +91,12 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
     winners.columns.push_back({verbose ? "winner" : "winner, by what differs from the default"});
     for (const size_t i : layer) {
       const Answer& answer = all[i].answer;
-      const bool won = answer.entry != nullptr && answer.entry->skipped.empty();
+      const std::optional<Entry> entry = answered(answer);
       matches.rows.push_back(cell_row(cells[i]));
       matches.rows.back().emplace_back(name(answer.match));
-      matches.rows.back().push_back(won ? time_text(answer.entry->measurement) : "");
+      matches.rows.back().push_back(entry ? time_text(entry->measurement) : "");
       winners.rows.push_back(cell_row(cells[i]));
-      winners.rows.back().push_back(winner_of(table, all[i], verbose));
+      winners.rows.back().push_back(winner_of(table, entry, verbose));
       reasons.push_back(fmt::format("{}: {}", id(cells[i]), answer.explanation));
     }
     const std::vector<std::string> heading = {title(cells[layer[0]].shape)};
@@ -91,7 +108,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
 
 Fields fields_of(const TunedTable& table, const Found& found) {
   const Answer& answer = found.answer;
-  const bool won = answer.entry != nullptr && answer.entry->skipped.empty();
+  const std::optional<Entry> entry = answered(answer);
   Fields row;
   add_cell(row, found.cell);
   row.emplace_back("match", name(answer.match));
@@ -101,8 +118,8 @@ Fields fields_of(const TunedTable& table, const Found& found) {
   row.emplace_back("distance", answer.distance ? number_field(distance.total()) : "");
   row.emplace_back("log_tokens_distance", answer.distance ? number_field(distance.tokens) : "");
   row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
-  add_candidate(row, won ? &answer.entry->candidate : nullptr);
-  add_measurement(row, won ? &answer.entry->measurement : nullptr);
+  add_candidate(row, entry ? &entry->candidate : nullptr);
+  add_measurement(row, entry && answer.choice == nullptr ? &entry->measurement : nullptr);
   row.emplace_back("explanation", answer.explanation);
   return row;
 }
@@ -128,7 +145,8 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   std::vector<Found> all;
   int64_t none = 0;
   for (const Cell& cell : cells) {
-    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance)});
+    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
+                                options.prefer_choice ? Prefer::choice : Prefer::exact)});
     none += all.back().answer.match == Match::none;
   }
   Json answers = Json::array();
@@ -156,6 +174,8 @@ Action declare_lookup(OptionSet& set) {
   declare(set, options->cells);
   set.value("--max-distance", options->max_distance, "D",
             "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
+  set.flag("--prefer-choice", options->prefer_choice,
+           "Answer with the table's robust choice (tune --choose) even where a cell is exact");
   set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]");
   declare_format(set, options->format, kFormats);
   set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners");

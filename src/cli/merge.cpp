@@ -26,6 +26,7 @@ struct Product {
   int64_t cells = 0;
   std::vector<std::string> missing;  // of the sweep whose shards were merged
   std::vector<std::string> conflicts;
+  std::vector<std::string> dropped_choices = {};  // titles of layers
 };
 
 Product joined_tables(const MergeOptions& options, const Invocation& invocation) {
@@ -34,7 +35,7 @@ Product joined_tables(const MergeOptions& options, const Invocation& invocation)
   Merged merged = merge(tables, options.prefer);
   merged.table.tool = tool_json(invocation.argv);
   Product product{pretty_json(to_json(merged.table)), static_cast<int64_t>(merged.table.entries.size()),
-                  merged.table.sweep, merged.conflicts};
+                  merged.table.sweep, merged.conflicts, merged.dropped_choices};
   for (const Entry& entry : merged.table.entries) std::erase(product.missing, id(entry.cell));
   return product;
 }
@@ -76,6 +77,13 @@ void warn_of_missing(const Product& product, const Terminal& terminal) {
                              missing + product.cells, product.missing[0], missing > 1 ? ", ..." : ""));
 }
 
+void warn_of_dropped_choices(const Product& product, const Terminal& terminal) {
+  for (const std::string& layer : product.dropped_choices)
+    warn(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
+                               "them again with tune --append --choose",
+                               layer));
+}
+
 Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   if (options.files.size() < 2) throw request_error("a merge needs two files or more", "name another table");
   if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
@@ -87,6 +95,7 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   const Product product = journals ? joined_journals(options) : joined_tables(options, invocation);
   require_agreement(options, product, journals);
   warn_of_missing(product, invocation.terminal);
+  warn_of_dropped_choices(product, invocation.terminal);
   if (options.output.empty()) {
     print(product.text);
     return Exit::yes;

@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "cli/append.h"
 #include "cli/cells.h"
+#include "cli/choosing.h"
 #include "cli/command.h"
 #include "cli/contenders.h"
 #include "cli/device_options.h"
@@ -45,6 +46,7 @@ struct TuneOptions {
   CellOptions cells;
   DeviceOptions device;
   SearchOptions search;
+  ChoosingOptions choosing;
   std::string strategy = "auto", max_candidates, time_budget, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard, warm_start;
   bool mixed = false;  // GPUs of unlike models
@@ -165,18 +167,24 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
   return shell_line(argv);
 }
 
-void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table, size_t cells,
-                   bool complete) {
+// `chosen` has the choices, and the cells that they are made from.
+void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
+                   const TunedTable& chosen, size_t cells, bool complete) {
   const Format format = parse_format(options.format, kFormats);
   const bool any_won =
       std::any_of(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.skipped.empty(); });
-  std::string last = fmt::format("{} The table is {}.", answer(table, cells), options.output);
+  std::string last = answer(table, cells);
+  if (const std::string choices = choices_sentence(chosen); !choices.empty()) last += " " + choices;
+  last += fmt::format(" The table is {}.", options.output);
   if (any_won || !complete) last += " Next: " + next_command(options, invocation, complete);
   last += "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
     print(results_text(table, format, invocation.terminal, options.verbose));
+  if (const std::vector<Section> choices = choice_sections(chosen, options.verbose);
+      !choices.empty() && (format == Format::markdown || format == Format::text))
+    print("\n" + sections_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
@@ -195,11 +203,13 @@ Replay journal_beside(const TuneOptions& options) {
   return {};
 }
 
-Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const Terminal& terminal) {
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const std::optional<ChooseRequest>& choosing,
+             const Terminal& terminal) {
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
   Backend* backend = backends.front().get();
   require_regime(request.regime, backend->device());
   take_table(options, request, whole, *backend, terminal);
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
   require_knobs(options.search, request.space, backend->device());
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
     require_listable(request.space, backend->device());
@@ -248,6 +258,31 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
+void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
+  for (const std::string& layer : lost_choices(whole, table))
+    note(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
+                               "them again with --append --choose",
+                               layer));
+}
+
+// Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
+// they are made from, with the choices.
+TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ChooseRequest& request,
+                       const Whole& whole, const TunedTable& table, const std::vector<Backend*>& devices,
+                       const std::atomic<bool>& stop) {
+  TunedTable chosen = entries_of(whole_table(whole, table), cells_to_choose_for(whole));
+  try {
+    chosen.choices = choose_on(devices, chosen, request, options.quiet, invocation.terminal, stop);
+  } catch (const Error& error) {
+    throw Error(error.exit(), error.what(),
+                "the winners are kept; make the choices with " + next_command(options, invocation, false));
+  }
+  KeptFile file(options.output);
+  file.take_over();
+  write_table(file, whole_table(whole, chosen));
+  return chosen;
+}
+
 // A shard without cells: there are more shards than cells.
 Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
   const Format format = parse_format(options.format, kFormats);
@@ -263,9 +298,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
+  std::optional<ChooseRequest> choosing = choose_request(options.choosing, options.part);
+  if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
-  if (options.dry_run) return run_dry(options, request, whole, invocation.terminal);
+  if (options.dry_run) return run_dry(options, request, whole, choosing, invocation.terminal);
 
   const OutputLock ours = lock_outputs(options.output, options.journal);
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
@@ -278,6 +315,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
   take_table(options, request, whole, *devices[0], invocation.terminal);
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_space(options, request, backend->device());
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
@@ -294,7 +332,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
     all_fit = all_fit && !lacks_memory(entry);
   }
-  print_results(options, invocation, table, whole.asked.size(), complete);
+  const bool chooses = choosing && !stop;
+  if (!chooses && !options.quiet) tell_lost_choices(whole, table, invocation.terminal);
+  const TunedTable chosen = chooses ? add_choices(options, invocation, *choosing, whole, table, devices, stop) : table;
+  complete = complete && !(choosing && stop);
+  print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
   if (!all_fit) return Exit::machine;
@@ -322,6 +364,7 @@ Action declare_tune(OptionSet& set) {
   set.value(
       "--shard", options->shard, "i/n",
       "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
+  declare(set, options->choosing);
   set.group("Files");
   set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
   set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
@@ -346,6 +389,8 @@ Command tune_command() {
               "  moetune tune --model mixtral-8x7b --projection up,down --space full --strategy random "
               "--max-candidates 2000 "
               "--time-budget 30m --resume\n"
+              "  moetune tune --model qwen3-30b-a3b --tokens 16-4096*4 --routing uniform,zipf:1.0 --choose worst "
+              "--bucket-loss 2%\n"
               "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
           .declare = declare_tune};
 }

@@ -65,13 +65,13 @@ void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
   }
 }
 
-void require_runnable(const Candidate& candidate, const Entry& entry, const DeviceInfo& device, const JsonAt& json) {
+}  // namespace
+
+void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json) {
   if (candidate.variant.empty() || !candidate.retired.empty()) return;
-  if (const auto reason = cannot_run(candidate, entry.cell.shape, device))
+  if (const auto reason = cannot_run(candidate, shape, device))
     json.fail(fmt::format("the table's own device cannot run it: {}", *reason));
 }
-
-}  // namespace
 
 void require_consistent(const Entry& entry, const DeviceInfo& device, const JsonAt& json) {
   require_own_id(entry, json);
@@ -79,10 +79,10 @@ void require_consistent(const Entry& entry, const DeviceInfo& device, const Json
   if (!entry.skipped.empty()) return;
   require_derived(entry, json);
   require_ratios_of_times(entry, json);
-  require_runnable(entry.candidate, entry, device, json["candidate"]);
+  require_runnable(entry.candidate, entry.cell.shape, device, json["candidate"]);
   const JsonAt rivals = json["rivals"];
   for (size_t i = 0; i < entry.rivals.size(); ++i)
-    require_runnable(entry.rivals[i].candidate, entry, device, rivals[i]);
+    require_runnable(entry.rivals[i].candidate, entry.cell.shape, device, rivals[i]);
 }
 
 }  // namespace moetune

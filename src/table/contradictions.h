@@ -10,4 +10,8 @@ namespace moetune {
 /// differ; `check` judges candidates of older kernels.
 void require_consistent(const Entry& entry, const DeviceInfo& device, const JsonAt& json);
 
+/// Throws Exit::request, with the place of `json`, where the table's own device cannot run a winner, rival or choice.
+/// Candidates of older kernels pass: their rules are not known any more.
+void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json);
+
 }  // namespace moetune

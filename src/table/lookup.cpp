@@ -6,29 +6,12 @@
 #include <tuple>
 #include <vector>
 
+#include "table/match.h"
 #include "table/table.h"
 #include "variant/variant.h"
 
 namespace moetune {
 namespace {
-
-// Differences that make two problems different computations; the names of model and projection don't count.
-std::vector<std::string> shape_differences(const Shape& asked, const Shape& found) {
-  std::vector<std::string> result;
-  const auto compare = [&](std::string_view what, const auto& a, const auto& b) {
-    if (a != b) result.push_back(fmt::format("{} {} (asked: {})", what, b, a));
-  };
-  const Layer &a = asked.layer, &b = found.layer;
-  compare("experts", a.experts, b.experts);
-  compare("top_k", a.top_k, b.top_k);
-  compare("n", a.n, b.n);
-  compare("k", a.k, b.k);
-  compare("ep", a.ep, b.ep);
-  compare("dtype", name(a.dtype), name(b.dtype));
-  compare("op", name(asked.op), name(found.op));
-  compare("fusion", text(asked.fusion), text(found.fusion));
-  return result;
-}
 
 double log_distance(int64_t a, int64_t b) {
   return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
@@ -132,6 +115,18 @@ std::string explain(const Answer& answer, const TunedTable& table, const Cell& c
   return told;
 }
 
+std::string explain(const Choice& choice, const Candidacy& nearest) {
+  return fmt::format("{}; the nearest of them, {}, is at distance {}", sentence(choice), id(nearest.entry->cell),
+                     text(nearest.distance));
+}
+
+std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const Choice& choice) {
+  std::vector<const Entry*> found;
+  for (const Entry* entry : entries)
+    if (std::ranges::find(choice.cells, entry->cell) != choice.cells.end()) found.push_back(entry);
+  return found;
+}
+
 }  // namespace
 
 std::string_view name(Match match) {
@@ -144,6 +139,8 @@ std::string_view name(Match match) {
       return "other_routing";
     case Match::nearest:
       return "nearest";
+    case Match::choice:
+      return "choice";
     case Match::exact:
       return "exact";
   }
@@ -154,7 +151,7 @@ std::string text(const Distance& distance) {
   return fmt::format("{:.2f} (tokens {:.2f}, skew {:.2f})", distance.total(), distance.tokens, distance.skew);
 }
 
-Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance) {
+Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance, Prefer prefer) {
   std::vector<const Entry*> able;
   std::string obstacle;
   const bool elsewhere = device && device->name != table.device.name;  // the table's own device has run its winners
@@ -170,19 +167,24 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
     return {.explanation = fmt::format("tuned on {}; {} cannot run what won there: {}", table.device.name, device->name,
                                        obstacle)};
   if (able.empty()) return no_answer(table, cell);
-  const Candidacy best = nearest_of(able, cell);
+  const Choice* choice = elsewhere ? nullptr : find_choice(table.choices, cell.shape, cell.tokens);
+  const bool exact = std::ranges::any_of(able, [&](const Entry* entry) { return is_exact(*entry, cell); });
+  if (choice && exact && prefer == Prefer::exact) choice = nullptr;
+  const Candidacy best = nearest_of(choice ? entries_of(able, *choice) : able, cell);
   if (best.distance.total() > max_distance)
     return {.distance = best.distance,
             .explanation = fmt::format("the nearest entry, {}, is at distance {}, over the {:g} allowed",
                                        id(best.entry->cell), text(best.distance), max_distance)};
-  Answer answer{.match = Match::exact, .entry = best.entry, .distance = best.distance, .explanation = {}};
+  Answer answer{.match = Match::exact, .entry = best.entry, .choice = choice, .distance = best.distance};
   if (elsewhere)
     answer.match = Match::other_device;
+  else if (choice)
+    answer.match = Match::choice;
   else if (best.entry->cell.routing != cell.routing)
     answer.match = Match::other_routing;
   else if (best.entry->cell.tokens != cell.tokens)
     answer.match = Match::nearest;
-  answer.explanation = explain(answer, table, cell, device);
+  answer.explanation = choice ? explain(*choice, best) : explain(answer, table, cell, device);
   return answer;
 }
 

@@ -110,6 +110,22 @@ std::string section(const std::vector<const Entry*>& entries, const TunedTable& 
                      routing_section(entries, table));
 }
 
+std::string choices_section(const TunedTable& table) {
+  Grid grid{
+      {{"layer"}, {"for tokens"}, {"robust choice"}, {"worst regret", true}, {"mean regret", true}, {"cells", true}},
+      {}};
+  for (const Choice& choice : table.choices)
+    grid.rows.push_back({title(choice.shape()), text(choice.tokens), text(choice.candidate()),
+                         fmt::format("{:.1f} %", 100 * worst_regret(choice, choice.chosen)),
+                         fmt::format("{:.1f} %", 100 * mean_regret(choice, choice.chosen)),
+                         std::to_string(choice.cells.size())});
+  if (grid.rows.empty()) return "";
+  return fmt::format(
+      "## Robust choices\n\n{}\nRegret is how much longer the choice takes in a cell than the fastest contender "
+      "there.\n\n",
+      markdown(grid));
+}
+
 // The reasons of winners that are marked as too noisy.
 std::string noise_section(const TunedTable& table) {
   std::string lines;
@@ -133,6 +149,7 @@ Export export_markdown(const TunedTable& table) {
       found->push_back(&entry);
   }
   for (const auto& entries : sections) out += section(entries, table);
+  out += choices_section(table);
   if (sections.empty())
     out += "The table has no entries.\n";
   else

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "table/mergeable.h"
@@ -26,9 +28,17 @@ bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
   const auto alone = [&](const Entry& entry) {
     TunedTable one = table;
     one.entries = {entry};
+    one.choices.clear();
     return compact_json(to_json(one));
   };
   return alone(a) == alone(b);
+}
+
+std::vector<Choice> choices_of(const TunedTable& table, const Shape& shape) {
+  std::vector<Choice> choices;
+  std::ranges::copy_if(table.choices, std::back_inserter(choices),
+                       [&](const Choice& choice) { return choice.shape() == shape; });
+  return choices;
 }
 
 std::vector<std::string> sweep_of(const TunedTable& table) {
@@ -45,6 +55,32 @@ void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
   table.sweep = table.entries.size() == sweep.size() ? std::vector<std::string>() : sweep;
 }
 
+// Whether an entry of the shape's choices is another one in the merged table.
+bool changed(const TunedTable& table, const Shape& shape, const std::map<std::string, const Entry*>& merged) {
+  std::set<std::string> cells;
+  for (const Choice& choice : choices_of(table, shape))
+    for (const Cell& cell : choice.cells) cells.insert(id(cell));
+  return std::ranges::any_of(table.entries, [&](const Entry& entry) {
+    const std::string cell = id(entry.cell);
+    return cells.contains(cell) && !equal(entry, *merged.at(cell), table);
+  });
+}
+
+void take_choices(Merged& merged, const std::vector<const TunedTable*>& tables) {
+  TunedTable& to = merged.table;
+  std::map<std::string, const Entry*> entries;
+  for (const Entry& entry : to.entries) entries.emplace(id(entry.cell), &entry);
+  for (const TunedTable* table : tables)
+    for (const Choice& choice : table->choices)
+      if (choices_of(to, choice.shape()).empty() && !changed(*table, choice.shape(), entries))
+        for (const Choice& one : choices_of(*table, choice.shape())) to.choices.push_back(one);
+  std::set<std::string> dropped;
+  for (const TunedTable* table : tables)
+    for (const Choice& choice : table->choices)
+      if (choices_of(to, choice.shape()).empty()) dropped.insert(title(choice.shape()));
+  merged.dropped_choices.assign(dropped.begin(), dropped.end());
+}
+
 }  // namespace
 
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
@@ -54,6 +90,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   if (tables.empty()) throw request_error("nothing to merge", "name two tables or more");
   Merged merged{.table = tables[0], .conflicts = {}};
   merged.table.entries.clear();
+  merged.table.choices.clear();
   TunedTable bare = merged.table;
   std::map<std::string, size_t> places;
   std::vector<std::vector<std::string>> sweeps;
@@ -75,6 +112,10 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
     }
   }
   put_in_order(merged.table, joined_sweep(sweeps));
+  std::vector<const TunedTable*> order;
+  for (const TunedTable& table : tables) order.push_back(&table);
+  if (prefer == "last") std::ranges::reverse(order);
+  take_choices(merged, order);
   return merged;
 }
 

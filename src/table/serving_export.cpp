@@ -31,8 +31,9 @@ struct Writer {
   const TunedTable& table;
   const ServingLayer& layer;
 
-  std::optional<ServingRow> fitting(const Candidate& candidate, const Entry& entry, std::string& reason) const {
-    const std::optional<ServingRow> row = serving_row(candidate, entry.figures.max_rows, reason);
+  std::optional<ServingRow> fitting(const Candidate& candidate, const ServingWinner& winner,
+                                    std::string& reason) const {
+    const std::optional<ServingRow> row = serving_row(candidate, winner.max_rows, reason);
     if (!row) return std::nullopt;
     if (const auto why = unfit(*row, layer.dtype, table.device.shared_memory_per_block)) {
       reason = *why;
@@ -41,11 +42,11 @@ struct Writer {
     return row;
   }
 
-  ServingRow row(const std::map<int64_t, const Entry*>& entries, int64_t tokens, Tally& tally) const {
-    const auto entry = entries.find(tokens);
-    if (entry != entries.end()) {
+  ServingRow row(const ServingWinners& winners, int64_t tokens, Tally& tally) const {
+    const auto found = winners.find(tokens);
+    if (found != winners.end()) {
       std::string reason;
-      if (const auto row = fitting(entry->second->candidate, *entry->second, reason)) {
+      if (const auto row = fitting(found->second.candidate, found->second, reason)) {
         tally.tuned.push_back(tokens);
         return *row;
       }
@@ -61,17 +62,17 @@ struct Writer {
     fallback.block_m = block_m;
     const auto found = layer.down.find(tokens);
     if (found == layer.down.end()) return fallback;
-    const Entry& entry = *found->second;
-    std::vector<Candidate> choices = {entry.candidate};
-    choices.insert(choices.end(), entry.ties.begin(), entry.ties.end());
+    const ServingWinner& winner = found->second;
+    std::vector<Candidate> choices = {winner.candidate};
+    choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
     const auto has_block_m = [&](const Candidate& candidate) { return find_value(candidate, "block_m") == block_m; };
-    choices.push_back(with_value(entry.candidate, "block_m", static_cast<int>(block_m)));
+    choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
     std::string reason, first_reason;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (!has_block_m(choices[i])) continue;
-      if (const auto row = fitting(choices[i], entry, reason)) {
+      if (const auto row = fitting(choices[i], winner, reason)) {
         tally.tuned.push_back(tokens);
-        tally.block_m_changed += i + 1 == choices.size() && !has_block_m(entry.candidate);
+        tally.block_m_changed += i + 1 == choices.size() && !has_block_m(winner.candidate);
         return *row;
       }
       if (first_reason.empty()) first_reason = reason;
@@ -82,8 +83,8 @@ struct Writer {
 
   std::set<int64_t> token_counts() const {
     std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
-    for (const auto* entries : {&layer.up, &layer.down})
-      for (const auto& [tokens, entry] : *entries) counts.insert(tokens);
+    for (const ServingWinners* winners : {&layer.up, &layer.down})
+      for (const auto& [tokens, winner] : *winners) counts.insert(tokens);
     return counts;
   }
 
@@ -94,7 +95,9 @@ struct Writer {
 
 void tell(const Writer& writer, const std::string& file, const Tally& tally, std::vector<std::string>& notes) {
   const std::string_view server = name(writer.server);
-  if (!tally.tuned.empty())
+  if (tally.tuned.size() == writer.token_counts().size())
+    notes.push_back(fmt::format("{}: tuned for all of its token counts", file));
+  else if (!tally.tuned.empty())
     notes.push_back(fmt::format("{}: tuned for {} tokens; the other rows pin {}'s default", file,
                                 fmt::join(tally.tuned, ", "), server));
   for (const auto& [reason, count] : tally.pinned)

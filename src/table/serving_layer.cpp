@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <tuple>
 
 #include "workload/model.h"
@@ -38,23 +40,48 @@ int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vect
 }
 
 // Their kernel gathers rows of up and scatters rows of down: entries with these fusions are preferred.
+bool is_fused(const Shape& shape) {
+  return shape.layer.projection == Projection::up ? shape.fusion.permute_x : shape.fusion.permute_y;
+}
+
 auto preference(const Entry& entry) {
   const std::string& routing = entry.cell.routing.name;
-  const Fusion& fusion = entry.cell.shape.fusion;
-  const bool fused = entry.cell.shape.layer.projection == Projection::up ? fusion.permute_x : fusion.permute_y;
-  return std::tuple(routing == "uniform" ? 0 : routing == "balanced" ? 1 : 2, !fused);
+  return std::tuple(routing == "uniform" ? 0 : routing == "balanced" ? 1 : 2, !is_fused(entry.cell.shape));
 }
 
 struct Group {
   ServingLayer layer;
-  Layer first;                            // only entries of the same model, dtype and sizes are taken
-  std::vector<std::string> other_models;  // of the same file name, left out
-  std::map<int64_t, std::string> chosen;  // tokens with several routings -> the one taken
+  Layer first;                                         // only entries of the same model, dtype and sizes are taken
+  std::map<int64_t, const Entry*> up = {}, down = {};  // the entry taken for each token count
+  std::vector<std::string> other_models = {};          // of the same file name, left out
+  std::map<int64_t, std::string> chosen = {};          // tokens with several routings -> the one taken
+  std::vector<const Choice*> choices = {};             // of both projections; of one only those of one shape
 };
 
 bool same_file(const ServingLayer& a, const ServingLayer& b) {
   return a.experts == b.experts && a.intermediate == b.intermediate &&
          (a.dtype == Dtype::fp32) == (b.dtype == Dtype::fp32);
+}
+
+std::vector<const Choice*> choices_of(const Group& group, Projection projection) {
+  std::vector<const Choice*> found;
+  for (const Choice* choice : group.choices)
+    if (choice->shape().layer.projection == projection) found.push_back(choice);
+  return found;
+}
+
+// The choices of each projection: those of its fused shape, or of its first.
+void find_choices(Group& group, const TunedTable& table) {
+  for (const Projection projection : {Projection::up, Projection::down}) {
+    const Shape* shape = nullptr;
+    for (const Choice& choice : table.choices) {
+      const Shape& one = choice.shape();
+      if (one.op != Op::fwd || one.layer.projection != projection || !siblings(group.first, one.layer)) continue;
+      if (!shape || is_fused(one) > is_fused(*shape)) shape = &one;
+    }
+    for (const Choice& choice : table.choices)
+      if (shape && choice.shape() == *shape) group.choices.push_back(&choice);
+  }
 }
 
 void take(Group& group, const Entry& entry) {
@@ -66,11 +93,38 @@ void take(Group& group, const Entry& entry) {
       group.other_models.push_back(other);
     return;
   }
-  auto& rows = layer.projection == Projection::up ? group.layer.up : group.layer.down;
+  if (!choices_of(group, layer.projection).empty()) return;
+  auto& rows = layer.projection == Projection::up ? group.up : group.down;
   const auto [place, fresh] = rows.emplace(entry.cell.tokens, &entry);
   if (fresh) return;
   if (preference(entry) < preference(*place->second)) place->second = &entry;
   group.chosen[entry.cell.tokens] = text(place->second->cell.routing);
+}
+
+ServingWinner winner_of(const Choice& choice, int64_t tokens, const TunedTable& table) {
+  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .max_rows = 0};
+  const double loss = std::max(choice.bucket_loss, score(choice, choice.chosen));
+  for (size_t who = 0; who < choice.contenders.size(); ++who)
+    if (who != choice.chosen && score(choice, who) <= loss) winner.ties.push_back(choice.contenders[who].candidate);
+  for (const Entry& entry : table.entries)
+    if (std::ranges::find(choice.cells, entry.cell) != choice.cells.end())
+      winner.max_rows = std::max(winner.max_rows, entry.figures.max_rows);
+  if (tokens > choice.cells.back().tokens) winner.max_rows = std::numeric_limits<int64_t>::max();
+  return winner;
+}
+
+ServingWinners winners_of(const Group& group, Projection projection, const TunedTable& table) {
+  ServingWinners winners;
+  for (const auto& [tokens, entry] : projection == Projection::up ? group.up : group.down)
+    winners[tokens] = {entry->candidate, entry->ties, entry->figures.max_rows};
+  const std::vector<const Choice*> choices = choices_of(group, projection);
+  std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
+  for (const Choice* choice : choices)
+    for (const Cell& cell : choice->cells) counts.insert(cell.tokens);
+  for (const int64_t tokens : counts)
+    for (const Choice* choice : choices)
+      if (choice->tokens.covers(tokens)) winners[tokens] = winner_of(*choice, tokens, table);
+  return winners;
 }
 
 void tell(const Group& group, std::vector<std::string>& notes) {
@@ -80,6 +134,13 @@ void tell(const Group& group, std::vector<std::string>& notes) {
   for (const auto& [routing, tokens] : by_routing)
     notes.push_back(fmt::format("{}: of several entries for {} tokens the one with {} routing was taken", file,
                                 fmt::join(tokens, ", "), routing));
+  for (const Projection projection : {Projection::up, Projection::down}) {
+    std::vector<std::string> ranges;
+    for (const Choice* choice : choices_of(group, projection)) ranges.push_back(text(choice->tokens));
+    if (!ranges.empty())
+      notes.push_back(fmt::format("{}: the winners of {} are the table's robust choices, for {} tokens", file,
+                                  name(projection), fmt::join(ranges, ", ")));
+  }
   if (!group.other_models.empty())
     notes.push_back(fmt::format("{}: taken from {}; left out, for they share the file name: {}", file,
                                 group.first.model, fmt::join(group.other_models, ", ")));
@@ -102,14 +163,19 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
                              .up = {},
                              .down = {}};
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same_file(g.layer, named); });
-    if (group == groups.end()) group = groups.insert(groups.end(), {named, shape.layer, {}, {}});
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {.layer = named, .first = shape.layer});
+      find_choices(*group, table);
+    }
     take(*group, entry);
   }
   if (backward > 0) notes.push_back(fmt::format("{} entries left out: serving has no dx and dw", backward));
   if (without_winner > 0) notes.push_back(fmt::format("{} entries left out: they have no winner", without_winner));
   std::vector<ServingLayer> layers;
-  for (const Group& group : groups) {
+  for (Group& group : groups) {
     tell(group, notes);
+    group.layer.up = winners_of(group, Projection::up, table);
+    group.layer.down = winners_of(group, Projection::down, table);
     layers.push_back(group.layer);
   }
   return layers;

@@ -10,17 +10,26 @@
 
 namespace moetune {
 
+/// What won for a token count: an entry's winner, or a robust choice.
+struct ServingWinner {
+  Candidate candidate;
+  std::vector<Candidate> ties;  // which serve as well
+  int64_t max_rows = 0;         // of the largest expert; unknown counts as very many
+};
+using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count
+
 /// One layer of one rank, by the facts that are in the servers' file names.
 struct ServingLayer {
   int64_t experts = 0;       // of the rank
   int64_t intermediate = 0;  // of the rank, after the SwiGLU halving
   Dtype dtype = Dtype::bf16;
-  std::map<int64_t, const Entry*> up, down;  // the chosen entry for each token count
+  ServingWinners up, down;
 };
 
 /// The layers of a table that have a forward winner. Notes name what was left out and what was assumed. Of several
 /// routings for a token count uniform is preferred, then balanced, then the first; of several layers with one file name
-/// (bf16 and fp16, or two models of the same sizes) the first stays.
+/// (bf16 and fp16, or two models of the same sizes) the first stays. A projection with robust choices has one for each
+/// of the servers' token counts and of its own, and none of its entries is taken.
 std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes);
 
 /// A candidate as a row of the server's file; nothing, and the reason, where no row is equivalent. `max_rows` is the

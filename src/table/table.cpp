@@ -9,6 +9,10 @@
 
 namespace moetune {
 
+void drop_choices(TunedTable& table, const Shape& shape) {
+  std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
+}
+
 TunedTable read_table(const std::filesystem::path& path) {
   const Json json = read_json(path);
   TunedTable table = table_from_json(JsonAt(json, path.string()));

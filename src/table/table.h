@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "table/choice.h"
 #include "table/measurement.h"
 #include "variant/device.h"
 #include "workload/problem.h"
@@ -47,7 +48,10 @@ struct TunedTable {
   Regime regime = Regime::burst;
   std::vector<Entry> entries;
   std::vector<std::string> sweep = {};  // ids of all cells, in order, where entries are a part; empty = no others
+  std::vector<Choice> choices = {};     // those of one shape are consecutive and cover all token counts
 };
+
+void drop_choices(TunedTable& table, const Shape& shape);
 
 Json to_json(const TunedTable& table);
 TunedTable table_from_json(const JsonAt& json);
@@ -86,14 +90,17 @@ std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& ent
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned. Entries come in the
 /// order of the tables' sweeps, one after another; a table without one has that of its entries. The shards of a run so
 /// give its order, whatever theirs. Where cells of a sweep are missing, the merged table has it too.
+/// The choices of a shape are those of the first table that has any (the last for `prefer` "last") and whose entries of
+/// their cells are still the same; choices of a shape are dropped where there is no such table.
 struct Merged {
   TunedTable table;
-  std::vector<std::string> conflicts;  // cell ids
+  std::vector<std::string> conflicts;             // cell ids
+  std::vector<std::string> dropped_choices = {};  // titles of shapes
 };
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer);
 
 /// How well an entry answers for a cell.
-enum class Match { none, other_device, other_routing, nearest, exact };
+enum class Match { none, other_device, other_routing, nearest, choice, exact };
 std::string_view name(Match match);
 
 /// How far an entry is from a cell, in doublings: tokens = |log2(t1 / t2)|, skew = |log2(s1 / s2)|, where s is the
@@ -108,18 +115,23 @@ std::string text(const Distance& distance);
 
 struct Answer {
   Match match = Match::none;
-  const Entry* entry = nullptr;           // null for none
+  const Entry* entry = nullptr;           // null for none; for a choice the nearest of its cells
+  const Choice* choice = nullptr;         // for a choice: its candidate is the answer, not that of `entry`
   std::optional<Distance> distance = {};  // of the entry, or of the nearest where that is too far; 0 for exact
   std::string explanation = {};           // one sentence: what matched, what did not
 };
 
+/// Which of them answers where an entry is exact and the table has a robust choice for the tokens too.
+enum class Prefer { exact, choice };
+
 /// The best entry for a cell: same shape (layer sizes, op, dtype, fusion), and the least total distance; the same
 /// tokens and routing are exact, whatever the seed. Equal distances: the same routing, then the fewer tokens, then the
 /// layer's name, the seed, the table's order. An entry of another device is an answer only as Match::other_device, and
-/// only where that device can run its winner. `device` null: not compared. Where the nearest entry lies farther than
-/// `max_distance` the match is none. Errors: the cell's rows cannot be made (a missing trace), unless the match is
-/// exact.
+/// only where that device can run its winner. `device` null: not compared. Where no entry is exact, or the choice is
+/// preferred, the table's robust choice whose range has the tokens answers in its place, on the table's own device
+/// alone. Where the nearest entry (of the choice's cells) lies farther than `max_distance` the match is none. Errors:
+/// the cell's rows cannot be made (a missing trace), unless the match is exact.
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device,
-              double max_distance = std::numeric_limits<double>::infinity());
+              double max_distance = std::numeric_limits<double>::infinity(), Prefer prefer = Prefer::exact);
 
 }  // namespace moetune

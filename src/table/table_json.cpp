@@ -215,6 +215,16 @@ std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std:
   return sweep;
 }
 
+std::vector<Choice> choices_of(const JsonAt& json, const TunedTable& table) {
+  std::vector<const Cell*> cells;
+  for (const Entry& entry : table.entries)
+    if (entry.skipped.empty()) cells.push_back(&entry.cell);
+  std::vector<Choice> choices = choices_from_json(json, cells);
+  for (size_t i = 0; i < choices.size(); ++i)
+    require_runnable(choices[i].candidate(), choices[i].shape(), table.device, json[i]["candidate"]);
+  return choices;
+}
+
 }  // namespace
 
 Json to_json(const TunedTable& table) {
@@ -229,6 +239,7 @@ Json to_json(const TunedTable& table) {
   // Peaks as a reader sees them, for percent_of_roof.
   const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
   for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
+  for (const Choice& choice : table.choices) json["choices"].push_back(to_json(choice));
   if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;
 }
@@ -249,6 +260,7 @@ TunedTable table_from_json(const JsonAt& json) {
     if (!fresh) entries[i].fail(fmt::format("the same cell as entries[{}]: {}", first->second, first->first));
   }
   if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
+  if (json.has("choices")) table.choices = choices_of(json["choices"], table);
   return table;
 }
 

@@ -23,6 +23,15 @@ TEST(Units, ADurationOfMoreThanAYearIsRefused) {
   EXPECT_DOUBLE_EQ(parse_duration("8784h"), 366.0 * 24 * 3600);
 }
 
+TEST(Units, SharesArePercentOrRatios) {
+  EXPECT_DOUBLE_EQ(parse_share("5%", "--x"), 0.05);
+  EXPECT_DOUBLE_EQ(parse_share("0.05", "--x"), 0.05);
+  EXPECT_DOUBLE_EQ(parse_share("100%", "--x"), 1);
+  EXPECT_EQ(error_of([] { parse_share("0%", "--x"); }).what, "--x: 0% is outside 0% to 100%");
+  EXPECT_EQ(error_of([] { parse_share("5", "--x"); }).hint, "write it as 5% or 0.05");
+  EXPECT_EQ(error_of([] { parse_share("%", "--x"); }).exit, Exit::request);
+}
+
 TEST(FormatTime, ChangesUnits) {
   EXPECT_EQ(format_time(12.34e-6), "12.3 µs");
   EXPECT_EQ(format_time(4.56e-3), "4.56 ms");

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "table/chosen.h"
 #include "table/pretty.h"
 #include "table/sample.h"
 
@@ -71,6 +72,21 @@ std::string damaged(Json json, const std::string& pointer, const char* value) {
 TEST_F(Schema, TablesAreValid) {
   const Outcome result = validate("table", pretty_json(to_json(sample::small_table())));
   EXPECT_EQ(result.exit, 0) << result.output;
+}
+
+TEST_F(Schema, ATableWithChoicesIsValid) {
+  TunedTable table = sample::chosen_table();
+  table.choices[0].left_out.push_back({sample::mma(128), id(table.entries[0].cell), "timeout"});
+  const Json json = to_json(table);
+  const Outcome result = validate("table", pretty_json(json));
+  EXPECT_EQ(result.exit, 0) << result.output;
+  expect_refused("table",
+                 {{damaged(json, "/choices/0/rule", "\"best\""), ": choices[0].rule: 'best' is not one of"},
+                  {damaged(json, "/choices/0/tokens/to", ""), ": choices[0].tokens: 'to' is a required property"},
+                  {damaged(json, "/choices/0/cells", "[]"), ": choices[0].cells: [] "},
+                  {damaged(json, "/choices/0/contenders/0/regrets/0", "-0.1"),
+                   ": choices[0].contenders[0].regrets[0]: -0.1 is less than the minimum of 0"},
+                  {damaged(json, "/choices/0/candidate", ""), ": choices[0]: 'candidate' is a required property"}});
 }
 
 TEST_F(Schema, ATableOfACpuIsValid) {

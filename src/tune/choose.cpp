@@ -1,0 +1,246 @@
+// Contenders meet in each cell; which of them is chosen then: table/choice.cpp.
+#include "tune/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "tune/rounds.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kContenders = 8;  // where the winners are fewer
+constexpr int kStrikes = 2;
+
+using Entries = std::vector<const Entry*>;
+
+// The winners of each shape in the order of its first entry, their tokens ascending.
+std::vector<Entries> by_shape(const TunedTable& table) {
+  std::vector<Entries> shapes;
+  for (const Entry& entry : table.entries) {
+    if (!entry.skipped.empty()) continue;
+    const auto same = [&](const Entries& one) { return one[0]->cell.shape == entry.cell.shape; };
+    const auto found = std::ranges::find_if(shapes, same);
+    if (found == shapes.end())
+      shapes.push_back({&entry});
+    else
+      found->push_back(&entry);
+  }
+  for (Entries& entries : shapes) std::ranges::stable_sort(entries, {}, [](const Entry* e) { return e->cell.tokens; });
+  return shapes;
+}
+
+// Entries that have the same contenders: all, or those of each token count.
+std::vector<Entries> pools_of(const Entries& entries, double bucket_loss) {
+  std::vector<Entries> pools;
+  for (const Entry* entry : entries) {
+    if (pools.empty() || (bucket_loss <= 0 && pools.back()[0]->cell.tokens != entry->cell.tokens)) pools.emplace_back();
+    pools.back().push_back(entry);
+  }
+  return pools;
+}
+
+std::vector<Cell> cells_of(const Entries& entries) {
+  std::vector<Cell> cells;
+  for (const Entry* entry : entries) cells.push_back(entry->cell);
+  return cells;
+}
+
+// Candidates, those first that are in the list most often.
+std::vector<Candidate> by_frequency(const std::vector<Candidate>& list) {
+  std::map<Candidate, int> counts;
+  for (const Candidate& one : list) ++counts[one];
+  std::vector<Candidate> distinct;
+  for (const auto& [candidate, count] : counts) distinct.push_back(candidate);
+  std::ranges::stable_sort(distinct, std::ranges::greater(), [&](const Candidate& one) { return counts.at(one); });
+  return distinct;
+}
+
+struct Fault {
+  Candidate candidate;
+  std::string reason;
+};
+
+// One cell with its contenders.
+struct Meeting {
+  Backend& backend;
+  const ChooseRequest& request;
+  const std::atomic<bool>& stop;
+  Problem problem;
+  std::vector<Candidate> able;
+  std::vector<Fault> faults = {};
+
+  void drop(const Candidate& candidate, const std::string& reason) {
+    faults.push_back({candidate, reason});
+    std::erase(able, candidate);
+  }
+};
+
+void verify_all(Meeting& meeting) {
+  for (const Candidate& candidate : std::vector<Candidate>(meeting.able)) {
+    try {
+      const Verdict verdict = meeting.backend.verify({.baseline = "", .candidate = candidate});
+      if (!verdict.ok) meeting.drop(candidate, fmt::format("its result is wrong: {}", verdict.reason));
+    } catch (const CandidateFault& fault) {
+      meeting.drop(candidate, fault.what());
+    }
+  }
+}
+
+// Rounds of all that are able, over operands that are made anew for each look. Throws ContenderFault.
+Rounds play(Meeting& meeting) {
+  std::vector<Contender> contenders;
+  for (const Candidate& candidate : meeting.able) contenders.push_back({.baseline = "", .candidate = candidate});
+  Quiet quiet{.wait = meeting.request.wait, .stop = &meeting.stop};
+  const int looks = std::max(meeting.request.looks, 1);
+  Rounds rounds;
+  for (int look = 0; look < looks && !meeting.stop; ++look) {
+    if (look > 0) meeting.backend.load(meeting.problem);
+    append(rounds, measure_rounds(meeting.backend, contenders, std::max(meeting.request.rounds / looks, 1),
+                                  meeting.request.sample, quiet));
+  }
+  return rounds;
+}
+
+// A contender that fails twice is dropped.
+Rounds settle(Meeting& meeting) {
+  std::map<Candidate, int> strikes;
+  while (!meeting.able.empty() && !meeting.stop) try {
+      return play(meeting);
+    } catch (const ContenderFault& fault) {
+      const Candidate culprit = meeting.able[fault.contender];
+      if (++strikes[culprit] >= kStrikes) meeting.drop(culprit, fault.what());
+    }
+  return {};
+}
+
+// What all cells of a shape have in common.
+struct Field {
+  Backend& backend;
+  const ChooseRequest& request;
+  const ChooseListener& listener;
+  const std::atomic<bool>& stop;
+
+  bool over() const { return stop || std::chrono::steady_clock::now() >= request.end; }
+  void note(const std::string& text) const {
+    if (listener.note) listener.note(text);
+  }
+};
+
+struct Pool {
+  Entries entries;
+  std::vector<Candidate> contenders;
+};
+
+// Compiles the contest's contenders, and leaves those that fail out of the pools.
+void compile(const Field& field, Contest& contest, std::vector<Pool>& pools) {
+  const Shape& shape = pools[0].entries[0]->cell.shape;
+  const std::vector<CompileResult> results = field.backend.compile(shape, contest.contenders);
+  if (results.size() != contest.contenders.size()) throw Error(Exit::bug, "not every candidate got a compile result");
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].status == Status::ok) continue;
+    const Candidate& broken = contest.contenders[i];
+    field.note(fmt::format("{} is left out of the choice: {}", text(broken), results[i].reason));
+    for (Pool& pool : pools)
+      if (std::erase(pool.contenders, broken) > 0)
+        for (const Entry* entry : pool.entries)
+          contest.left_out.push_back({broken, id(entry->cell), results[i].reason});
+  }
+}
+
+// Adds the cell and what its contenders take. Nothing is added where it does not fit into memory.
+void add_cell(Contest& contest, const Field& field, const Entry& entry, const std::vector<Candidate>& contenders) {
+  Meeting meeting{field.backend, field.request, field.stop, make_problem(entry.cell), contenders};
+  if (field.listener.begins) field.listener.begins(entry.cell, contenders.size());
+  Rounds rounds;
+  try {
+    field.backend.load(meeting.problem);
+    verify_all(meeting);
+    rounds = settle(meeting);
+  } catch (const OutOfMemory& error) {
+    field.note(fmt::format("{} is left out of the choice: out of memory: {}", id(entry.cell), error.what()));
+    return;
+  }
+  contest.cells.push_back(entry.cell);
+  for (size_t who = 0; who < contest.contenders.size(); ++who) {
+    contest.times[who].emplace_back();
+    const auto place = std::ranges::find(meeting.able, contest.contenders[who]);
+    if (place == meeting.able.end() || rounds.seconds.empty()) continue;
+    const Ratio time = time_of(rounds, static_cast<size_t>(place - meeting.able.begin()));
+    contest.times[who].back() = CellTime{time.median, time.interval};
+  }
+  for (const Fault& fault : meeting.faults) {
+    contest.left_out.push_back({fault.candidate, id(entry.cell), fault.reason});
+    field.note(
+        fmt::format("{} is left out of the choice: in {}: {}", text(fault.candidate), id(entry.cell), fault.reason));
+  }
+}
+
+// All cells of a shape. Nothing where they were cut short.
+std::optional<Contest> measure(const Field& field, const Entries& entries) {
+  Contest contest;
+  std::vector<Pool> pools;
+  std::set<Candidate> all;
+  for (const Entries& part : pools_of(entries, field.request.bucket_loss)) {
+    pools.push_back({part, pick_contenders(part)});
+    for (const Candidate& one : pools.back().contenders)
+      if (all.insert(one).second) contest.contenders.push_back(one);
+  }
+  contest.times.resize(contest.contenders.size());
+  compile(field, contest, pools);
+  for (const Pool& pool : pools)
+    for (const Entry* entry : pool.entries) {
+      if (field.over()) return std::nullopt;
+      add_cell(contest, field, *entry, pool.contenders);
+    }
+  if (field.stop) return std::nullopt;
+  return contest;
+}
+
+}  // namespace
+
+bool has_choice(const std::vector<Cell>& cells, double bucket_loss) {
+  for (size_t i = 0; i < cells.size(); ++i)
+    for (size_t j = i + 1; j < cells.size(); ++j)
+      if (cells[i].shape == cells[j].shape && (bucket_loss > 0 || cells[i].tokens == cells[j].tokens)) return true;
+  return false;
+}
+
+std::vector<Candidate> pick_contenders(const std::vector<const Entry*>& entries) {
+  std::vector<Candidate> winners, defaults, ties;
+  for (const Entry* entry : entries) {
+    winners.push_back(entry->candidate);
+    if (const Rival* fallback = find_rival(*entry, "default")) defaults.push_back(fallback->candidate);
+    ties.insert(ties.end(), entry->ties.begin(), entry->ties.end());
+  }
+  std::vector<Candidate> picked = by_frequency(winners);
+  const size_t most = std::max(kContenders, picked.size() + 1);  // one default at least
+  for (const std::vector<Candidate>& more : {by_frequency(defaults), by_frequency(ties)})
+    for (const Candidate& one : more)
+      if (picked.size() < most && std::ranges::find(picked, one) == picked.end()) picked.push_back(one);
+  return picked;
+}
+
+std::vector<Choice> choose(const TunedTable& table, Backend& backend, const ChooseRequest& request,
+                           const ChooseListener& listener, const std::atomic<bool>& stop) {
+  std::vector<Choice> choices;
+  for (const Entries& entries : by_shape(table)) {
+    if (!has_choice(cells_of(entries), request.bucket_loss)) continue;
+    const Field field{backend, request, listener, stop};
+    const std::optional<Contest> contest = measure(field, entries);
+    if (!contest) {
+      if (!stop)
+        field.note(
+            fmt::format("the time is over: {} gets no choice; run again with --append", title(entries[0]->cell.shape)));
+      continue;
+    }
+    for (Choice& choice : choose(*contest, request.rule, request.bucket_loss)) choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+}  // namespace moetune

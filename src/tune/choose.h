@@ -1,0 +1,46 @@
+// Measures what robust choices are made from: the winners of a layer's cells in each other's cells.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "table/table.h"
+
+namespace moetune {
+
+struct ChooseRequest {
+  Rule rule = Rule::worst;
+  double bucket_loss = 0;  // token counts are merged while the regret stays within it; 0 = none is merged
+  int rounds = 11;
+  int looks = 1;    // the rounds of a cell are divided among so many looks, each over operands made anew
+  double wait = 0;  // seconds a cell may wait while other programs use the processors
+  SampleRequest sample = {};
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();  // no cell begins later
+};
+
+/// What is told on the way.
+struct ChooseListener {
+  std::function<void(const Cell&, size_t contenders)> begins = {};  // a cell
+  std::function<void(const std::string&)> note = {};                // a warning that says what to do
+};
+
+/// Whether choices can be made of these cells: two differ in their rows alone, or, where token counts may be merged, in
+/// these and their tokens.
+bool has_choice(const std::vector<Cell>& cells, double bucket_loss);
+
+/// The contenders of cells: all their winners, then their defaults and the ties that most of them share, while there
+/// are fewer than eight.
+std::vector<Candidate> pick_contenders(const std::vector<const Entry*>& entries);
+
+/// Verifies and times the contenders of each shape of the table in each of its cells, in interleaved rounds, and
+/// chooses; shapes whose cells leave nothing to choose get no choices. Where no token counts are merged, the cells of
+/// one count have contenders of their own. A contender that fails, or whose result is wrong, in a cell is left out of
+/// that cell's choice; a cell that does not fit into memory is left out itself. Both are noted. Nothing for shapes that
+/// `stop` or the end of the time cuts short. Faults of the machine throw.
+std::vector<Choice> choose(const TunedTable& table, Backend& backend, const ChooseRequest& request,
+                           const ChooseListener& listener, const std::atomic<bool>& stop);
+
+}  // namespace moetune
