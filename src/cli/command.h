@@ -18,6 +18,7 @@ struct Invocation {
   const BackendFactory* factory = nullptr;  // of the worker command alone: everyone else goes through a worker
   Terminal terminal;
   const DeviceLister* lister = nullptr;  // likewise
+  const CommandLine* line = nullptr;     // all commands with their options
 };
 
 /// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.
@@ -39,8 +40,11 @@ Command lookup_command();
 Command compile_command();
 Command export_command();
 Command merge_command();
+Command diff_command();
+Command validate_command();
 Command list_command();
 Command doctor_command();
+Command completions_command();
 Command worker_command();
 
 }  // namespace moetune

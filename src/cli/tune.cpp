@@ -289,7 +289,7 @@ Action declare_tune(OptionSet& set) {
   set.group("Device");
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
-  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
+  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
   set.value("--max-candidates", options->max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");

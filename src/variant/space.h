@@ -26,6 +26,9 @@ struct SearchSpace {
 /// wrong values are errors that name the place.
 SearchSpace load_space(const std::string& name_or_file);
 
+/// The same from JSON, without a name.
+SearchSpace space_from_json(const JsonAt& json);
+
 /// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
 /// variant).
 void keep_variants(SearchSpace& space, const std::vector<std::string>& names);

@@ -1,0 +1,312 @@
+// One function a kind of result.
+#include "cli/results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/placed.h"
+#include "cli/list.h"
+#include "table/differences.h"
+#include "table/measurement.h"
+#include "table/table.h"
+#include "tune/judge.h"
+#include "variant/device.h"
+#include "workload/problem.h"
+
+namespace moetune {
+namespace {
+
+void require_number(const JsonAt& json, double least = 0) {
+  if (const double value = json.number(); value < least) json.fail(fmt::format("{} is less than {}", value, least));
+}
+
+// Infinities and NaN are written as null.
+void require_number_or_null(const JsonAt& object, std::string_view key, double least = 0) {
+  if (object.value().is_object() && object.value().contains(key) && object.value()[std::string(key)].is_null()) return;
+  require_number(object[key], least);
+}
+
+void require_positive(const JsonAt& json) {
+  if (const double value = json.number(); value <= 0) json.fail(fmt::format("{} is not positive", value));
+}
+
+void require_text(const JsonAt& json) {
+  if (json.string().empty()) json.fail("the text is empty");
+}
+
+void require_word(const JsonAt& json, const std::vector<std::string>& known) {
+  placed(json, [&](const JsonAt& at) {
+    const std::string word = at.string();
+    if (std::ranges::find(known, word) == known.end()) throw unknown_word("word", word, known);
+  });
+}
+
+void require_texts(const JsonAt& array) {
+  for (size_t i = 0; i < array.size(); ++i) array[i].string();
+}
+
+void require_object(const JsonAt& json) {
+  if (!json.value().is_object()) json.fail("expected an object");
+}
+
+template <typename Read>
+void each(const JsonAt& array, Read read) {
+  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
+}
+
+// Reason -> how many.
+void require_counts(const JsonAt& json) {
+  require_object(json);
+  for (const auto& item : json.value().items()) json[item.key()].integer(1);
+}
+
+void require_cell(const JsonAt& json) { placed(json, cell_from_json); }
+
+void require_environment(const JsonAt& json) {
+  device_from_json(json["device"]);
+  require_object(json["environment"]);
+}
+
+void require_fault(const JsonAt& json) {
+  if (json.has("fault")) json["fault"].string();
+}
+
+// Cell, contender, status, and what a good or a bad status needs.
+void require_point(const JsonAt& point, std::string_view needed) {
+  require_cell(point["cell"]);
+  placed(point["contender"], contender_from_json);
+  const Status status = placed(point["status"], [](const JsonAt& at) { return parse_status(at.string()); });
+  if (status == Status::ok)
+    point[needed];
+  else
+    point["reason"].string();
+  if (point.has("measurement")) measurement_from_json(point["measurement"]);
+  if (point.has("verdict")) verdict_from_json(point["verdict"]);
+  if (point.has("repetition")) repetition_from_json(point["repetition"]);
+}
+
+void require_sums(const JsonAt& sums) {
+  if (sums.size() == 0) sums.fail("has no sums");
+  each(sums, [](const JsonAt& sum) {
+    require_text(sum["contender"]);
+    for (const char* key : {"sum_us", "low_us", "high_us", "speedup", "speedup_low", "speedup_high"})
+      require_positive(sum[key]);
+  });
+}
+
+void require_steps(const JsonAt& json) {
+  if (!json.has("training_steps")) return;
+  each(json["training_steps"], [](const JsonAt& step) {
+    if (step["cells"].size() != 6) step["cells"].fail("a training step has six cells");
+    require_texts(step["cells"]);
+    require_sums(step["sums"]);
+  });
+}
+
+std::vector<std::string> finding_names() {
+  std::vector<std::string> names;
+  for (int i = 0; i <= static_cast<int>(Finding::untrusted); ++i) names.emplace_back(name(static_cast<Finding>(i)));
+  return names;
+}
+
+void require_finding(const JsonAt& json) {
+  require_cell(json["cell"]);
+  require_word(json["finding"], finding_names());
+  json["reason"].string();
+  const std::string word = json["finding"].string();
+  const bool judged =
+      word == name(Finding::equivalent) || word == name(Finding::improved) || word == name(Finding::regressed);
+  if (!judged && !json.has("rounds")) return;
+  for (const char* key : {"change", "change_low", "change_high"}) require_number_or_null(json, key, -1);
+  for (const char* key : {"before_us", "control_now_us", "control_before_us"}) require_number(json[key]);
+  json["control"].string();
+  measurement_from_json(json["now"]);
+  json["rounds"].integer(0);
+}
+
+void require_answer(const JsonAt& json) {
+  require_cell(json["cell"]);
+  require_word(json["match"], {"none", "other_device", "other_routing", "nearest", "exact"});
+  require_text(json["explanation"]);
+  const bool none = json["match"].string() == "none";
+  if (none && json.has("entry")) json.fail("the match is none, and yet it has an entry");
+  for (const char* key : {"distance", "log_tokens_distance", "log_skew_distance"})
+    if (!none || json.has(key)) require_number(json[key]);
+  if (none) return;
+  require_cell(json["entry"]["cell"]);
+  require_text(json["entry"]["id"]);
+  if (json["entry"].has("skipped")) return;
+  placed(json["entry"]["candidate"], candidate_from_json);
+  measurement_from_json(json["entry"]["measurement"]);
+  verdict_from_json(json["entry"]["verdict"]);
+  require_derived(json["entry"]["derived"]);
+}
+
+void require_figures(const JsonAt& json) {
+  for (const char* key : {"rows", "active_experts", "max_rows"}) json[key].integer(0);
+  for (const char* key : {"max_over_mean", "cv", "effective_experts"}) require_number(json[key]);
+}
+
+void require_pattern(const JsonAt& json, const char* pattern, std::string_view wanted) {
+  if (const std::string word = json.string(); !std::regex_match(word, std::regex(pattern)))
+    json.fail(fmt::format("'{}' is not {}", word, wanted));
+}
+
+void require_side(const JsonAt& side) {
+  require_text(side["file"]);
+  device_from_json(side["device"]);
+  side["cells"].integer(0);
+}
+
+void require_winner(const JsonAt& json) {
+  if (json.has("skipped")) return require_text(json["skipped"]);
+  placed(json["candidate"], candidate_from_json);
+  measurement_from_json(json["measurement"]);
+}
+
+void require_difference(const JsonAt& json) {
+  require_text(json["id"]);
+  require_cell(json["cell"]);
+  json["differs"].boolean();
+  json["winner_changed"].boolean();
+  const std::string only = json.has("only_in") ? json["only_in"].string() : "";
+  if (!only.empty()) require_word(json["only_in"], {"old", "new"});
+  if (only != "new") require_winner(json["old"]);
+  if (only != "old") require_winner(json["new"]);
+  if (!json.has("time")) return;
+  require_word(json["time"], time_change_names());
+  for (const char* key : {"ratio", "ratio_low", "ratio_high"}) require_positive(json[key]);
+}
+
+}  // namespace
+
+void require_tool(const JsonAt& tool) {
+  if (tool["name"].string() != "moetune") tool["name"].fail("expected 'moetune'");
+  require_text(tool["version"]);
+  require_text(tool["commit"]);
+  tool["dirty"].boolean();
+  require_texts(tool["argv"]);
+}
+
+void require_derived(const JsonAt& derived) {
+  require_number(derived["tflops"]);
+  require_number(derived["tbps"]);
+  require_number_or_null(derived, "percent_of_roof");
+  const JsonAt speedup = derived["speedup"];
+  require_object(speedup);
+  for (const auto& item : speedup.value().items()) require_positive(speedup[item.key()]);
+}
+
+void read_bench(const JsonAt& json) {
+  require_schema(json, "bench");
+  require_tool(json["tool"]);
+  require_environment(json);
+  require_steps(json);
+  require_fault(json);
+  each(json["points"], [](const JsonAt& point) { require_point(point, "measurement"); });
+}
+
+void read_check(const JsonAt& json) {
+  require_schema(json, "check");
+  require_tool(json["tool"]);
+  require_environment(json);
+  json["baseline"].string();
+  require_positive(json["threshold"]);
+  require_fault(json);
+  each(json["findings"], require_finding);
+}
+
+void read_compile(const JsonAt& json) {
+  require_schema(json, "compile");
+  require_tool(json["tool"]);
+  require_pattern(json["arch"], "sm_[0-9]+[af]?", "an architecture");
+  each(json["results"], [](const JsonAt& result) {
+    require_cell(result["cell"]);
+    placed(result["candidate"], candidate_from_json);
+    placed(result["compile"], compile_result_from_json);
+    require_number(result["compile"]["seconds"]);
+    if (result.has("shared_bytes")) result["shared_bytes"].integer(0);
+    if (result.has("threads")) result["threads"].integer(1);
+    if (result.has("file")) result["file"].string();
+  });
+}
+
+void read_diff(const JsonAt& json) {
+  require_schema(json, "diff");
+  require_tool(json["tool"]);
+  require_side(json["old"]);
+  require_side(json["new"]);
+  json["times_compared"].boolean();
+  require_texts(json["origin"]);
+  each(json["cells"], require_difference);
+}
+
+void read_doctor(const JsonAt& json) {
+  require_schema(json, "doctor");
+  require_tool(json["tool"]);
+  if (json["devices"].size() == 0) json["devices"].fail("has no devices");
+  each(json["devices"], [](const JsonAt& device) {
+    require_pattern(device["word"], "cpu|cuda:[0-9]+", "cpu or cuda:N");
+    require_environment(device);
+    if (!device.has("ceilings")) return;
+    ceilings_from_json(device["ceilings"]);
+    for (const auto& item : device["ceilings"].value().items()) require_number(device["ceilings"][item.key()]);
+  });
+  require_texts(json["notes"]);
+}
+
+void read_list(const JsonAt& json) {
+  require_schema(json, "list");
+  require_tool(json["tool"]);
+  require_word(json["what"], list_topics());
+  each(json["items"], [](const JsonAt& item) { require_text(item["name"]); });
+}
+
+void read_lookup(const JsonAt& json) {
+  require_schema(json, "lookup");
+  require_tool(json["tool"]);
+  json["table"].string();
+  each(json["answers"], require_answer);
+}
+
+void read_plan(const JsonAt& json) {
+  require_schema(json, "plan");
+  require_tool(json["tool"]);
+  device_from_json(json["device"]);
+  each(json["cells"], [](const JsonAt& item) {
+    require_cell(item["cell"]);
+    require_figures(item["figures"]);
+    item["total"].integer(0);
+    item["legal"].integer(0, item["total"].integer());
+    require_counts(item["pruned"]);
+  });
+  json["files"]["output"].string();
+  json["files"]["journal"].string();
+}
+
+void read_validate(const JsonAt& json) {
+  require_schema(json, "validate");
+  require_tool(json["tool"]);
+  each(json["files"], [](const JsonAt& file) {
+    require_text(file["file"]);
+    require_word(file["result"], {"valid", "invalid", "unreadable"});
+    if (file["result"].string() != "valid") require_text(file["fault"]);
+  });
+}
+
+void read_verify(const JsonAt& json) {
+  require_schema(json, "verify");
+  require_tool(json["tool"]);
+  require_environment(json);
+  require_fault(json);
+  if (json.has("pruned")) require_counts(json["pruned"]);
+  each(json["points"], [](const JsonAt& point) { require_point(point, "verdict"); });
+}
+
+}  // namespace moetune
