@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/pick.h"
 #include "cli/sections.h"
+#include "cli/winners.h"
 #include "cli/wording.h"
 #include "table/differences.h"
 #include "table/fields.h"
@@ -50,11 +51,24 @@ bool is_tie(const Entry& entry, const Candidate& candidate) {
   return std::ranges::find(entry.ties, candidate) != entry.ties.end();
 }
 
-// Of two winners the knobs that differ; "(tie)" where the other table has it as a tie of its own winner.
-std::string winner_text(const Entry& entry, const Entry& other) {
+// An entry and the device of its table.
+struct Side {
+  const Entry& entry;
+  const DeviceInfo& device;
+};
+
+std::string alone_text(const Side& side) {
+  return side.entry.skipped.empty() ? winner_text(side.entry, side.device) : no_winner(side.entry);
+}
+
+// Of two winners of a variant the knobs that differ, of other winners what differs from the default; "(tie)" where the
+// other table has it as a tie of its own winner.
+std::string beside_text(const Side& side, const Side& other) {
+  const Entry& entry = side.entry;
   if (!entry.skipped.empty()) return no_winner(entry);
-  if (!other.skipped.empty()) return text(entry.candidate);
-  return difference(entry.candidate, other.candidate) + (is_tie(other, entry.candidate) ? " (tie)" : "");
+  const bool one_variant = other.entry.skipped.empty() && entry.candidate.variant == other.entry.candidate.variant;
+  return (one_variant ? difference(entry.candidate, other.entry.candidate) : alone_text(side)) +
+         (is_tie(other.entry, entry.candidate) ? " (tie)" : "");
 }
 
 std::string mark(TimeChange change) {
@@ -73,32 +87,36 @@ std::string mark(TimeChange change) {
   return "";
 }
 
-Grid lone_grid(const std::vector<const CellDifference*>& cells) {
+using Cells = std::vector<const CellDifference*>;
+
+Grid lone_grid(const Cells& cells, const Diff& diff) {
   Grid grid{cell_columns(), {}};
   grid.columns.insert(grid.columns.end(), {{"only in"}, {"winner"}});
   for (const CellDifference* one : cells) {
     if (one->old_entry && one->new_entry) continue;
-    const Entry& entry = one->old_entry ? *one->old_entry : *one->new_entry;
-    grid.rows.push_back(cell_row(entry.cell));
+    const Side side =
+        one->old_entry ? Side{*one->old_entry, diff.old_table.device} : Side{*one->new_entry, diff.new_table.device};
+    grid.rows.push_back(cell_row(one->cell()));
     grid.rows.back().emplace_back(one->old_entry ? "old" : "new");
-    grid.rows.back().push_back(entry.skipped.empty() ? text(entry.candidate) : no_winner(entry));
+    grid.rows.back().push_back(alone_text(side));
   }
   return grid;
 }
 
-Grid winner_grid(const std::vector<const CellDifference*>& cells) {
+Grid winner_grid(const Cells& cells, const Diff& diff) {
   Grid grid{cell_columns(), {}};
   grid.columns.insert(grid.columns.end(), {{"old winner, by what differs"}, {"new winner"}});
   for (const CellDifference* one : cells) {
     if (!one->winner_changed) continue;
     grid.rows.push_back(cell_row(one->cell()));
-    grid.rows.back().push_back(winner_text(*one->old_entry, *one->new_entry));
-    grid.rows.back().push_back(winner_text(*one->new_entry, *one->old_entry));
+    const Side before{*one->old_entry, diff.old_table.device}, after{*one->new_entry, diff.new_table.device};
+    grid.rows.back().push_back(beside_text(before, after));
+    grid.rows.back().push_back(beside_text(after, before));
   }
   return grid;
 }
 
-Grid time_grid(const std::vector<const CellDifference*>& cells) {
+Grid time_grid(const Cells& cells) {
   Grid grid{cell_columns(), {}};
   grid.columns.insert(grid.columns.end(), {{"old", true}, {"new", true}, {"new / old", true}, {"change"}});
   for (const CellDifference* one : cells) {
@@ -113,14 +131,15 @@ Grid time_grid(const std::vector<const CellDifference*>& cells) {
 }
 
 // Layer by layer.
-std::vector<Section> sections_of(const TableDifferences& found) {
+std::vector<Section> sections_of(const Diff& diff) {
+  const TableDifferences& found = diff.found;
   std::vector<Cell> cells;
   for (const CellDifference& one : found.cells) cells.push_back(one.cell());
   std::vector<Section> sections;
   for (const std::vector<size_t>& layer : by_layer(cells)) {
-    std::vector<const CellDifference*> here;
+    Cells here;
     for (const size_t i : layer) here.push_back(&found.cells[i]);
-    for (Grid grid : {lone_grid(here), winner_grid(here), time_grid(here)})
+    for (Grid grid : {lone_grid(here, diff), winner_grid(here, diff), time_grid(here)})
       if (!grid.rows.empty()) sections.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
   }
   return sections;
@@ -163,7 +182,7 @@ std::string text_of(const DiffOptions& options, const Diff& diff, Format format,
       bullets({side("old", options.old_file, diff.old_table), side("new", options.new_file, diff.new_table)}, columns)
           .substr(1);
   out += bullets(diff.found.origin, columns);
-  if (const std::string sections = sections_text(sections_of(diff.found), format, columns); !sections.empty())
+  if (const std::string sections = sections_text(sections_of(diff), format, columns); !sections.empty())
     out += "\n" + sections;
   return out + "\n" + paragraph(answer(diff.found), columns);
 }

@@ -210,8 +210,8 @@ std::string cell_text(const Json& value) {
   return value.is_array() ? words_text(value, " ") : value.dump();
 }
 
-// For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; and of
-// a name and its usage the latter.
+// For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; of a
+// name and its usage the latter; and no files, which have the name of their schema.
 void narrow(Json& items) {
   for (Json& item : items) {
     const std::string aliases = item.contains("aliases") ? words_text(item["aliases"], ", ") : "";
@@ -219,7 +219,7 @@ void narrow(Json& items) {
     if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
     if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
     if (item.contains("usage")) item["name"] = item["usage"];
-    for (const char* moved : {"aliases", "words", "usage"}) item.erase(moved);
+    for (const char* moved : {"aliases", "words", "usage", "file"}) item.erase(moved);
   }
 }
 

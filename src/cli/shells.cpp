@@ -84,11 +84,14 @@ constexpr std::string_view kBashEnd = R"(  esac
 complete -F _moetune moetune
 )";
 
+// A command that adds what the value may become; ":" where nothing is known of it.
 std::string bash_action(const DeclaredOption& option) {
-  std::string action;
+  std::vector<std::string> parts;
   if (!option.words.empty())
-    action += fmt::format("_moetune_words {}{}; ", single_quoted(joined(option.words)), option.is_list ? " list" : "");
-  return action + (option.files ? "_moetune_files " : "") + ";;";
+    parts.push_back(
+        fmt::format("_moetune_words {}{}", single_quoted(joined(option.words)), option.is_list ? " list" : ""));
+  if (option.files) parts.emplace_back("_moetune_files");
+  return parts.empty() ? ":" : joined(parts, "; ");
 }
 
 // What follows an option that takes a value.
@@ -98,25 +101,27 @@ std::string bash_values(const DeclaredCommand& command) {
     if (is_argument(option) || option.placeholder.empty()) continue;
     std::vector<std::string> patterns;
     for (const std::string& name : option.names) patterns.push_back(single_quoted(command.name + " " + name));
-    cases += fmt::format("    {}) {}\n", joined(patterns, " | "), bash_action(option));
+    cases += fmt::format("    {}) {} ;;\n", joined(patterns, " | "), bash_action(option));
   }
   return cases;
 }
 
-// What stands by itself: an option or an argument.
+// What stands by itself: an argument, or an option where a dash is typed or there are no arguments. `more` are words
+// beside the options.
 std::string bash_words(const DeclaredCommand& command, const std::string& more) {
-  std::string names = more, arguments;
+  std::vector<std::string> names;
+  if (!more.empty()) names.push_back(more);
+  std::string argument;
   for (const DeclaredOption& option : command.options) {
-    if (is_argument(option)) {
-      if (arguments.empty()) arguments = bash_action(option);
-    } else {
-      names += (names.empty() ? "" : " ") + joined(option.names);
-    }
+    if (!is_argument(option))
+      names.push_back(joined(option.names));
+    else if (argument.empty())
+      argument = bash_action(option);
   }
-  const std::string options = fmt::format("_moetune_words {}", single_quoted(names));
-  if (arguments.empty()) return fmt::format("    {}) {} ;;\n", single_quoted(command.name + " ") + "*", options);
-  return fmt::format("    {}*) if [[ $typed == -* ]]; then {}; else {} fi ;;\n", single_quoted(command.name + " "),
-                     options, arguments.substr(0, arguments.size() - 2));
+  const std::string options = fmt::format("_moetune_words {}", single_quoted(joined(names)));
+  const std::string pattern = single_quoted(command.name + " ") + "*";
+  if (argument.empty()) return fmt::format("    {}) {} ;;\n", pattern, options);
+  return fmt::format("    {}) if [[ $typed == -* ]]; then {}; else {}; fi ;;\n", pattern, options, argument);
 }
 
 // --- zsh ---

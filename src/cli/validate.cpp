@@ -13,6 +13,7 @@
 #include "cli/files.h"
 #include "cli/kinds.h"
 #include "cli/output.h"
+#include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/journal.h"
 #include "table/pretty.h"
@@ -99,9 +100,12 @@ void read_text_of(const std::string& text, Judged& judged) {
   }
 }
 
-// "entries[3]: ..." for "table.json: entries[3]: ...": the file has a column of its own.
+// "entries[3]: ..." for "table.json: entries[3]: ...", "line 2: ..." for "journal.jsonl:2: ...": the file has a column
+// of its own.
 std::string without_file(const std::string& fault, const std::string& file) {
-  return fault.starts_with(file + ": ") ? fault.substr(file.size() + 2) : fault;
+  if (!fault.starts_with(file + ":")) return fault;
+  const std::string place = fault.substr(file.size() + 1);
+  return place.starts_with(' ') ? place.substr(1) : "line " + place;
 }
 
 Judged judge(const std::string& file) {
@@ -135,20 +139,25 @@ Json to_json(const Judged& judged) {
   return json;
 }
 
-// Columns that say nothing of these files are left out, but in CSV.
-Grid grid_of(const std::vector<Judged>& all, bool every_column) {
+Grid grid_of(const std::vector<Judged>& all, bool faults) {
   Grid grid{{{"file"}, {"kind"}, {"version", true}, {"result"}}, {}};
-  bool faults = every_column, hints = every_column;
-  for (const Judged& one : all) faults = faults || !one.fault.empty(), hints = hints || !one.hint.empty();
-  if (faults) grid.columns.push_back({"fault"});
-  if (hints) grid.columns.push_back({"hint"});
+  if (faults) grid.columns.insert(grid.columns.end(), {{"fault"}, {"hint"}});
   for (const Judged& one : all) {
-    grid.rows.push_back(
-        {one.file, one.kind, one.version > 0 ? std::to_string(one.version) : "", std::string(name(one.result))});
-    if (faults) grid.rows.back().push_back(one.fault);
-    if (hints) grid.rows.back().push_back(one.hint);
+    const std::string version = one.version > 0 ? std::to_string(one.version) : "";
+    grid.rows.push_back({one.file, one.kind, version, std::string(name(one.result))});
+    if (faults) grid.rows.back().insert(grid.rows.back().end(), {one.fault, one.hint});
   }
   return grid;
+}
+
+// For people: the faults with their remedies below the table.
+std::string faults_text(const std::vector<Judged>& all, int columns) {
+  std::vector<std::string> items;
+  for (const Judged& one : all)
+    if (!one.fault.empty())
+      items.push_back(
+          fmt::format("{}: {}{}", one.file, one.fault, one.hint.empty() ? "" : " (hint: " + one.hint + ")"));
+  return bullets(items, columns);
 }
 
 std::string sentence(const std::vector<Judged>& all) {
@@ -166,8 +175,9 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
     print(pretty_json(
         {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", std::move(files)}}));
   } else {
-    const std::string table = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
-    print(table + (format == Format::text ? sentence(all) : ""));
+    std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
+    if (format != Format::csv) text += faults_text(all, table_columns(format, invocation.terminal));
+    print(text + (format == Format::text ? sentence(all) : ""));
   }
   Exit exit = Exit::yes;
   for (const Judged& one : all) {
