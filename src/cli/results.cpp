@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/placed.h"
 #include "cli/list.h"
+#include "cli/parts.h"
 #include "table/differences.h"
 #include "table/measurement.h"
 #include "table/table.h"
@@ -22,57 +23,6 @@
 namespace moetune {
 namespace {
 
-void require_number(const JsonAt& json, double least = 0) {
-  if (const double value = json.number(); value < least) json.fail(fmt::format("{} is less than {}", value, least));
-}
-
-// Infinities and NaN are written as null.
-void require_number_or_null(const JsonAt& object, std::string_view key, double least = 0) {
-  if (object.value().is_object() && object.value().contains(key) && object.value()[std::string(key)].is_null()) return;
-  require_number(object[key], least);
-}
-
-void require_positive(const JsonAt& json) {
-  if (const double value = json.number(); value <= 0) json.fail(fmt::format("{} is not positive", value));
-}
-
-void require_text(const JsonAt& json) {
-  if (json.string().empty()) json.fail("the text is empty");
-}
-
-void require_word(const JsonAt& json, const std::vector<std::string>& known) {
-  placed(json, [&](const JsonAt& at) {
-    const std::string word = at.string();
-    if (std::ranges::find(known, word) == known.end()) throw unknown_word("word", word, known);
-  });
-}
-
-void require_texts(const JsonAt& array) {
-  for (size_t i = 0; i < array.size(); ++i) array[i].string();
-}
-
-void require_object(const JsonAt& json) {
-  if (!json.value().is_object()) json.fail("expected an object");
-}
-
-template <typename Read>
-void each(const JsonAt& array, Read read) {
-  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
-}
-
-// Reason -> how many.
-void require_counts(const JsonAt& json) {
-  require_object(json);
-  for (const auto& item : json.value().items()) json[item.key()].integer(1);
-}
-
-void require_cell(const JsonAt& json) { placed(json, cell_from_json); }
-
-void require_environment(const JsonAt& json) {
-  device_from_json(json["device"]);
-  require_object(json["environment"]);
-}
-
 void require_fault(const JsonAt& json) {
   if (json.has("fault")) json["fault"].string();
 }
@@ -80,33 +30,15 @@ void require_fault(const JsonAt& json) {
 // Cell, contender, status, and what a good or a bad status needs.
 void require_point(const JsonAt& point, std::string_view needed) {
   require_cell(point["cell"]);
-  placed(point["contender"], contender_from_json);
+  require_contender(point["contender"]);
   const Status status = placed(point["status"], [](const JsonAt& at) { return parse_status(at.string()); });
   if (status == Status::ok)
     point[needed];
   else
     point["reason"].string();
   if (point.has("measurement")) measurement_from_json(point["measurement"]);
-  if (point.has("verdict")) verdict_from_json(point["verdict"]);
+  if (point.has("verdict")) require_verdict(point["verdict"]);
   if (point.has("repetition")) repetition_from_json(point["repetition"]);
-}
-
-void require_sums(const JsonAt& sums) {
-  if (sums.size() == 0) sums.fail("has no sums");
-  each(sums, [](const JsonAt& sum) {
-    require_text(sum["contender"]);
-    for (const char* key : {"sum_us", "low_us", "high_us", "speedup", "speedup_low", "speedup_high"})
-      require_positive(sum[key]);
-  });
-}
-
-void require_steps(const JsonAt& json) {
-  if (!json.has("training_steps")) return;
-  each(json["training_steps"], [](const JsonAt& step) {
-    if (step["cells"].size() != 6) step["cells"].fail("a training step has six cells");
-    require_texts(step["cells"]);
-    require_sums(step["sums"]);
-  });
 }
 
 std::vector<std::string> finding_names() {
@@ -128,6 +60,8 @@ void require_finding(const JsonAt& json) {
   json["control"].string();
   measurement_from_json(json["now"]);
   json["rounds"].integer(0);
+  for (const char* key : {"by_ratio", "by_time"})
+    if (json.has(key)) require_word(json[key], {"equivalent", "improved", "regressed", "inconclusive"});
 }
 
 void require_answer(const JsonAt& json) {
@@ -139,28 +73,12 @@ void require_answer(const JsonAt& json) {
   for (const char* key : {"distance", "log_tokens_distance", "log_skew_distance"})
     if (!none || json.has(key)) require_number(json[key]);
   if (none) return;
-  require_cell(json["entry"]["cell"]);
-  require_text(json["entry"]["id"]);
-  if (json["entry"].has("skipped")) return;
-  placed(json["entry"]["candidate"], candidate_from_json);
-  measurement_from_json(json["entry"]["measurement"]);
-  verdict_from_json(json["entry"]["verdict"]);
-  require_derived(json["entry"]["derived"]);
-}
-
-void require_figures(const JsonAt& json) {
-  for (const char* key : {"rows", "active_experts", "max_rows"}) json[key].integer(0);
-  for (const char* key : {"max_over_mean", "cv", "effective_experts"}) require_number(json[key]);
-}
-
-void require_pattern(const JsonAt& json, const char* pattern, std::string_view wanted) {
-  if (const std::string word = json.string(); !std::regex_match(word, std::regex(pattern)))
-    json.fail(fmt::format("'{}' is not {}", word, wanted));
+  require_entry(json["entry"]);
 }
 
 void require_side(const JsonAt& side) {
   require_text(side["file"]);
-  device_from_json(side["device"]);
+  require_device(side["device"]);
   side["cells"].integer(0);
 }
 
@@ -185,23 +103,6 @@ void require_difference(const JsonAt& json) {
 }
 
 }  // namespace
-
-void require_tool(const JsonAt& tool) {
-  if (tool["name"].string() != "moetune") tool["name"].fail("expected 'moetune'");
-  require_text(tool["version"]);
-  require_text(tool["commit"]);
-  tool["dirty"].boolean();
-  require_texts(tool["argv"]);
-}
-
-void require_derived(const JsonAt& derived) {
-  require_number(derived["tflops"]);
-  require_number(derived["tbps"]);
-  require_number_or_null(derived, "percent_of_roof");
-  const JsonAt speedup = derived["speedup"];
-  require_object(speedup);
-  for (const auto& item : speedup.value().items()) require_positive(speedup[item.key()]);
-}
 
 void read_bench(const JsonAt& json) {
   require_schema(json, "bench");
@@ -278,7 +179,7 @@ void read_lookup(const JsonAt& json) {
 void read_plan(const JsonAt& json) {
   require_schema(json, "plan");
   require_tool(json["tool"]);
-  device_from_json(json["device"]);
+  require_device(json["device"]);
   each(json["cells"], [](const JsonAt& item) {
     require_cell(item["cell"]);
     require_figures(item["figures"]);
@@ -296,7 +197,10 @@ void read_validate(const JsonAt& json) {
   each(json["files"], [](const JsonAt& file) {
     require_text(file["file"]);
     require_word(file["result"], {"valid", "invalid", "unreadable"});
-    if (file["result"].string() != "valid") require_text(file["fault"]);
+    const bool valid = file["result"].string() == "valid";
+    if (!valid) require_text(file["fault"]);
+    if (valid && file.has("fault")) file.fail("it is valid, and yet it has a fault");
+    if (file.has("version")) file["version"].integer(1);
   });
 }
 

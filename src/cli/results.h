@@ -17,10 +17,4 @@ void read_plan(const JsonAt& json);
 void read_validate(const JsonAt& json);
 void read_verify(const JsonAt& json);
 
-/// Throws Exit::request unless `tool` is that of this program: name, version, commit, dirty and argv.
-void require_tool(const JsonAt& tool);
-
-/// Throws Exit::request unless the derived figures of a table's entry are there and numbers.
-void require_derived(const JsonAt& derived);
-
 }  // namespace moetune

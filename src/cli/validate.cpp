@@ -13,6 +13,7 @@
 #include "cli/files.h"
 #include "cli/kinds.h"
 #include "cli/output.h"
+#include "cli/parts.h"
 #include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/journal.h"
@@ -84,6 +85,20 @@ void read_document(const Json& json, Judged& judged) {
   kind->read(at);
 }
 
+// The lines of a journal that its reader took; what follows the last line's end was cut off.
+void read_lines(const std::string& text, const std::string& file) {
+  size_t begin = 0, number = 1;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
+    const std::string where = fmt::format("{}:{}", file, number);
+    const Json json = parse_json(std::string_view(text).substr(begin, end - begin), where);
+    const JsonAt line(json, where);
+    if (number == 1)
+      find_kind("moetune.journal/1")->read(line);
+    else if (line.has("verdict"))
+      require_verdict(line["verdict"]);
+  }
+}
+
 void read_text_of(const std::string& text, Judged& judged) {
   const std::string extension = fs::path(judged.file).extension().string();
   if (extension == ".csv" || extension == ".npy") {
@@ -92,6 +107,7 @@ void read_text_of(const std::string& text, Judged& judged) {
   } else if (is_journal(judged.file)) {
     judged.kind = "journal", judged.version = 1;
     read_journal(judged.file);
+    read_lines(text, judged.file);
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
     judged.kind = "model";
     model_from_hf_config(JsonAt(*config, judged.file), "config");

@@ -46,7 +46,7 @@ TEST(Differences, CellsOfOneTableAloneAreTold) {
 TEST(Differences, AnotherWinnerIsADifferenceThoughItsTimeIsTheSame) {
   const TunedTable before = table_with(timed(100, 1));
   TunedTable after = before;
-  after.entries[0].candidate = sample::mma(16);
+  after.entries[0].candidate = sample::mma(32);
   ASSERT_NE(after.entries[0].candidate, before.entries[0].candidate);
   const TableDifferences found = differences(before, after);
   EXPECT_TRUE(found.cells[0].winner_changed);
