@@ -152,6 +152,7 @@ void require_entry(const JsonAt& json) {
 
 void require_steps(const JsonAt& json) {
   if (!json.has("training_steps")) return;
+  if (json["training_steps"].size() == 0) json["training_steps"].fail("has no steps");
   each(json["training_steps"], [](const JsonAt& step) {
     if (step["cells"].size() != 6) step["cells"].fail("a training step has six cells");
     require_texts(step["cells"]);

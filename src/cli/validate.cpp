@@ -92,10 +92,12 @@ void read_lines(const std::string& text, const std::string& file) {
     const std::string where = fmt::format("{}:{}", file, number);
     const Json json = parse_json(std::string_view(text).substr(begin, end - begin), where);
     const JsonAt line(json, where);
-    if (number == 1)
+    if (number == 1) {
       find_kind("moetune.journal/1")->read(line);
-    else if (line.has("verdict"))
-      require_verdict(line["verdict"]);
+      continue;
+    }
+    require_word(line["kind"], {"started", "trial"});
+    if (line.has("verdict")) require_verdict(line["verdict"]);
   }
 }
 
