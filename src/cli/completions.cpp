@@ -40,8 +40,8 @@ Command completions_command() {
   return {.name = "completions",
           .summary = "Print the completions of a shell",
           .examples =
-              "  moetune completions bash > ~/.local/share/bash-completion/completions/moetune\n"
-              "  moetune completions zsh > ~/.zsh/completions/_moetune\n"
+              "  moetune completions bash > ~/.moetune.bash\n"
+              "  moetune completions zsh > ~/.zfunc/_moetune\n"
               "  moetune completions fish > ~/.config/fish/completions/moetune.fish",
           .declare = declare_completions};
 }

@@ -7,7 +7,8 @@ import pytest
 
 from conftest import CPU, FEW, TINY
 
-COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "list", "doctor"]
+COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "diff", "validate",
+            "list", "doctor", "completions"]
 
 
 def test_alone_it_prints_its_help(room):
