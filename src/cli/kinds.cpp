@@ -2,6 +2,7 @@
 #include "cli/kinds.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/placed.h"
 #include "cli/cells.h"
@@ -65,8 +66,14 @@ void read_suite_document(const JsonAt& json) {
     placed(json["cells"][i], [&](const JsonAt&) { return make_cells(parts[i].options); });
 }
 
-// The layer of a sweep may give what a recording leaves open.
-void read_recording(const JsonAt& json) { trace_from_json(json, 0, 0); }
+// Loads may be of layers with unlike numbers of experts: a sweep takes those that fit its own.
+void read_recording(const JsonAt& json) {
+  std::set<int64_t> experts;
+  if (json.has("loads") && !json.has("experts"))
+    each(json["loads"], [&](const JsonAt& load) { experts.insert(static_cast<int64_t>(load["counts"].size())); });
+  if (experts.empty()) experts.insert(0);
+  for (const int64_t count : experts) with_open_top_k([&](int64_t top_k) { trace_from_json(json, count, top_k); });
+}
 
 constexpr FileKind kKinds[] = {
     {"bench", 1, "bench", "times of candidates, winners and baselines", read_bench},

@@ -103,6 +103,18 @@ void require_derived(const JsonAt& derived) {
   for (const auto& item : speedup.value().items()) require_positive(speedup[item.key()]);
 }
 
+void with_open_top_k(const std::function<void(int64_t top_k)>& read) {
+  try {
+    read(0);
+  } catch (const Error& error) {
+    try {
+      read(1);
+    } catch (const Error&) {
+      throw error;
+    }
+  }
+}
+
 void require_device(const JsonAt& json) {
   device_from_json(json);
   require_text(json["name"]);

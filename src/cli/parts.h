@@ -1,5 +1,7 @@
 // Parts of files, read by the rules of configs/schema/parts.json: those of the readers, and what readers let pass.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,10 @@ void require_figures(const JsonAt& json);
 void require_derived(const JsonAt& derived);
 void require_entry(const JsonAt& json);  // of a table
 void require_steps(const JsonAt& json);  // "training_steps" of a file, where it has them
+
+/// read(0), which takes top_k from a recording; where that gives neither top_k nor tokens, read(1): the layer of a
+/// sweep may have any top_k. Throws the error of read(0) where both fail.
+void with_open_top_k(const std::function<void(int64_t top_k)>& read);
 
 /// read(array[i]) for each.
 template <typename Read>

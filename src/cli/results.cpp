@@ -1,10 +1,6 @@
 // One function a kind of result.
 #include "cli/results.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -60,6 +56,8 @@ void require_finding(const JsonAt& json) {
   json["control"].string();
   measurement_from_json(json["now"]);
   json["rounds"].integer(0);
+  for (const char* key : {"time_change", "time_change_low", "time_change_high"})
+    if (json.value().contains(key)) require_number_or_null(json, key, -1);
   for (const char* key : {"by_ratio", "by_time"})
     if (json.has(key)) require_word(json[key], {"equivalent", "improved", "regressed", "inconclusive"});
 }

@@ -105,7 +105,7 @@ void read_text_of(const std::string& text, Judged& judged) {
   const std::string extension = fs::path(judged.file).extension().string();
   if (extension == ".csv" || extension == ".npy") {
     judged.kind = "routing";
-    read_trace(judged.file);
+    with_open_top_k([&](int64_t top_k) { read_trace(judged.file, 0, top_k); });
   } else if (is_journal(judged.file)) {
     judged.kind = "journal", judged.version = 1;
     read_journal(judged.file);

@@ -53,7 +53,7 @@ DAMAGES = {
               *measurement_at("points/0/measurement"), ("fault", 3), ("training_steps", [{"cells": []}])],
     "check": [*TOOL, *DEVICE, *ENVIRONMENT, ("baseline", GONE), ("threshold", 0), *cell_at("findings/0/cell"),
               ("findings/0/finding", "slower"), ("findings/0/reason", GONE), ("findings/0/change", GONE),
-              ("findings/0/change_low", -2), ("findings/0/now", GONE), *measurement_at("findings/0/now"),
+              ("findings/0/change_low", -2), ("findings/0/time_change", -2), ("findings/0/time_change", "much"), ("findings/0/now", GONE), *measurement_at("findings/0/now"),
               ("findings/0/rounds", -1), ("findings/0/control", 3), ("findings/0/by_time", "slower"), ("fault", [])],
     "compile": [*TOOL, ("arch", "hopper"), ("results", GONE), *cell_at("results/0/cell"), ("results/0/candidate", {}),
                 ("results/0/compile/status", "fine"), ("results/0/compile/registers", -1),
@@ -272,6 +272,17 @@ def test_files_of_other_formats(room):
     assert found == {"rows.csv": ("routing", "valid"), "wrong.csv": ("routing", "invalid"),
                      "loads.json": ("routing", "valid"), "config.json": ("model", "valid"),
                      "dense.json": ("model", "invalid")}
+
+
+def test_a_recording_may_leave_open_what_the_layer_of_a_sweep_says(room):
+    files = [room.write("rows.json", {"layers": {"0": [3, 0, 1, 2]}}), room.write("rows.csv", "layer,expert,rows\n0,0,3\n0,2,1\n"),
+             room.write("mixed.json", {"loads": [{"name": "a", "counts": [3, 1]}, {"name": "b", "counts": [1, 1, 2]}]})]
+    room.ok("validate", *files)
+    room.ok("tune", *CPU, "--experts", 4, "--top-k", 2, "--n", 64, "--k", 64, "--routing", "trace:rows.json", "--dry-run")
+    wrong = [room.write("sum.json", {"tokens": 4, "layers": {"0": [3, 0, 1, 2]}}),
+             room.write("many.json", {"tokens": 2, "top_k": 3, "layers": {"0": [3, 0, 1, 2]}}),
+             room.write("bad.json", {"loads": [{"name": "a", "counts": [3, 1]}, {"name": "b", "counts": [1, 1, -2]}]})]
+    assert [result for result, _ in results_of(room, wrong)] == ["invalid"] * 3
 
 
 def test_text_fits_and_markdown_is_a_table(room):
