@@ -135,7 +135,7 @@ std::vector<std::string> names_of(const CLI::Option& option) {
 }
 
 bool takes_files(const std::string& placeholder) {
-  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "PATH"},
+  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "PATH", "TABLE"},
                              [&](const std::string& word) { return placeholder.find(word) != std::string::npos; });
 }
 
