@@ -30,8 +30,8 @@ class OptionSet {
   /// Heading in --help of the options that follow.
   void group(const std::string& title) { group_ = title; }
   void flag(const std::string& names, bool& value, const std::string& help);
-  // `words` are what shells complete a value to; files too where the placeholder has FILE, DIR, PATH or TABLE. Arguments
-  // without words are files.
+  // `words` are what shells complete a value to; files too where the placeholder has FILE, DIR, PATH or TABLE.
+  // Arguments without words are files.
 
   /// At most once on a command line; what `value` holds before is its default, which --help tells.
   void value(const std::string& names, std::string& value, const std::string& placeholder, const std::string& help,
