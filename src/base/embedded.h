@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moetune {
 
@@ -17,6 +18,9 @@ std::span<const EmbeddedFile> embedded_files();
 
 /// The text of one embedded file, or nothing.
 std::optional<std::string_view> embedded_file(std::string_view path);
+
+/// The names of a folder's embedded files without their extension, sorted: "quick" of "configs/spaces/quick.json".
+std::vector<std::string> embedded_names(std::string_view folder);
 
 struct BuildInfo {
   std::string version;

@@ -13,8 +13,9 @@ namespace moetune {
 namespace {
 
 std::vector<Command> all_commands() {
-  return {tune_command(),   bench_command(), verify_command(), check_command(),  lookup_command(), compile_command(),
-          export_command(), merge_command(), list_command(),   doctor_command(), replay_command(), worker_command()};
+  return {tune_command(),    bench_command(),  verify_command(), check_command(),       lookup_command(),
+          compile_command(), export_command(), merge_command(),  diff_command(),        validate_command(),
+          list_command(),    doctor_command(), replay_command(), completions_command(), worker_command()};
 }
 
 int fail(const Terminal& terminal, Exit exit, const std::string& what, const std::string& hint) {
@@ -44,7 +45,7 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, con
     return static_cast<int>(Exit::yes);
   }
   const Action& action = actions[static_cast<size_t>(request.command - commands.data())];
-  return static_cast<int>(action({argv, &factory, terminal, &lister}));
+  return static_cast<int>(action({argv, &factory, terminal, &lister, &line}));
 }
 
 }  // namespace

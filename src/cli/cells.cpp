@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/suite.h"
+#include "cli/words.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -167,20 +168,22 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
-  set.value("--suite", options.suite, "NAME",
-            "Lists kept under a name (moetune list suites) or in a file; --tokens picks");
-  set.list("--model", options.models, "NAME", "A preset (moetune list models) or a Hugging Face config.json");
+  set.value("--suite", options.suite, "NAME|FILE",
+            "Lists kept under a name (moetune list suites) or in a file; --tokens picks", suite_words);
+  set.list("--model", options.models, "NAME|FILE", "A preset (moetune list models) or a Hugging Face config.json",
+           model_words);
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
   set.value("--top-k", options.top_k, "T", "Experts that a token picks");
   set.value("--n", options.n, "N", "Columns of Y, of a layer given directly");
   set.value("--k", options.k, "K", "Columns of X, of a layer given directly");
   set.value("--hidden", options.hidden, "H", "Width of an expert's input, to scale a model down");
   set.value("--intermediate", options.intermediate, "I", "Width of an expert, to scale a model down");
-  set.list("--projection", options.projections, "LIST", "up, down [up]");
-  set.list("--op", options.ops, "LIST", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]");
+  set.list("--projection", options.projections, "LIST", "up, down [up]", one_of({"up", "down"}));
+  set.list("--op", options.ops, "LIST", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]",
+           one_of({"fwd", "dx", "dw"}));
   set.list("--tokens", options.tokens, "LIST", "Such as 1,16,64-4096*4 [256, or as recorded]");
-  set.list("--routing", options.routings, "LIST", "Such as uniform,zipf:1.0,trace:FILE [uniform]");
-  set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]");
+  set.list("--routing", options.routings, "LIST", "Such as uniform,zipf:1.0,trace:FILE [uniform]", routing_words);
+  set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]", dtype_names);
   set.value("--tp", options.tp, "LIST", "Ranks that share each expert's width");
   set.value("--ep", options.ep, "LIST", "Ranks that share the experts");
   set.flag("--permute-x", options.permute_x,

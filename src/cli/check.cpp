@@ -243,7 +243,7 @@ Action declare_check(OptionSet& set) {
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [30s on a cpu, 0s on a GPU]");
   set.value("--inconclusive", options->inconclusive, "WORD",
-            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)");
+            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of({"fail", "pass"}));
   declare_regime(set, options->regime, "How a GPU is loaded while it is timed [as the table's was]");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
   set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");

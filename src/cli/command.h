@@ -18,6 +18,7 @@ struct Invocation {
   const BackendFactory* factory = nullptr;  // for the worker command and `bench --in-process`; others open a worker
   Terminal terminal;
   const DeviceLister* lister = nullptr;  // likewise
+  const CommandLine* line = nullptr;     // all commands with their options
 };
 
 /// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.
@@ -39,9 +40,12 @@ Command lookup_command();
 Command compile_command();
 Command export_command();
 Command merge_command();
+Command diff_command();
+Command validate_command();
 Command list_command();
 Command doctor_command();
 Command replay_command();
+Command completions_command();
 Command worker_command();
 
 }  // namespace moetune

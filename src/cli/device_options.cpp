@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/wording.h"
+#include "cli/words.h"
 #include "table/mergeable.h"
 
 namespace moetune {
@@ -31,7 +32,7 @@ bool is_all_gpus(const DeviceOptions& options) { return options.device == "cuda:
 void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Device");
   set.value("--device", options.device, "WORD",
-            "auto (a GPU where there is one), cpu, cuda, cuda:1; for tune, cuda:all");
+            "auto (a GPU where there is one), cpu, cuda, cuda:1; for tune, cuda:all", device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");

@@ -10,6 +10,7 @@
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/wording.h"
+#include "cli/words.h"
 #include "table/exporter.h"
 
 namespace moetune {
@@ -93,7 +94,7 @@ Action declare_export(OptionSet& set) {
   const auto options = std::make_shared<ExportOptions>();
   options->format = "markdown";
   set.argument("TABLE", options->table, "A tuned table");
-  set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)");
+  set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)", format_words);
   set.value("-o,--output", options->output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json");
   return [options](const Invocation& invocation) {

@@ -10,6 +10,8 @@
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/kinds.h"
+#include "cli/list.h"
 #include "cli/output.h"
 #include "cli/suite.h"
 #include "table/exporter.h"
@@ -23,18 +25,13 @@ namespace {
 
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
-struct ListOptions {
-  std::string what, format;
-};
+// Folders of files inside the binary.
+constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routings/", *kSpaces = "configs/spaces/",
+                     *kSuites = "configs/suites/", *kSchemas = "configs/schema/";
 
-// "quick" for configs/spaces/quick.json.
-std::vector<std::string> embedded_names(std::string_view folder) {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(folder))
-      names.emplace_back(file.path.substr(folder.size(), file.path.rfind('.') - folder.size()));
-  return names;
-}
+struct ListOptions {
+  std::string what, show, format;
+};
 
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
 std::vector<std::string> names_of(const std::vector<Knob>& knobs) {
@@ -89,7 +86,7 @@ Json list_routings() {
   Json items = Json::array();
   for (const RoutingKind& kind : routing_kinds())
     items.push_back({{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}});
-  for (const std::string& name : embedded_names("configs/routings/"))
+  for (const std::string& name : embedded_names(kRoutings))
     items.push_back(
         {{"name", "trace:" + name}, {"usage", "trace:" + name + "[#LAYER]"}, {"description", "a built-in recording"}});
   return items;
@@ -97,7 +94,7 @@ Json list_routings() {
 
 Json list_spaces() {
   Json items = Json::array();
-  for (const std::string& name : embedded_names("configs/spaces/")) {
+  for (const std::string& name : embedded_names(kSpaces)) {
     Json item = {{"name", name}};
     for (const VariantSpace& part : load_space(name).variants) {
       int64_t product = 1;
@@ -111,7 +108,7 @@ Json list_spaces() {
 
 Json list_suites() {
   Json items = Json::array();
-  for (const std::string& name : embedded_names("configs/suites/")) {
+  for (const std::string& name : embedded_names(kSuites)) {
     CellOptions options;
     options.suite = name;
     items.push_back({{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}});
@@ -145,16 +142,59 @@ Json list_strategies() {
   return items;
 }
 
+Json list_schemas() {
+  Json items = Json::array();
+  for (const FileKind& kind : file_kinds())
+    items.push_back({{"name", kind.name},
+                     {"version", kind.version},
+                     {"written_by", kind.written_by},
+                     {"holds", kind.holds},
+                     {"file", fmt::format("configs/schema/{}.json", kind.name)}});
+  return items;
+}
+
 struct Lister {
   std::string what;
   Json (*list)();
+  std::string folder = {};  // of the files inside the binary that --show prints
 };
 const std::vector<Lister>& listers() {
-  static const std::vector<Lister> all = {
-      {"variants", list_variants}, {"knobs", list_knobs},          {"models", list_models},
-      {"routings", list_routings}, {"spaces", list_spaces},        {"suites", list_suites},
-      {"formats", list_formats},   {"devices", list_devices_here}, {"strategies", list_strategies}};
+  static const std::vector<Lister> all = {{"variants", list_variants},      {"knobs", list_knobs},
+                                          {"models", list_models, kModels}, {"routings", list_routings, kRoutings},
+                                          {"spaces", list_spaces, kSpaces}, {"suites", list_suites, kSuites},
+                                          {"formats", list_formats},        {"devices", list_devices_here},
+                                          {"strategies", list_strategies},  {"schemas", list_schemas, kSchemas}};
   return all;
+}
+
+const Lister& find_lister(const std::string& what) {
+  std::vector<std::string> words;
+  for (const Lister& lister : listers()) {
+    if (lister.what == what) return lister;
+    words.push_back(lister.what);
+  }
+  throw unknown_word("list", what, words);
+}
+
+std::vector<std::string> shown_names() {
+  std::vector<std::string> names;
+  for (const Lister& lister : listers())
+    if (!lister.folder.empty()) std::ranges::copy(embedded_names(lister.folder), std::back_inserter(names));
+  return names;
+}
+
+// A file as it lies in configs.
+void show(const Lister& lister, const std::string& name) {
+  if (lister.folder.empty()) {
+    std::vector<std::string> shown;
+    for (const Lister& one : listers())
+      if (!one.folder.empty()) shown.push_back(one.what);
+    throw request_error(fmt::format("--show: {} are not kept in files", lister.what),
+                        fmt::format("it prints one of the {}", fmt::join(shown, ", ")));
+  }
+  const auto text = embedded_file(fmt::format("{}{}.json", lister.folder, name));
+  if (!text) throw unknown_word("name", name, embedded_names(lister.folder));
+  print(*text);
 }
 
 std::string cell_text(const Json& value);
@@ -170,8 +210,8 @@ std::string cell_text(const Json& value) {
   return value.is_array() ? words_text(value, " ") : value.dump();
 }
 
-// For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; and of
-// a name and its usage the latter.
+// For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; of a
+// name and its usage the latter; and no files, which have the name of their schema.
 void narrow(Json& items) {
   for (Json& item : items) {
     const std::string aliases = item.contains("aliases") ? words_text(item["aliases"], ", ") : "";
@@ -179,7 +219,7 @@ void narrow(Json& items) {
     if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
     if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
     if (item.contains("usage")) item["name"] = item["usage"];
-    for (const char* moved : {"aliases", "words", "usage"}) item.erase(moved);
+    for (const char* moved : {"aliases", "words", "usage", "file"}) item.erase(moved);
   }
 }
 
@@ -204,40 +244,44 @@ Grid grid_of(const Json& items, Format format) {
 
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  std::vector<std::string> words;
-  for (const Lister& lister : listers()) {
-    words.push_back(lister.what);
-    if (lister.what != options.what) continue;
-    Json items = lister.list();
-    if (format == Format::text) narrow(items);
-    if (format == Format::json)
-      print(pretty_json({{"schema", "moetune.list/1"},
-                         {"tool", tool_json(invocation.argv)},
-                         {"what", options.what},
-                         {"items", items}}));
-    else
-      print(table_text(grid_of(items, format), format, invocation.terminal));
-    return Exit::yes;
-  }
-  throw unknown_word("list", options.what, words);
+  const Lister& lister = find_lister(options.what);
+  if (!options.show.empty()) return show(lister, options.show), Exit::yes;
+  Json items = lister.list();
+  if (format == Format::text) narrow(items);
+  if (format == Format::json)
+    print(pretty_json({{"schema", "moetune.list/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"what", options.what},
+                       {"items", items}}));
+  else
+    print(table_text(grid_of(items, format), format, invocation.terminal));
+  return Exit::yes;
 }
 
 Action declare_list(OptionSet& set) {
   const auto options = std::make_shared<ListOptions>();
-  set.argument("WHAT", options->what,
-               "variants, knobs, models, routings, spaces, suites, formats, devices, strategies");
+  set.argument("WHAT", options->what, fmt::format("{}", fmt::join(list_topics(), ", ")), list_topics);
+  set.value("--show", options->show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
+            shown_names);
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_list(*options, invocation); };
 }
 
 }  // namespace
 
+std::vector<std::string> list_topics() {
+  std::vector<std::string> topics;
+  for (const Lister& lister : listers()) topics.push_back(lister.what);
+  return topics;
+}
+
 Command list_command() {
   return {.name = "list",
-          .summary = "List variants, knobs, models, routings, spaces, suites, formats, devices or strategies",
+          .summary = "List models, knobs, routings, devices, schemas, ...",
           .examples =
               "  moetune list models\n"
               "  moetune list routings\n"
+              "  moetune list schemas --show table\n"
               "  moetune list devices --format json",
           .declare = declare_list};
 }

@@ -16,6 +16,7 @@
 #include "cli/sections.h"
 #include "cli/winners.h"
 #include "cli/wording.h"
+#include "cli/words.h"
 #include "table/fields.h"
 #include "table/pretty.h"
 #include "table/table.h"
@@ -176,7 +177,8 @@ Action declare_lookup(OptionSet& set) {
             "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
   set.flag("--prefer-choice", options->prefer_choice,
            "Answer with the table's robust choice (tune --choose) even where a cell is exact");
-  set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]");
+  set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
+            device_words);
   declare_format(set, options->format, kFormats);
   set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners");
   return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };

@@ -112,7 +112,8 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
 Action declare_merge(OptionSet& set) {
   const auto options = std::make_shared<MergeOptions>();
   set.arguments("FILES", options->files, "Tuned tables of one device, or journals of one run");
-  set.value("--prefer", options->prefer, "WORD", "Where they differ: fastest, first or last");
+  set.value("--prefer", options->prefer, "WORD", "Where they differ: fastest, first or last",
+            one_of({"fastest", "first", "last"}));
   set.value("-o,--output", options->output, "FILE", "The merged table or journal [standard output]");
   return [options](const Invocation& invocation) {
     if (options->output == "-") options->output.clear();

@@ -18,14 +18,16 @@ struct CommandLine::Apps {
   std::vector<CLI::App*> commands;
   std::string color = "auto";
   bool version = false;
+  std::map<const CLI::Option*, WordSource> words;
 };
 
 namespace {
 
 constexpr const char* kColorHelp = "auto, always or never";
 
-void declare_color(CLI::App& app, std::string& color) {
-  app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other");
+void declare_color(CLI::App& app, std::string& color, std::map<const CLI::Option*, WordSource>& words) {
+  words[app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other")] =
+      one_of({"auto", "always", "never"});
 }
 
 std::string version_text() {
@@ -123,13 +125,39 @@ Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
                        near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
 }
 
+// "-o", "--output"; none for an argument.
+std::vector<std::string> names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  if (option.get_positional()) return names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+bool takes_files(const std::string& placeholder) {
+  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "PATH", "TABLE"},
+                             [&](const std::string& word) { return placeholder.find(word) != std::string::npos; });
+}
+
+DeclaredOption declared_option(const CLI::Option& option, const WordSource& words) {
+  const bool flag = !option.get_positional() && option.get_expected_max() == 0;
+  DeclaredOption result{.names = names_of(option),
+                        .placeholder = flag                      ? ""
+                                       : option.get_positional() ? option.get_name(true)
+                                                                 : option.get_type_name(),
+                        .help = option.get_description(),
+                        .repeated = option.get_expected_max() > 1};
+  if (words) result.words = words();
+  result.is_list = result.repeated && !option.get_positional();
+  result.files = option.get_positional() ? !words : !flag && takes_files(result.placeholder);
+  return result;
+}
+
 // "-o, --output FILE", with dots where it may be given more than once; an argument's name alone.
 std::string help_name(const CLI::Option& option) {
   const std::string dots = option.get_expected_max() > 1 ? " ..." : "";
   if (option.get_positional()) return option.get_name(true) + dots;
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string> names = names_of(option);
   if (option.get_expected_max() == 0) return fmt::format("{}", fmt::join(names, ", "));
   return fmt::format("{} {}{}", fmt::join(names, ", "), option.get_type_name(), dots);
 }
@@ -157,23 +185,28 @@ void OptionSet::flag(const std::string& names, bool& value, const std::string& h
 }
 
 void OptionSet::value(const std::string& names, std::string& value, const std::string& placeholder,
-                      const std::string& help) {
+                      const std::string& help, WordSource words) {
   const std::string full = value.empty() ? help : fmt::format("{} [{}]", help, value);
-  app_.add_option(names, value, full)->type_name(placeholder)->group(group_);
+  words_[app_.add_option(names, value, full)->type_name(placeholder)->group(group_)] = std::move(words);
 }
 
 void OptionSet::list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
-                     const std::string& help) {
+                     const std::string& help, WordSource words) {
   // One value each time: "--model a TABLE" must not swallow the argument behind it.
-  app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false);
+  words_[app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false)] =
+      std::move(words);
 }
 
-void OptionSet::argument(const std::string& name, std::string& value, const std::string& help) {
-  app_.add_option(name, value, help)->type_name("")->required();
+void OptionSet::argument(const std::string& name, std::string& value, const std::string& help, WordSource words) {
+  words_[app_.add_option(name, value, help)->type_name("")->required()] = std::move(words);
 }
 
 void OptionSet::arguments(const std::string& name, std::vector<std::string>& values, const std::string& help) {
   app_.add_option(name, values, help)->type_name("")->required();
+}
+
+WordSource one_of(std::vector<std::string> words) {
+  return [words = std::move(words)] { return words; };
 }
 
 std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
@@ -195,7 +228,7 @@ CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(comma
   main.allow_extras();
   main.require_subcommand(0, 1);
   main.add_flag("-V,--version", apps_->version);
-  declare_color(main, apps_->color);
+  declare_color(main, apps_->color, apps_->words);
   for (const Command& command : commands_) {
     CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
     apps_->commands.push_back(app);
@@ -204,7 +237,23 @@ CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(comma
 
 CommandLine::~CommandLine() = default;
 
-OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index)); }
+OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index), apps_->words); }
+
+std::vector<DeclaredCommand> CommandLine::declared() const {
+  const auto all = [&](const CLI::App& app, std::string name, std::string summary) {
+    DeclaredCommand command{std::move(name), std::move(summary), {}};
+    for (const CLI::Option* option : app.get_options()) {
+      const auto words = apps_->words.find(option);
+      command.options.push_back(declared_option(*option, words == apps_->words.end() ? WordSource{} : words->second));
+    }
+    return command;
+  };
+  std::vector<DeclaredCommand> result = {all(apps_->main, "", "")};
+  for (size_t i = 0; i < commands_.size(); ++i)
+    if (!commands_[i].hidden)
+      result.push_back(all(*apps_->commands[i], std::string(commands_[i].name), std::string(commands_[i].summary)));
+  return result;
+}
 
 Request CommandLine::parse(const std::vector<std::string>& argv) {
   const int width = help_width(look_at_terminal("auto").output_columns);
@@ -212,7 +261,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   for (CLI::App* app : apps_->commands) {  // what every command has comes last in its help
     if (app->get_option_no_throw("--color")) break;
     app->set_help_flag("-h,--help", "Print this help")->group("Other");
-    declare_color(*app, apps_->color);
+    declare_color(*app, apps_->color, apps_->words);
   }
   std::vector<std::string> reversed = arguments_of(argv);
   std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants them

@@ -1,6 +1,8 @@
 // Declares options and parses a command line. CLI11 is behind this, in options.cpp alone: it is slow to compile.
 // Values stay text here; each command parses its own strictly, so that errors read the same everywhere.
 #pragma once
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,30 +10,41 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace moetune {
 
 struct Command;
 
+/// The words that an option takes, made when a completion asks for them.
+using WordSource = std::function<std::vector<std::string>()>;
+/// A fixed list of them.
+WordSource one_of(std::vector<std::string> words);
+
 /// The options of one subcommand while it declares them. The variables must outlive the parsing.
 class OptionSet {
  public:
-  explicit OptionSet(CLI::App& app) : app_(app) {}
+  OptionSet(CLI::App& app, std::map<const CLI::Option*, WordSource>& words) : app_(app), words_(words) {}
 
   /// Heading in --help of the options that follow.
   void group(const std::string& title) { group_ = title; }
   void flag(const std::string& names, bool& value, const std::string& help);
+  // `words` are what shells complete a value to; files too where the placeholder has FILE, DIR, PATH or TABLE.
+  // Arguments without words are files.
+
   /// At most once on a command line; what `value` holds before is its default, which --help tells.
-  void value(const std::string& names, std::string& value, const std::string& placeholder, const std::string& help);
+  void value(const std::string& names, std::string& value, const std::string& placeholder, const std::string& help,
+             WordSource words = {});
   /// As often as wanted, one value each time.
   void list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
-            const std::string& help);
-  void argument(const std::string& name, std::string& value, const std::string& help);
+            const std::string& help, WordSource words = {});
+  void argument(const std::string& name, std::string& value, const std::string& help, WordSource words = {});
   void arguments(const std::string& name, std::vector<std::string>& values, const std::string& help);
 
  private:
   CLI::App& app_;
+  std::map<const CLI::Option*, WordSource>& words_;
   std::string group_ = "Options";
 };
 
@@ -47,6 +60,20 @@ struct Request {
   std::string color = "auto";  // --color
 };
 
+/// An option or argument as --help and completions tell it.
+struct DeclaredOption {
+  std::vector<std::string> names;       // "-o", "--output"; empty for an argument
+  std::string placeholder, help;        // placeholder: "FILE"; empty for a flag
+  bool repeated = false;                // may be given more than once, or is several arguments
+  bool is_list = false;                 // values may be joined by commas
+  bool files = false;                   // takes names of files
+  std::vector<std::string> words = {};  // takes these
+};
+struct DeclaredCommand {
+  std::string name, summary;
+  std::vector<DeclaredOption> options;
+};
+
 /// The command line of the program. Declare every command's options, then parse.
 class CommandLine {
  public:
@@ -57,6 +84,8 @@ class CommandLine {
   OptionSet options(size_t index);
   /// argv[0] is the program. Exit::request errors tell the nearest option or command.
   Request parse(const std::vector<std::string>& argv);
+  /// Every command but the hidden ones, once parse was called; the first has no name: it is the program alone.
+  std::vector<DeclaredCommand> declared() const;
 
  private:
   struct Apps;

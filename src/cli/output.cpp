@@ -36,7 +36,8 @@ std::vector<std::string> words_of(const std::vector<Format>& formats) {
 
 void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known) {
   word = word_of(known.front());
-  set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words_of(known), ", ")));
+  set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words_of(known), ", ")),
+            one_of(words_of(known)));
 }
 
 Format parse_format(const std::string& word, const std::vector<Format>& known) {

@@ -8,14 +8,16 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/words.h"
 
 namespace moetune {
 
 void declare(OptionSet& set, SearchOptions& options, const std::string& default_space) {
   set.group("Candidates");
   const std::string otherwise = default_space.empty() ? "" : fmt::format(" [{}]", default_space);
-  set.value("--space", options.space, "NAME", "Values for each knob (moetune list spaces), or a file" + otherwise);
-  set.list("--variant", options.variants, "LIST", "Only these variants (moetune list variants)");
+  set.value("--space", options.space, "NAME|FILE", "Values for each knob (moetune list spaces), or a file" + otherwise,
+            space_words);
+  set.list("--variant", options.variants, "LIST", "Only these variants (moetune list variants)", variant_words);
   set.list("--set", options.settings, "KNOB=LIST", "Other values for a knob, such as block_m=64,128");
   set.group("Options");
 }

@@ -104,11 +104,7 @@ std::vector<SuitePart> read_suite(const std::string& name_or_file) {
   std::error_code ignored;
   if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored))
     return suite_from_json(JsonAt(read_json(name_or_file), name_or_file));
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(kFolder))
-      names.emplace_back(file.path.substr(kFolder.size(), file.path.rfind('.') - kFolder.size()));
-  throw unknown_word("suite", name_or_file, names);
+  throw unknown_word("suite", name_or_file, embedded_names(kFolder));
 }
 
 }  // namespace moetune

@@ -351,7 +351,7 @@ Action declare_tune(OptionSet& set) {
   set.group("Device");
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.group("Search");
-  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)");
+  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
   set.value("--warm-start", options->warm_start, "TABLE",
             "Begin each search with what won there, for any layer or GPU");
   set.value("--max-candidates", options->max_candidates, "N",

@@ -25,14 +25,6 @@ constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 constexpr std::string_view kWhole = "all";
 constexpr std::string_view kFolder = "configs/spaces/";
 
-std::vector<std::string> built_in_spaces() {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(kFolder))
-      names.emplace_back(file.path.substr(kFolder.size(), file.path.size() - kFolder.size() - 5));
-  return names;
-}
-
 constexpr std::string_view kMostWord = "most";
 
 int knob_value(const Knob& knob, const JsonAt& json) {
@@ -178,7 +170,7 @@ Error knob_missing(const SearchSpace& space, const std::string& name) {
 Error variant_missing(const SearchSpace& space, const std::string& name) {
   find_variant(name);  // throws where there is no such variant at all
   std::vector<std::string> others;
-  for (const std::string& other : built_in_spaces())
+  for (const std::string& other : embedded_names(kFolder))
     for (const VariantSpace& part : load_space(other).variants)
       if (part.variant == name) others.push_back("--space " + other);
   return request_error(fmt::format("the space '{}' has no values for the variant '{}'", space.name, name),
@@ -198,6 +190,15 @@ SearchSpace whole_space() {
   return space;
 }
 
+SearchSpace space_from_json(const JsonAt& json) {
+  require_schema(json, "space");
+  const JsonAt list = json["variants"];
+  if (!list.value().is_object() || list.value().empty()) list.fail("expected an object with at least one variant");
+  SearchSpace space;
+  for (const auto& item : list.value().items()) space.variants.push_back(variant_space(item.key(), list[item.key()]));
+  return space;
+}
+
 SearchSpace load_space(const std::string& name_or_file) {
   if (name_or_file == kWhole) return whole_space();
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
@@ -208,14 +209,10 @@ SearchSpace load_space(const std::string& name_or_file) {
   } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored)) {
     json = read_json(name_or_file);
   } else {
-    throw unknown_word("space", name_or_file, built_in_spaces());
+    throw unknown_word("space", name_or_file, embedded_names(kFolder));
   }
-  const JsonAt root(json, name_or_file);
-  require_schema(root, "space");
-  const JsonAt list = root["variants"];
-  if (!list.value().is_object() || list.value().empty()) list.fail("expected an object with at least one variant");
-  SearchSpace space{.name = name_or_file, .variants = {}};
-  for (const auto& item : list.value().items()) space.variants.push_back(variant_space(item.key(), list[item.key()]));
+  SearchSpace space = space_from_json(JsonAt(json, name_or_file));
+  space.name = name_or_file;
   return space;
 }
 

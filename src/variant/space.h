@@ -25,6 +25,8 @@ SearchSpace load_space(const std::string& name_or_file);
 
 /// All values that variants list for their knobs, called "all": the space of who names none.
 SearchSpace whole_space();
+/// The same from JSON, without a name.
+SearchSpace space_from_json(const JsonAt& json);
 
 /// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
 /// variant).

@@ -15,28 +15,13 @@ namespace {
 
 constexpr std::string_view kFolder = "configs/models/";
 
-Model model_from_preset(const JsonAt& json) {
-  require_schema(json, "model");
-  Model model;
-  model.name = json["name"].string();
-  model.architecture = json["architecture"].string();
-  if (json.has("aliases"))
-    for (size_t i = 0; i < json["aliases"].size(); ++i) model.aliases.push_back(json["aliases"][i].string());
-  model.experts = json["experts"].integer(1, kMaxExperts);
-  model.top_k = json["top_k"].integer(1, model.experts);
-  model.hidden = json["hidden"].integer(1);
-  model.intermediate = json["intermediate"].integer(1);
-  model.gated = json["gated"].boolean();
-  return model;
-}
-
 std::vector<Model> read_presets() {
   std::vector<Model> models;
   for (const EmbeddedFile& file : embedded_files()) {
     if (!file.path.starts_with(kFolder)) continue;
     const std::string path(file.path);
     const Json json = parse_json(file.text, path);
-    models.push_back(model_from_preset(JsonAt(json, path)));
+    models.push_back(model_from_json(JsonAt(json, path)));
   }
   std::sort(models.begin(), models.end(), [](const Model& a, const Model& b) { return a.name < b.name; });
   return models;
@@ -74,6 +59,21 @@ Model read_config(const fs::path& path) {
 }
 
 }  // namespace
+
+Model model_from_json(const JsonAt& json) {
+  require_schema(json, "model");
+  Model model;
+  model.name = json["name"].string();
+  model.architecture = json["architecture"].string();
+  if (json.has("aliases"))
+    for (size_t i = 0; i < json["aliases"].size(); ++i) model.aliases.push_back(json["aliases"][i].string());
+  model.experts = json["experts"].integer(1, kMaxExperts);
+  model.top_k = json["top_k"].integer(1, model.experts);
+  model.hidden = json["hidden"].integer(1);
+  model.intermediate = json["intermediate"].integer(1);
+  model.gated = json["gated"].boolean();
+  return model;
+}
 
 const std::vector<Model>& model_presets() {
   static const std::vector<Model> models = read_presets();

@@ -24,6 +24,9 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
+/// From a file of configs/models: its schema is moetune.model/1.
+Model model_from_json(const JsonAt& json);
+
 /// The presets of configs/models, sorted by name.
 const std::vector<Model>& model_presets();
 

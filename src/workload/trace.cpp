@@ -19,14 +19,6 @@ namespace {
 constexpr std::string_view kRecordings = "configs/routings/";
 constexpr std::string_view kJson = ".json";
 
-std::vector<std::string> built_in_names() {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(kRecordings) && file.path.ends_with(kJson))
-      names.emplace_back(file.path.substr(kRecordings.size(), file.path.size() - kRecordings.size() - kJson.size()));
-  return names;
-}
-
 Trace read_json_text(std::string_view text, const std::string& where, int64_t experts, int64_t top_k) {
   const Json json = parse_json(text, where);
   return trace_from_json(JsonAt(json, where), experts, top_k);
@@ -44,7 +36,7 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
     if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
     // A word without folder and extension is taken for the name of a built-in recording.
     if (!path.has_parent_path() && extension != ".json" && extension != ".csv" && extension != ".npy")
-      throw unknown_word("recording", where, built_in_names());
+      throw unknown_word("recording", where, embedded_names(kRecordings));
   }
   if (extension == ".json") return read_json_text(read_text(path), where, experts, top_k);
   if (extension == ".csv") return trace_from_csv(read_text(path), where, experts, top_k);

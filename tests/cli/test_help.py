@@ -7,7 +7,8 @@ import pytest
 
 from conftest import CPU, FEW, TINY
 
-COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "list", "doctor", "replay"]
+COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "diff", "validate",
+            "list", "doctor", "replay", "completions"]
 
 
 def test_alone_it_prints_its_help(room):

@@ -290,9 +290,8 @@ TEST_F(Schema, WrongUsageNamesTheKinds) {
   const Outcome result = validate("tables", "{}");
   EXPECT_EQ(result.exit, 2);
   EXPECT_TRUE(holds(result.output,
-                    "KIND is one of: bench, check, compile, doctor, journal, list, lookup, model, peers, plan, "
-                    "routing, space, suite, "
-                    "table, verify"));
+                    "KIND is one of: bench, check, compile, diff, doctor, journal, list, lookup, model, peers, plan, "
+                    "replay, routing, space, suite, table, validate, verify"));
 }
 
 }  // namespace

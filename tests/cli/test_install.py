@@ -1,0 +1,65 @@
+"""cmake --install: what goes where, and that the program runs from there."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BINARY, SOURCE, TINY, Room, validate
+
+BUILD = pathlib.Path(os.environ.get("MOETUNE_BINARY_DIR", pathlib.Path(BINARY).parent))
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A prefix that holds what the build of these tests installs."""
+    prefix = tmp_path / "prefix"
+    result = subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(prefix)], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, universal_newlines=True)
+    assert result.returncode == 0, result.stdout
+    return prefix
+
+
+def test_every_file_has_its_place(installed):
+    files = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    wanted = {"bin/moetune", "share/bash-completion/completions/moetune", "share/zsh/site-functions/_moetune",
+              "share/fish/vendor_completions.d/moetune.fish"}
+    wanted |= {f"share/doc/moetune/{name}" for name in
+               ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "kernels/README.md")}
+    for folder in ("schema", "tuned"):
+        wanted |= {f"share/moetune/{folder}/{path.name}" for path in (SOURCE / "configs" / folder).iterdir()}
+    assert files == wanted
+    for name in ("LICENSE", "README.md", "CHANGELOG.md"):
+        assert (installed / "share/doc/moetune" / name).read_bytes() == (SOURCE / name).read_bytes()
+
+
+def test_the_program_runs_from_there(installed, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    room = Room(work, str(installed / "bin/moetune"))
+    assert room.ok("--version").stdout == subprocess.run([BINARY, "--version"], stdout=subprocess.PIPE,
+                                                         universal_newlines=True).stdout
+    room.ok("tune", *TINY, "--max-candidates", 2, "-q", "-o", "table.json")  # its worker is the installed binary too
+    validate("table", work / "table.json")
+    for table in sorted((installed / "share/moetune/tuned").glob("*.json")):
+        room.ok("validate", table)
+    room.ok("lookup", installed / "share/moetune/tuned/nvidia-h200-qwen3-30b-a3b.json", "--model", "qwen3-30b-a3b",
+            "--tokens", 100)
+
+
+def test_completions_are_those_of_the_program(installed, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    room = Room(work, str(installed / "bin/moetune"))
+    places = {"bash": "bash-completion/completions/moetune", "zsh": "zsh/site-functions/_moetune",
+              "fish": "fish/vendor_completions.d/moetune.fish"}
+    for shell, place in places.items():
+        assert (installed / "share" / place).read_text() == room.ok("completions", shell).stdout, shell
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="readelf is not installed")
+def test_it_needs_nothing_of_the_build(installed):
+    text = subprocess.run(["readelf", "-d", str(installed / "bin/moetune")], stdout=subprocess.PIPE,
+                          universal_newlines=True, check=True).stdout
+    assert "NEEDED" in text and "RPATH" not in text and "RUNPATH" not in text
