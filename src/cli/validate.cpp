@@ -96,7 +96,7 @@ void read_lines(const std::string& text, const std::string& file) {
       find_kind("moetune.journal/1")->read(line);
       continue;
     }
-    require_word(line["kind"], {"started", "trial"});
+    require_word(line["kind"], {"started", "trial", "final"});
     if (line.has("verdict")) require_verdict(line["verdict"]);
   }
 }

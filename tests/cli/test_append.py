@@ -90,7 +90,7 @@ def test_dry_run_counts_the_new_cells(room):
 def test_ctrl_c_then_resume_repeats_no_trial(planted):
     planted.ok("tune", *cells(8), *FEW)
     kept = planted.json(TABLE)["entries"]
-    more = ["tune", "--append", *cells(8, 16, 32), "--max-candidates", "12"]
+    more = ["tune", "--append", *cells(8, 16, 32), "--max-candidates", "12", "--strategy", "exhaustive"]
     process = planted.start(*more, env=SLOW_TRIALS)
     planted.wait_for_trials(process, 14)
     process.send_signal(signal.SIGINT)
