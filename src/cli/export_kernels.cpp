@@ -35,6 +35,13 @@ namespace fs = std::filesystem;
 
 #ifdef MOETUNE_HAS_CUDA
 
+constexpr const char* kPointers = "its kernel takes arrays of pointers, which the loaders do not make";
+
+bool takes_pointers(const Candidate& candidate) {
+  const std::optional<int> addressing = find_value(candidate, "addressing");
+  return addressing && *addressing != 0;
+}
+
 // What is collected before anything is compiled.
 class Collection {
  public:
@@ -61,6 +68,7 @@ class Collection {
  private:
   void add(const Entry& entry) {
     if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
+    if (takes_pointers(entry.candidate)) return left_out(id(entry.cell), kPointers);
     for (const DeviceInfo& device : targets_) {
       const bool own = &device == &targets_.front();
       std::optional<Candidate> candidate = entry.candidate;
@@ -78,9 +86,10 @@ class Collection {
   }
 
   void add(const Choice& choice) {
+    const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
+    if (takes_pointers(choice.candidate())) return left_out(what, kPointers);
     if (const auto reason = cannot_run(choice.candidate(), choice.shape(), table_.device))
-      return left_out(fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape())),
-                      *reason);
+      return left_out(what, *reason);
     exported.ranges.push_back({.shape = choice.shape(),
                                .tokens = choice.tokens,
                                .arch = arch(table_.device),

@@ -120,11 +120,11 @@ Json main_launch(const ExportedKernel& kernel, const Product& product, const Lau
           {"arguments", {args_json(product, rule)}}};
 }
 
-// A kernel of finish_unit: a block for each of so many, at most 2^16.
-Json pass(const Json& cubins, std::string_view entry, std::string_view blocks, Json arguments) {
-  return {{"cubin", cubins},
+// A kernel beside the variants': so many blocks, at most 2^16.
+Json pass(Json cubins, std::string_view entry, int threads, std::string_view blocks, Json arguments) {
+  return {{"cubin", std::move(cubins)},
           {"entry", entry},
-          {"threads", kPassThreads},
+          {"threads", threads},
           {"shared_bytes", 0},
           {"cluster", 1},
           {"most_per_processor", nullptr},
@@ -145,9 +145,9 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
   const Json rows = {{"int32", "rows"}}, width = {{"int64", "n"}};
   if (sums_slots(p)) {
     launches.push_back(fill("row_of", 255, "slots * 4"));
-    launches.push_back(pass(cubins, "invert", fmt::format("ceil_div(rows, {})", kPassThreads),
+    launches.push_back(pass(cubins, "invert", kPassThreads, fmt::format("ceil_div(rows, {})", kPassThreads),
                             {pointer("row_of"), pointer("gather_indices"), rows}));
-    launches.push_back(pass(cubins, "sum_slots", "tokens",
+    launches.push_back(pass(cubins, "sum_slots", kPassThreads, "tokens",
                             {pointer(operand_name(p.d.matrix)),
                              pointer("sums"),
                              pointer("row_of"),
@@ -157,7 +157,7 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
   }
   if (p.weight_gradient) {
     launches.push_back(fill("dweights", 0, "slots * 4"));
-    launches.push_back(pass(cubins, "weigh_rows", "rows",
+    launches.push_back(pass(cubins, "weigh_rows", kPassThreads, "rows",
                             {pointer(operand_name(p.d.matrix)), pointer("dweights"), pointer("sums"),
                              pointer(operand_name(p.weight_gradient->x.matrix)), pointer("gather_indices"),
                              pointer("topk_weights"), rows, width}));
@@ -220,20 +220,19 @@ Json files_json(const KernelExport& exported) {
   return files;
 }
 
+// By the type of the ids.
 Json route_json(const ServiceCubins& services) {
-  Json cubins = Json::object();
+  Json cubins = Json::object(), route = Json::object();
   for (const CubinFile& cubin : services.route) cubins[cubin.arch] = cubin.name;
-  return {{"cubin", std::move(cubins)},
-          {"entries", {{"int32", "route_int32"}, {"int64", "route_int64"}}},
-          {"threads", 1024},
-          {"grid", "experts"},
-          {"arguments",
-           {pointer("m_sizes"),
-            pointer("gather_indices"),
-            pointer("topk_ids"),
-            {{"int32", "slots"}},
-            {{"int32", "first_expert"}},
-            {{"int32", "rows"}}}}};
+  for (const std::string_view ids : {"int32", "int64"})
+    route[ids] = pass(cubins, fmt::format("route_{}", ids), 1024, "experts",
+                      {pointer("m_sizes"),
+                       pointer("gather_indices"),
+                       pointer("topk_ids"),
+                       {{"int32", "slots"}},
+                       {{"int32", "first_expert"}},
+                       {{"int32", "rows"}}});
+  return route;
 }
 
 }  // namespace

@@ -86,12 +86,15 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
 // Tiles, by a bound that needs no row counts: every expert may end in a partial tile, or, where the blocks of a cluster
 // walk together, in tiles of which all but one are empty.
 std::string grid_of(const LaunchPlan& plan, const Product& product) {
-  const std::string m_tiles = product.ragged == Axis::k
-                                  ? fmt::format("experts * ceil_div(m, {})", plan.tile_rows)
-                                  : fmt::format("(rows / {} + {} * min(experts, rows))", plan.tile_rows, plan.cluster);
-  const std::string tiles =
-      fmt::format("{} * (ceil_div(n, {}) + {}) * {}", m_tiles, plan.tile_columns, plan.cluster - 1, plan.pieces);
-  return fmt::format("(min(max({}, 1), held) + {}) / {} * {}", tiles, plan.cluster - 1, plan.cluster, plan.cluster);
+  const std::string partial = plan.cluster == 1 ? "" : fmt::format("{} * ", plan.cluster);
+  std::string tiles = product.ragged == Axis::k
+                          ? fmt::format("experts * ceil_div(m, {})", plan.tile_rows)
+                          : fmt::format("(rows / {} + {}min(experts, rows))", plan.tile_rows, partial);
+  const std::string across = fmt::format("ceil_div(n, {})", plan.tile_columns);
+  tiles += plan.cluster == 1 ? " * " + across : fmt::format(" * ({} + {})", across, plan.cluster - 1);
+  if (plan.pieces > 1) tiles += fmt::format(" * {}", plan.pieces);
+  const std::string blocks = fmt::format("min(max({}, 1), held)", tiles);
+  return plan.cluster == 1 ? blocks : fmt::format("ceil_div({0}, {1}) * {1}", blocks, plan.cluster);
 }
 
 std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& product) {
