@@ -145,7 +145,8 @@ class JsonReader {
     char* end = nullptr;
     std::strtod(value.text_.c_str(), &end);
     const char start = value.text_.empty() ? '?' : value.text_.front();
-    if (*end != '\0' || !(start == '-' || (start >= '0' && start <= '9')))
+    const bool digits = value.text_.find_first_not_of("0123456789+-.eE") == std::string::npos;
+    if (*end != '\0' || !digits || !(start == '-' || (start >= '0' && start <= '9')))
       fail("'" + value.text_ + "' is no JSON value");
     value.kind_ = Value::Kind::number;
   }
