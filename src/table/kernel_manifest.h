@@ -62,4 +62,8 @@ struct KernelExport {
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 
+/// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of
+/// another kind, formulas that are none, names of kernels, files, operands or buffers that are not there.
+void require_kernel_manifest(const JsonAt& json);
+
 }  // namespace moetune
