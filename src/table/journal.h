@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct JournalHeader {
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before
-/// and {"kind": "trial", ...} after each trial, and {"kind": "final", "cell", "took_us"} after each final. Each line is
-/// on disk when its call returns.
+/// and {"kind": "trial", ...} after each trial, and {"kind": "final", "cell", "took_us", "searched"} after each final.
+/// Each line is on disk when its call returns.
 class Journal {
  public:
   Journal() = default;                                                                    // writes nowhere
@@ -42,7 +43,8 @@ class Journal {
   void go_on();                             // appends from now on; removes a last line that was cut off
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
-  void decided(const std::string& cell_id, double seconds);  // the final of a cell is over; it took so long
+  /// The final of a cell is over, it took so long; `searched`: the strategy had come to its end, it was not cut off.
+  void decided(const std::string& cell_id, double seconds, bool searched);
 
  private:
   AppendFile file_;
@@ -56,6 +58,7 @@ struct Replay {
   /// reason; a single end may have been the user's.
   std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
   std::map<std::string, double> final_seconds = {};  // of each cell that was decided: what its last final took
+  std::set<std::string> searched = {};               // cells whose strategy had come to its end
 };
 
 /// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names

@@ -93,6 +93,10 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay&
   if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is no cell of the header", cell));
   if (kind == "final") {
     replay.final_seconds[cell] = json["took_us"].number() * 1e-6;
+    if (json.has("searched") && json["searched"].boolean())
+      replay.searched.insert(cell);
+    else
+      replay.searched.erase(cell);
     return;
   }
   if (kind == "started") {

@@ -5,13 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "tune/cell_run.h"
 #include "tune/final.h"
 #include "tune/run.h"
 #include "tune/strategy.h"
@@ -23,30 +22,11 @@ namespace {
 
 constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
 constexpr std::string_view kOutOfMemory = "out of memory: ";
-constexpr int kEndsOfACulprit = 2;
 constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
 // Seconds that a final waits for a quiet machine: as long as its search took, within these limits. On a virtual machine
 // a small cell may keep a slower speed for the whole run; waiting for the faster one must then cost little.
 constexpr double kShortestWait = 0.5;
 constexpr double kLongestWait = 20;
-
-struct CellRun {
-  const Cell* cell = nullptr;
-  std::string id;
-  Problem problem;
-  std::shared_ptr<const Enumeration> listed;  // where the strategy goes through a list; else null
-  std::shared_ptr<const Domain> domain;       // else
-  Candidate fallback;                         // the default
-  std::unique_ptr<Strategy> strategy;
-  int64_t planned = 0;                      // trials at most
-  std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
-  std::map<Candidate, size_t> places;       // in trials
-  std::optional<Candidate> under_way = {};  // started and not finished
-  const Trial* best = nullptr;
-  Clock::time_point end = Clock::time_point::max();
-  bool complete = true;
-  Clock::time_point begin = Clock::now();
-};
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -100,59 +80,6 @@ Entry new_entry(const CellRun& state) {
   return entry;
 }
 
-const Trial* fastest(const CellRun& state) {
-  const Trial* best = nullptr;
-  for (const Trial& trial : state.trials)
-    if (trial.status == Status::ok && (!best || trial.measurement.seconds < best->measurement.seconds)) best = &trial;
-  return best;
-}
-
-// Adds a trial, or replaces the one of the same candidate that had fewer blocks.
-const Trial& keep(CellRun& state, Trial trial) {
-  const auto [place, fresh] = state.places.try_emplace(trial.candidate, state.trials.size());
-  if (fresh)
-    state.trials.push_back(std::move(trial));
-  else
-    state.trials[place->second] = std::move(trial);
-  const Trial& kept = state.trials[place->second];
-  state.strategy->tell(kept);
-  state.best = fastest(state);
-  return kept;
-}
-
-// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
-// last counts: it was tried again.
-void replay(const Run& run, CellRun& state) {
-  std::vector<Trial> trials;
-  in_turn(run, [&] {
-    const auto found = run.shared.before.trials.find(state.id);
-    if (found != run.shared.before.trials.end()) trials = found->second;
-  });
-  std::map<Candidate, const Trial*> last;
-  for (const Trial& trial : trials) last[trial.candidate] = &trial;
-  std::set<Candidate> wanted = {state.fallback};
-  if (state.listed) wanted.insert(state.listed->legal.begin(), state.listed->legal.end());
-  const auto is_wanted = [&](const Candidate& candidate) {
-    return wanted.contains(candidate) || (state.domain && state.domain->has(candidate));
-  };
-  for (const Trial& trial : trials)
-    if (last.at(trial.candidate) == &trial && is_wanted(trial.candidate)) keep(state, trial);
-  state.planned = std::max(state.planned, static_cast<int64_t>(state.trials.size()));
-}
-
-bool may_be_the_devices_fault(const Trial& trial) {
-  return trial.status == Status::crashed || trial.status == Status::timeout || trial.status == Status::launch_error;
-}
-
-// Leaves the cell to another device. The faults that came last may be those of the lost device: they are tried again.
-void leave(const Run& run, const CellRun& state) {
-  std::vector<Trial> trials(state.trials.begin(), state.trials.end());
-  while (!trials.empty() && may_be_the_devices_fault(trials.back())) trials.pop_back();
-  const std::lock_guard lock(run.shared.mutex);
-  run.shared.before.trials[state.id] = std::move(trials);
-  if (state.under_way) ++run.shared.before.unfinished[state.id][text(*state.under_way)];
-}
-
 // What the strategy asks for, with no more candidates than are planned.
 std::vector<Ask> next_batch(CellRun& state) {
   int64_t room = state.planned - std::ssize(state.trials);
@@ -160,7 +87,10 @@ std::vector<Ask> next_batch(CellRun& state) {
   while (std::ssize(batch) < kBatch) {
     std::optional<Ask> next = state.strategy->ask();
     if (!next) break;
-    if (!state.places.contains(next->candidate) && room-- <= 0) break;
+    if (!state.places.contains(next->candidate) && room-- <= 0) {
+      state.cut = true;
+      break;
+    }
     batch.push_back(std::move(*next));
   }
   return batch;
@@ -183,15 +113,6 @@ std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state,
 std::vector<Candidate> likely_next(const CellRun& state, const std::vector<Ask>& batch) {
   const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(batch);
   return state.strategy->likely(static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch)));
-}
-
-// Whether earlier runs ended kEndsOfACulprit times while this candidate ran: it is then taken for the reason.
-bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
-  const std::lock_guard lock(run.shared.mutex);
-  const auto cell = run.shared.before.unfinished.find(state.id);
-  if (cell == run.shared.before.unfinished.end()) return false;
-  const auto times = cell->second.find(text(candidate));
-  return times != cell->second.end() && times->second >= kEndsOfACulprit;
 }
 
 void start(const Run& run, CellRun& state, const Candidate& candidate) {
@@ -282,7 +203,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
                                [](const Trial& trial) { return trial.status != Status::ok; });
   const auto note = [&](const std::string& text) { warn(run, text); };
   const bool won = decide(entry, state.trials, run.backend, state.problem.shape, final, note);
-  in_turn(run, [&] { run.shared.journal.decided(state.id, seconds_since(begin)); });
+  in_turn(run, [&] { run.shared.journal.decided(state.id, seconds_since(begin), state.complete && !state.cut); });
   if (!won) {
     entry.skipped = no_winner(state);
     return;
@@ -320,7 +241,7 @@ std::optional<Entry> tune_cell(Run& run, size_t index) {
   Entry entry = new_entry(state);
   try {
     if (!load(run, state, entry)) return entry;
-    state.complete = search(run, state);
+    state.complete = is_searched(run, state) || search(run, state);
     if (state.trials.empty()) return std::nullopt;
     finish(run, state, entry);
   } catch (...) {

@@ -70,12 +70,13 @@ TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
   timed.took = 0.125;
   journal.finished(kCell, timed);
   journal.finished(kCell, trial(mma(128), 10));
-  journal.decided(kCell, 2);
-  journal.decided(kCell, 2.5);
+  journal.decided(kCell, 2, true);
+  journal.decided(kCell, 2.5, false);
   const Replay replay = read_journal(folder / "j");
   EXPECT_EQ(replay.trials.at(kCell)[0].took, 0.125);
   EXPECT_EQ(replay.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
   EXPECT_EQ(replay.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
+  EXPECT_TRUE(replay.searched.empty()) << "the last final counts";
 }
 
 TEST(Journal, IsTheGoldenText) {

@@ -35,6 +35,33 @@ void run_and_die(const std::filesystem::path& path, int trials, const std::strin
   EXPECT_THROW(tuning.run(), Gone);
 }
 
+// How many candidates a run measures that goes on with the journal.
+size_t measured_by_resuming(const std::filesystem::path& path, int64_t max_candidates = 0) {
+  Tuning tuning;
+  tuning.request.strategy = "auto";
+  tuning.request.max_candidates = max_candidates;
+  tuning.before = read_journal(path);
+  tuning.journal = Journal::reopen(path);
+  tuning.run();
+  return tuning.trials.size();
+}
+
+TEST(Resume, SearchesNoFurtherWhereTheStrategyHadEnded) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  {
+    Tuning tuning;
+    tuning.request.strategy = "auto";
+    tuning.request.max_candidates = 5;
+    tuning.journal = Journal::create(path, header_of(tuning));
+    tuning.run();
+  }
+  EXPECT_FALSE(read_journal(path).searched.contains(id(fake::small_cell())));  // the limit cut it off
+  EXPECT_GT(measured_by_resuming(path), 0U);
+  EXPECT_TRUE(read_journal(path).searched.contains(id(fake::small_cell())));
+  EXPECT_EQ(measured_by_resuming(path), 0U);
+}
+
 TEST(Resume, RepeatsNoFinishedTrial) {
   for (const std::string strategy : {"exhaustive", "random"}) {
     const TemporaryFolder folder;

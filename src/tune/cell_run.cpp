@@ -1,0 +1,84 @@
+// Trials of a cell: kept, taken over, and left behind.
+#include "tune/cell_run.h"
+
+#include <set>
+
+namespace moetune {
+namespace {
+
+constexpr int kEndsOfACulprit = 2;
+
+bool is_faster(const Trial& trial, const Trial* best) {
+  return trial.status == Status::ok && (!best || trial.measurement.seconds < best->measurement.seconds);
+}
+
+const Trial* fastest(const CellRun& state) {
+  const Trial* best = nullptr;
+  for (const Trial& trial : state.trials)
+    if (is_faster(trial, best)) best = &trial;
+  return best;
+}
+
+bool may_be_the_devices_fault(const Trial& trial) {
+  return trial.status == Status::crashed || trial.status == Status::timeout || trial.status == Status::launch_error;
+}
+
+}  // namespace
+
+const Trial& keep(CellRun& state, Trial trial) {
+  const auto [place, fresh] = state.places.try_emplace(trial.candidate, state.trials.size());
+  if (fresh)
+    state.trials.push_back(std::move(trial));
+  else
+    state.trials[place->second] = std::move(trial);
+  const Trial& kept = state.trials[place->second];
+  state.strategy->tell(kept);
+  if (state.best == &kept)
+    state.best = fastest(state);  // with other blocks it may not be the fastest any more
+  else if (is_faster(kept, state.best))
+    state.best = &kept;
+  return kept;
+}
+
+void replay(const Run& run, CellRun& state) {
+  std::vector<Trial> trials;
+  in_turn(run, [&] {
+    const auto found = run.shared.before.trials.find(state.id);
+    if (found != run.shared.before.trials.end()) trials = found->second;
+  });
+  std::map<Candidate, const Trial*> last;
+  for (const Trial& trial : trials) last[trial.candidate] = &trial;
+  std::set<Candidate> wanted = {state.fallback};
+  if (state.listed) wanted.insert(state.listed->legal.begin(), state.listed->legal.end());
+  const auto is_wanted = [&](const Candidate& candidate) {
+    return wanted.contains(candidate) || (state.domain && state.domain->has(candidate));
+  };
+  for (const Trial& trial : trials)
+    if (last.at(trial.candidate) == &trial && is_wanted(trial.candidate)) keep(state, trial);
+  state.planned = std::max(state.planned, static_cast<int64_t>(state.trials.size()));
+}
+
+bool is_searched(const Run& run, const CellRun& state) {
+  const std::lock_guard lock(run.shared.mutex);
+  const Replay& before = run.shared.before;
+  return state.domain && before.searched.contains(state.id) && before.header.strategy == run.request.strategy &&
+         before.header.space == run.request.space.name;
+}
+
+void leave(const Run& run, const CellRun& state) {
+  std::vector<Trial> trials(state.trials.begin(), state.trials.end());
+  while (!trials.empty() && may_be_the_devices_fault(trials.back())) trials.pop_back();
+  const std::lock_guard lock(run.shared.mutex);
+  run.shared.before.trials[state.id] = std::move(trials);
+  if (state.under_way) ++run.shared.before.unfinished[state.id][text(*state.under_way)];
+}
+
+bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
+  const std::lock_guard lock(run.shared.mutex);
+  const auto cell = run.shared.before.unfinished.find(state.id);
+  if (cell == run.shared.before.unfinished.end()) return false;
+  const auto times = cell->second.find(text(candidate));
+  return times != cell->second.end() && times->second >= kEndsOfACulprit;
+}
+
+}  // namespace moetune

@@ -1,0 +1,49 @@
+// What is known of a cell while it is tuned, and what earlier runs and lost devices left of it. Of this room alone.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tune/run.h"
+#include "tune/strategy.h"
+
+namespace moetune {
+
+struct CellRun {
+  const Cell* cell = nullptr;
+  std::string id;
+  Problem problem;
+  std::shared_ptr<const Enumeration> listed;  // where the strategy goes through a list; else null
+  std::shared_ptr<const Domain> domain;       // else
+  Candidate fallback;                         // the default
+  std::unique_ptr<Strategy> strategy;
+  int64_t planned = 0;                      // trials at most
+  std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
+  std::map<Candidate, size_t> places;       // in trials
+  std::optional<Candidate> under_way = {};  // started and not finished
+  const Trial* best = nullptr;
+  Clock::time_point end = Clock::time_point::max();
+  bool complete = true;
+  bool cut = false;  // the strategy asked for more candidates than are planned
+  Clock::time_point begin = Clock::now();
+};
+
+/// Adds a trial, or replaces the one of the same candidate that had fewer blocks, and tells the strategy.
+const Trial& keep(CellRun& state, Trial trial);
+
+/// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
+/// last counts: it was tried again.
+void replay(const Run& run, CellRun& state);
+
+/// Whether the resumed run has searched this cell to the end, by the same strategy over the same space.
+bool is_searched(const Run& run, const CellRun& state);
+
+/// Leaves the cell to another device. The faults that came last may be those of the lost device: they are tried again.
+void leave(const Run& run, const CellRun& state);
+
+/// Whether two earlier runs ended while this candidate ran: it is then taken for the reason.
+bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate);
+
+}  // namespace moetune
