@@ -25,7 +25,7 @@ bool may_be_the_devices_fault(const Trial& trial) {
 
 }  // namespace
 
-const Trial& keep(CellRun& state, Trial trial) {
+void keep(CellRun& state, Trial trial) {
   const auto [place, fresh] = state.places.try_emplace(trial.candidate, state.trials.size());
   if (fresh)
     state.trials.push_back(std::move(trial));
@@ -37,7 +37,6 @@ const Trial& keep(CellRun& state, Trial trial) {
     state.best = fastest(state);  // with other blocks it may not be the fastest any more
   else if (is_faster(kept, state.best))
     state.best = &kept;
-  return kept;
 }
 
 void replay(const Run& run, CellRun& state) {

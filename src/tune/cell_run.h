@@ -31,7 +31,7 @@ struct CellRun {
 };
 
 /// Adds a trial, or replaces the one of the same candidate that had fewer blocks, and tells the strategy.
-const Trial& keep(CellRun& state, Trial trial);
+void keep(CellRun& state, Trial trial);
 
 /// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
 /// last counts: it was tried again.

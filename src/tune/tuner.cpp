@@ -168,7 +168,8 @@ bool search(const Run& run, CellRun& state) {
       trial.took = seconds_since(trial_begin) + compiling;
       in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
       state.under_way.reset();
-      const Trial& kept = keep(state, std::move(trial));
+      keep(state, std::move(trial));
+      const Trial& kept = state.trials[state.places.at(ask.candidate)];
       tell(run, TrialFinished{&kept, std::ssize(state.trials), state.planned, state.best, run.device});
     }
     if (cut) return false;

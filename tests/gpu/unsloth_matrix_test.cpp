@@ -134,8 +134,11 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
               "cannot clear the counters");
       Args args = operands.args(0);
       args.workspace = workspace_.as<float>();
-      encode_maps(args, kernel.plan, operands.product);
-      kernel.launch(args, kernel.blocks, stream_->stream);
+      const LaunchRule rule = launch_rule(kernel.plan, operands.first);
+      Sizes sizes = sizes_of(operands.first);
+      sizes["held"] = kernel.blocks;
+      encode_maps(args, rule, sizes);
+      kernel.launch(args, moetune_kernels::Formula::evaluate(rule.grid, sizes), stream_->stream);
     };
   }
 
