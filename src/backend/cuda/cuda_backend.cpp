@@ -95,7 +95,9 @@ class CudaBackend : public Backend {
     const DeviceBuffer& counters = loaded_->operands.counters;
     require(cudaMemsetAsync(counters.data(), 0, static_cast<size_t>(counters.size()), stream_->stream),
             "cannot clear the counters");  // a kernel that failed may have left some
-    Verdict verdict = verifier.verify([&] { enqueue(0); });
+    const Product& product = loaded_->operands.product;
+    const bool of_cublas_16 = !contender.baseline.empty() && product.accumulates && product.d.dtype != Dtype::fp32;
+    Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16);
     if (verdict.ok && count_nonzero(counters) > 0) {
       verdict.ok = false;
       verdict.reason = "the kernel left counters that are not zero, which the next launch needs";

@@ -18,8 +18,8 @@ class Verifier {
   Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream);
 
   /// Integer inputs bit for bit, then random inputs within tolerance; outputs start as NaN, guards are looked at.
-  /// Leaves random values in operand set 0.
-  Verdict verify(const RunOnce& run) const;
+  /// Leaves random values in operand set 0. What `rounds_before_adding` to D may be an ulp off on integers too.
+  Verdict verify(const RunOnce& run, bool rounds_before_adding = false) const;
 
   /// Runs again and again on random inputs for about `seconds`; each result and its guards must have the bits of the
   /// first.
@@ -35,6 +35,7 @@ class Verifier {
     const int* row_map = nullptr;  // of its rows in memory, null where references lie like them
     RowWeights weights = {};
     int64_t rows = 0;                        // of the references
+    int64_t terms = 0;                       // the most products that an element sums
     DeviceBuffer integer = {}, random = {};  // references
     DeviceBuffer rms = {};  // one of all rows, or, where experts sum over K of their own, one an expert
     int64_t rms_rows = 1;   // rows that share one
