@@ -132,16 +132,23 @@ class _Driver:
             raise Error(f"{what}: {text.value.decode() if text.value else f'error {result}'}")
 
     def need_context(self):
-        """The current context; where there is none, the first device's own, as torch uses it."""
+        """The device of the current context; where there is none, of the first device's own, as torch uses it."""
         self("cuInit", 0, what="no CUDA device")
-        context = ctypes.c_void_p()
-        self("cuCtxGetCurrent", ctypes.byref(context), what="no CUDA context")
-        if not context:
-            self("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0, what="no CUDA device")
-            self("cuCtxSetCurrent", context, what="no CUDA context")
+        self.context = ctypes.c_void_p()
+        self("cuCtxGetCurrent", ctypes.byref(self.context), what="no CUDA context")
+        if not self.context:
+            self("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0, what="no CUDA device")
+            self.enter()
         device = ctypes.c_int()
         self("cuCtxGetDevice", ctypes.byref(device), what="no CUDA context")
         return device
+
+    def enter(self):
+        """Threads begin without a context, those of torch's backward pass too: there it becomes need_context's."""
+        context = ctypes.c_void_p()
+        self("cuCtxGetCurrent", ctypes.byref(context), what="no CUDA context")
+        if not context:
+            self("cuCtxSetCurrent", self.context, what="no CUDA context")
 
     def attribute(self, which, device):
         value = ctypes.c_int()
@@ -307,6 +314,7 @@ class Call:
             return operands[name].data_ptr() if name in operands else self._workspace.address(name)
 
         stream = _current_stream() if stream is None else stream
+        self._driver.enter()
         for step in self._steps:
             step.launch(self._driver, address, stream, self._name)
 
@@ -364,6 +372,7 @@ class Workspace:
 
     def __init__(self, kernels, tokens, rows=None):
         self._driver, self._buffers = kernels[0]._library._driver, {}
+        self._driver.enter()
         needs = {}
         for kernel in kernels:
             with _telling(kernel._library.folder / "manifest.json"):
@@ -392,6 +401,7 @@ class Workspace:
 
     def reset(self):
         """Zeroes the counters again, after a launch that failed or was cut off. Waits for the device."""
+        self._driver.enter()
         for data, size, zeroed in self._buffers.values():
             if zeroed:
                 self._driver("cuMemsetD8_v2", ctypes.c_uint64(data), ctypes.c_ubyte(0), ctypes.c_size_t(size),
@@ -492,6 +502,7 @@ class Library:
 
     def _function(self, file, entry):
         path = self.folder / file
+        self._driver.enter()
         if file not in self._modules:
             expected = self.manifest["files"][file]
             if "/" in file or "\\" in file:

@@ -19,6 +19,7 @@ LAYER = {"experts": 6, "top_k": 2, "n": 256, "k": 512}
 # Does with moetune_kernels.py what tests/loader/launch_main.cpp does with the header.
 CALLER = """
 import sys
+import threading
 sys.path.insert(0, sys.argv[1])
 import moetune_kernels as kernels
 
@@ -47,8 +48,9 @@ try:
     for name, (dtype, high, wide) in call._operands.items():
         address += 0x1000000000
         operands[name] = Tensor(address, [high] if wide is None else [high, wide], NAMES[dtype])
-    for _ in range(2):
-        call.launch(stream=0x77, **operands)
+    call.launch(stream=0x77, **operands)
+    other = threading.Thread(target=call.launch, args=[0x77], kwargs=operands)
+    other.start(), other.join()
     slots = tokens * number("top_k")
     if number("route", 1):
         library.route(Tensor(0x3000, [tokens, number("top_k")], "int64"), Tensor(0x1000, [number("experts")], "int32"),
@@ -185,6 +187,25 @@ def test_what_does_not_fit_is_refused_in_a_sentence(exported, callers, words, en
         assert "FAULT" in str(env) or "launch" not in log
 
 
+def test_a_thread_without_a_context_loads_and_launches(exported, tmp_path):
+    """As torch's backward pass does."""
+    source = f"""
+import sys, threading
+sys.path.insert(0, {str(SOURCE / 'src/loader')!r})
+import moetune_kernels as kernels
+library = kernels.Library({str(exported)!r})
+def backward():
+    kernel = library.pick(tokens=16, op="fwd", **{LAYER})
+    kernels.Workspace([kernel], 16)
+    print(kernel.name)
+thread = threading.Thread(target=backward)
+thread.start(), thread.join()
+"""
+    result = subprocess.run([sys.executable, "-B", "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+    assert result.stdout.startswith("wgmma-"), result.stderr
+
+
 def test_another_gpu_is_taken_where_the_caller_says_so(exported, callers):
     callers.run(exported, env={"FAKE_CUDA_NAME": "NVIDIA H100"}, other_gpu=1, **PICK)
 
@@ -278,7 +299,11 @@ def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch)
             return self.contiguous
 
     operands = {"x": ("bf16", 32, 512), "m_sizes": ("int32", 6, None)}
-    call = kernels.Call(None, "k", operands, [], None)
+    class Driver:
+        def enter(self):
+            pass
+
+    call = kernels.Call(Driver(), "k", operands, [], None)
     m_sizes = Tensor([6], "torch.int32")
     call.launch(stream=1, x=Tensor([32, 512]), m_sizes=m_sizes)
     call.launch(stream=1, x=Tensor([4, 10, 512]), m_sizes=m_sizes)  # more rows than needed

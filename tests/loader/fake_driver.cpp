@@ -1,6 +1,8 @@
-// A CUDA driver without a device: it answers what the loaders ask, checks nothing, and writes every call that has an
-// effect as a line to the file $FAKE_CUDA_LOG. Memory is addresses alone. Built as libcuda.so.1, for tests.
+// A CUDA driver without a device: it answers what the loaders ask, checks nothing but that there is a context, and
+// writes every call that has an effect as a line to the file $FAKE_CUDA_LOG. Memory is addresses alone. The main thread
+// begins with a context, other threads without. Built as libcuda.so.1, for tests.
 #include <cuda.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -47,6 +49,9 @@ std::map<CUdeviceptr, size_t>& allocated() {
   return all;
 }
 
+CUcontext primary_context() { return reinterpret_cast<CUcontext>(1); }
+thread_local CUcontext current_context = gettid() == getpid() ? primary_context() : nullptr;
+
 int fault() { return number("FAKE_CUDA_FAULT", 0); }
 
 }  // namespace
@@ -56,16 +61,22 @@ extern "C" {
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* context) {
-  *context = reinterpret_cast<CUcontext>(1);
+  *context = current_context;
   return CUDA_SUCCESS;
 }
-CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext context) {
+  current_context = context;
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice* device) {
   *device = 0;
   return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return cuCtxGetCurrent(context); }
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  *context = primary_context();
+  return CUDA_SUCCESS;
+}
 CUresult cuDeviceGetName(char* name, int length, CUdevice) {
   const char* given = std::getenv("FAKE_CUDA_NAME");
   std::snprintf(name, static_cast<size_t>(length), "%s", given ? given : "NVIDIA H200");
@@ -85,6 +96,7 @@ CUresult cuGetErrorString(CUresult, const char** text) {
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void*) {
+  if (!current_context) return CUDA_ERROR_INVALID_CONTEXT;
   *module = reinterpret_cast<CUmodule>(2);
   return CUDA_SUCCESS;
 }
@@ -112,6 +124,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction, const CUlaunchC
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* data, size_t bytes) {
+  if (!current_context) return CUDA_ERROR_INVALID_CONTEXT;
   if (fault() == CUDA_ERROR_OUT_OF_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
   *data = next_address;
   allocated()[*data] = bytes;
