@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/stats.h"
+#include "tune/promising.h"
 #include "tune/surrogate.h"
 
 namespace moetune {
@@ -16,6 +17,8 @@ namespace {
 constexpr int64_t kSmall = 48;         // a domain that is tried whole
 constexpr int64_t kMostFirst = 150;    // candidates of a cell that is the first of its kind
 constexpr int64_t kMostNear = 32;      // of one near a cell that has a winner
+constexpr size_t kModelsBest = 12;     // that should be the fastest by the variants' models
+constexpr size_t kModelsBestNear = 8;  // where a cell near it has a winner
 constexpr uint64_t kStream = 0xa070;   // of random numbers
 constexpr int64_t kFewestTried = 16;   // before the search may end
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
@@ -31,14 +34,18 @@ constexpr size_t kRacers = 4;
 constexpr double kUsualNoise = 0.005;
 constexpr double kSlowest = 0.5;   // of the logarithm: slower ones all count as so slow
 constexpr double kUnknown = 0.15;  // what candidates are thought to differ by before much is measured
-constexpr double kKnown = 0.03;    // and later
+constexpr double kKnown = 0.03;    // and later, or by what a model tells
 constexpr int64_t kMuch = 16;      // measured
-constexpr double kSmallestGain = 5e-4;
+constexpr double kSmallestGain = 2e-3;
 
 class Auto final : public Strategy {
  public:
   explicit Auto(const SearchSetting& setting)
-      : domain_(setting.domain), random_(setting.seed, kStream), near_(setting.warm.near) {
+      : problem_(setting.problem),
+        device_(setting.device),
+        domain_(setting.domain),
+        random_(setting.seed, kStream),
+        near_(setting.warm.near) {
     first_.push_back(setting.fallback);
     if (const auto all = domain_->all(kSmall)) {
       small_ = true;
@@ -46,6 +53,8 @@ class Auto final : public Strategy {
     } else {
       for (const Candidate& candidate : setting.warm.candidates)
         if (auto near = domain_->nearest(candidate)) first_.push_back(std::move(*near));
+      for (Candidate& candidate : promising(*domain_, problem_, device_, first_, near_ ? kModelsBestNear : kModelsBest))
+        first_.push_back(std::move(candidate));
     }
     std::set<Candidate> once;
     std::erase_if(first_, [&](const Candidate& candidate) { return !once.insert(candidate).second; });
@@ -88,12 +97,18 @@ class Auto final : public Strategy {
   };
   struct Promise {
     Point point;
-    double gain = 0;  // expected, as it was when it was computed
+    double modelled = 0;  // above the best, by the variant's model
+    double gain = 0;      // expected, as it was when it was computed
   };
-  // What was not tried near the fastest of a variant.
+  // What was not tried near the fastest of a variant. The surrogate tells what is to be added to the model.
   struct Near {
     Surrogate surrogate;
     std::map<Candidate, Promise> promises = {};
+
+    double gain(const Promise& promise) const {
+      const Estimate more = surrogate.at(promise.point);
+      return expected_improvement({promise.modelled + more.mean, more.sd}, 0);
+    }
   };
   // Learned again when there are a quarter more points.
   struct Learned {
@@ -179,7 +194,7 @@ class Auto final : public Strategy {
     for (Near& near : nears) {
       const auto found = near.promises.find(candidate);
       if (found == near.promises.end()) continue;
-      if (expected_improvement(near.surrogate.at(found->second.point), 0) < least) return false;
+      if (near.gain(found->second) < least) return false;
       near.surrogate.believe(found->second.point);
       near.promises.erase(found);
       return true;
@@ -197,7 +212,7 @@ class Auto final : public Strategy {
         for (auto it = near.promises.begin(); it != near.promises.end(); ++it)
           if (!from || it->second.gain > best->second.gain) from = &near, best = it;
       if (!from || best->second.gain < least) return std::nullopt;
-      const double gain = expected_improvement(from->surrogate.at(best->second.point), 0);
+      const double gain = from->gain(best->second);
       if (gain < best->second.gain) {
         best->second.gain = gain;
         continue;
@@ -211,13 +226,14 @@ class Auto final : public Strategy {
 
   // Neighbours of the fastest of a variant, others some knobs away, and what lies uphill from the most promising.
   Near look_near(const Ranked& own, double best) {
-    const Variant& variant = find_variant(own.front().first->variant);
-    Near near{.surrogate = fit(variant, best)};
+    const Candidate& fastest = *own.front().first;
+    const Variant& variant = find_variant(fastest.variant);
+    Near near{.surrogate = fit(fastest, best)};
     const auto add = [&](const Candidate& candidate) {
       if (known_.contains(candidate) || near.promises.contains(candidate)) return;
-      Point point = knob_coordinates(variant, candidate);
-      const double gain = expected_improvement(near.surrogate.at(point), 0);
-      near.promises[candidate] = {std::move(point), gain};
+      Promise promise{.point = knob_coordinates(variant, candidate), .modelled = modelled_above(candidate, fastest)};
+      promise.gain = near.gain(promise);
+      near.promises[candidate] = std::move(promise);
     };
     for (const Candidate& candidate : likely_)
       if (candidate.variant == variant.name) add(candidate);
@@ -245,16 +261,31 @@ class Auto final : public Strategy {
     return place->second;
   }
 
-  // Of logarithms above the best.
-  Surrogate fit(const Variant& variant, double best) {
+  // The logarithm of the time that the model tells, above another candidate's; 0 without a model.
+  double modelled_above(const Candidate& candidate, const Candidate& other) {
+    const double above = modelled(candidate) - modelled(other);
+    return std::clamp(above, -kSlowest, kSlowest);
+  }
+  double modelled(const Candidate& candidate) {
+    const auto [place, fresh] = modelled_.try_emplace(candidate, 0);
+    const Variant& variant = find_variant(candidate.variant);
+    const double seconds = fresh && variant.seconds ? variant.seconds(candidate, problem_, device_) : 0;
+    if (seconds > 0) place->second = std::log(seconds);
+    return place->second;
+  }
+
+  // Of logarithms above the best, less what the model tells. `fastest` is the fastest of its variant.
+  Surrogate fit(const Candidate& fastest, double best) {
+    const Variant& variant = find_variant(fastest.variant);
     std::vector<Point> points;
     std::vector<double> values;
     for (const auto& [candidate, known] : known_) {
       if (candidate.variant != variant.name) continue;
       points.push_back(knob_coordinates(variant, candidate));
-      values.push_back(known.right ? std::min(known.racer.median - best, kSlowest) : kSlowest);
+      const double above = known.right ? std::min(known.racer.median - best, kSlowest) : kSlowest;
+      values.push_back(above - modelled_above(candidate, fastest));
     }
-    const double sd = std::ssize(points) < kMuch ? kUnknown : kKnown;
+    const double sd = !variant.seconds && std::ssize(points) < kMuch ? kUnknown : kKnown;
     Learned& learned = learned_[variant.name];
     const bool again = 4 * points.size() >= 5 * learned.points;
     if (again) learned.points = points.size();
@@ -263,6 +294,8 @@ class Auto final : public Strategy {
     return surrogate;
   }
 
+  const Problem problem_;
+  const DeviceInfo device_;
   std::shared_ptr<const Domain> domain_;
   Random random_;
   bool near_, small_ = false;
@@ -273,6 +306,7 @@ class Auto final : public Strategy {
   std::set<Candidate> unanswered_;
   std::map<Candidate, Known> known_;
   std::map<Candidate, std::vector<Candidate>> neighbours_;
+  std::map<Candidate, double> modelled_;
   std::map<std::string, Learned> learned_;  // of a variant's knobs
 };
 

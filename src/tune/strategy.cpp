@@ -8,9 +8,12 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tune/auto.h"
+#include "tune/promising.h"
 
 namespace moetune {
 namespace {
+
+constexpr size_t kModelsBest = 32;
 
 class InOrder final : public Strategy {
  public:
@@ -54,21 +57,23 @@ std::vector<Candidate> shuffled(std::vector<Candidate> candidates, uint64_t seed
 
 }  // namespace
 
-std::vector<std::string> strategy_names() { return {"auto", "exhaustive", "random"}; }
+std::vector<std::string> strategy_names() { return {"auto", "exhaustive", "model", "random"}; }
 
 void require_strategy(const std::string& name) {
   const std::vector<std::string> names = strategy_names();
   if (std::find(names.begin(), names.end(), name) == names.end()) throw unknown_word("strategy", name, names);
 }
 
-bool lists_candidates(const std::string& strategy) { return strategy != "auto"; }
+bool lists_candidates(const std::string& strategy) { return strategy == "exhaustive" || strategy == "random"; }
 
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting) {
   require_strategy(name);
   if (name == "auto") return make_auto(setting);
-  std::vector<Candidate> order = setting.listed->legal;
+  std::vector<Candidate> order =
+      name == "model" ? promising(*setting.domain, setting.problem, setting.device, {setting.fallback}, kModelsBest)
+                      : setting.listed->legal;
   if (name == "random") order = shuffled(std::move(order), setting.seed);
-  order.insert(order.begin(), setting.fallback);
+  if (name != "model" || order.empty()) order.insert(order.begin(), setting.fallback);
   return std::make_unique<InOrder>(order, setting.blocks);
 }
 

@@ -38,14 +38,15 @@ struct SearchSetting {
   const DeviceInfo& device;
   Candidate fallback;                         // the default
   std::shared_ptr<const Enumeration> listed;  // of exhaustive and random; null otherwise
-  std::shared_ptr<const Domain> domain;       // of auto; null otherwise
+  std::shared_ptr<const Domain> domain;       // of auto and model; null otherwise
   WarmStart warm = {};                        // what won other cells; it may be illegal here
   int blocks = 5;                             // of a candidate, where the strategy doesn't race them
   uint64_t seed = 0;
 };
 
-/// All ask for the default first. "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in
-/// order, "random" in a random order of `seed`. No strategy asks for what it was told already, but for more blocks of
+/// "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in order, "random" in a random order of
+/// `seed`, "model" through the 32 that should be the fastest by the variants' models. All but the last ask for the
+/// default first. No strategy asks for what it was told already, but for more blocks of
 /// it.
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
 std::vector<std::string> strategy_names();

@@ -131,6 +131,7 @@ struct Rules {
   LaunchPlan (*plan)(const Values&, const Shape&) = nullptr;
   std::string (*unit)(const Values&, const Shape&) = nullptr;
   Values (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
+  double (*seconds)(const Values&, const Problem&, const DeviceInfo&) = nullptr;
 };
 
 /// `list` must outlive the variant. One without a plan and a unit runs on the cpu.
@@ -145,6 +146,10 @@ Variant make_variant(const KnobList<Values>& list, std::string summary, const Ru
   variant.fallback = [&list, rules](const Problem& problem, const DeviceInfo& device) {
     return list.candidate(rules.fallback(problem, device));
   };
+  if (rules.seconds != nullptr)
+    variant.seconds = [&list, rules](const Candidate& c, const Problem& problem, const DeviceInfo& device) {
+      return rules.seconds(list.values(c), problem, device);
+    };
   if (rules.unit == nullptr) return variant;
   variant.plan = [&list, rules](const Candidate& c, const Shape& shape) { return rules.plan(list.values(c), shape); };
   variant.unit = [&list, rules](const Candidate& c, const Shape& shape) { return rules.unit(list.values(c), shape); };

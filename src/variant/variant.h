@@ -52,6 +52,8 @@ struct Variant {
   std::function<std::string(const Candidate&, const Shape&)> unit = nullptr;
   /// The candidate that is good without tuning; legal wherever the variant takes the shape and the device at all.
   std::function<Candidate(const Problem&, const DeviceInfo&)> fallback;
+  /// Seconds that a legal candidate should take; 0 where that can't be told. Null without such a model.
+  std::function<double(const Candidate&, const Problem&, const DeviceInfo&)> seconds = nullptr;
 };
 
 /// The catalog, in the order of `moetune list variants`.

@@ -9,6 +9,7 @@
 #include "variant/knob_list.h"
 #include "variant/most.h"
 #include "variant/unit.h"
+#include "variant/wgmma_cost.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -412,9 +413,9 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 }  // namespace
 
 Variant wgmma_variant() {
-  Variant variant =
-      make_variant<Knobs>(list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-                          {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
+  Variant variant = make_variant<Knobs>(
+      list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
+      {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback, .seconds = wgmma_seconds});
   variant.retired = {{"l2_promotion", "128"}};
   return variant;
 }

@@ -1,0 +1,143 @@
+// A model of the wgmma kernels in cycles.
+#include "variant/wgmma_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kLatency = 1180;     // from asking for a stage to having it, under load
+constexpr double kStep = 28;          // of a consumer between two stages: barriers, and wgmma's first results
+constexpr double kLeastWgmma = 41;    // of 64 rows and 16 steps along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.1;  // more of each column of the N side that is read
+constexpr double kLoadedBytes = 68;   // a cycle, from L2 to an SM
+constexpr double kFlops = 4096;       // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.805;  // of the peak clock, under load
+constexpr double kWritten = 0.54;     // of the peak bandwidth
+constexpr double kLastSteps = 2.7;    // until the last sums are stored
+constexpr double kLaunch = 3.5e-6;    // seconds
+constexpr double kOverlap = 2.7;      // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kOverlapInside = 5.6;  // of an SM's own work and what all SMs load
+
+// Tiles of the same height and depth that follow one another.
+struct Tiles {
+  double count = 0, rows = 0, steps = 0;
+  double loaded_bytes = 0;  // of one step
+};
+
+double ceil_div(double a, double b) { return std::ceil(a / b); }
+
+// Rows of X that are copied for a tile: in boxes.
+double loaded_rows(const WgmmaKnobs& c, const Product& p, int rows) {
+  if (p.ragged == Axis::k) return c.block_m;
+  if (!c.tma_x) return rows;
+  const BoxRows boxes = x_boxes(c);
+  const int large = (rows + boxes.small - 1) / boxes.large;
+  return large * boxes.large + std::max(0, rows - large * boxes.large + boxes.small - 1) / boxes.small * boxes.small;
+}
+
+double loaded_bytes(const WgmmaKnobs& c, const Product& p, int rows) {
+  const double w = c.cluster == Cluster::m ? c.block_n / 2.0 : c.block_n;
+  const double x = loaded_rows(c, p, rows) / (c.cluster == Cluster::n ? 2 : 1);
+  return c.block_k * (w + x) * static_cast<double>(size_bytes(p.a.dtype));
+}
+
+std::vector<Tiles> tiles_of(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes) {
+  std::vector<Tiles> tiles;
+  const double columns = ceil_div(static_cast<double>(p.n), c.block_n);
+  const auto add = [&](double count, int rows, double steps) {
+    if (c.split > 1) count *= c.split, steps = ceil_div(steps, c.split);
+    if (count > 0 && rows > 0) tiles.push_back({count, static_cast<double>(rows), steps, loaded_bytes(c, p, rows)});
+  };
+  for (const int rows : m_sizes) {
+    if (p.ragged == Axis::k) {
+      add(columns * ceil_div(static_cast<double>(p.m), c.block_m), c.block_m, ceil_div(rows, c.block_k));
+    } else {
+      const double steps = ceil_div(static_cast<double>(p.k), c.block_k);
+      const int whole = rows / c.block_m;
+      add(whole * columns, c.block_m, steps), add(columns, rows % c.block_m, steps);
+    }
+  }
+  return tiles;
+}
+
+// What a block's consumers take for one step along k.
+double multiply_cycles(const WgmmaKnobs& c, double rows) {
+  const double m = c.swap ? c.block_n : std::ceil(rows / 64) * 64, n = c.swap ? std::ceil(rows / 8) * 8 : c.block_n;
+  const double wgmma = std::max(n / 2, kLeastWgmma + kWgmmaColumn * n);
+  const double all = c.block_k / 16.0 * m / 64 * wgmma;
+  return pingpong(c) ? all + kStep : std::max(all, all / c.consumers + kStep);
+}
+
+double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
+  const double multiply = multiply_cycles(c, tiles.rows);
+  const double filled = (kLatency + (1 + c.in_flight) * multiply) / c.stages;
+  return std::max({multiply, filled, tiles.loaded_bytes / kLoadedBytes});
+}
+
+// Of the busiest SM. In a fixed order SM i has tile i of every round; else each takes the next when it is free, and the
+// last ones end half a tile after the others on average.
+double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
+  double sum = 0, longest = 0, count = 0;
+  std::vector<double> change(static_cast<size_t>(processors) + 1);  // from SM to SM
+  double each = 0;                                                  // of all SMs alike
+  int next = 0;
+  for (const Tiles& t : tiles) {
+    const double cycles = t.steps * step_cycles(c, t);
+    sum += t.count * cycles, count += t.count, longest = std::max(longest, cycles);
+    const double rounds = std::floor(t.count / processors);
+    const int rest = static_cast<int>(t.count - rounds * processors), end = next + rest;
+    each += rounds * cycles;
+    change[static_cast<size_t>(next)] += cycles, change[static_cast<size_t>(std::min(end, processors))] -= cycles;
+    if (end > processors) change[0] += cycles, change[static_cast<size_t>(end - processors)] -= cycles;
+    next = end % processors;
+  }
+  if (c.tiles == TileOrder::dynamic)
+    return std::max(longest, sum / processors + (count > processors ? longest / 2 : 0));
+  double most = 0, here = 0;
+  for (int i = 0; i < processors; ++i) here += change[static_cast<size_t>(i)], most = std::max(most, here);
+  return each + most;
+}
+
+double norm(double a, double b, double exponent) {
+  const double most = std::max(a, b);
+  return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
+}
+
+double memory_seconds(const Product& p, const std::vector<int>& m_sizes, double bandwidth) {
+  double rows = 0, active = 0;
+  for (const int of_expert : m_sizes) rows += of_expert, active += of_expert > 0;
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const auto in = static_cast<double>(size_bytes(p.a.dtype)), out = static_cast<double>(size_bytes(p.d.dtype));
+  const bool sums_rows = p.ragged == Axis::k;
+  const double read = sums_rows ? rows * (m + n) * in : (rows + active * n) * k * in;
+  const double written = sums_rows ? static_cast<double>(m_sizes.size()) * m * n * out : rows * n * out;
+  return (read + written / kWritten) / bandwidth;
+}
+
+}  // namespace
+
+double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device) {
+  if (device.peak_flops <= 0 || device.peak_bandwidth <= 0 || device.processors <= 0) return 0;
+  const Product p = before_last_pass(product_of(problem.shape));
+  const std::vector<int>& m_sizes = problem.routing.m_sizes;
+  const std::vector<Tiles> tiles = tiles_of(knobs, p, m_sizes);
+  const double clock = kSustained * device.peak_flops / kFlops;  // cycles a second of all SMs
+  double loaded = 0, longest_step = 0, count = 0;
+  for (const Tiles& t : tiles) {
+    loaded += t.count * t.steps * t.loaded_bytes, count += t.count;
+    longest_step = std::max(longest_step, step_cycles(knobs, t));
+  }
+  const double each = clock / device.processors;
+  const double inside =
+      norm(busiest_cycles(knobs, tiles, device.processors) / each, loaded / kLoadedBytes / clock, kOverlapInside);
+  const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
+  return norm(inside, memory_seconds(p, m_sizes, device.peak_bandwidth) * std::sqrt(idle), kOverlap) +
+         kLastSteps * longest_step / each + kLaunch;
+}
+
+}  // namespace moetune

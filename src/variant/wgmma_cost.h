@@ -1,0 +1,16 @@
+// How long a launch of the wgmma variant should take. Not what is legal.
+#pragma once
+#include "kernels/wgmma_plan.h"
+#include "variant/device.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// Seconds that a launch should take with these rows of each expert; 0 where the device's peaks are unknown. The
+/// slowest of three, as far as they don't overlap: what the busiest SM multiplies and waits for, tile by tile; bytes
+/// through L2; bytes from and to memory. Cycles are those of the kernels on Hopper, found by least squares over the
+/// journals of tests/journals; the device enters by its SMs and its peaks. Knobs that it doesn't look at: raster,
+/// group, tma_store, addressing, pace, hold, gather and mix.
+double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device);
+
+}  // namespace moetune
