@@ -38,6 +38,7 @@ bool names_a_folder(const Export& result, const std::string& output) {
 }
 
 Content content_of(const std::string& format) {
+  if (format == "runtime") return Content::runtime;
   return format == "csv" ? Content::csv : format == "markdown" ? Content::report : Content::serving;
 }
 

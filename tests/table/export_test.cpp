@@ -40,7 +40,7 @@ TunedTable qwen_table() {
 TEST(Exporters, AreFoundByName) {
   std::vector<std::string> names;
   for (const Exporter& exporter : exporters()) names.emplace_back(exporter.format);
-  EXPECT_EQ(names, (std::vector<std::string>{"vllm", "sglang", "csv", "markdown", "kernels"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"vllm", "sglang", "csv", "markdown", "runtime", "kernels"}));
   const auto fault = error_of([] { find_exporter("vlm"); });
   EXPECT_EQ(fault.what, "unknown format 'vlm'");
   EXPECT_EQ(fault.hint, "did you mean 'vllm'?");
