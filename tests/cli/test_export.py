@@ -260,6 +260,15 @@ def test_runtime_of_a_cpu_has_no_cubins(room):
     assert [cell["file"] for cell in picks["cells"].values()] == [None, None]
 
 
+def test_runtime_replaces_only_its_own_kind(room):
+    source = SOURCE / "tests/cli/files/table-mma.json"
+    for _ in range(2):
+        runtime(room, source)
+    room.write("runtime.json", {"schema": "moetune.table/1"})
+    text = room.error(2, "export", source, "--format", "runtime", "-o", "runtime.json")
+    assert "runtime.json exists and is not a runtime table of moetune export" in text
+
+
 def test_a_routing_is_picked(room):
     source = SOURCE / "configs/tuned/nvidia-h200-qwen3-30b-a3b.json"
     table = json.loads(source.read_text(encoding="utf-8"))
