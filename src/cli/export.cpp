@@ -125,7 +125,9 @@ Action declare_export(OptionSet& set) {
   const auto options = std::make_shared<ExportOptions>();
   options->format = "markdown";
   set.argument("TABLE", options->table, "A tuned table");
-  set.value("--format", options->format, "NAME", "vllm, sglang, csv, kernels, ... (moetune list formats)",
+  set.value("--format", options->format, "NAME",
+            "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
+            "list formats)",
             format_words);
   set.value("-o,--output", options->output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
