@@ -1,6 +1,8 @@
 // `moetune export`: the table in another program's format.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -21,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct ExportOptions {
   std::string table, format, output;
-  std::vector<std::string> archs;
+  std::vector<std::string> archs, routings;
 };
 
 std::string names_of(const Export& result) {
@@ -38,6 +40,7 @@ bool names_a_folder(const Export& result, const std::string& output) {
 }
 
 Content content_of(const std::string& format) {
+  if (format == "runtime") return Content::runtime;
   return format == "csv" ? Content::csv : format == "markdown" ? Content::report : Content::serving;
 }
 
@@ -70,10 +73,31 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   }
 }
 
+// The winners of those routings alone; choices are made from others too.
+TunedTable of_routings(TunedTable table, const ExportOptions& options, const Terminal& terminal) {
+  if (options.routings.empty()) return table;
+  std::vector<std::string> wanted, there;
+  for (const std::string& word : list_words(options.routings, "--routing", {}))
+    wanted.push_back(text(parse_routing(word)));
+  for (const Entry& entry : table.entries)
+    if (const std::string routing = text(entry.cell.routing); std::ranges::find(there, routing) == there.end())
+      there.push_back(routing);
+  for (const std::string& routing : wanted)
+    if (std::ranges::find(there, routing) == there.end())
+      throw Error(Exit::no, fmt::format("{} has no entries of routing {}", options.table, routing),
+                  fmt::format("it has {}", fmt::join(there, ", ")));
+  std::erase_if(table.entries, [&](const Entry& entry) {
+    return std::ranges::find(wanted, text(entry.cell.routing)) == wanted.end();
+  });
+  if (!table.choices.empty()) note(terminal, "the robust choices are left out: they are made from all routings");
+  table.choices.clear();
+  return table;
+}
+
 Exit run_export(const ExportOptions& options, const Invocation& invocation) {
   const Exporter& exporter = find_exporter(options.format);
   if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
-  const TunedTable table = read_table(options.table);
+  const TunedTable table = of_routings(read_table(options.table), options, invocation.terminal);
   if (!exporter.write)
     return export_kernels(
         table, {.table = options.table, .output = options.output, .archs = list_words(options.archs, "--arch", {})},
@@ -101,10 +125,14 @@ Action declare_export(OptionSet& set) {
   const auto options = std::make_shared<ExportOptions>();
   options->format = "markdown";
   set.argument("TABLE", options->table, "A tuned table");
-  set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)", format_words);
+  set.value("--format", options->format, "NAME",
+            "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
+            "list formats)",
+            format_words);
   set.value("-o,--output", options->output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");
+  set.list("--routing", options->routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
   set.list("--arch", options->archs, "LIST", "Kernels for these architectures too, such as sm_80");
   return [options](const Invocation& invocation) {
     if (options->output == "-") options->output.clear();
@@ -120,7 +148,7 @@ Command export_command() {
           .examples =
               "  moetune export moetune-table.json\n"
               "  moetune export moetune-table.json --format csv -o winners.csv\n"
-              "  moetune export moetune-table.json --format vllm -o configs/\n"
+              "  moetune export moetune-table.json --format vllm --routing zipf:1.0 -o configs/\n"
               "  moetune export moetune-table.json --format kernels -o kernels-h200",
           .declare = declare_export};
 }

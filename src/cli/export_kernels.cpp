@@ -12,7 +12,6 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/contenders.h"
@@ -115,16 +114,13 @@ class Collection {
 
   std::string kernel(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
     const Variant& variant = find_variant(candidate.variant);
-    const std::string unit = variant.unit(candidate, shape);
-    const std::string name =
-        fmt::format("{}-{}", candidate.variant,
-                    Hash().add(unit).add(text(shape.fusion)).add(moetune::name(shape.op)).hex().substr(0, 12));
+    const std::string name = kernel_name(candidate, shape);
     if (archs[name].empty())
       exported.kernels.push_back({.name = name,
                                   .shape = shape,
                                   .candidate = candidate,
                                   .plan = variant.plan(candidate, shape),
-                                  .unit = unit,
+                                  .unit = variant.unit(candidate, shape),
                                   .cubins = {}});
     archs[name].insert(arch(device));
     return name;
@@ -143,7 +139,7 @@ std::vector<CompiledUnit> compiled_for(const std::string& target, const std::vec
 
 CubinFile file_of(const std::string& stem, const std::string& target, CompiledUnit unit) {
   return {.arch = target,
-          .name = fmt::format("{}.{}.cubin", stem, target),
+          .name = cubin_name(stem, target),
           .bytes = std::move(unit.cubin),
           .registers = unit.result.registers};
 }

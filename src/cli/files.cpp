@@ -43,6 +43,7 @@ constexpr Sign kSigns[] = {
     {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
     {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
     {Content::serving, "kernel configuration", {}, "{", "\"BLOCK_SIZE_M\""},
+    {Content::runtime, "runtime table of moetune export", "moetune.runtime/", {}},
 };
 
 const Sign* sign_of(Content content) {

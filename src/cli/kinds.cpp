@@ -13,6 +13,7 @@
 #include "table/journal.h"
 #include "table/kernel_manifest.h"
 #include "table/table.h"
+#include "table/text_export.h"
 #include "variant/space.h"
 #include "workload/model.h"
 #include "workload/recording.h"
@@ -63,6 +64,11 @@ void read_kernels(const JsonAt& json) {
   require_kernel_manifest(json);
 }
 
+void read_runtime(const JsonAt& json) {
+  require_tool(json["tool"]);
+  require_runtime(json);
+}
+
 void read_space(const JsonAt& json) { space_from_json(json); }
 
 // The options of each part must make cells.
@@ -96,6 +102,7 @@ constexpr FileKind kKinds[] = {
     {"plan", 1, "tune --dry-run", "what a run would do", read_plan},
     {"replay", 1, "replay", "what a strategy would have found", read_replay},
     {"routing", 1, "you", "recorded router loads", read_recording},
+    {"runtime", 1, "export --format runtime", "winners for programs that pick kernels", read_runtime},
     {"space", 1, "you", "values to try for each knob", read_space},
     {"suite", 1, "you", "lists of cells under a name", read_suite_document},
     {"table", 1, "tune, merge", "the winner of each cell", read_table_document},

@@ -24,7 +24,7 @@ struct Exporter {
   Export (*write)(const TunedTable&) = nullptr;  // null for kernels, which are compiled first: cli/export_kernels.h
 };
 
-/// vllm, sglang, csv, markdown, kernels.
+/// vllm, sglang, csv, markdown, runtime, kernels.
 const std::vector<Exporter>& exporters();
 const Exporter& find_exporter(std::string_view format);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/hash.h"
 #include "kernels/args.h"
 #include "loader/moetune/sha256.h"
 #include "table/pretty.h"
@@ -190,17 +191,6 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
           {"launches", std::move(launches)}};
 }
 
-// What of a shape a caller asks by: equal for all cells that a kernel may stand in for.
-Json asked(const Shape& shape) {
-  return {{"op", name(shape.op)},
-          {"dtype", name(shape.layer.dtype)},
-          {"experts", shape.layer.local_experts()},
-          {"top_k", shape.layer.top_k},
-          {"n", shape.layer.n},
-          {"k", shape.layer.k},
-          {"fusion", text(shape.fusion)}};
-}
-
 Json extents(const Shape& shape) {
   const Product product = product_of(shape);
   return {{"m", product.m}, {"n", product.n}, {"k", product.k}};
@@ -237,6 +227,24 @@ Json route_json(const ServiceCubins& services) {
 
 }  // namespace
 
+std::string kernel_name(const Candidate& candidate, const Shape& shape) {
+  const std::string unit = find_variant(candidate.variant).unit(candidate, shape);
+  const std::string key = Hash().add(unit).add(text(shape.fusion)).add(name(shape.op)).hex();
+  return fmt::format("{}-{}", candidate.variant, key.substr(0, 12));
+}
+
+std::string cubin_name(std::string_view stem, std::string_view arch) { return fmt::format("{}.{}.cubin", stem, arch); }
+
+Json asked_json(const Shape& shape) {
+  return {{"op", name(shape.op)},
+          {"dtype", name(shape.layer.dtype)},
+          {"experts", shape.layer.local_experts()},
+          {"top_k", shape.layer.top_k},
+          {"n", shape.layer.n},
+          {"k", shape.layer.k},
+          {"fusion", text(shape.fusion)}};
+}
+
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
   Json kernels = Json::array(), cells = Json::array(), ranges = Json::array();
   for (const ExportedKernel& kernel : exported.kernels) kernels.push_back(kernel_json(kernel, exported.services));
@@ -244,7 +252,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
     Json json = {{"id", id(cell.cell)},
                  {"arch", cell.arch},
                  {"kernel", cell.kernel},
-                 {"asked", asked(cell.cell.shape)},
+                 {"asked", asked_json(cell.cell.shape)},
                  {"extents", extents(cell.cell.shape)},
                  {"tokens", cell.cell.tokens},
                  {"skew", rounded(cell.skew)},
@@ -256,7 +264,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
     ranges.push_back(
         {{"arch", range.arch},
          {"kernel", range.kernel},
-         {"asked", asked(range.shape)},
+         {"asked", asked_json(range.shape)},
          {"extents", extents(range.shape)},
          {"tokens", {{"from", range.tokens.from}, {"to", range.tokens.to ? Json(*range.tokens.to) : Json()}}},
          {"worst_regret", rounded(range.worst_regret)}});

@@ -12,6 +12,11 @@ namespace moetune {
 /// The number of the manifest's meaning; loaders refuse others.
 constexpr int kKernelAbi = 1;
 
+/// The name of a candidate's kernel for a computation, "wgmma-5f2c1a3b4d5e": equal where the same kernel is launched in
+/// the same way. Its cubin for sm_90a is NAME.sm_90a.cubin. Not for cpu candidates.
+std::string kernel_name(const Candidate& candidate, const Shape& shape);
+std::string cubin_name(std::string_view stem, std::string_view arch);
+
 /// A file of the export.
 struct CubinFile {
   std::string arch;  // "sm_90a"
@@ -59,6 +64,10 @@ struct KernelExport {
   std::vector<ServedRange> ranges;
   ServiceCubins services;
 };
+
+/// What of a shape a caller asks by: equal for all cells whose kernels may stand in for one another.
+Json asked_json(const Shape& shape);
+void require_asked(const JsonAt& json);
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 

@@ -128,14 +128,17 @@ void require_served(const JsonAt& served, const std::set<std::string>& kernels) 
   served["arch"].string();
   if (!kernels.contains(served["kernel"].string()))
     served["kernel"].fail(fmt::format("no kernel is called '{}'", served["kernel"].string()));
-  const JsonAt asked = served["asked"];
-  parse_op(asked["op"].string());
-  for (const char* text : {"dtype", "fusion"}) asked[text].string();
-  for (const char* size : {"experts", "top_k", "n", "k"}) asked[size].integer(1);
+  require_asked(served["asked"]);
   for (const char* extent : {"m", "n", "k"}) served["extents"][extent].integer(0);
 }
 
 }  // namespace
+
+void require_asked(const JsonAt& asked) {
+  parse_op(asked["op"].string());
+  for (const char* text : {"dtype", "fusion"}) asked[text].string();
+  for (const char* size : {"experts", "top_k", "n", "k"}) asked[size].integer(1);
+}
 
 void require_kernel_manifest(const JsonAt& json) {
   require_schema(json, "kernels");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -83,8 +84,10 @@ struct Writer {
 
   std::set<int64_t> token_counts() const {
     std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
-    for (const ServingWinners* winners : {&layer.up, &layer.down})
-      for (const auto& [tokens, winner] : *winners) counts.insert(tokens);
+    const bool up_alone = server == Server::vllm && !layer.up.empty();
+    for (const auto& [tokens, winner] : layer.up) counts.insert(tokens);
+    for (const auto& [tokens, winner] : layer.down)
+      if (!up_alone) counts.insert(tokens);
     return counts;
   }
 
@@ -118,17 +121,65 @@ void add_file(const Writer& writer, const std::string& file, const ServingRows& 
   result.files.push_back({file, std::move(text)});
 }
 
+// The rows of one token count: up's, or down's where it is alone; and down's of SGLang's second file.
+struct RowPair {
+  ServingRow first, second;
+  bool operator==(const RowPair&) const = default;
+};
+
+// Where one file goes from the row of a token count to that of the next.
+struct Turns {
+  const ServingWinners& winners;
+  const std::vector<int64_t>& tuned;  // of the token counts with a row
+
+  // The last count that the row at `low` serves, where the next row is at `high`: between winners as `lookup` has it,
+  // at their geometric mean or where a robust choice ends. Other rows are the server's own, and turn as it does.
+  int64_t between(int64_t low, int64_t high) const {
+    const auto is_tuned = [&](int64_t tokens) { return std::ranges::find(tuned, tokens) != tuned.end(); };
+    if (!is_tuned(low) || !is_tuned(high)) return (low + high) / 2;
+    if (const auto end = winners.at(low).last; end && *end < high) return *end;
+    auto last = static_cast<int64_t>(std::sqrt(static_cast<double>(low * high)));
+    while (last * last > low * high) --last;
+    while ((last + 1) * (last + 1) <= low * high) ++last;
+    return last;
+  }
+};
+
+// Adds keys beside the turns, so that the servers' rule, the nearest key by subtraction, turns there too. Both files
+// get them: their rows of a key go together.
+template <typename RowsOf>  // (count of the first row, count of the second) -> RowPair
+void add_turns(std::map<int64_t, RowPair>& rows, const Turns& first, const Turns& second, const RowsOf& rows_of) {
+  const std::map<int64_t, RowPair> counts = rows;
+  for (auto at = counts.begin(); std::next(at) != counts.end(); ++at) {
+    const int64_t low = at->first, high = std::next(at)->first;
+    const int64_t turns[] = {first.between(low, high), second.between(low, high)};
+    if (turns[0] == turns[1] && turns[0] == (low + high) / 2) continue;
+    const auto at_count = [&](int64_t tokens) {
+      return rows_of(tokens <= turns[0] ? low : high, tokens <= turns[1] ? low : high);
+    };
+    for (const int64_t last : turns)
+      if (const RowPair before = at_count(last), after = at_count(last + 1); before != after) {
+        rows.emplace(last, before);
+        rows.emplace(last + 1, after);
+      }
+  }
+}
+
 void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   const bool two_files = writer.server == Server::sglang;
   const bool from_down = !two_files && writer.layer.up.empty();
-  Tally tally, down_tally;
-  ServingRows rows, down_rows;
-  for (const int64_t tokens : writer.token_counts()) {
-    rows.emplace_back(tokens, writer.row(from_down ? writer.layer.down : writer.layer.up, tokens, tally));
-    if (!two_files) continue;
-    down_rows.emplace_back(tokens, writer.down_row(tokens, rows.back().second.block_m, down_tally));
-    down_rows.back().second.use_tma = false;
-  }
+  const ServingWinners& winners = from_down ? writer.layer.down : writer.layer.up;
+  const auto rows_of = [&](int64_t first, int64_t second, Tally& tally, Tally& down_tally) {
+    RowPair pair{.first = writer.row(winners, first, tally), .second = {}};
+    if (two_files) pair.second = writer.down_row(second, pair.first.block_m, down_tally);
+    return pair;
+  };
+  Tally tally, down_tally, unused;
+  std::map<int64_t, RowPair> rows;
+  for (const int64_t tokens : writer.token_counts()) rows[tokens] = rows_of(tokens, tokens, tally, down_tally);
+  const Turns turns{winners, tally.tuned};
+  add_turns(rows, turns, two_files ? Turns{writer.layer.down, down_tally.tuned} : turns,
+            [&](int64_t first, int64_t second) { return rows_of(first, second, unused, unused); });
   const std::string file = writer.file_name(false), down_file = writer.file_name(true);
   tell(writer, file, tally, result.notes);
   if (two_files) tell(writer, down_file, down_tally, result.notes);
@@ -146,8 +197,14 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   if (!two_files && !from_down && !writer.layer.down.empty())
     result.notes.push_back(
         fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
-  add_file(writer, file, rows, result);
-  if (!down_tally.tuned.empty()) add_file(writer, down_file, down_rows, result);
+  ServingRows first_rows, second_rows;
+  for (const auto& [tokens, pair] : rows) {
+    first_rows.emplace_back(tokens, pair.first);
+    second_rows.emplace_back(tokens, pair.second);
+    second_rows.back().second.use_tma = false;
+  }
+  add_file(writer, file, first_rows, result);
+  if (!down_tally.tuned.empty()) add_file(writer, down_file, second_rows, result);
 }
 
 // One line for each reason, with all its layers.

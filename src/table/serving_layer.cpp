@@ -102,7 +102,7 @@ void take(Group& group, const Entry& entry) {
 }
 
 ServingWinner winner_of(const Choice& choice, int64_t tokens, const TunedTable& table) {
-  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .max_rows = 0};
+  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .max_rows = 0, .last = choice.tokens.to};
   const double loss = std::max(choice.bucket_loss, score(choice, choice.chosen));
   for (size_t who = 0; who < choice.contenders.size(); ++who)
     if (who != choice.chosen && score(choice, who) <= loss) winner.ties.push_back(choice.contenders[who].candidate);
@@ -116,7 +116,7 @@ ServingWinner winner_of(const Choice& choice, int64_t tokens, const TunedTable& 
 ServingWinners winners_of(const Group& group, Projection projection, const TunedTable& table) {
   ServingWinners winners;
   for (const auto& [tokens, entry] : projection == Projection::up ? group.up : group.down)
-    winners[tokens] = {entry->candidate, entry->ties, entry->figures.max_rows};
+    winners[tokens] = {entry->candidate, entry->ties, entry->figures.max_rows, {}};
   const std::vector<const Choice*> choices = choices_of(group, projection);
   std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
   for (const Choice* choice : choices)

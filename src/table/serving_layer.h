@@ -13,8 +13,9 @@ namespace moetune {
 /// What won for a token count: an entry's winner, or a robust choice.
 struct ServingWinner {
   Candidate candidate;
-  std::vector<Candidate> ties;  // which serve as well
-  int64_t max_rows = 0;         // of the largest expert; unknown counts as very many
+  std::vector<Candidate> ties;       // which serve as well
+  int64_t max_rows = 0;              // of the largest expert; unknown counts as very many
+  std::optional<int64_t> last = {};  // of the token counts that a robust choice serves; empty: no end, or no choice
 };
 using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count
 

@@ -15,7 +15,7 @@ SCHEMAS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCHEMAS)
 
 KINDS = ["bench", "check", "compile", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "peers", "plan", "replay",
-         "routing", "space", "suite", "table", "validate", "verify"]
+         "routing", "runtime", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key is removed
 
 # Of each kind: places and what stands there instead. Each must be refused by the schema and by the program.
@@ -91,6 +91,10 @@ DAMAGES = {
                ("cells/0/best", {}), ("cells/0/best_us", 0), ("cells/0/losses", "none"), ("cells/0/candidates/0", 0)],
     "routing": [("layers", GONE), ("layers", {}), ("layers", []), ("experts", 0), ("top_k", "4"), ("tokens", -1),
                 ("topk_ids", {"0": [[0]]})],
+    "runtime": [*TOOL, ("device", GONE), ("device/name", ""), ("regime", "calm"), ("cells", {}), ("ranges", GONE),
+                *[(f"cells/a/{name}", GONE) for name in ("variant", "knobs", "file", "asked", "tokens", "skew", "time_us")],
+                ("cells/a/knobs/block_m", 1.5), ("cells/a/file", 3), ("cells/a/asked/top_k", 0), ("cells/a/time_us", 0),
+                ("cells/a/skew", -1), ("ranges/0/tokens/to", GONE), ("ranges/0/tokens/from", 0), ("ranges/0/worst_regret", -1)],
     "space": [("variants", GONE), ("variants", {}), ("variants/mma", []), ("variants/mma/block_m", []),
               ("variants/mma/block_m", 64), ("variants/mma/block_m", [1.5])],
     "suite": [("cells", GONE), ("cells", []), ("cells/0", "qwen"), ("cells/0/token", 16), ("cells/0/tokens", 1.5)],
@@ -162,6 +166,11 @@ def made(tmp_path_factory):
                           "environment": {"device": "cpu", "torch": "2.9", "cuda": None},
                           "entries": [{**entry["measurement"], "id": entry["id"], "cell": entry["cell"],
                                        "peer": "torch", "note": ""}]}
+    served = {"variant": "mma", "knobs": {"block_m": 128, "raster": "n"}, "file": None,
+              "asked": {"op": "fwd", "dtype": "bf16", "experts": 8, "top_k": 2, "n": 64, "k": 64, "fusion": "plain"}}
+    documents["runtime"] = {"schema": "moetune.runtime/1", "tool": tool, "device": {"name": "a GPU"}, "regime": "burst",
+                            "cells": {"a": {**served, "tokens": 8, "skew": 1.5, "time_us": 10.0}},
+                            "ranges": [{**served, "tokens": {"from": 1, "to": None}, "worst_regret": 0.0}]}
     documents["kernels"] = json.loads((SOURCE / "tests/cli/files/kernels.json").read_text())
     return room, documents
 

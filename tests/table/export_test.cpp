@@ -40,7 +40,7 @@ TunedTable qwen_table() {
 TEST(Exporters, AreFoundByName) {
   std::vector<std::string> names;
   for (const Exporter& exporter : exporters()) names.emplace_back(exporter.format);
-  EXPECT_EQ(names, (std::vector<std::string>{"vllm", "sglang", "csv", "markdown", "kernels"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"vllm", "sglang", "csv", "markdown", "runtime", "kernels"}));
   const auto fault = error_of([] { find_exporter("vlm"); });
   EXPECT_EQ(fault.what, "unknown format 'vlm'");
   EXPECT_EQ(fault.hint, "did you mean 'vllm'?");
@@ -81,6 +81,28 @@ TEST(Vllm, OtherTokenCountsAreAddedInOrder) {
   EXPECT_EQ(rows[5].first, 20);
   EXPECT_EQ(rows[5].second.block_m, 32);
   EXPECT_EQ(rows[6].first, 24);
+}
+
+std::vector<int64_t> keys_of(const ExportedFile& file) {
+  std::vector<int64_t> keys;
+  for (const auto& [key, row] : load_serving(Server::vllm, file.text, file.name)) keys.push_back(key);
+  return keys;
+}
+
+TEST(Vllm, KeysBetweenTwoWinnersStandWhereLookupTurns) {
+  const Export result = export_to(
+      "vllm", sample::table({entry(cell(qwen_up(), 24), mma(16), 1), entry(cell(qwen_up(), 32), mma(32), 1),
+                             entry(cell(qwen_up(), 48), mma(32), 1), entry(cell(qwen_up(), 64), mma(64), 1)}));
+  EXPECT_EQ(keys_of(result.files[0]), (std::vector<int64_t>{1,  2,  4,  8,   16,  24,  27,   28,   32,   48,   55,
+                                                            56, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096}));
+  EXPECT_EQ(row_of(result.files[0], 27).block_m, 16);
+  EXPECT_EQ(row_of(result.files[0], 28).block_m, 32);
+}
+
+TEST(Vllm, CountsOfDownAloneGetNoRow) {
+  const Export result = export_to(
+      "vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_down(), 20), mma(32), 1)}));
+  EXPECT_EQ(keys_of(result.files[0]), serving_token_counts());
 }
 
 TEST(Vllm, AWinnerThatDoesNotFitPinsTheDefaultAndSaysWhy) {
@@ -273,6 +295,7 @@ TEST(Sglang, HasASecondFileForDown) {
   ASSERT_EQ(result.files.size(), 2u);
   EXPECT_EQ(result.files[0].name, "E=128,N=768,device_name=NVIDIA_H200.json");
   EXPECT_EQ(result.files[1].name, "E=128,N=768,device_name=NVIDIA_H200_down.json");
+  sample::expect_golden("sglang.json", result.files[0].text);
   sample::expect_golden("sglang_down.json", result.files[1].text);
   EXPECT_TRUE(noted(result, "configs/triton_X_Y_Z"));
 }

@@ -292,7 +292,7 @@ TEST_F(Schema, WrongUsageNamesTheKinds) {
   EXPECT_TRUE(
       holds(result.output,
             "KIND is one of: bench, check, compile, diff, doctor, journal, kernels, list, lookup, model, peers, plan, "
-            "replay, routing, space, suite, table, validate, verify"));
+            "replay, routing, runtime, space, suite, table, validate, verify"));
 }
 
 }  // namespace

@@ -1,0 +1,298 @@
+"""Exported files, read back by the rules of the programs that they are for: what each picks for a number of tokens is
+what `lookup` answers."""
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from conftest import SOURCE, h200_device, made_entry, validate
+
+EXPERTS = TOP_K = 4  # balanced rows: each expert has one of each token, so the skew is 1 for all token counts
+SIZES = {"up": (512, 256), "down": (256, 256)}  # n, k
+SERVED = range(1, 8193)
+STANDARD = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096]  # their tuners' token counts
+CANDIDATES = [{"variant": "mma", "block_m": block_m, "block_n": block_n, "block_k": 64, "warps": 4, "stages": stages,
+               "raster": "n", "group": 1, "split": 1}
+              for block_m in (16, 32, 64, 128) for block_n in (64, 128) for stages in (2, 3, 4)]
+TOOL = {"name": "moetune", "version": "0.1.0", "commit": "0123456789ab", "dirty": False, "argv": ["moetune", "tune"]}
+
+
+# vLLM: get_moe_configs and try_get_optimal_moe_config of fused_moe.py.
+def vllm_configs(folder, experts, n, device="NVIDIA_H200"):
+    configs = json.loads((folder / f"E={experts},N={n},device_name={device}.json").read_text())
+    configs.pop("triton_version", None)
+    return {int(key): value for key, value in configs.items()}
+
+
+def nearest(configs, tokens):
+    return configs[min(configs.keys(), key=lambda key: abs(key - tokens))]
+
+
+# SGLang: the same of fused_moe_triton_config.py; every key is a number, and the down projection may have its own file.
+def sglang_configs(folder, experts, n, down, device="NVIDIA_H200"):
+    name = f"E={experts},N={n},device_name={device}{'_down' if down else ''}.json"
+    return {int(key): value for key, value in json.loads((folder / name).read_text()).items()}
+
+
+def sglang_pair(folder, experts, n, tokens):
+    up = nearest(sglang_configs(folder, experts, n, False), tokens)
+    down = dict(nearest(sglang_configs(folder, experts, n, True), tokens))
+    down.pop("USE_TMA")
+    assert down["BLOCK_SIZE_M"] == up["BLOCK_SIZE_M"]  # they assert it
+    return up, down
+
+
+# The rule of configs/schema/runtime.json.
+def doublings(one, other):
+    return abs(math.log2(one) - math.log2(other)) if one > 0 and other > 0 else 0
+
+
+def runtime_pick(table, asked, tokens, skew=None):
+    if skew is None:
+        for served in table["ranges"]:
+            to = served["tokens"]["to"]
+            if served["asked"] == asked and served["tokens"]["from"] <= tokens and (to is None or tokens <= to):
+                return served
+    def rank(cell):
+        distance = doublings(cell["tokens"], tokens)
+        if skew is None:
+            return round(1e6 * distance), cell["tokens"], -cell["skew"]
+        return round(1e6 * math.hypot(distance, doublings(cell["skew"], skew))), cell["tokens"]
+    return min((cell for cell in table["cells"].values() if cell["asked"] == asked), key=rank)
+
+
+def row(candidate):
+    """A candidate whose raster is n as a row of theirs."""
+    return {"BLOCK_SIZE_M": int(candidate["block_m"]), "BLOCK_SIZE_N": int(candidate["block_n"]),
+            "BLOCK_SIZE_K": int(candidate["block_k"]), "GROUP_SIZE_M": 1, "num_warps": int(candidate["warps"]),
+            "num_stages": int(candidate["stages"])}
+
+
+def but_block_m(row_of):
+    return {name: value for name, value in row_of.items() if name != "BLOCK_SIZE_M"}
+
+
+def entry(projection, tokens, candidate, m_sizes=None, routing="balanced"):
+    """An entry with these rows; without them of EXPERTS, each of which has all tokens."""
+    n, k = SIZES[projection]
+    m_sizes = m_sizes or [tokens] * EXPERTS
+    experts, total = len(m_sizes), sum(m_sizes)
+    mean, squares, active = total / experts, sum(rows * rows for rows in m_sizes), sum(rows > 0 for rows in m_sizes)
+    made = made_entry(projection, experts, experts, total // tokens, n, k)
+    made["cell"].update(tokens=tokens, routing=routing)
+    made["id"] = made["id"].replace(f"/t{experts}/balanced/", f"/t{tokens}/{routing}/")
+    made.update(candidate=candidate, m_sizes=m_sizes, flops=2 * total * n * k,
+                bytes=2 * (active * n * k + total * (n + k)) + 4 * experts,
+                occupancy=round(total / sum(-(-rows // candidate["block_m"]) * candidate["block_m"] for rows in m_sizes), 5),
+                figures={"rows": total, "active_experts": active, "max_rows": max(m_sizes),
+                         "max_over_mean": round(max(m_sizes) / mean, 5),
+                         "cv": round(math.sqrt(max(0, squares / experts - mean * mean)) / mean, 5),
+                         "effective_experts": round(total * total / squares, 3)})
+    return made
+
+
+def table_of(entries, choices=()):
+    table = {"schema": "moetune.table/1", "tool": TOOL, "device": h200_device(), "environment": {}, "regime": "burst",
+             "entries": entries}
+    return {**table, "choices": list(choices)} if choices else table
+
+
+def tuned(counts, projections=("up", "down")):
+    """A winner of its own for every token count, whose block_m is the same in both projections."""
+    entries = []
+    for place, tokens in enumerate(counts):
+        candidate = CANDIDATES[place % len(CANDIDATES)]
+        for projection in projections:
+            other = {**candidate, "block_n": 192 - candidate["block_n"]} if projection == "down" else candidate
+            entries.append(entry(projection, tokens, other))
+    return entries
+
+
+def choices_of(entries, borders):
+    """Robust choices of up, one for each range that ends at a border and one behind them; each cell's winner competes."""
+    made, first = [], 1
+    for last in [*borders, None]:
+        cells = [one for one in entries if one["cell"]["tokens"] >= first and (last is None or one["cell"]["tokens"] <= last)]
+        candidate = cells[0]["candidate"]
+        contender = {"candidate": candidate, "median_us": [10.0] * len(cells), "low_us": [9.9] * len(cells),
+                     "high_us": [10.1] * len(cells), "regrets": [0] * len(cells), "worst_regret": 0, "mean_regret": 0}
+        made.append({"rule": "worst", "bucket_loss": 1, "tokens": {"from": first, "to": last}, "candidate": candidate,
+                     "worst_regret": 0, "mean_regret": 0, "cells": [one["id"] for one in cells],
+                     "contenders": [contender], "left_out": []})
+        first = (last or 0) + 1
+    return made
+
+
+def answers(room, table, projection, *more, experts=EXPERTS, top_k=TOP_K):
+    """What lookup says for balanced rows of every token count."""
+    n, k = SIZES[projection]
+    result = room.ok("lookup", table, "--experts", experts, "--top-k", top_k, "--projection", projection, "--n", n, "--k", k,
+                     "--routing", "balanced", "--tokens", f"1-{SERVED[-1]}", "--format", "csv", *more)
+    rows = {int(line["tokens"]): line for line in csv.DictReader(io.StringIO(result.stdout))}
+    assert list(rows) == list(SERVED)
+    return rows
+
+
+def exported(room, table, name, *more):
+    room.ok("export", table, "--format", name, "-o", name, *more)
+    return room.path / name
+
+
+def runtime(room, table, *more):
+    room.ok("export", table, "--format", "runtime", "-o", "runtime.json", *more)
+    validate("runtime", room.path / "runtime.json")
+    room.ok("validate", "runtime.json")
+    return room.json("runtime.json")
+
+
+def asked_of(projection, experts=EXPERTS, top_k=TOP_K):
+    n, k = SIZES[projection]
+    return {"op": "fwd", "dtype": "bf16", "experts": experts, "top_k": top_k, "n": n, "k": k, "fusion": "plain"}
+
+
+@pytest.mark.parametrize("counts", [STANDARD, sorted([*STANDARD, 3, 20, 1000, 1001, 8192])], ids=["theirs", "more"])
+def test_the_servers_pick_what_lookup_answers(room, counts):
+    table = room.write("table.json", table_of(tuned(counts)))
+    up, down = answers(room, table, "up"), answers(room, table, "down")
+    assert len({tuple(row(line).values()) for line in up.values()}) == len(CANDIDATES[:len(counts)])
+    vllm = vllm_configs(exported(room, table, "vllm"), EXPERTS, 256)
+    sglang = exported(room, table, "sglang")
+    for tokens in SERVED:
+        assert nearest(vllm, tokens) == row(up[tokens]), tokens
+        assert sglang_pair(sglang, EXPERTS, 256, tokens) == (row(up[tokens]), row(down[tokens])), tokens
+
+
+def test_sglangs_files_agree_where_the_projections_were_tuned_for_other_counts(room):
+    entries = tuned(STANDARD, ["up"]) + tuned([1, 16, 20, 64, 300, 512, 4096], ["down"])
+    table = room.write("table.json", table_of(entries))
+    up, down = answers(room, table, "up"), answers(room, table, "down")
+    folder = exported(room, table, "sglang")
+    pairs = {tokens: sglang_pair(folder, EXPERTS, 256, tokens) for tokens in SERVED}
+    for tokens in SERVED:  # of 20 and 300 tokens up has SGLang's default
+        if not (16 < tokens < 24 or 256 < tokens < 512):
+            assert pairs[tokens][0] == row(up[tokens]), tokens
+    for tokens in (1, 16, 20, 64, 300, 512, *range(4096, 8193)):
+        assert but_block_m(pairs[tokens][1]) == but_block_m(row(down[tokens])), tokens
+
+
+def test_where_nothing_was_tuned_the_servers_defaults_stay(room):
+    table = room.write("table.json", table_of(tuned([16, 24, 4096])))
+    up = answers(room, table, "up")
+    vllm = vllm_configs(exported(room, table, "vllm"), EXPERTS, 256)
+    for tokens in [*range(13, 29), *range(3585, 8193)]:  # nearer to a tuned count than to another
+        assert nearest(vllm, tokens) == row(up[tokens]), tokens
+    for tokens in (8, 32, 2048, 3072):  # vLLM's get_default_config
+        assert vllm[tokens]["BLOCK_SIZE_M"] == (16 if tokens <= 32 else 128), tokens
+    assert set(vllm) - set(STANDARD) == {19, 20}
+
+
+def test_robust_choices_end_where_lookup_has_them_end(room):
+    entries = tuned([16, 200, 3000])
+    choices = choices_of([one for one in entries if one["cell"]["projection"] == "up"], [56, 774])
+    table = room.write("table.json", table_of(entries, choices))
+    up = answers(room, table, "up", "--prefer-choice")
+    assert {line["match"] for line in up.values()} == {"choice"}
+    vllm = vllm_configs(exported(room, table, "vllm"), EXPERTS, 256)
+    folder = exported(room, table, "sglang")
+    picks = runtime(room, table)
+    for tokens in SERVED:
+        assert nearest(vllm, tokens) == row(up[tokens]), tokens
+        assert sglang_pair(folder, EXPERTS, 256, tokens)[0] == row(up[tokens]), tokens
+        assert row(runtime_pick(picks, asked_of("up"), tokens)["knobs"]) == row(up[tokens]), tokens
+    assert len(picks["ranges"]) == 3
+
+
+def test_runtime_picks_what_lookup_answers_by_tokens_and_skew(room):
+    experts, top_k = 8, 2
+    cells = [(tokens, "balanced", [tokens * top_k // experts] * experts) for tokens in (4, 64, 1000)]
+    cells += [(1, "zipf:1", [1, 1, 0, 0, 0, 0, 0, 0]), (3, "single", [3, 3, 0, 0, 0, 0, 0, 0]),
+              (16, "zipf:1", [12, 6, 4, 3, 3, 2, 1, 1]), (300, "zipf:1", [210, 110, 80, 60, 50, 40, 30, 20]),
+              (300, "zipf:2", [300, 200, 50, 20, 10, 10, 5, 5]), (4096, "hot:1:0.9", [4096, *[586] * 4, *[584] * 3])]
+    entries = [entry("up", tokens, CANDIDATES[place], m_sizes, routing)
+               for place, (tokens, routing, m_sizes) in enumerate(cells)]
+    table = room.write("table.json", table_of(entries))
+    lookup = answers(room, table, "up", experts=experts, top_k=top_k)
+    picks = runtime(room, table)
+    assert picks["ranges"] == []
+    chosen = set()
+    for tokens in SERVED:
+        rows = tokens * top_k
+        cell = runtime_pick(picks, asked_of("up", experts, top_k), tokens, skew=-(-rows // experts) * experts / rows)
+        assert cell is picks["cells"][lookup[tokens]["table_id"]], tokens
+        chosen.add(lookup[tokens]["table_id"])
+        assert row(cell["knobs"]) == row(lookup[tokens])
+    assert len(chosen) > 4
+
+
+def test_runtime_holds_every_cell_of_an_h200_table(room):
+    source = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
+    table, picks = json.loads(source.read_text(encoding="utf-8")), runtime(room, source)
+    assert picks["device"]["name"] == "NVIDIA H200" and list(picks["cells"]) == [one["id"] for one in table["entries"]]
+    for one in table["entries"]:
+        cell = picks["cells"][one["id"]]
+        assert runtime_pick(picks, cell["asked"], one["cell"]["tokens"], one["figures"]["max_over_mean"]) is cell
+        known = {"variant": cell["variant"], **cell["knobs"]}
+        assert {knob: value for knob, value in one["candidate"].items() if knob != "l2_promotion"}.items() <= known.items()
+        assert cell["time_us"] == one["measurement"]["median_us"]
+        assert cell["file"].startswith("wgmma-") and cell["file"].endswith(".sm_90a.cubin")
+    assert len((room.path / "runtime.json").read_bytes()) < source.stat().st_size / 2
+
+
+def test_runtime_names_the_cubins_of_the_kernels_export(room):
+    source = SOURCE / "tests/cli/files/table-mma.json"
+    result = room.run("export", source, "--format", "kernels", "-o", "kernels")
+    if result.returncode == 3:
+        pytest.skip("no NVRTC here")
+    assert result.returncode == 0, result.stderr
+    manifest = json.loads((room.path / "kernels/manifest.json").read_text())
+    picks = runtime(room, source)
+    kernels = {kernel["name"]: kernel for kernel in manifest["kernels"]}
+    for cell in manifest["cells"]:
+        file = picks["cells"][cell["id"]]["file"]
+        assert (room.path / "kernels" / file).is_file() or (room.path / "kernels/cubins" / file).is_file(), file
+        assert file.startswith(cell["kernel"] + ".") and cell["kernel"] in kernels
+
+
+def test_runtime_of_a_cpu_has_no_cubins(room):
+    picks = runtime(room, room.write("table.json", {**room.json(room.made_table()), "tool": TOOL}))
+    assert [cell["file"] for cell in picks["cells"].values()] == [None, None]
+
+
+def test_runtime_replaces_only_its_own_kind(room):
+    source = SOURCE / "tests/cli/files/table-mma.json"
+    for _ in range(2):
+        runtime(room, source)
+    room.write("runtime.json", {"schema": "moetune.table/1"})
+    text = room.error(2, "export", source, "--format", "runtime", "-o", "runtime.json")
+    assert "runtime.json exists and is not a runtime table of moetune export" in text
+
+
+def test_a_routing_is_picked(room):
+    source = SOURCE / "configs/tuned/nvidia-h200-qwen3-30b-a3b.json"
+    table = json.loads(source.read_text(encoding="utf-8"))
+    for routing in ("uniform", "zipf:1.0"):
+        picks = runtime(room, source, "--routing", routing)
+        assert len(picks["cells"]) == 6 and all(f"/{routing[:6]}" in cell for cell in picks["cells"])
+    both = runtime(room, source, "--routing", "zipf:1,uniform")
+    assert list(both["cells"]) == [one["id"] for one in table["entries"]]
+    for name, routing in (("uniform", "uniform"), ("zipf", "zipf:1")):
+        room.ok("export", source, "--format", "vllm", "--routing", routing, "-o", name)
+        configs = vllm_configs(room.path / name, 128, 768)
+        for one in table["entries"]:
+            if (one["cell"]["routing"], one["cell"]["projection"]) == (routing, "up"):
+                assert configs[one["cell"]["tokens"]]["BLOCK_SIZE_N"] == one["candidate"]["block_n"]
+    lines = room.ok("export", source, "--format", "csv", "--routing", "zipf:1").stdout.splitlines()
+    assert len(lines) == 7 and all(",zipf:1," in line for line in lines[1:])
+    text = room.error(1, "export", source, "--routing", "zipf:2")
+    assert "has no entries of routing zipf:2" in text and "hint: it has uniform, zipf:1" in text
+    assert "unknown routing 'zpif'" in room.error(2, "export", source, "--routing", "zpif")
+
+
+def test_choices_of_all_routings_are_left_out_of_one(room):
+    entries = tuned([16, 200], ["up"])
+    table = room.write("table.json", table_of(entries, choices_of(entries, [56])))
+    assert len(runtime(room, table)["ranges"]) == 2
+    result = room.ok("export", table, "--format", "runtime", "--routing", "balanced", "-o", "one.json")
+    assert room.json("one.json")["ranges"] == [] and "the robust choices are left out" in result.stderr
