@@ -16,7 +16,8 @@ import pytest
 
 from conftest import SOURCE, Room
 
-PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "src/README.md"]
+PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "src/README.md",
+         "tests/journals/README.md"]
 WORDS = {"README.md": 1300, "kernels/README.md": 800, "src/README.md": 900}  # at most
 BLOCK = re.compile(r"^(?P<mark><!-- run -->\n+)?```(?P<kind>console|sh|bash)\n(?P<body>.*?)^```", re.M | re.S)
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
