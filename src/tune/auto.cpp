@@ -19,7 +19,6 @@ constexpr int64_t kMostNear = 32;      // of one near a cell that has a winner
 constexpr uint64_t kStream = 0xa070;   // of random numbers
 constexpr int64_t kFewestTried = 16;   // before the search may end
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
-constexpr int64_t kLikely = 16;        // candidates compiled ahead, at most
 constexpr size_t kLeaders = 5;         // of a variant, whose neighbours are looked at
 constexpr int kKicked = 16;            // candidates some knobs away from each leader
 constexpr double kRivalVariant = 1.3;  // a variant is searched while its best takes no longer than that
@@ -160,6 +159,9 @@ class Auto final : public Strategy {
     }
     const int64_t room = std::min(kGeneration, most() - std::ssize(known_));
     const double least = std::max(kSmallestGain, noise() / 4);
+    // What was compiled ahead comes first, while it still promises enough.
+    for (const Candidate& candidate : likely_)
+      if (std::ssize(queue_) < room && take(nears, candidate, least)) queue_.push_back({candidate, kFirstBlocks});
     while (std::ssize(queue_) < room) {
       const bool must = std::ssize(known_) + std::ssize(queue_) < std::min(kFewestTried, most());
       std::optional<Candidate> next = take_best(nears, must ? 0 : least);
@@ -167,9 +169,22 @@ class Auto final : public Strategy {
       queue_.push_back({std::move(*next), kFirstBlocks});
     }
     likely_.clear();
-    for (int64_t i = 0; i < kLikely; ++i)
+    for (int64_t i = 0; i < kGeneration; ++i)
       if (auto next = take_best(nears, least)) likely_.push_back(std::move(*next));
     return !queue_.empty();
+  }
+
+  // Takes a candidate out, if it promises that much.
+  static bool take(std::vector<Near>& nears, const Candidate& candidate, double least) {
+    for (Near& near : nears) {
+      const auto found = near.promises.find(candidate);
+      if (found == near.promises.end()) continue;
+      if (expected_improvement(near.surrogate.at(found->second.point), 0) < least) return false;
+      near.surrogate.believe(found->second.point);
+      near.promises.erase(found);
+      return true;
+    }
+    return false;
   }
 
   // Takes the most promising candidate out. Gains only fall as more is believed, so that the largest is known when its
@@ -204,6 +219,8 @@ class Auto final : public Strategy {
       const double gain = expected_improvement(near.surrogate.at(point), 0);
       near.promises[candidate] = {std::move(point), gain};
     };
+    for (const Candidate& candidate : likely_)
+      if (candidate.variant == variant.name) add(candidate);
     for (size_t i = 0; i < std::min(own.size(), kLeaders); ++i) {
       for (const Candidate& neighbour : neighbours_of(*own[i].first)) add(neighbour);
       for (int kick = 0; kick < kKicked; ++kick)

@@ -100,7 +100,7 @@ def test_an_older_journal_is_put_aside_through_links(room):
     (room.path / "real").mkdir()
     (room.path / "link.jsonl").symlink_to("real/journal.jsonl")
     for _ in range(2):
-        room.ok("tune", *TINY, *FEW, "--journal", "link.jsonl")
+        room.ok("tune", *TINY, *FEW, "--strategy", "exhaustive", "--journal", "link.jsonl")
     assert (room.path / "link.jsonl").is_symlink()
     assert len(trials(room.journal("link.jsonl"))) == len(trials(room.journal("link.jsonl.old"))) == 3
 

@@ -131,8 +131,9 @@ def test_a_missing_shard_is_told_and_may_come_later(room):
 
 
 def test_journals_that_differ_in_a_cell_conflict(room):
-    room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--max-candidates", "2", "-o", "a.json")
-    room.ok("tune", *CPU, *LAYER, "--tokens", "8,16", "--max-candidates", "3", "-o", "b.json")
+    exhaustive = ["--strategy", "exhaustive"]  # auto may write several lines of a candidate
+    room.ok("tune", *CPU, *LAYER, *exhaustive, "--tokens", "8", "--max-candidates", "2", "-o", "a.json")
+    room.ok("tune", *CPU, *LAYER, *exhaustive, "--tokens", "8,16", "--max-candidates", "3", "-o", "b.json")
     names = ["a.json.journal.jsonl", "b.json.journal.jsonl"]
     text = room.error(1, "merge", *names, "-o", "c.jsonl")
     assert "conflict: custom/up/fwd/bf16/t8/" in text and "/t16/" not in text and "--prefer first or last" in text

@@ -164,12 +164,12 @@ def test_a_search_begins_with_what_won_before(room):
 
 
 def test_max_candidates(room):
-    room.ok("tune", *TINY, "--max-candidates", "5")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--max-candidates", "5")
     assert len(trials(room.journal())) == 5
 
 
 def test_set_narrows_the_space(room):
-    room.ok("tune", *TINY, "--set", "block_m=24", "--set", "block_n=64", "--set", "block_k=128")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--set", "block_m=24", "--set", "block_n=64", "--set", "block_k=128")
     candidates = [json.loads(candidate) for _, candidate in trials(room.journal())]
     # The first is the default, which need not be in the space.
     assert all(c["block_m"] == 24 and c["block_n"] == 64 and c["block_k"] == 128 for c in candidates[1:])
@@ -193,16 +193,16 @@ def test_random_strategy_is_a_function_of_the_seed(room):
 
 
 def test_resume_of_a_finished_run_repeats_nothing(room):
-    room.ok("tune", *TINY)
+    room.ok("tune", *TINY, "--strategy", "exhaustive")
     before = trials(room.journal())
-    room.ok("tune", *TINY, "--resume")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--resume")
     assert trials(room.journal()) == before
 
 
 def test_resume_goes_on_where_it_ended(room):
-    room.ok("tune", *TINY, "--max-candidates", "4")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--max-candidates", "4")
     before = trials(room.journal())
-    room.ok("tune", *TINY, "--max-candidates", "9", "--resume")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--max-candidates", "9", "--resume")
     after = trials(room.journal())
     assert after[:4] == before and len(after) == 9 and len(set(after)) == 9
 
@@ -213,10 +213,10 @@ def test_resume_without_a_journal_starts(room):
 
 
 def test_a_journal_cut_in_its_last_line_is_continued(room):
-    room.ok("tune", *TINY, "--max-candidates", "6")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--max-candidates", "6")
     journal = room.path / "moetune-table.json.journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-20])
-    room.ok("tune", *TINY, "--max-candidates", "6", "--resume")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--max-candidates", "6", "--resume")
     validate("journal", journal)
     assert len(set(trials(room.journal()))) == len(trials(room.journal())) == 6
 

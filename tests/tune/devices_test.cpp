@@ -216,8 +216,8 @@ TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
 }
 
 TEST(Devices, TheFirstMayBeLostTooAndWaitingOnesGoOn) {
-  // Both cells are taken; the second device has finished its own, and waits, when the first is lost.
-  Team team(pair(device(lost_after(120)), device()), 2);
+  // Slow enough for the first to take a cell as well; it is lost while the second works on its own, or waits.
+  Team team(pair(device(lost_after(120)), device(slow())), 2);
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   EXPECT_EQ(team.cells[1], 2);
   EXPECT_EQ(team.notes.size(), 1u);
