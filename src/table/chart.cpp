@@ -79,6 +79,7 @@ std::vector<double> ticks_of(const Axis& axis, const Scale& scale, double room) 
   if (!axis.ticks.empty()) return with_room(axis.ticks, scale, room);
   if (!axis.logarithmic) return multiples(scale.low(), scale.high());
   std::vector<double> ticks = powers(scale.low(), scale.high(), {1, 2, 5}, 1);
+  if (ticks.size() < 3) return with_room(multiples(scale.low(), scale.high()), scale, room);
   if (with_room(ticks, scale, room).size() < ticks.size()) ticks = powers(scale.low(), scale.high(), {1}, 1);
   for (int step = 2; with_room(ticks, scale, room).size() < ticks.size() && step < 8; ++step)
     ticks = powers(scale.low(), scale.high(), {1}, step);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/embedded.h"
 #include "table/chart.h"
 #include "table/markup.h"
@@ -10,6 +12,8 @@
 
 namespace moetune {
 namespace {
+
+constexpr int kLongText = 64;
 
 std::vector<ReportSection> sections_of(const ReportInput& input) {
   return {summary_section(input), results_section(input), roofline_section(input),
@@ -21,25 +25,50 @@ std::string title_of(const ReportInput& input) {
   return fmt::format("moetune report: {} ({})", input.table->device.name, name(input.table->regime));
 }
 
+// Without columns that are empty in every row.
+Grid shown(const Grid& grid) {
+  Grid kept{{}, std::vector<std::vector<std::string>>(grid.rows.size())};
+  for (size_t c = 0; c < grid.columns.size(); ++c) {
+    if (std::ranges::all_of(grid.rows, [&](const auto& row) { return row[c].empty(); })) continue;
+    kept.columns.push_back(grid.columns[c]);
+    for (size_t r = 0; r < grid.rows.size(); ++r) kept.rows[r].push_back(grid.rows[r][c]);
+  }
+  return kept;
+}
+
 // --- HTML ---
 
+// A line may break after a slash: ids of cells are long.
+std::string html_cell(const std::string& text) {
+  std::string out;
+  for (const char c : html_text(text)) out += c == '/' ? std::string("/<wbr>") : std::string(1, c);
+  return out;
+}
+
+// How a column is laid out: numbers to the right, long texts in several lines.
+std::string html_class(const Grid& grid, size_t column) {
+  if (grid.columns[column].right) return " class=\"right\"";
+  const auto is_long = [&](const std::vector<std::string>& row) { return display_width(row[column]) > kLongText; };
+  return std::ranges::any_of(grid.rows, is_long) ? " class=\"long\"" : "";
+}
+
 std::string html_grid(const ReportPart& part) {
-  const Grid& grid = part.grid;
-  if (grid.rows.empty()) return "";
   const bool map = !part.shades.empty();
-  std::string out = map ? "<div class=\"scroll\"><table class=\"map\"><thead><tr>"
-                        : "<div class=\"scroll\"><table class=\"sortable\"><thead><tr>";
-  for (const Column& column : grid.columns)
-    out += fmt::format("<th scope=\"col\"{}>{}</th>", column.right ? " class=\"right\"" : "", html_text(column.title));
+  const Grid grid = map ? part.grid : shown(part.grid);
+  if (grid.rows.empty()) return "";
+  std::vector<std::string> classes;
+  std::string out = fmt::format("<div class=\"scroll\"><table class=\"{}\"><thead><tr>", map ? "map" : "sortable");
+  for (size_t c = 0; c < grid.columns.size(); ++c) {
+    classes.push_back(map ? "" : html_class(grid, c));
+    out += fmt::format("<th scope=\"col\"{}>{}</th>", classes[c], html_text(grid.columns[c].title));
+  }
   out += "</tr></thead><tbody>\n";
   for (size_t r = 0; r < grid.rows.size(); ++r) {
     out += "<tr>";
     for (size_t c = 0; c < grid.columns.size(); ++c) {
       const int shade = map ? part.shades[r][c] : -1;
-      const std::string mark = shade >= 0                      ? fmt::format(" class=\"h{}\"", shade)
-                               : grid.columns[c].right && !map ? " class=\"right\""
-                                                               : "";
-      out += fmt::format("<td{}>{}</td>", mark, html_text(grid.rows[r][c]));
+      out += fmt::format("<td{}>{}</td>", shade >= 0 ? fmt::format(" class=\"h{}\"", shade) : classes[c],
+                         html_cell(grid.rows[r][c]));
     }
     out += "</tr>\n";
   }
@@ -88,7 +117,8 @@ std::string file(const char* name) { return std::string(embedded_file(fmt::forma
 
 // --- Markdown ---
 
-std::string markdown_grid(Grid grid) {
+std::string markdown_grid(const Grid& all) {
+  Grid grid = shown(all);
   for (Column& column : grid.columns) column.title = plain_markdown(column.title);
   for (std::vector<std::string>& row : grid.rows)
     for (std::string& text : row) text = plain_markdown(text);

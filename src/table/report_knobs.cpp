@@ -159,8 +159,8 @@ ReportSection block_section(const ReportInput& input) {
   section.parts.push_back(
       {.paragraphs = {
            "How much longer the best candidate with a tile takes than the best at all, of the fastest variant; in "
-           "parentheses how many candidates with that tile were timed. An empty place was not timed. A search that "
-           "is led to the best candidates times few of the others, and a tile with few may look worse than it is."}});
+           "parentheses how many candidates with that tile were timed. An empty place was not timed. A search times "
+           "few candidates far from the best, and a tile with few of them may look worse than it is."}});
   for (const Entry& entry : input.table->entries)
     if (auto part = heat_map(timed_trials(input, entry.cell), entry.cell)) section.parts.push_back(std::move(*part));
   if (section.parts.size() == 1) section.parts = {{.paragraphs = {"No cell was timed with two tiles or more."}}};
@@ -178,9 +178,9 @@ ReportSection knob_section(const ReportInput& input) {
   if (section.parts.empty()) return {section.title, {{.paragraphs = {"No knob was timed with two values or more."}}}};
   ReportPart all = knobs_of_all(cells);
   all.paragraphs.emplace_back(
-      "The best candidate with each value of a knob over the best at all: the worst value tells how much the knob can "
-      "cost, "
-      "the second value how little another choice would. Candidates tells how many were timed.");
+      "How much longer the best candidate with a value of a knob takes than the best at all. The worst value tells how "
+      "much the knob can cost, the second value how little another choice would. Candidates are those that were "
+      "timed.");
   section.parts.insert(section.parts.begin(), std::move(all));
   return section;
 }

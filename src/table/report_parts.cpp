@@ -20,9 +20,12 @@ std::vector<std::vector<const Entry*>> by_shape(const TunedTable& table) {
   return groups;
 }
 
+std::string routing_title(const Cell& cell) {
+  return text(cell.routing) + (cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
+}
+
 std::string cell_title(const Cell& cell) {
-  return fmt::format("{} {}, {}{}", cell.tokens, cell.tokens == 1 ? "token" : "tokens", text(cell.routing),
-                     cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
+  return fmt::format("{} {}, {}", cell.tokens, cell.tokens == 1 ? "token" : "tokens", routing_title(cell));
 }
 
 std::vector<std::string> other_names(const ReportInput& input) {

@@ -21,8 +21,8 @@ struct ReportPart {
   std::vector<std::string> legend = {};  // names of the styles 0, 1, ... of the figures
   std::vector<Figure> figures = {};
   Grid grid = {};  // empty = no table
-  std::vector<std::vector<int>> shades =
-      {};               // [rows][columns] of a heat map: 0 best to 5, -1 = none; empty = no heat map
+  /// Of a heat map, [rows][columns]: 0 best to 5, -1 = none; empty = no heat map.
+  std::vector<std::vector<int>> shades = {};
   bool folded = false;  // HTML shows it on demand
 };
 
@@ -44,6 +44,9 @@ ReportSection clock_section(const ReportInput& input);
 
 /// Entries of one shape, in the order of the table.
 std::vector<std::vector<const Entry*>> by_shape(const TunedTable& table);
+
+/// "zipf:1, seed 3"; a seed of 0 is not told.
+std::string routing_title(const Cell& cell);
 
 /// "4096 tokens, zipf:1, seed 3": what tells the cells of a shape apart.
 std::string cell_title(const Cell& cell);

@@ -38,7 +38,7 @@ std::vector<std::string> roofline_row(const Entry& entry, const DeviceInfo& devi
   if (!has_roof(device)) return row;
   const double limit = roof(device, intensity(entry));
   row.push_back(fmt::format("{:.4g}", limit / kTera));
-  row.push_back(fmt::format("{:.3g} %", 100 * tflops(entry) * kTera / limit));
+  row.push_back(fmt::format("{:.1f} %", 100 * tflops(entry) * kTera / limit));
   row.emplace_back(limit < device.peak_flops ? "memory" : "arithmetic");
   return row;
 }

@@ -31,6 +31,12 @@ std::string label_of(const RowClass& rows) {
   return rows.low == rows.high ? std::to_string(rows.low) : fmt::format("{}-{}", rows.low, rows.high);
 }
 
+// "2+" for 2 to 3 and "4k+" for 4096 to 8191: short enough for many bars.
+std::string bar_label(const RowClass& rows) {
+  if (rows.low == rows.high) return std::to_string(rows.low);
+  return rows.low < 1024 ? fmt::format("{}+", rows.low) : fmt::format("{}k+", rows.low / 1024);
+}
+
 // "0: 43, 1: 46, 2-3: 39".
 std::string told(const std::vector<RowClass>& classes) {
   std::string line;
@@ -42,13 +48,13 @@ std::string told(const std::vector<RowClass>& classes) {
 Figure histogram(const Entry& entry) {
   std::vector<Bar> bars;
   for (const RowClass& rows : row_classes(entry.m_sizes))
-    bars.push_back({rows.low < 1024 ? label_of(rows) : fmt::format("{}k-", rows.low / 1024),
-                    static_cast<double>(rows.experts),
+    bars.push_back({bar_label(rows), static_cast<double>(rows.experts),
                     fmt::format("{} experts with {} rows", rows.experts, label_of(rows))});
   while (bars.size() > 1 && bars.front().value == 0) bars.erase(bars.begin());
   const Layer& layer = entry.cell.shape.layer;
   const std::string caption = fmt::format("{} experts, top {}: {}", layer.experts, layer.top_k, cell_title(entry.cell));
-  return {caption, svg_bars("Experts by their rows, " + caption, "rows of an expert; the bars count experts", bars)};
+  return {caption, svg_bars("Experts by their rows, " + caption,
+                            "rows of an expert (16+ is 16 to 31); bars count experts", bars)};
 }
 
 }  // namespace

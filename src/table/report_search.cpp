@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/embedded.h"
 #include "base/units.h"
@@ -15,6 +16,7 @@ namespace moetune {
 namespace {
 
 constexpr size_t kMostReasons = 40;
+constexpr int64_t kDrawn = 1000;  // legal candidates
 
 const std::vector<Trial>* recorded(const ReportInput& input, const Cell& cell) {
   if (!input.journal) return nullptr;
@@ -44,21 +46,26 @@ size_t trials_until(const std::vector<double>& best, double within) {
   return found == best.end() ? 0 : static_cast<size_t>(found - best.begin()) + 1;
 }
 
-Figure progress(const Cell& cell, const std::vector<double>& best) {
-  Series series{.style = 0, .points = {}};
+// A step where a trial is faster than all before, with its candidate.
+Figure progress(const Cell& cell, const std::vector<Trial>& trials, const std::vector<double>& best) {
+  Series steps{.style = 0, .markers = false, .points = {}}, found{.style = 0, .line = false, .points = {}};
   for (size_t i = 0; i < best.size(); ++i) {
-    const bool changed = i == 0 || best[i] != best[i - 1], last = i + 1 == best.size();
-    if (!(best[i] > 0) || (!changed && !last)) continue;
+    const bool faster = best[i] > 0 && (i == 0 || best[i] != best[i - 1]), last = i + 1 == best.size();
+    if (!faster && !(last && best[i] > 0)) continue;
     const double x = static_cast<double>(i + 1), y = 100 * (best[i] - 1);
-    if (!series.points.empty()) series.points.push_back({.x = x, .y = series.points.back().y});  // a step
-    series.points.push_back({.x = x, .y = y});
+    if (!steps.points.empty()) steps.points.push_back({.x = x, .y = steps.points.back().y});
+    steps.points.push_back({.x = x, .y = y});
+    if (faster)
+      found.points.push_back({.x = x,
+                              .y = y,
+                              .title = fmt::format("trial {}: {}, {}", i + 1, text(trials[i].candidate),
+                                                   time_text(trials[i].measurement))});
   }
-  series.markers = false;
   const std::string caption = id(cell);
-  return {caption, svg({.description = "Best time so far above the final best over trials, " + caption,
+  return {caption, svg({.description = "Best time so far over trials, " + caption,
                         .x = {"trials"},
-                        .y = {"best so far, % above the final best"},
-                        .series = {series}})};
+                        .y = {"% above the best of all"},
+                        .series = {found, steps}})};
 }
 
 struct Count {
@@ -116,35 +123,55 @@ ReportPart counts(const ReportInput& input) {
   return part;
 }
 
-// A journal tells the name of its space, and options may have narrowed that: it is the same space where it has as many
-// legal candidates as the table says.
-std::optional<Enumeration> same_space(const SearchSpace& space, const Entry& entry, const DeviceInfo& device) {
-  Enumeration found = enumerate(space, entry.cell.shape, device);
-  if (std::ssize(found.legal) != entry.legal) return {};
-  return found;
+// The journal's space without the variants that were not tried; nothing where it came from a file of the user's.
+std::optional<SearchSpace> space_of(const Replay& journal) {
+  const std::string& name = journal.header.space;
+  const SearchSpace whole = whole_space();
+  const std::vector<std::string> known = embedded_names("configs/spaces/");
+  if (name != whole.name && std::ranges::find(known, name) == known.end()) return {};
+  std::set<std::string> tried;
+  for (const auto& [cell, trials] : journal.trials)
+    for (const Trial& trial : trials) tried.insert(trial.candidate.variant);
+  SearchSpace space = name == whole.name ? whole : load_space(name);
+  std::erase_if(space.variants, [&](const VariantSpace& part) { return !tried.contains(part.variant); });
+  return space;
+}
+
+std::string share_text(int64_t part, int64_t whole) {
+  return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+// The most frequent reason first.
+void add_drawn(Grid& grid, const std::string& title, const Enumeration& drawn) {
+  std::vector<std::pair<std::string, int64_t>> reasons(drawn.pruned.begin(), drawn.pruned.end());
+  std::ranges::stable_sort(reasons, std::ranges::greater(), &std::pair<std::string, int64_t>::second);
+  for (const auto& [reason, count] : reasons)
+    grid.rows.push_back({title, reason, std::to_string(count), share_text(count, drawn.total)});
 }
 
 ReportPart pruned(const ReportInput& input) {
-  ReportPart part{.heading = "Candidates that were pruned",
-                  .grid = {{{"layer"}, {"pruned because"}, {"candidates", true}}, {}}};
-  const std::vector<std::string> known = embedded_names("configs/spaces/");
-  const DeviceInfo& device = input.table->device;
-  const std::string& name = input.journal->header.space;
-  if (std::ranges::find(known, name) != known.end()) {
-    const SearchSpace space = load_space(name);
-    for (const auto& entries : by_shape(*input.table)) {
-      const auto found = is_listable(space, device) ? same_space(space, *entries[0], device) : std::nullopt;
-      if (!found) continue;
-      for (const auto& [reason, count] : found->pruned)
-        part.grid.rows.push_back({title(entries[0]->cell.shape), reason, std::to_string(count)});
-    }
-  }
-  if (part.grid.rows.empty())
+  const JournalHeader& header = input.journal->header;
+  ReportPart part{.heading = "Candidates that were pruned"};
+  const std::optional<SearchSpace> space = space_of(*input.journal);
+  if (!space) {
     part.paragraphs.push_back(
-        fmt::format("The space {} cannot be listed again from the journal; tune --dry-run with the options of the run "
-                    "tells what is "
-                    "pruned and why.",
-                    name));
+        fmt::format("The space {} is a file. tune --dry-run with the options of the run lists what is pruned and why.",
+                    header.space));
+    return part;
+  }
+  part.grid.columns = {{"layer"}, {"pruned because"}, {"candidates", true}, {"share", true}};
+  for (const auto& entries : by_shape(*input.table)) {
+    const Shape& shape = entries[0]->cell.shape;
+    const Enumeration drawn = draw(*space, shape, input.table->device, kDrawn, header.seed);
+    part.paragraphs.push_back(
+        fmt::format("{}: {} candidates looked at, {} of them legal.", title(shape), drawn.total, drawn.legal.size()));
+    add_drawn(part.grid, title(shape), drawn);
+  }
+  part.paragraphs.insert(
+      part.paragraphs.begin(),
+      fmt::format("Candidates of the space {}, as this program has it, drawn at random until {} are legal or all are "
+                  "drawn. Variants that were not tried are left out; values that --set left out are not.",
+                  header.space, kDrawn));
   return part;
 }
 
@@ -161,7 +188,8 @@ std::string clock_range(const ReportInput& input, const Cell& cell) {
     low = low > 0 ? std::min(low, clock) : clock;
     high = std::max(high, clock);
   }
-  return low > 0 ? fmt::format("{:.0f} to {:.0f} MHz", low, high) : "";
+  if (low == high) return low > 0 ? fmt::format("{:.0f} MHz", low) : "";
+  return fmt::format("{:.0f} to {:.0f} MHz", low, high);
 }
 
 }  // namespace
@@ -191,11 +219,11 @@ ReportSection search_section(const ReportInput& input) {
     row.push_back(took > 0 ? format_time(took) : "unknown");
     row.push_back(final == input.journal->final_seconds.end() ? "unknown" : format_time(final->second));
     part.grid.rows.push_back(std::move(row));
-    part.figures.push_back(progress(entry.cell, best));
+    part.figures.push_back(progress(entry.cell, *trials, best));
   }
   part.paragraphs.emplace_back(
       part.grid.rows.empty() ? "The journal has no trials of these cells."
-                             : "The best time so far over trials, as a share of the best of all trials; the final then "
+                             : "The best time so far over trials, in percent above the best of all. The final then "
                                "measures the fastest again.");
   return {"Search", {part}};
 }
