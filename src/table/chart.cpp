@@ -67,11 +67,13 @@ std::vector<double> multiples(double low, double high) {
   return ticks;
 }
 
-// Those that are `room` away from the one before; the first is always there.
+// Those within the scale and `room` away from the one before.
 std::vector<double> with_room(const std::vector<double>& ticks, const Scale& scale, double room) {
   std::vector<double> kept;
   for (const double tick : ticks)
-    if (kept.empty() || std::abs(scale(tick) - scale(kept.back())) >= room) kept.push_back(tick);
+    if (tick >= scale.low() && tick <= scale.high() &&
+        (kept.empty() || std::abs(scale(tick) - scale(kept.back())) >= room))
+      kept.push_back(tick);
   return kept;
 }
 

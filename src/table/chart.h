@@ -25,7 +25,7 @@ struct Series {
 struct Axis {
   std::string label;
   bool logarithmic = false;
-  std::vector<double> ticks = {};  // chosen where empty; those without room for a label are left out
+  std::vector<double> ticks = {};  // chosen where empty; those off the scale or without room for a label are left out
   bool from_zero = true;           // of a linear axis
 };
 

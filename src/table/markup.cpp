@@ -61,7 +61,7 @@ std::string plain_markdown(std::string_view text) {
     } else if (c == ':' && safe.substr(i).starts_with("://")) {
       out += "&#58;";  // an address alone is a link too
     } else {
-      out += c;
+      out += c == '\t' ? ' ' : c;
     }
   }
   return out;

@@ -9,8 +9,8 @@ namespace moetune {
 /// and both quotes as references.
 std::string html_text(std::string_view text);
 
-/// For a paragraph or a table cell of Markdown: printable(), with everything that begins an element, a link or an
-/// emphasis escaped. Line breaks and '|' are left to markdown_text().
+/// For a paragraph or a table cell of Markdown: printable(), without tabs, with everything that begins an element, a
+/// link or an emphasis escaped. Line breaks and '|' are left to markdown_text().
 std::string plain_markdown(std::string_view text);
 
 }  // namespace moetune

@@ -79,6 +79,14 @@ TEST(Chart, ANarrowLogarithmicRangeHasTicks) {
   EXPECT_GE(count(picture, "text-anchor=\"end\""), 3);
 }
 
+TEST(Chart, TicksOffTheScaleAndThoseTooCloseAreLeftOut) {
+  Chart all = chart({{16, 1}, {4096, 2}});
+  all.x.ticks = {1, 16, 17, 256, 4096, 65536};
+  const std::string picture = svg(all);
+  for (const char* tick : {">16<", ">256<", ">4096<"}) EXPECT_EQ(count(picture, tick), 1) << tick;
+  for (const char* tick : {">17<", ">65536<"}) EXPECT_EQ(count(picture, tick), 0) << tick;
+}
+
 TEST(Chart, IntervalsAreDrawnAndKeptInThePicture) {
   const std::string without = svg(chart({{1, 10}, {2, 20}}));
   const std::string with = svg(chart({{1, 10, Interval{5, 80}}, {2, 20}}));
