@@ -13,7 +13,7 @@
 namespace moetune {
 namespace {
 
-constexpr int kLongText = 64;
+constexpr int kShortText = 24, kLongText = 64;  // above these a column is wider on narrow screens, and everywhere
 
 std::vector<ReportSection> sections_of(const ReportInput& input) {
   return {summary_section(input), results_section(input), roofline_section(input),
@@ -39,7 +39,7 @@ Grid shown(const Grid& grid) {
 // --- HTML ---
 
 // A line may break after a slash: ids of cells are long.
-std::string html_cell(const std::string& text) {
+std::string html_line(const std::string& text) {
   std::string out;
   for (const char c : html_text(text)) out += c == '/' ? std::string("/<wbr>") : std::string(1, c);
   return out;
@@ -48,8 +48,9 @@ std::string html_cell(const std::string& text) {
 // How a column is laid out: numbers to the right, long texts in several lines.
 std::string html_class(const Grid& grid, size_t column) {
   if (grid.columns[column].right) return " class=\"right\"";
-  const auto is_long = [&](const std::vector<std::string>& row) { return display_width(row[column]) > kLongText; };
-  return std::ranges::any_of(grid.rows, is_long) ? " class=\"long\"" : "";
+  int width = 0;
+  for (const std::vector<std::string>& row : grid.rows) width = std::max(width, display_width(row[column]));
+  return width > kLongText ? " class=\"long\"" : width > kShortText ? " class=\"name\"" : "";
 }
 
 std::string html_grid(const ReportPart& part) {
@@ -68,7 +69,7 @@ std::string html_grid(const ReportPart& part) {
     for (size_t c = 0; c < grid.columns.size(); ++c) {
       const int shade = map ? part.shades[r][c] : -1;
       out += fmt::format("<td{}>{}</td>", shade >= 0 ? fmt::format(" class=\"h{}\"", shade) : classes[c],
-                         html_cell(grid.rows[r][c]));
+                         html_line(grid.rows[r][c]));
     }
     out += "</tr>\n";
   }
@@ -81,7 +82,7 @@ std::string html_figures(const ReportPart& part) {
   for (const Figure& figure : part.figures) {
     if (figure.svg.empty()) continue;
     ++shown;
-    out += fmt::format("<figure><figcaption>{}</figcaption>{}</figure>\n", html_text(figure.caption), figure.svg);
+    out += fmt::format("<figure><figcaption>{}</figcaption>{}</figure>\n", html_line(figure.caption), figure.svg);
   }
   if (shown == 0) return "";
   std::string legend;
@@ -93,9 +94,9 @@ std::string html_figures(const ReportPart& part) {
 
 std::string html_part(const ReportPart& part) {
   std::string body;
-  for (const std::string& paragraph : part.paragraphs) body += fmt::format("<p>{}</p>\n", html_text(paragraph));
+  for (const std::string& paragraph : part.paragraphs) body += fmt::format("<p>{}</p>\n", html_line(paragraph));
   body += html_figures(part) + html_grid(part);
-  const std::string heading = html_text(part.heading);
+  const std::string heading = html_line(part.heading);
   if (part.folded) return fmt::format("<details><summary>{}</summary>\n{}</details>\n", heading, body);
   if (!heading.empty()) body = fmt::format("<h3>{}</h3>\n{}", heading, body);
   return part.shades.empty() ? body : fmt::format("<div class=\"map\">{}</div>\n", body);
