@@ -114,6 +114,33 @@ std::string html_section(const ReportSection& section, size_t index) {
   return out + (maps ? "</div>\n" : "") + "</section>\n";
 }
 
+// The policy keeps the page from asking for anything outside it.
+constexpr const char* kPage = R"(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="generator" content="moetune report">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
+ script-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>{}</title>
+<style>
+{}</style>
+</head>
+<body>
+<header>
+<h1>{}</h1>
+<nav aria-label="Sections">{}</nav>
+</header>
+<main>
+{}</main>
+<script>
+{}</script>
+</body>
+</html>
+)";
+
 std::string file(const char* name) { return std::string(embedded_file(fmt::format("src/table/{}", name)).value()); }
 
 // --- Markdown ---
@@ -146,12 +173,7 @@ std::string report_html(const ReportInput& input) {
     body += html_section(sections[i], i);
   }
   const std::string title = html_text(title_of(input));
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" "
-      "content=\"moetune report\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link "
-      "rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n<h1>{}</h1>\n"
-      "<nav aria-label=\"Sections\">{}</nav>\n</header>\n<main>\n{}</main>\n<script>\n{}</script>\n</body>\n</html>\n",
-      title, file("report.css"), title, links, body, file("report.js"));
+  return fmt::format(kPage, title, file("report.css"), title, links, body, file("report.js"));
 }
 
 std::string report_markdown(const ReportInput& input) {

@@ -51,13 +51,31 @@ const Measurement* other_time(const ReportInput& input, const Entry& entry, cons
   return found == input.peers->times.end() ? nullptr : &found->measurement;
 }
 
+std::optional<SpeedUp> speed_up(const ReportInput& input, const Entry& entry, const std::string& name) {
+  const Measurement& ours = entry.measurement;
+  if (!entry.skipped.empty() || !(ours.seconds > 0)) return {};
+  if (const Rival* rival = find_rival(entry, name)) {
+    if (!(rival->ratio > 0)) return {};
+    return SpeedUp{1 / rival->ratio, {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low}};
+  }
+  const Measurement* peer = other_time(input, entry, name);
+  if (!peer) return {};
+  return SpeedUp{peer->seconds / ours.seconds,
+                 {peer->interval.low / ours.interval.high, peer->interval.high / ours.interval.low}};
+}
+
+const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell) {
+  if (!input.journal) return nullptr;
+  const auto found = input.journal->trials.find(id(cell));
+  return found == input.journal->trials.end() || found->second.empty() ? nullptr : &found->second;
+}
+
 std::vector<const Trial*> timed_trials(const ReportInput& input, const Cell& cell) {
   std::vector<const Trial*> trials;
-  if (!input.journal) return trials;
-  const auto recorded = input.journal->trials.find(id(cell));
-  if (recorded == input.journal->trials.end()) return trials;
+  const std::vector<Trial>* recorded = recorded_trials(input, cell);
+  if (!recorded) return trials;
   std::map<Candidate, const Trial*> last;
-  for (const Trial& trial : recorded->second)
+  for (const Trial& trial : *recorded)
     if (trial.status == Status::ok && trial.measurement.seconds > 0) last[trial.candidate] = &trial;
   for (const auto& [candidate, trial] : last) trials.push_back(trial);
   return trials;

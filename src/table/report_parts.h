@@ -1,7 +1,7 @@
 // What a report is made of, before it is HTML or Markdown: sections of paragraphs, tables and charts. All text is
 // plain.
 #pragma once
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +57,17 @@ std::vector<std::string> other_names(const ReportInput& input);
 
 /// The time of one of these in a cell; null where it has none.
 const Measurement* other_time(const ReportInput& input, const Entry& entry, const std::string& name);
+
+/// How many times as long as the winner one of these takes: of a rival from paired rounds, of a peer from two
+/// independent medians. Nothing where a cell lacks either.
+struct SpeedUp {
+  double factor = 0;
+  Interval interval;
+};
+std::optional<SpeedUp> speed_up(const ReportInput& input, const Entry& entry, const std::string& name);
+
+/// All trials of the journal in a cell, in order; null without any.
+const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell);
 
 /// The last trial of each candidate of a cell that was timed; empty without a journal.
 std::vector<const Trial*> timed_trials(const ReportInput& input, const Cell& cell);

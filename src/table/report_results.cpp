@@ -1,10 +1,9 @@
-// The report's summary, and the results of each layer: winners, times, rates and ratios.
+// The results of each layer: winners, times, rates and ratios.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "base/units.h"
 #include "table/chart.h"
 #include "table/pretty.h"
 #include "table/report_parts.h"
@@ -16,73 +15,6 @@ namespace {
 constexpr const char* kOurs = "ours";
 constexpr double kMicro = 1e-6, kTera = 1e12;
 using Entries = std::vector<const Entry*>;
-
-std::string words(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return compact_json(value);
-  std::string line;
-  for (const Json& word : value) line += (line.empty() ? "" : " ") + words(word);
-  return line;
-}
-
-void add_facts(Grid& grid, const std::string& prefix, const Json& object) {
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_object())
-      add_facts(grid, prefix + key + ".", value);
-    else
-      grid.rows.push_back({prefix + key, words(value)});
-  }
-}
-
-Grid facts(const ReportInput& input) {
-  const DeviceInfo& device = input.table->device;
-  Grid grid{{{"fact"}, {"value"}}, {{"device", device.name}, {"regime", std::string(name(input.table->regime))}}};
-  if (device.peak_flops > 0) grid.rows.push_back({"peak", fmt::format("{:.4g} TFLOP/s", device.peak_flops / kTera)});
-  if (device.peak_bandwidth > 0)
-    grid.rows.push_back({"memory bandwidth", fmt::format("{:.3g} TB/s", device.peak_bandwidth / kTera)});
-  if (input.journal) {
-    const JournalHeader& header = input.journal->header;
-    grid.rows.push_back({"strategy", header.strategy});
-    grid.rows.push_back({"space", header.space});
-    grid.rows.push_back({"search seed", std::to_string(header.seed)});
-  }
-  add_facts(grid, "", input.table->environment);
-  add_facts(grid, "tool.", input.table->tool);
-  return grid;
-}
-
-// How much faster the winner is: of a rival from paired rounds, of a peer from two independent medians.
-struct SpeedUp {
-  double factor = 0;
-  Interval interval;
-};
-std::optional<SpeedUp> speed_up(const ReportInput& input, const Entry& entry, const std::string& name) {
-  const Measurement& ours = entry.measurement;
-  if (!entry.skipped.empty() || !(ours.seconds > 0)) return {};
-  if (const Rival* rival = find_rival(entry, name)) {
-    if (!(rival->ratio > 0)) return {};
-    return SpeedUp{1 / rival->ratio, {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low}};
-  }
-  const Measurement* peer = other_time(input, entry, name);
-  if (!peer) return {};
-  return SpeedUp{peer->seconds / ours.seconds,
-                 {peer->interval.low / ours.interval.high, peer->interval.high / ours.interval.low}};
-}
-
-// Over the cells that have such a time.
-Grid speed_ups(const ReportInput& input) {
-  Grid grid{{{"compared with"}, {"speed-up, geometric mean", true}, {"least", true}, {"most", true}, {"cells", true}},
-            {}};
-  for (const std::string& name : other_names(input)) {
-    std::vector<double> factors;
-    for (const Entry& entry : input.table->entries)
-      if (const auto found = speed_up(input, entry, name)) factors.push_back(found->factor);
-    if (factors.empty()) continue;
-    grid.rows.push_back({name, factor_text(geometric_mean(factors)), factor_text(*std::ranges::min_element(factors)),
-                         factor_text(*std::ranges::max_element(factors)), std::to_string(factors.size())});
-  }
-  return grid;
-}
 
 Grid winners(const Entries& entries, const DeviceInfo& device) {
   Grid grid{{{"tokens", true},
@@ -224,20 +156,6 @@ ReportPart curves(const ReportInput& input, const Entries& entries, const std::v
 }
 
 }  // namespace
-
-ReportSection summary_section(const ReportInput& input) {
-  int64_t won = 0;
-  for (const Entry& entry : input.table->entries) won += entry.skipped.empty();
-  ReportPart first{.paragraphs = {fmt::format("{} of {} cells have a winner.", won, input.table->entries.size()),
-                                  "Times are medians of one launch on cold operands with their 95 % intervals. A "
-                                  "speed-up above 1 means that the winner is faster; those over the default and "
-                                  "baselines come from paired rounds, those over peers from independent medians."},
-                   .grid = speed_ups(input)};
-  if (!input.peers)
-    first.paragraphs.emplace_back(
-        "There are no times of other libraries: give a file of scripts/peers.py with --peers FILE.");
-  return {"Summary", {first, {.heading = "Device and run", .grid = facts(input), .folded = true}}};
-}
 
 ReportSection results_section(const ReportInput& input) {
   const std::vector<std::string> names = other_names(input);
