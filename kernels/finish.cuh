@@ -5,10 +5,10 @@
 
 namespace moetune {
 
-// row_of[slots[row]] = row.
+// row_of[slots[row]] = row. A row behind the last one has a slot below 0, here and in weigh_rows.
 __device__ __forceinline__ void invert(int* row_of, const int* slots, int rows) {
   for (int row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += gridDim.x * blockDim.x)
-    row_of[slots[row]] = row;
+    if (slots[row] >= 0) row_of[slots[row]] = row;
 }
 
 // Four neighbours, or one.
@@ -53,6 +53,7 @@ __device__ __forceinline__ void weigh_rows(Element* out, float* gradient, const 
   __shared__ float of_warp[32];
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
     const int slot = slots[row];
+    if (slot < 0) continue;
     const float weight = weights[slot];
     float product = 0;
     for (long long j = threadIdx.x; j < width; j += blockDim.x) {

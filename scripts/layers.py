@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-FLOORS = {"base": 0, "workload": 1, "variant": 2, "backend": 3, "table": 3, "tune": 4, "cli": 5, "main.cpp": 6}
+FLOORS = {"loader": 0, "base": 0, "workload": 1, "variant": 2, "backend": 3, "table": 3, "tune": 4, "cli": 5, "main.cpp": 6}
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "detail", "impl", "misc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/export_kernels.h"
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/wording.h"
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 
 struct ExportOptions {
   std::string table, format, output;
+  std::vector<std::string> archs;
 };
 
 std::string names_of(const Export& result) {
@@ -70,7 +72,12 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
 
 Exit run_export(const ExportOptions& options, const Invocation& invocation) {
   const Exporter& exporter = find_exporter(options.format);
+  if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
   const TunedTable table = read_table(options.table);
+  if (!exporter.write)
+    return export_kernels(
+        table, {.table = options.table, .output = options.output, .archs = list_words(options.archs, "--arch", {})},
+        invocation.terminal);
   const Export result = exporter.write(table);
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
@@ -96,7 +103,9 @@ Action declare_export(OptionSet& set) {
   set.argument("TABLE", options->table, "A tuned table");
   set.value("--format", options->format, "NAME", "vllm, sglang, csv, ... (moetune list formats)", format_words);
   set.value("-o,--output", options->output, "PATH",
-            "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json");
+            "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
+            "folder");
+  set.list("--arch", options->archs, "LIST", "Kernels for these architectures too, such as sm_80");
   return [options](const Invocation& invocation) {
     if (options->output == "-") options->output.clear();
     return run_export(*options, invocation);
@@ -111,7 +120,8 @@ Command export_command() {
           .examples =
               "  moetune export moetune-table.json\n"
               "  moetune export moetune-table.json --format csv -o winners.csv\n"
-              "  moetune export moetune-table.json --format vllm -o configs/",
+              "  moetune export moetune-table.json --format vllm -o configs/\n"
+              "  moetune export moetune-table.json --format kernels -o kernels-h200",
           .declare = declare_export};
 }
 

@@ -10,6 +10,7 @@
 #include "cli/results.h"
 #include "cli/suite.h"
 #include "table/journal.h"
+#include "table/kernel_manifest.h"
 #include "table/peers.h"
 #include "table/table.h"
 #include "variant/space.h"
@@ -57,6 +58,11 @@ void read_peer_times(const JsonAt& json) {
   });
 }
 
+void read_kernels(const JsonAt& json) {
+  require_tool(json["tool"]);
+  require_kernel_manifest(json);
+}
+
 void read_space(const JsonAt& json) { space_from_json(json); }
 
 // The options of each part must make cells.
@@ -82,6 +88,7 @@ constexpr FileKind kKinds[] = {
     {"diff", 1, "diff", "differences of two tables", read_diff},
     {"doctor", 1, "doctor", "devices and their ceilings", read_doctor},
     {"journal", 1, "tune, merge", "every trial of a run, as JSON lines", read_header},
+    {"kernels", 1, "export --format kernels", "how exported kernels are launched", read_kernels},
     {"list", 1, "list", "names that moetune knows", read_list},
     {"lookup", 1, "lookup", "answers of a table", read_lookup},
     {"model", 1, "you", "the expert layers of a model", read_model},

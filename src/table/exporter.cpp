@@ -13,6 +13,7 @@ const std::vector<Exporter>& exporters() {
       {"sglang", "SGLang's fused MoE configurations, with a second file for the down projection", export_sglang},
       {"csv", "one row an entry, for spreadsheets and data frames", export_csv},
       {"markdown", "tables by layer, for people", export_markdown},
+      {"kernels", "a folder of cubins with a manifest, and loaders for C++ and Python that launch them", nullptr},
   };
   return list;
 }

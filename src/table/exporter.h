@@ -21,10 +21,10 @@ struct Export {
 struct Exporter {
   std::string_view format;  // "vllm"
   std::string_view description;
-  Export (*write)(const TunedTable&) = nullptr;
+  Export (*write)(const TunedTable&) = nullptr;  // null for kernels, which are compiled first: cli/export_kernels.h
 };
 
-/// vllm, sglang, csv, markdown.
+/// vllm, sglang, csv, markdown, kernels.
 const std::vector<Exporter>& exporters();
 const Exporter& find_exporter(std::string_view format);
 

@@ -33,6 +33,7 @@ struct LaunchPlan {
   int y_box = 0;
   int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
   bool gathers_first = false;  // rows of X are put in order in memory before tiles read them: that takes room
+  bool waits = false;          // blocks wait for one another, so that all of them must run at once
 };
 
 /// The functions hold what they need of the variant's context: one that is made from files at run time looks the same.

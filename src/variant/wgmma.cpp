@@ -248,7 +248,8 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
                                      : w_box(c),
           .y_box = boxes_of_y(c) ? kYBox : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
-          .gathers_first = c.gather == Gather::first};
+          .gathers_first = c.gather == Gather::first,
+          .waits = c.gather == Gather::first || c.pace == Pace::common || shares_last_round(c)};
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {

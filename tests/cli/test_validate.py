@@ -14,7 +14,7 @@ SPEC = importlib.util.spec_from_file_location("schema_check", VALIDATE)
 SCHEMAS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCHEMAS)
 
-KINDS = ["bench", "check", "compile", "diff", "doctor", "journal", "list", "lookup", "model", "peers", "plan", "replay",
+KINDS = ["bench", "check", "compile", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "peers", "plan", "replay",
          "routing", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key is removed
 
@@ -65,6 +65,15 @@ DAMAGES = {
              ("cells/0/time", "same"), ("cells/0/ratio", 0), ("cells/0/ratio_low", GONE)],
     "doctor": [*TOOL, ("devices", []), ("devices/0/word", "gpu"), ("devices/0/device/kind", "tpu"),
                ("devices/0/environment", GONE), ("notes", GONE), ("notes", [1]), ("devices/0/ceilings", {})],
+    "kernels": [*TOOL, ("abi", 2), ("device/arch", GONE), ("regime", "calm"), ("files", GONE), ("files/route.sm_90a.cubin/sha256", "abc"),
+                ("route/int64", GONE), ("kernels/0/op", "bwd"), ("kernels/0/sizes/x_rows", GONE), ("kernels/0/candidate", {}),
+                ("kernels/0/operands/0/shape", "rows"), ("kernels/0/operands/0/shape/0", 3), ("kernels/0/buffers/0/zeroed", "yes"),
+                ("kernels/0/launches", []), ("kernels/0/launches/0/grid", GONE), ("kernels/0/launches/0/grid", "rows; 1"),
+                ("kernels/0/launches/0/threads", 0), ("kernels/0/launches/0/cooperative", 1),
+                ("kernels/0/launches/0/arguments/0/struct/size", 0), ("kernels/0/launches/0/arguments/0/struct/fields/0/offset", -1),
+                ("kernels/0/launches/1/fill/byte", 256), ("cells", []), *[(f"cells/0/asked/{name}", GONE) for name in ("op", "n", "fusion")],
+                ("cells/0/extents/k", -1), ("cells/0/skew", "much"), ("cells/0/tuned", 1), ("cells/0/kernel", GONE),
+                ("ranges/0/tokens/to", "all"), ("ranges/0/tokens/from", 0), ("ranges/0/worst_regret", GONE)],
     "list": [*TOOL, ("what", "modles"), ("items", GONE), ("items/0/name", GONE), ("items/0/name", "")],
     "lookup": [*TOOL, ("table", GONE), *cell_at("answers/0/cell"), ("answers/0/match", "near"), ("answers/0/explanation", ""),
                ("answers/0/distance", -1), ("answers/0/log_skew_distance", GONE), ("answers/0/entry", GONE),
@@ -153,6 +162,7 @@ def made(tmp_path_factory):
                           "environment": {"device": "cpu", "torch": "2.9", "cuda": None},
                           "entries": [{**entry["measurement"], "id": entry["id"], "cell": entry["cell"],
                                        "peer": "torch", "note": ""}]}
+    documents["kernels"] = json.loads((SOURCE / "tests/cli/files/kernels.json").read_text())
     return room, documents
 
 

@@ -17,6 +17,7 @@
 #include "backend/cuda/tensor_map.h"
 #include "backend/cuda/verifier.h"
 #include "base/error.h"
+#include "variant/launch_rule.h"
 
 namespace moetune {
 namespace {
@@ -158,14 +159,17 @@ class CudaBackend : public Backend {
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
     const Kernel& kernel = kernel_of(contender.candidate);
-    const int64_t tiles = tiles_at_most(kernel.plan);
+    const LaunchRule rule = launch_rule(kernel.plan, loaded.operands.first);
+    Sizes sizes = sizes_of(loaded.operands.first);
+    sizes["held"] = kernel.blocks;
+    const int64_t grid = moetune_kernels::Formula::evaluate(rule.grid, sizes);
     // At its largest size from the start: captured launches contain its address.
     if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
-    return [&loaded, kernel, tiles, this](int set) {
+    return [&loaded, kernel, rule, sizes, grid, this](int set) {
       Args args = loaded.operands.args(set);
       args.workspace = workspace_.as<float>();
-      encode_maps(args, kernel.plan, loaded.operands.first);
-      kernel.launch(args, tiles, stream_->stream);
+      encode_maps(args, rule, sizes);
+      kernel.launch(args, grid, stream_->stream);
       if (takes_another_pass(loaded.operands.product))
         loaded.operands.finish(services_, loaded.operands.d_sorted.as<float>(), set, stream_->stream);
     };
@@ -193,17 +197,6 @@ class CudaBackend : public Backend {
     }
     Kernel kernel = make_kernel(std::make_shared<Module>(compiled.cubin), variant.plan(candidate, shape), device_);
     return loaded_->kernels.emplace(key, std::move(kernel)).first->second;
-  }
-
-  // A bound that needs no row counts: every expert may end in a partial tile, or, where the blocks of a cluster walk
-  // together, in tiles of which all but one are empty.
-  int64_t tiles_at_most(const LaunchPlan& plan) const {
-    const Product& p = loaded_->operands.product;
-    const int64_t rows = routed_rows(p);
-    const int64_t m_tiles = p.ragged == Axis::k ? experts(p) * ((p.m + plan.tile_rows - 1) / plan.tile_rows)
-                                                : rows / plan.tile_rows + plan.cluster * std::min(experts(p), rows);
-    const int64_t n_tiles = (p.n + plan.tile_columns - 1) / plan.tile_columns;
-    return m_tiles * (n_tiles + plan.cluster - 1) * plan.pieces;
   }
 
   DeviceInfo device_;

@@ -62,15 +62,14 @@ Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan
   return kernel;
 }
 
-void Kernel::launch(const Args& args, int64_t tiles_at_most, cudaStream_t stream) const {
-  const int64_t whole = std::clamp<int64_t>(tiles_at_most, 1, blocks) + plan.cluster - 1;
-  const auto grid = static_cast<unsigned>(whole - whole % plan.cluster);
+void Kernel::launch(const Args& args, int64_t grid, cudaStream_t stream) const {
   Args copy = args;
   if (maps) copy.maps = maps->as<TensorMap>();
   void* arguments[] = {&copy};
-  require_candidate(cudaLaunchKernel(function, dim3(grid), dim3(static_cast<unsigned>(plan.threads)), arguments,
-                                     static_cast<size_t>(plan.shared_bytes), stream),
-                    "cannot launch the kernel");
+  require_candidate(
+      cudaLaunchKernel(function, dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(plan.threads)),
+                       arguments, static_cast<size_t>(plan.shared_bytes), stream),
+      "cannot launch the kernel");
 }
 
 void launch_checked(const void* function, unsigned blocks, unsigned threads, void** arguments, cudaStream_t stream) {

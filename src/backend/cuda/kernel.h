@@ -34,7 +34,8 @@ struct Kernel {
   int blocks = 0;                           // that the device holds at once
   std::shared_ptr<DeviceBuffer> maps = {};  // room for the tensor maps of all blocks, where the plan asks for it
 
-  void launch(const Args& args, int64_t tiles_at_most, cudaStream_t stream) const;
+  /// On so many blocks, at most `blocks`, in whole clusters.
+  void launch(const Args& args, int64_t grid, cudaStream_t stream) const;
 };
 Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device);
 

@@ -22,12 +22,38 @@ unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int6
 
 }  // namespace
 
+std::string finish_unit(Dtype dtype) {
+  return fmt::format("#include \"finish.cuh\"\n\nusing Element = moetune::{};\n", name(dtype)) + R"(
+extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
+extern "C" __global__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k, long long width) {
+  if (width % 4 == 0)
+    moetune::sum_slots<4>(out, sums, row_of, tokens, top_k, width);
+  else
+    moetune::sum_slots<1>(out, sums, row_of, tokens, top_k, width);
+}
+extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
+                                      const float* weights, int rows, long long width) {
+  moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
+}
+)";
+}
+
+std::string route_unit() {
+  return R"(#include "route.cuh"
+
+extern "C" __global__ void __launch_bounds__(1024)
+route_int32(int* m_sizes, int* gather_indices, const int* ids, int slots, int first_expert, int rows) {
+  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+route_int64(int* m_sizes, int* gather_indices, const long long* ids, int slots, int first_expert, int rows) {
+  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
+}
+)";
+}
+
 std::string service_unit(Dtype dtype) {
-  return fmt::format(
-             "#include \"operands.cuh\"\n#include \"finish.cuh\"\n#include \"compare.cuh\"\n\nusing Element = "
-             "moetune::{};\n",
-             name(dtype)) +
-         R"(
+  return "#include \"operands.cuh\"\n#include \"compare.cuh\"\n" + finish_unit(dtype) + R"(
 extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
   moetune::fill(out, count, base, values);
 }
@@ -43,17 +69,6 @@ extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, co
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
 extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
-extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
-extern "C" __global__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k, long long width) {
-  if (width % 4 == 0)
-    moetune::sum_slots<4>(out, sums, row_of, tokens, top_k, width);
-  else
-    moetune::sum_slots<1>(out, sums, row_of, tokens, top_k, width);
-}
-extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
-                                      const float* weights, int rows, long long width) {
-  moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
-}
 extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
                                    long long rows, long long n, const float* rms, long long rms_rows, int precision,
                                    moetune::Comparison* out) {

@@ -53,8 +53,11 @@ struct WeighedRows {
   int64_t width = 0;
 };
 
-/// The text of the service kernels of one dtype.
+/// The text of the service kernels of one dtype; it holds that of finish_unit.
 std::string service_unit(Dtype dtype);
+/// Kernels of the last pass, kernels/finish.cuh, alone; and those that sort rows by expert, kernels/route.cuh.
+std::string finish_unit(Dtype dtype);
+std::string route_unit();
 
 class Service {
  public:

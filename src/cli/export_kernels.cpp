@@ -1,0 +1,273 @@
+// Which kernels an export holds, compiling them, and the folder that they are written to.
+#include "cli/export_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "cli/contenders.h"
+#include "cli/files.h"
+#include "cli/output.h"
+#include "cli/wording.h"
+#include "table/kernel_manifest.h"
+#include "table/pretty.h"
+#include "variant/variant.h"
+#include "workload/product.h"
+#ifdef MOETUNE_HAS_CUDA
+#include "backend/cuda/compiler.h"
+#include "backend/cuda/service.h"
+#endif
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+#ifdef MOETUNE_HAS_CUDA
+
+constexpr const char* kPointers = "its kernel takes arrays of pointers, which the loaders do not make";
+
+bool takes_pointers(const Candidate& candidate) {
+  const std::optional<int> addressing = find_value(candidate, "addressing");
+  return addressing && *addressing != 0;
+}
+
+// What is collected before anything is compiled.
+class Collection {
+ public:
+  Collection(const TunedTable& table, const KernelExportOptions& options) : table_(table) {
+    targets_.push_back(table.device);
+    for (const std::string& word : options.archs) {
+      const DeviceInfo device = device_of_arch(word);
+      if (arch(device) != arch(table.device)) targets_.push_back(device);
+    }
+    for (const Entry& entry : table.entries) add(entry);
+    for (const Choice& choice : table.choices) add(choice);
+  }
+
+  KernelExport exported;
+  std::map<std::string, std::set<std::string>> archs;  // by the kernel's name
+  std::vector<std::string> notes;
+
+  std::vector<std::string> target_names() const {
+    std::vector<std::string> names;
+    for (const DeviceInfo& device : targets_) names.push_back(arch(device));
+    return names;
+  }
+
+ private:
+  void add(const Entry& entry) {
+    if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
+    if (takes_pointers(entry.candidate)) return left_out(id(entry.cell), kPointers);
+    for (const DeviceInfo& device : targets_) {
+      const bool own = &device == &targets_.front();
+      std::optional<Candidate> candidate = entry.candidate;
+      if (const auto reason = cannot_run(*candidate, entry.cell.shape, device)) {
+        if (own) return left_out(id(entry.cell), *reason);
+        candidate = default_of(entry.cell, device);
+        if (!candidate) continue;
+      }
+      exported.cells.push_back({.cell = entry.cell,
+                                .skew = entry.figures.max_over_mean,
+                                .arch = arch(device),
+                                .kernel = kernel(*candidate, entry.cell.shape, device),
+                                .seconds = own ? entry.measurement.seconds : 0});
+    }
+  }
+
+  void add(const Choice& choice) {
+    const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
+    if (takes_pointers(choice.candidate())) return left_out(what, kPointers);
+    if (const auto reason = cannot_run(choice.candidate(), choice.shape(), table_.device))
+      return left_out(what, *reason);
+    exported.ranges.push_back({.shape = choice.shape(),
+                               .tokens = choice.tokens,
+                               .arch = arch(table_.device),
+                               .kernel = kernel(choice.candidate(), choice.shape(), table_.device),
+                               .worst_regret = worst_regret(choice, choice.chosen)});
+  }
+
+  void left_out(const std::string& what, const std::string& reason) {
+    notes.push_back(fmt::format("{} is left out: {}", what, reason));
+  }
+
+  // The default of a device that a table's winner cannot run on.
+  std::optional<Candidate> default_of(const Cell& cell, const DeviceInfo& device) {
+    const Candidate candidate = usual_default(make_problem(cell), device);
+    if (const auto reason = cannot_run(candidate, cell.shape, device)) {
+      left_out(fmt::format("{} for {}", id(cell), arch(device)), *reason);
+      return std::nullopt;
+    }
+    notes.push_back(fmt::format("{} for {} is its default, {}: the winner cannot run there", id(cell), arch(device),
+                                text(candidate)));
+    return candidate;
+  }
+
+  std::string kernel(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+    const Variant& variant = find_variant(candidate.variant);
+    const std::string unit = variant.unit(candidate, shape);
+    const std::string name =
+        fmt::format("{}-{}", candidate.variant,
+                    Hash().add(unit).add(text(shape.fusion)).add(moetune::name(shape.op)).hex().substr(0, 12));
+    if (archs[name].empty())
+      exported.kernels.push_back({.name = name,
+                                  .shape = shape,
+                                  .candidate = candidate,
+                                  .plan = variant.plan(candidate, shape),
+                                  .unit = unit,
+                                  .cubins = {}});
+    archs[name].insert(arch(device));
+    return name;
+  }
+
+  const TunedTable& table_;
+  std::vector<DeviceInfo> targets_;
+};
+
+std::vector<CompiledUnit> compiled_for(const std::string& target, const std::vector<std::string>& units) {
+  std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target, .sources = kernel_sources()});
+  for (const CompiledUnit& unit : compiled)
+    if (unit.cubin.empty()) throw Error(Exit::no, fmt::format("a kernel does not compile: {}", unit.result.reason));
+  return compiled;
+}
+
+CubinFile file_of(const std::string& stem, const std::string& target, CompiledUnit unit) {
+  return {.arch = target,
+          .name = fmt::format("{}.{}.cubin", stem, target),
+          .bytes = std::move(unit.cubin),
+          .registers = unit.result.registers};
+}
+
+void compile_all(Collection& collection) {
+  KernelExport& exported = collection.exported;
+  std::set<Dtype> finished;
+  for (const ExportedKernel& kernel : exported.kernels)
+    if (takes_another_pass(product_of(kernel.shape))) finished.insert(kernel.shape.layer.dtype);
+  for (const std::string& target : collection.target_names()) {
+    std::vector<std::string> units = {route_unit()};
+    for (const Dtype dtype : finished) units.push_back(finish_unit(dtype));
+    std::vector<ExportedKernel*> kernels;
+    for (ExportedKernel& kernel : exported.kernels)
+      if (collection.archs[kernel.name].contains(target)) kernels.push_back(&kernel), units.push_back(kernel.unit);
+    std::vector<CompiledUnit> compiled = compiled_for(target, units);
+    auto next = compiled.begin();
+    exported.services.route.push_back(file_of("route", target, std::move(*next++)));
+    for (const Dtype dtype : finished)
+      exported.services.finish.emplace_back(dtype,
+                                            file_of(fmt::format("finish-{}", name(dtype)), target, std::move(*next++)));
+    for (ExportedKernel* kernel : kernels) kernel->cubins.push_back(file_of(kernel->name, target, std::move(*next++)));
+  }
+}
+
+// The folder is new, empty, or holds an export from before.
+void require_folder(const KernelExportOptions& options) {
+  const fs::path folder = options.output;
+  Files files;
+  add_input(files, "TABLE", options.table);
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+    throw request_error(fmt::format("--output: {} is a file: an export of kernels is a folder", folder.string()));
+  if (fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
+    const fs::path manifest = folder / "manifest.json";
+    bool ours = false;
+    if (fs::exists(manifest, error)) try {
+        require_schema(JsonAt(read_json(manifest), manifest.string()), "kernels");
+        ours = true;
+      } catch (const Error&) {
+      }
+    if (!ours)
+      throw request_error(fmt::format("--output: {} holds other files, but no export of kernels", folder.string()),
+                          "name a new or an empty folder");
+  }
+  fs::create_directories(folder, error);
+  require_writable(folder / "manifest.json");
+}
+
+std::string readme(const KernelExport& exported, const TunedTable& table) {
+  return fmt::format(
+      "# Grouped-GEMM kernels for {}\n\n"
+      "{}, tuned by moetune. `manifest.json` says how each is launched and which sizes it is for;\n"
+      "`include/moetune/kernels.h` (C++17, CUDA driver API) and `moetune_kernels.py` (Python) read it and launch.\n"
+      "`moetune_torch.py` makes PyTorch operators of them. Every `.cu` is the text of a kernel; to compile it "
+      "again:\n\n"
+      "```sh\nnvcc -cubin -std=c++17 -arch={} -I kernels {}.cu\n```\n",
+      table.device.name, counted(static_cast<int64_t>(exported.kernels.size()), "kernel", "kernels"),
+      arch(table.device), exported.kernels.front().name);
+}
+
+// The manifest comes last: a folder without it is no export.
+void write_folder(const KernelExport& exported, const TunedTable& table, const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove(folder / "manifest.json", ignored);
+  const auto write = [&](const fs::path& name, std::string_view text) {
+    fs::create_directories((folder / name).parent_path());
+    write_atomic(folder / name, text);
+  };
+  for (const ExportedKernel& kernel : exported.kernels) {
+    write(kernel.name + ".cu", kernel.unit);
+    for (const CubinFile& cubin : kernel.cubins) write(cubin.name, cubin.bytes);
+  }
+  for (const CubinFile& cubin : exported.services.route) write(cubin.name, cubin.bytes);
+  for (const auto& [dtype, cubin] : exported.services.finish) write(cubin.name, cubin.bytes);
+  constexpr std::string_view kHeaders = "src/loader/moetune/", kModules = "src/loader/";
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (file.path.starts_with("kernels/"))
+      write(file.path, file.text);
+    else if (file.path.starts_with(kHeaders))
+      write(fs::path("include/moetune") / file.path.substr(kHeaders.size()), file.text);
+    else if (file.path.starts_with(kModules))
+      write(file.path.substr(kModules.size()), file.text);
+  }
+  write("README.md", readme(exported, table));
+  write("manifest.json", pretty_json(kernel_manifest(exported, table)));
+}
+
+// The kernels of today are not those that were measured.
+void tell_of_other_kernels(const TunedTable& table, const Terminal& terminal) {
+  const Json& identity = table.environment.contains("identity") ? table.environment["identity"] : Json();
+  if (!identity.is_object() || !identity.contains("kernels")) return;
+  if (identity["kernels"] != hash(kernel_sources()))
+    note(terminal, "the table was tuned with other kernels than this moetune has: its times are not theirs");
+}
+
+#endif
+
+}  // namespace
+
+#ifdef MOETUNE_HAS_CUDA
+Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Terminal& terminal) {
+  if (options.output.empty() || options.output == "-")
+    throw request_error("an export of kernels is a folder", "give one with -o DIR");
+  if (table.device.kind != DeviceKind::cuda)
+    throw request_error(fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
+  Collection collection(table, options);
+  for (const std::string& sentence : collection.notes) note(terminal, sentence);
+  if (collection.exported.kernels.empty())
+    throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported", options.table));
+  tell_of_other_kernels(table, terminal);
+  require_folder(options);
+  compile_all(collection);
+  write_folder(collection.exported, table, options.output);
+  tell(fmt::format("wrote {} of {} to {}\n",
+                   counted(static_cast<int64_t>(collection.exported.kernels.size()), "kernel", "kernels"),
+                   counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"), options.output));
+  return Exit::yes;
+}
+#else
+Exit export_kernels(const TunedTable&, const KernelExportOptions&, const Terminal&) {
+  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
+                      "build moetune on a machine with the toolkit");
+}
+#endif
+
+}  // namespace moetune

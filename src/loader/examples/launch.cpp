@@ -1,0 +1,126 @@
+// Launches one exported kernel from C++: the first cell of an export with random operands, its time under a CUDA graph,
+// and whether two launches give the same bits.
+//
+//   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -lcuda -o launch
+//   ./launch kernels
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "moetune/kernels.h"
+
+using namespace moetune_kernels;
+
+namespace {
+
+// Small values of either 16-bit type: their exponents are those of 2^-3 to 2^-1.
+std::vector<std::uint16_t> random_elements(std::size_t count, const std::string& dtype) {
+  std::vector<std::uint16_t> elements(count);
+  std::uint64_t state = 88172645463325252u;
+  for (std::uint16_t& element : elements) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    const auto sign = static_cast<std::uint16_t>((state & 1) << 15);
+    element = static_cast<std::uint16_t>(
+        sign | (dtype == "bf16" ? 0x3e00 | (state >> 8 & 0xff) : 0x3000 | (state >> 8 & 0x7ff)));
+  }
+  return elements;
+}
+
+template <class T>
+CUdeviceptr upload(const std::vector<T>& values) {
+  CUdeviceptr data = 0;
+  const std::size_t bytes = std::max<std::size_t>(values.size() * sizeof(T), 16);
+  require(cuMemAlloc(&data, bytes), "no memory");
+  if (!values.empty()) require(cuMemcpyHtoD(data, values.data(), values.size() * sizeof(T)), "cannot copy");
+  return data;
+}
+
+std::vector<std::uint16_t> download(CUdeviceptr data, std::size_t elements) {
+  std::vector<std::uint16_t> values(elements);
+  require(cuMemcpyDtoH(values.data(), data, elements * sizeof values[0]), "cannot copy");
+  return values;
+}
+
+}  // namespace
+
+int main(int count, char** words) try {
+  if (count != 2) throw Error("usage: launch FOLDER");
+  require(cuInit(0), "no CUDA device");
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  require(cuDeviceGet(&device, 0), "no CUDA device");
+  require(cuDevicePrimaryCtxRetain(&context, device), "no CUDA context");
+  require(cuCtxSetCurrent(context), "no CUDA context");
+
+  Library library(words[1]);
+  const Value* cell = nullptr;
+  for (const Value& each : library.manifest()["cells"].items())
+    if (!cell && each["asked"]["op"].string() == "fwd" && each["asked"]["fusion"].string() == "plain") cell = &each;
+  if (!cell) throw Error("the export has no plain forward kernel");
+  const Value& asked = (*cell)["asked"];
+  Request request;
+  request.dtype = asked["dtype"].string();
+  request.experts = asked["experts"].integer(), request.top_k = asked["top_k"].integer();
+  request.n = asked["n"].integer(), request.k = asked["k"].integer();
+  request.tokens = (*cell)["tokens"].integer(), request.skew = (*cell)["skew"].number();
+  const Kernel& kernel = library.pick(request);
+  const std::int64_t rows = request.tokens * request.top_k;
+  std::printf("%s: %s\n", (*cell)["id"].string().c_str(), kernel.name().c_str());
+
+  // Rows are divided evenly; the first experts have one more.
+  std::vector<std::int32_t> m_sizes(static_cast<std::size_t>(request.experts));
+  for (std::size_t e = 0; e < m_sizes.size(); ++e)
+    m_sizes[e] =
+        static_cast<std::int32_t>(rows / request.experts + (static_cast<std::int64_t>(e) < rows % request.experts));
+  const auto elements = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
+  const CUdeviceptr x = upload(random_elements(elements(rows, request.k), request.dtype));
+  const CUdeviceptr w = upload(random_elements(elements(request.experts * request.n, request.k), request.dtype));
+  const CUdeviceptr y = upload(std::vector<std::uint16_t>(elements(rows, request.n), 0xffff));  // NaN
+  const std::vector<Operand> operands = {{"x", x}, {"w", w}, {"y", y}, {"m_sizes", upload(m_sizes)}};
+
+  const Workspace workspace({&kernel}, {request.tokens});
+  const Call call = kernel.call({request.tokens}, workspace);
+  CUstream stream = nullptr;
+  require(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "no stream");
+  call.launch(operands, stream);
+  require(cuStreamSynchronize(stream), "the kernel failed");
+  const std::vector<std::uint16_t> first = download(y, elements(rows, request.n));
+
+  constexpr int kLaunches = 50;
+  CUgraph graph = nullptr;
+  CUgraphExec replay = nullptr;
+  require(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cannot capture");
+  for (int i = 0; i < kLaunches; ++i) call.launch(operands, stream);
+  require(cuStreamEndCapture(stream, &graph), "cannot capture");
+  require(cuGraphInstantiate(&replay, graph, 0), "cannot instantiate the graph");
+  CUevent begin = nullptr, end = nullptr;
+  require(cuEventCreate(&begin, CU_EVENT_DEFAULT), "no event");
+  require(cuEventCreate(&end, CU_EVENT_DEFAULT), "no event");
+  std::vector<float> times;
+  for (int round = 0; round < 11; ++round) {
+    require(cuEventRecord(begin, stream), "cannot record");
+    require(cuGraphLaunch(replay, stream), "cannot replay");
+    require(cuEventRecord(end, stream), "cannot record");
+    require(cuEventSynchronize(end), "the kernel failed");
+    float milliseconds = 0;
+    require(cuEventElapsedTime(&milliseconds, begin, end), "cannot read the events");
+    times.push_back(milliseconds * 1000 / kLaunches);
+  }
+  std::sort(times.begin(), times.end());
+  const bool same = download(y, elements(rows, request.n)) == first;
+  const bool written = std::find(first.begin(), first.end(), 0xffff) == first.end();
+  std::printf("%.2f us a launch with operands in L2 where they fit; %s; %s\n",
+              static_cast<double>(times[times.size() / 2]),
+              same ? "repeated launches give the same bits" : "repeated launches DIFFER",
+              written ? "every element is written" : "some elements are NOT written");
+  return same && written ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
+}

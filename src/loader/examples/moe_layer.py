@@ -1,0 +1,128 @@
+"""A mixture-of-experts layer on exported kernels, beside the same layer on torch._grouped_mm with separate permutes.
+
+    moetune tune --model qwen3-30b-a3b --projection up --permute-x --tokens 256,4096 --routing zipf:1.0 -o up.json
+    moetune tune --model qwen3-30b-a3b --projection down --permute-y --topk-weights --tokens 256,4096 --routing zipf:1.0 -o down.json
+    moetune merge up.json down.json -o layer.json && moetune export layer.json --format kernels -o kernels
+    python kernels/examples/moe_layer.py kernels --tokens 256,4096
+
+Prints for each number of tokens how far the two layers' results are apart and how long they take under CUDA graphs.
+With --backward it does so for a step forward and backward, without a graph; the export then needs kernels of dx and dw
+(tune with --op fwd,dx,dw, and dx with --weight-gradient).
+"""
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import torch
+import torch.nn.functional as F
+
+import moetune_torch
+
+
+class Experts(torch.nn.Module):
+    """Gated experts of a Mixtral-like layer; gate and up are one projection of 2 * intermediate columns."""
+
+    def __init__(self, hidden, intermediate, experts, top_k, dtype=torch.bfloat16, device="cuda"):
+        super().__init__()
+        self.experts, self.top_k = experts, top_k
+
+        def weight(*shape):
+            return torch.nn.Parameter(torch.randn(shape, device=device, dtype=dtype) * shape[-1] ** -0.5)
+
+        self.router = weight(experts, hidden)
+        self.up = weight(experts, 2 * intermediate, hidden)
+        self.down = weight(experts, hidden, intermediate)
+
+    def choose(self, x):
+        """Weights in fp32 and experts [tokens, top_k]."""
+        weights, ids = torch.topk(torch.softmax(F.linear(x, self.router).float(), dim=-1), self.top_k)
+        return weights / weights.sum(dim=-1, keepdim=True), ids
+
+    def on_moetune(self, x, kernels):
+        """Rows are gathered while the first GEMM loads them, and weighted and scattered while the second stores them."""
+        weights, ids = self.choose(x)
+        m_sizes, gather = moetune_torch.route(kernels, ids, self.experts)
+        hidden = moetune_torch.grouped_gemm(kernels, x, self.up, m_sizes, gather, top_k=self.top_k, fusion="permute_x")
+        gate, up = hidden.chunk(2, dim=-1)
+        y = moetune_torch.grouped_gemm(kernels, F.silu(gate) * up, self.down, m_sizes, gather, weights.reshape(-1),
+                                       top_k=self.top_k, fusion="permute_y+topk_weights")
+        return y.view(x.shape[0], self.top_k, -1).sum(dim=1)
+
+    def on_torch(self, x):
+        """Rows are sorted, multiplied, weighted and put back by operations of their own."""
+        weights, ids = self.choose(x)
+        order = ids.reshape(-1).argsort(stable=True)
+        ends = F.one_hot(ids.reshape(-1), self.experts).sum(dim=0).cumsum(0).to(torch.int32)  # without a sync
+        hidden = torch._grouped_mm(x[order // self.top_k], self.up.transpose(1, 2), offs=ends)
+        gate, up = hidden.chunk(2, dim=-1)
+        rows = torch._grouped_mm(F.silu(gate) * up, self.down.transpose(1, 2), offs=ends)
+        rows = rows * weights.reshape(-1)[order].to(rows.dtype).unsqueeze(1)
+        y = torch.empty_like(rows).index_copy(0, order, rows)
+        return y.view(x.shape[0], self.top_k, -1).sum(dim=1)
+
+
+def graph_of(run):
+    """`run` captured, after some launches outside."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    return graph.replay
+
+
+def medians(runs, rounds=31):
+    """Median microseconds of each, measured in turns; L2 is overwritten before each."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    times = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, kept in zip(runs, times):
+            flush.zero_()
+            begin.record()
+            run()
+            end.record()
+            end.synchronize()
+            kept.append(begin.elapsed_time(end) * 1e3)
+    return [sorted(kept)[rounds // 2] for kept in times]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("kernels", help="the folder of an export")
+    for name, default in (("hidden", 2048), ("intermediate", 768), ("experts", 128), ("top-k", 8)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--tokens", default="256,4096")
+    parser.add_argument("--backward", action="store_true")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    layer = Experts(options.hidden, options.intermediate, options.experts, options.top_k)
+    print("| tokens | error | moetune | torch | speedup |\n| ---: | ---: | ---: | ---: | ---: |")
+    worst = 0.0
+    for tokens in map(int, options.tokens.split(",")):
+        x = torch.randn(tokens, options.hidden, device="cuda", dtype=torch.bfloat16, requires_grad=options.backward)
+        calls = [lambda: layer.on_moetune(x, options.kernels), lambda: layer.on_torch(x)]
+        workspace = moetune_torch.Workspace()
+        with workspace, torch.set_grad_enabled(options.backward):
+            if options.backward:
+                dy = torch.randn_like(x)
+                calls = [lambda call=call: torch.autograd.grad(call(), [x, layer.up, layer.down], dy) for call in calls]
+                pairs = list(zip(*(call() for call in calls)))
+                runs = calls
+            else:
+                pairs = [tuple(call() for call in calls)]
+                runs = [graph_of(call) for call in calls]
+            error = max(((a - b).float().norm() / b.float().norm()).item() for a, b in pairs)
+            worst = max(worst, error) if error == error else float("inf")
+            ours, theirs = medians(runs)
+        print(f"| {tokens} | {error:.2e} | {ours:.1f} us | {theirs:.1f} us | {theirs / ours:.2f}x |")
+    return 0 if worst < 0.02 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

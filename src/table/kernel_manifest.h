@@ -1,0 +1,69 @@
+// The manifest of exported kernels: everything that another program must know to launch the cubins beside it. The text
+// of each field stands in configs/schema/kernels.json. Not compiling, not files.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "table/table.h"
+#include "variant/variant.h"
+
+namespace moetune {
+
+/// The number of the manifest's meaning; loaders refuse others.
+constexpr int kKernelAbi = 1;
+
+/// A file of the export.
+struct CubinFile {
+  std::string arch;  // "sm_90a"
+  std::string name;  // in the folder
+  std::string bytes;
+  int registers = 0;
+};
+
+/// One kernel; the same candidate has one for each different computation.
+struct ExportedKernel {
+  std::string name;  // "wgmma-5f2c1a3b4d5e"
+  Shape shape;       // of a cell that it serves: op, dtype and fusion are those of all its cells
+  Candidate candidate;
+  LaunchPlan plan;
+  std::string unit;               // text
+  std::vector<CubinFile> cubins;  // one an architecture
+};
+
+/// What a cell or a robust choice is served by.
+struct ServedCell {
+  Cell cell;
+  double skew = 0;  // realised rows of the largest expert over the mean
+  std::string arch;
+  std::string kernel;
+  double seconds = 0;  // measured; 0 = the untuned default of an architecture that the table is not of
+};
+struct ServedRange {
+  Shape shape;
+  TokenRange tokens;
+  std::string arch;
+  std::string kernel;
+  double worst_regret = 0;
+};
+
+/// Kernels around those of the variants: sorting rows by expert (entries route_int32 and route_int64), and the last
+/// pass of results that are made of fp32 sums (invert, sum_slots, weigh_rows of finish_unit).
+struct ServiceCubins {
+  std::vector<CubinFile> route;
+  std::vector<std::pair<Dtype, CubinFile>> finish;  // a dtype and an architecture
+};
+
+struct KernelExport {
+  std::vector<ExportedKernel> kernels;
+  std::vector<ServedCell> cells;
+  std::vector<ServedRange> ranges;
+  ServiceCubins services;
+};
+
+Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
+
+/// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of
+/// another kind, formulas that are none, names of kernels, files, operands or buffers that are not there.
+void require_kernel_manifest(const JsonAt& json);
+
+}  // namespace moetune

@@ -1,0 +1,358 @@
+"""Exported kernels and their loaders, over a driver without a device that logs what it is asked for."""
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BINARY, SOURCE, validate
+
+BUILT = pathlib.Path(os.environ.get("MOETUNE_BINARY_DIR", pathlib.Path(BINARY).parent))
+DRIVER = BUILT / "fake_driver"
+pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="built without the CUDA toolkit")
+LAYER = {"experts": 6, "top_k": 2, "n": 256, "k": 512}
+
+# Does with moetune_kernels.py what tests/loader/launch_main.cpp does with the header.
+CALLER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import moetune_kernels as kernels
+
+class Tensor:
+    def __init__(self, address, shape, dtype):
+        self.address, self.shape, self.dtype = address, shape, "torch." + dtype
+    def data_ptr(self):
+        return self.address
+    def is_contiguous(self):
+        return True
+
+NAMES = {"bf16": "bfloat16", "fp32": "float32", "int32": "int32"}
+given = dict(word.split("=", 1) for word in sys.argv[3:])
+number = lambda name, otherwise=None: int(given.get(name, otherwise)) if given.get(name, otherwise) is not None else None
+try:
+    library = kernels.Library(sys.argv[2], other_gpu=given.get("other_gpu") == "1")
+    request = {name: given[name] for name in ("op", "dtype", "fusion") if name in given}
+    if "skew" in given:
+        request["skew"] = float(given["skew"])
+    tokens, rows = number("tokens"), number("rows")
+    kernel = library.pick(tokens=tokens, **request, **{name: number(name) for name in ("experts", "top_k", "n", "k")})
+    print(kernel.name, kernel.cell.get("id", "range"))
+    workspace = kernels.Workspace([kernel], number("room", tokens), rows)
+    call = kernel.call(tokens, workspace, rows)
+    operands, address = {}, 0x100000000000
+    for name, (dtype, high, wide) in call._operands.items():
+        address += 0x1000000000
+        operands[name] = Tensor(address, [high] if wide is None else [high, wide], NAMES[dtype])
+    for _ in range(2):
+        call.launch(stream=0x77, **operands)
+    slots = tokens * number("top_k")
+    if number("route", 1):
+        library.route(Tensor(0x3000, [tokens, number("top_k")], "int64"), Tensor(0x1000, [number("experts")], "int32"),
+                      Tensor(0x2000, [slots], "int32"), stream=0x77)
+    workspace.reset()
+except kernels.Error as error:
+    print("error:", error)
+    sys.exit(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    subprocess.run([BUILT / "export_main", folder], check=True)
+    return folder
+
+
+class Callers:
+    """Both loaders: `run` calls each, checks that they print the same and do the same, and returns both."""
+
+    def __init__(self, path):
+        self.path = path
+        (path / "caller.py").write_text(CALLER)
+
+    def run(self, folder, code=0, same=True, env=None, **words):
+        words = [f"{name}={value}" for name, value in words.items()]
+        results = []
+        for command in ([BUILT / "launch_main", folder], [sys.executable, "-B", self.path / "caller.py", SOURCE / "src/loader", folder]):
+            log = self.path / "log.txt"
+            log.write_text("")
+            result = subprocess.run([*map(str, command), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    universal_newlines=True,
+                                    env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": str(log), **(env or {})})
+            assert result.returncode == code, (result.stdout, result.stderr)
+            results.append((result.stdout, log.read_text()))
+        if same:
+            assert results[0] == results[1]
+        return results[0] if same else results
+
+
+@pytest.fixture
+def callers(tmp_path):
+    return Callers(tmp_path)
+
+
+def test_both_loaders_hand_every_kernel_the_same(exported, callers):
+    manifest = json.loads((exported / "manifest.json").read_text())
+    validate("kernels", exported / "manifest.json")
+    assert len(manifest["cells"]) == 76
+    seen = set()
+    for cell in manifest["cells"]:
+        out, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
+        assert out == f"{cell['kernel']} {cell['id']}\n"
+        kernel = next(kernel for kernel in manifest["kernels"] if kernel["name"] == cell["kernel"])
+        launches = [line for line in log.splitlines() if line.startswith(("launch", "fill"))]
+        assert len(launches) == 2 * len(kernel["launches"]) + 1 and launches[-1].startswith("launch route_int64")
+        seen |= {word for launch in kernel["launches"] for word in [launch.get("entry", "fill")]}
+        seen |= {buffer["name"] for buffer in kernel["buffers"]}
+        seen |= {field["name"] for field in kernel["launches"][0]["arguments"][0]["struct"]["fields"]}
+        if any("cooperative 1" in line for line in launches):
+            seen.add("cooperative")
+    assert seen >= {"moetune_kernel", "invert", "sum_slots", "weigh_rows", "fill", "workspace", "gathered_x", "gathered",
+                    "sums", "row_of", "counters", "x_map", "x_rest_map", "w_map", "cooperative"}
+
+
+def test_a_launch_is_what_the_manifest_says(exported, callers):
+    out, log = callers.run(exported, op="fwd", **LAYER, tokens=16, skew=1.3, route=0)
+    manifest = json.loads((exported / "manifest.json").read_text())
+    kernel = next(kernel for kernel in manifest["kernels"] if kernel["name"] == out.split()[0])
+    knobs = kernel["candidate"]
+    lines = [line.strip() for line in log.splitlines()]
+    assert lines[0] == f"alloc 700000000000 {(4 + 16 * 132) * 4}" and lines[1] == f"set 700000000000 0 {(4 + 16 * 132) * 4}"
+    launch = next(line for line in lines if line.startswith("launch"))
+    tiles = (32 // knobs["block_m"] + 6) * -(-256 // knobs["block_n"])
+    assert f"grid {min(tiles, 132)},1,1 block {128 * (1 + knobs['consumers'])},1,1" in launch
+    assert "x 0x101000000000 w 0x102000000000 y 0x103000000000 m_sizes 0x104000000000 gather_indices (nil)" in log
+    assert "m 0 n 256 k 512 experts 6 top_k 2" in log
+    x = next(line for line in lines if line.startswith("map 0x101000000000"))
+    assert f"type 9 swizzle 0 3 promotion 2 fill 0: 512/64/1 32/{knobs['block_m']}/1+1024" in x
+
+
+def test_a_call_of_other_rows_changes_grid_and_maps_alone(exported, callers):
+    _, whole = callers.run(exported, op="fwd", **LAYER, tokens=256, skew=1.3, route=0)
+    _, fewer = callers.run(exported, op="fwd", **LAYER, tokens=256, rows=100, skew=1.3, route=0)
+    different = [(a, b) for a, b in zip(whole.splitlines(), fewer.splitlines()) if a != b]
+    assert different and all(a.startswith(("map", "launch")) for a, _ in different)
+    assert any(" 100/" in b for _, b in different)
+
+
+def test_kernels_are_picked_by_tokens_and_skew(exported, callers):
+    def picked(**words):
+        return callers.run(exported, op="fwd", **LAYER, **words)[0].split()[1]
+
+    manifest = json.loads((exported / "manifest.json").read_text())
+    skews = {cell["id"]: cell["skew"] for cell in manifest["cells"]}
+    uniform, zipf = (f"custom/up/fwd/bf16/t256/{routing}/e6/top2/n256/k512" for routing in ("uniform", "zipf:1"))
+    assert skews[uniform] < skews[zipf]
+    assert picked(tokens=300, skew=skews[uniform]) == uniform
+    assert picked(tokens=300, skew=4 * skews[zipf]) == zipf
+    assert picked(tokens=300) == "range"  # the robust choice
+    assert picked(tokens=2000) == zipf    # behind it: the most skewed of the nearest
+    assert picked(tokens=20).split("/")[4:6] == ["t16", "zipf:1"]
+
+
+def changed(exported, tmp_path, change):
+    """A copy of the export with another manifest."""
+    folder = tmp_path / "changed"
+    shutil.copytree(exported, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+PICK = {**LAYER, "op": "fwd", "tokens": 16, "skew": 1.3}
+
+
+@pytest.mark.parametrize("words, env, told", [
+    ({"n": 128}, {}, "manifest.json: has no kernel for fwd bf16 plain, 6 experts, top 2, n 128, k 512 on this GPU"),
+    ({"dtype": "fp16"}, {}, "has no kernel for fwd fp16 plain"),
+    ({"fusion": "permute_x+topk_weights"}, {}, "has no kernel for fwd bf16 permute_x+topk_weights"),
+    ({}, {"FAKE_CUDA_NAME": "NVIDIA H100"}, "was tuned on NVIDIA H200, and this is NVIDIA H100; pass other_gpu"),
+    ({"other_gpu": 1}, {"FAKE_CUDA_CAPABILITY": "80"}, "has no kernels for NVIDIA H200, compute capability 80"),
+    ({}, {"FAKE_CUDA_CAPABILITY": "100"}, "has no kernels for NVIDIA H200, compute capability 100"),
+    ({"room": 8, "fusion": "permute_x", "experts": 10}, {}, "the workspace was made for other kernels or fewer tokens: it needs "),
+    ({"rows": 33}, {}, "tokens * top_k = 32"),
+    ({}, {"FAKE_CUDA_FAULT": "719"}, "cannot be launched: a planted fault"),
+    ({}, {"FAKE_CUDA_FAULT": "2"}, "no memory for a workspace: a planted fault"),
+])
+def test_what_does_not_fit_is_refused_in_a_sentence(exported, callers, words, env, told):
+    for out, log in callers.run(exported, code=1, same=False, env=env, **{**PICK, **words}):
+        assert told in out
+        assert "FAULT" in str(env) or "launch" not in log
+
+
+def test_another_gpu_is_taken_where_the_caller_says_so(exported, callers):
+    callers.run(exported, env={"FAKE_CUDA_NAME": "NVIDIA H100"}, other_gpu=1, **PICK)
+
+
+def test_an_operand_that_is_too_small_is_refused(exported, callers):
+    (out, log), _ = callers.run(exported, code=1, same=False, bytes="y:100", **{**PICK, "tokens": 0 + 16, "rows": 40})
+    assert "more rows" in out
+    result = subprocess.run([BUILT / "launch_main", exported, *(f"{k}={v}" for k, v in PICK.items()), "bytes=y:100"],
+                            stdout=subprocess.PIPE, universal_newlines=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+    assert result.returncode == 1 and "'y' has 100 bytes, but needs 16384" in result.stdout
+
+
+def drop(path):
+    def change(manifest):
+        *way, last = path
+        for key in way:
+            manifest = manifest[key]
+        del manifest[last]
+    return change
+
+
+def put(path, value):
+    def change(manifest):
+        *way, last = path
+        for key in way:
+            manifest = manifest[key]
+        manifest[last] = value
+    return change
+
+
+STRUCT = ("kernels", 0, "launches", 0, "arguments", 0, "struct")
+
+
+def used(manifest):
+    """Makes the first kernel that of every cell."""
+    for cell in manifest["cells"]:
+        cell["kernel"] = manifest["kernels"][0]["name"]
+
+
+@pytest.mark.parametrize("change, told", [
+    (drop(("schema",)), "schema"),
+    (put(("schema",), "moetune.kernels/2"), "is of another version than this loader"),
+    (put(("abi",), 2), "is of another version than this loader"),
+    (drop(("cells",)), "cells"),
+    (drop(("kernels", 0, "operands")), "operands"),
+    (drop(("kernels", 0, "launches", 0, "grid")), "grid"),
+    (put(("kernels", 0, "launches", 0, "grid"), "rows * cols"), "unknown name 'cols'"),
+    (put(("kernels", 0, "launches", 0, "grid"), 7), "manifest.json"),
+    (put((*STRUCT, "size"), 64), "outside of its struct"),
+    (put((*STRUCT, "size"), 100000), "a struct"),
+    (put((*STRUCT, "fields", 0, "offset"), -8), "outside of its struct"),
+    (put(("kernels", 0, "name"), "other"), "wgmma-0"),
+    (put(("files",), {}), "wgmma-0.cubin"),
+])
+def test_a_damaged_manifest_is_refused(exported, callers, tmp_path, change, told):
+    folder = changed(exported, tmp_path, lambda manifest: (used(manifest), change(manifest)))
+    for out, log in callers.run(folder, code=1, same=False, **PICK):
+        assert out.splitlines()[-1].startswith("error: ") and told in out, out
+        assert "launch" not in log
+
+
+def test_a_changed_or_missing_file_is_refused(exported, callers, tmp_path):
+    folder = changed(exported, tmp_path, used)
+    cubin = folder / "wgmma-0.cubin"
+    for text in ("wgmma-1", "wgmma", None):
+        cubin.unlink() if text is None else cubin.write_text(text)
+        for out, log in callers.run(folder, code=1, same=False, **PICK):
+            assert "wgmma-0.cubin" in out and "launch" not in log
+            assert text is None or "is not the file that the manifest names: it was changed or cut short" in out
+    (folder / "manifest.json").write_text('{"schema": ')
+    for out, _ in callers.run(folder, code=1, same=False, **PICK):
+        assert "manifest.json" in out
+    for out, _ in callers.run(tmp_path / "nowhere", code=1, same=False, **PICK):
+        assert "manifest.json" in out
+
+
+def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("moetune_kernels", SOURCE / "src/loader/moetune_kernels.py")
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+
+    class Tensor:
+        def __init__(self, shape, dtype="torch.bfloat16", contiguous=True):
+            self.shape, self.dtype, self.contiguous = shape, dtype, contiguous
+
+        def data_ptr(self):
+            return 4096
+
+        def is_contiguous(self):
+            return self.contiguous
+
+    operands = {"x": ("bf16", 32, 512), "m_sizes": ("int32", 6, None)}
+    call = kernels.Call(None, "k", operands, [], None)
+    m_sizes = Tensor([6], "torch.int32")
+    call.launch(stream=1, x=Tensor([32, 512]), m_sizes=m_sizes)
+    call.launch(stream=1, x=Tensor([4, 10, 512]), m_sizes=m_sizes)  # more rows than needed
+    for wrong, told in ((Tensor([32, 512], "torch.float16"), "'x' is of torch.float16, but must be of torch.bfloat16"),
+                        (Tensor([31, 512]), r"'x' is \[31, 512\], but must be \[32, 512\], or have more rows"),
+                        (Tensor([64, 256]), r"must be \[32, 512\]"),
+                        (Tensor([32, 512], contiguous=False), "'x' is not contiguous"),
+                        (None, "the operand 'x' is missing")):
+        with pytest.raises(kernels.Error, match=told):
+            call.launch(stream=1, x=wrong, m_sizes=m_sizes)
+    with pytest.raises(kernels.Error, match="takes no operand 'w'"):
+        call.launch(stream=1, x=Tensor([32, 512]), m_sizes=m_sizes, w=m_sizes)
+
+
+FORMULAS = ["2 + 3 * 4 - 5", "(2+3)*4", "x / 2", "x % 2", "ceil_div(7, 2)", "ceil_div(x, 2)", "min(rows, 3) * max(1, x)",
+            "9223372036854775807 + 1", "4611686018427387904 * 4", "rows +", "rows 2", "cols", "abs(1)", "min(1)", "1 / 0",
+            "9223372036854775808", "", "2 ** 3", "5 // 2", "-1", "1.5", "rows.real", "[1]", "ceil_div(1, 0)", "((1)"]
+
+
+def test_formulas_are_the_same_in_both_languages(tmp_path):
+    spec = importlib.util.spec_from_file_location("moetune_kernels", SOURCE / "src/loader/moetune_kernels.py")
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    lines = []
+    for formula in FORMULAS:
+        try:
+            lines.append(str(kernels.evaluate(formula, {"rows": 100, "x": -7})))
+        except ValueError:
+            lines.append("error")
+    source = tmp_path / "formulas.cpp"
+    source.write_text('#include "moetune/formula.h"\n#include <cstdio>\nint main() {\n' + "".join(
+        f'try {{ std::printf("%lld\\n", (long long)moetune_kernels::Formula::evaluate({json.dumps(formula)}, '
+        '{{"rows", 100}, {"x", -7}})); } catch (const std::invalid_argument&) { std::puts("error"); }\n'
+        for formula in FORMULAS) + "}\n")
+    binary = tmp_path / "formulas"
+    subprocess.run(["c++", "-std=c++17", "-I", SOURCE / "src/loader", source, "-o", binary], check=True)
+    assert subprocess.run([binary], stdout=subprocess.PIPE, universal_newlines=True).stdout.split("\n")[:-1] == lines
+
+
+def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
+    table = room.path / "table.json"
+    entire = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text())
+    entire["entries"] = [entry for entry in entire["entries"] if entry["cell"]["tokens"] in (16, 4096)][:3]
+    entire.pop("sweep", None)
+    table.write_text(json.dumps(entire))
+    result = room.ok("export", "table.json", "--format", "kernels", "-o", "out")
+    assert "wrote 3 kernels of 3 cells to out" in result.stderr
+    folder = room.path / "out"
+    validate("kernels", folder / "manifest.json")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for kernel in manifest["kernels"]:
+        assert (folder / kernel["source"]).exists()
+        assert (folder / f"{kernel['name']}.sm_90a.cubin").read_bytes().startswith(b"\x7fELF")
+    for name in ("include/moetune/kernels.h", "include/moetune/formula.h", "moetune_kernels.py", "kernels/wgmma.cuh", "README.md"):
+        assert (folder / name).exists()
+    cell = manifest["cells"][0]
+    out, _ = callers.run(folder, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
+    assert out == f"{cell['kernel']} {cell['id']}\n"
+    assert room.ok("export", "table.json", "--format", "kernels", "-o", "out").returncode == 0  # again
+    (room.path / "full").mkdir()
+    room.write("full/notes.txt", "mine")
+    assert "holds other files, but no export of kernels" in room.error(2, "export", "table.json", "--format", "kernels", "-o", "full")
+    assert "an export of kernels is a folder" in room.error(2, "export", "table.json", "--format", "kernels")
+    assert "--arch is for --format kernels" in room.error(2, "export", "table.json", "--format", "csv", "--arch", "sm_80")
+
+
+def test_other_architectures_get_their_default(room):
+    entire = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text())
+    entire["entries"] = [entry for entry in entire["entries"] if entry["cell"]["tokens"] == 16][:1]
+    entire.pop("sweep", None)
+    (room.path / "table.json").write_text(json.dumps(entire))
+    result = room.ok("export", "table.json", "--format", "kernels", "-o", "out", "--arch", "sm_80")
+    assert "for sm_80 is its default, mma " in result.stderr and "the winner cannot run there" in result.stderr
+    manifest = json.loads((room.path / "out/manifest.json").read_text())
+    validate("kernels", room.path / "out/manifest.json")
+    assert [(cell["arch"], cell["tuned"]) for cell in manifest["cells"]] == [("sm_90a", True), ("sm_80", False)]
+    assert [kernel["candidate"]["variant"] for kernel in manifest["kernels"]] == ["wgmma", "mma"]

@@ -1,0 +1,134 @@
+"""moetune_torch.py over the driver without a device: shapes, schemas, gradients and which kernels they take. Skips where
+torch is missing; results are compared on a GPU, tests/gpu/test_kernels.py."""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BINARY, SOURCE
+
+BUILT = pathlib.Path(os.environ.get("MOETUNE_BINARY_DIR", pathlib.Path(BINARY).parent))
+DRIVER = BUILT / "fake_driver"
+pytestmark = [pytest.mark.skipif(not DRIVER.exists(), reason="built without the CUDA toolkit"),
+              pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")]
+
+HEAD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import moetune_kernels, moetune_torch as mt
+library = moetune_kernels.Library(sys.argv[2])
+class Stream: cuda_stream = 7
+mt.library = lambda folder: library
+capturing = False
+torch.cuda.current_stream = lambda: Stream
+torch.cuda.current_device = lambda: 0
+torch.cuda.is_current_stream_capturing = lambda: capturing
+E, N, K, k, T = 6, 256, 512, 2, 16
+w = torch.randn(E, N, K, dtype=torch.bfloat16, requires_grad=True)
+x = torch.randn(T, K, dtype=torch.bfloat16, requires_grad=True)
+rows = torch.randn(T * k, K, dtype=torch.bfloat16, requires_grad=True)
+weights = torch.rand(T, k, requires_grad=True)
+m, gather = mt.route("f", torch.randint(0, E, (T, k)), E)
+"""
+
+
+def run(tmp_path, text):
+    """Standard output, and the lines of the driver's log."""
+    folder, log = tmp_path / "export", tmp_path / "log.txt"
+    folder.mkdir()
+    subprocess.run([BUILT / "export_main", folder], check=True)
+    (tmp_path / "program.py").write_text(HEAD + text)
+    result = subprocess.run([sys.executable, "-B", tmp_path / "program.py", SOURCE / "src/loader", folder],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": str(log)})
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines(), log.read_text().splitlines()
+
+
+def entries(log):
+    return [line.split()[1] for line in log if line.startswith("launch")]
+
+
+def test_shapes_and_gradients(tmp_path):
+    out, log = run(tmp_path, """
+y = mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x")
+print(m.shape, gather.shape, y.shape, [tuple(g.shape) for g in torch.autograd.grad(y, [x, w], torch.ones_like(y))])
+y = mt.grouped_gemm("f", rows, w, m, gather, weights.reshape(-1), top_k=k, fusion="permute_y+topk_weights")
+print([(tuple(g.shape), g.dtype) for g in torch.autograd.grad(y, [rows, w, weights], torch.ones_like(y))])
+""")
+    assert out == ["torch.Size([6]) torch.Size([32]) torch.Size([32, 256]) [(16, 512), (6, 256, 512)]",
+                   "[((32, 512), torch.bfloat16), ((6, 256, 512), torch.bfloat16), ((16, 2), torch.float32)]"]
+    # dx of permute_x sums the slots in a pass of its own; weights have a gradient in another.
+    assert entries(log) == ["route_int64", "moetune_kernel", "moetune_kernel", "invert", "sum_slots", "moetune_kernel",
+                            "moetune_kernel", "moetune_kernel", "weigh_rows", "moetune_kernel"]
+
+
+def test_only_wanted_gradients_are_computed(tmp_path):
+    _, log = run(tmp_path, """
+y = mt.grouped_gemm("f", rows, w.detach(), m, gather, weights.detach().reshape(-1), top_k=k, fusion="permute_y+topk_weights")
+torch.autograd.grad(y, [rows], torch.ones_like(y))
+""")
+    assert entries(log) == ["route_int64", "moetune_kernel", "moetune_kernel"]
+
+
+def test_operators_keep_their_schemas(tmp_path):
+    out, _ = run(tmp_path, """
+check = torch.library.opcheck
+tests = ("test_schema", "test_faketensor")
+check(torch.ops.moetune.route.default, ("f", torch.randint(0, E, (T, k)), E, 0), test_utils=tests)
+check(torch.ops.moetune.grouped_gemm.default, ("f", x, w, m, gather, None, k, "permute_x"),
+      test_utils=(*tests, "test_autograd_registration"))
+dy = torch.randn(T * k, N, dtype=torch.bfloat16)
+check(torch.ops.moetune.grouped_gemm_dx.default, ("f", dy, w, x, m, gather, None, k, "permute_x+sum_slots"), test_utils=tests)
+check(torch.ops.moetune.grouped_gemm_dx.default,
+      ("f", dy, w, rows, m, gather, weights.reshape(-1), k, "permute_y+topk_weights+weight_gradient"), test_utils=tests)
+check(torch.ops.moetune.grouped_gemm_dw.default, ("f", dy, x, m, gather, None, k, "permute_x"), test_utils=tests)
+print("checked")
+""")
+    assert out[-1] == "checked"
+
+
+def test_requests_that_the_export_lacks_are_refused(tmp_path):
+    out, _ = run(tmp_path, """
+def error(call):
+    try:
+        call()
+        print("no error")
+    except moetune_kernels.Error as e:
+        print(e)
+error(lambda: mt.grouped_gemm("f", x, w.half(), m, gather, top_k=k, fusion="permute_x"))
+error(lambda: mt.grouped_gemm("f", x.float(), w, m, gather, top_k=k, fusion="permute_x"))
+error(lambda: mt.grouped_gemm("f", x, w[:4], m[:4], gather, top_k=k, fusion="permute_x"))
+error(lambda: mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_y+topk_weights"))
+capturing = True
+with mt.Workspace():
+    error(lambda: mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x"))
+""")
+    for line, told in zip(out, ("'w' is of torch.float16, but must be of torch.bfloat16", "no kernels for torch.float32",
+                                "has no kernel for fwd bf16 permute_x, 4 experts", "topk_weights go with the fusion",
+                                "a workspace is needed before the capture of a graph")):
+        assert told in line
+
+
+def test_a_workspace_serves_launches_that_follow_one_another(tmp_path):
+    out, log = run(tmp_path, """
+kept = mt.Workspace()
+with kept:
+    for _ in range(3):
+        mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x")
+capturing = True
+with kept:
+    mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x")
+with mt.skew_hint(6.0):
+    print(mt._local.skew)
+print(mt._local.skew)
+""")
+    assert out == ["6.0", "None"]
+    made = [line for line in log if line.startswith("alloc")]
+    assert len(made) == len(set(made)) and entries(log).count("moetune_kernel") == 4
+    counters = {line.split()[2] for line in log if line.strip().startswith("counters")}
+    assert len(counters) == 1

@@ -1,0 +1,265 @@
+"""Exported kernels on a GPU, against torch: right results in every fusion and op, CUDA graphs with other rows, several
+streams, a device that is busy, faults, and the two examples. Skips without a GPU and torch."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MOETUNE_BINARY", str(SOURCE / "build/release/moetune"))
+E, TOP_K, N, K = 8, 2, 512, 256
+LAYER = ["--experts", str(E), "--top-k", str(TOP_K), "--n", str(N), "--k", str(K)]
+FEW = ["--max-candidates", "2", "--wait", "0", "-q"]
+FUSIONS = {"plain": [], "permute_x": ["--permute-x"], "permute_y": ["--permute-y"],
+           "permute_y+topk_weights": ["--permute-y", "--topk-weights"]}
+
+
+def moetune(*words, cwd):
+    subprocess.run([BINARY, *map(str, words)], check=True, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """An export of every op and fusion of a small layer, and of candidates whose blocks wait for one another."""
+    path = tmp_path_factory.mktemp("kernels")
+    tables = []
+
+    def tune(name, *words):
+        moetune("tune", *LAYER, "--tokens", "32,500", "--routing", "uniform,zipf:1.5", *FEW, *words, "-o", f"{name}.json", cwd=path)
+        tables.append(f"{name}.json")
+
+    for fusion, words in FUSIONS.items():
+        tune(f"table-{fusion}", "--op", "fwd,dx,dw", *words)
+    tune("sums", "--op", "dx", "--permute-x", "--sum-slots")
+    tune("gradient", "--op", "dx", "--permute-y", "--topk-weights", "--weight-gradient")
+    moetune("merge", *tables, "-o", "all.json", cwd=path)
+    moetune("export", "all.json", "--format", "kernels", "-o", "out", cwd=path)
+    sys.path.insert(0, str(path / "out"))
+    return path / "out"
+
+
+@pytest.fixture(scope="module")
+def mt(kernels):
+    import moetune_torch
+    return moetune_torch
+
+
+def routing(tokens, skew=0.0, seed=0, experts=E):
+    """Distinct experts of each token, [tokens, top_k], more often the first where skew is large."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    scores = torch.rand(tokens, experts, device="cuda", generator=generator) - skew * torch.arange(experts, device="cuda") / experts
+    return scores.topk(TOP_K).indices
+
+
+def reference(x, w, ids, fusion, weights=None):
+    """The same in fp32, slot by slot; differentiable."""
+    slots = torch.arange(ids.numel(), device=x.device)
+    expert = ids.reshape(-1)
+    order = expert.argsort(stable=True)
+    rows = x[slots // TOP_K] if fusion == "permute_x" else None
+    if rows is None:  # rows come in expert order
+        rows = torch.empty_like(x).index_copy(0, order, x)
+    y = torch.stack([row @ w[e].T for row, e in zip(rows.float(), expert)]) if len(rows) < 64 else \
+        torch.bmm(w.float()[expert], rows.float().unsqueeze(2)).squeeze(2)
+    if weights is not None:
+        y = y * weights.reshape(-1, 1)
+    return y if fusion.startswith("permute_y") else y[order]
+
+
+def close(a, b, bound=8e-3):
+    return ((a.float() - b.float()).norm() / b.float().norm().clamp(min=1e-20)).item() < bound and bool(a.isfinite().all())
+
+
+def operands(tokens, fusion, seed=0):
+    torch.manual_seed(seed)
+    rows = tokens if fusion == "permute_x" else tokens * TOP_K
+    x = torch.randn(rows, K, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    w = (torch.randn(E, N, K, device="cuda") * K ** -0.5).to(torch.bfloat16).requires_grad_()
+    weights = torch.rand(tokens, TOP_K, device="cuda", requires_grad=True) if "weights" in fusion else None
+    return x, w, weights
+
+
+@pytest.mark.parametrize("tokens", [1, 32, 300])
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_results_and_gradients_are_those_of_torch(kernels, mt, fusion, tokens):
+    for skew in (0.0, 3.0):
+        ids = routing(tokens, skew)
+        m_sizes, gather = mt.route(kernels, ids, E)
+        assert torch.equal(m_sizes.long(), torch.bincount(ids.reshape(-1), minlength=E))
+        assert torch.equal(gather.long(), ids.reshape(-1).argsort(stable=True))
+        x, w, weights = operands(tokens, fusion)
+        given = [x, w] if weights is None else [x, w, weights]
+        flat = None if weights is None else weights.reshape(-1)
+        y = mt.grouped_gemm(kernels, x, w, m_sizes, gather, flat, top_k=TOP_K, fusion=fusion)
+        wanted = reference(x, w, ids, fusion, weights)
+        assert close(y, wanted)
+        dy = torch.randn_like(y)
+        for got, right in zip(torch.autograd.grad(y, given, dy), torch.autograd.grad(wanted, given, dy.float())):
+            assert close(got, right)
+
+
+def test_a_rank_that_holds_some_experts_leaves_the_others_out(kernels, mt):
+    ids = routing(100, experts=4 * E)
+    m_sizes, gather = mt.route(kernels, ids, E, first_expert=E)
+    local = (ids.reshape(-1) >= E) & (ids.reshape(-1) < 2 * E)
+    count = int(local.sum())
+    assert torch.equal(m_sizes.long(), torch.bincount(ids.reshape(-1)[local] - E, minlength=E))
+    order = (ids.reshape(-1) + 10000 * ~local).argsort(stable=True)
+    assert torch.equal(gather[:count].long(), order[:count]) and bool((gather[count:] == -1).all())
+    x, w, _ = operands(100, "permute_x")
+    y = mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K, fusion="permute_x")
+    expert = ids.reshape(-1)[order[:count]] - E
+    assert close(y[:count], torch.bmm(w.float()[expert], x.float()[order[:count] // TOP_K].unsqueeze(2)).squeeze(2))
+    dx, = torch.autograd.grad(y[:count].float().sum(), [x])
+    wanted = torch.zeros(200, K, device="cuda").index_copy(0, order[:count], w.float().sum(1)[expert])
+    assert close(dx, wanted.view(100, TOP_K, K).sum(1))
+
+
+def test_a_graph_takes_other_rows_at_each_replay(kernels, mt):
+    tokens, fusion = 300, "permute_x"
+    x, w, _ = operands(tokens, fusion)
+    x, w = x.detach(), w.detach()
+    ids = routing(tokens)
+    stream, workspace = torch.cuda.Stream(), mt.Workspace()
+
+    def run():
+        m_sizes, gather = mt.route(kernels, ids, E)
+        return mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K, fusion=fusion)
+
+    with workspace:
+        with torch.cuda.stream(stream):
+            run()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            y = run()
+    for seed in range(20):
+        ids.copy_(routing(tokens, skew=seed / 4, seed=seed))
+        y.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert close(y, reference(x, w, ids, fusion)), seed
+    first = y.clone()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(first, y)
+
+
+def test_a_capture_without_a_workspace_says_what_is_missing(kernels, mt):
+    x, w, _ = operands(32, "permute_x")
+    m_sizes, gather = mt.route(kernels, routing(32), E)
+    with pytest.raises(Exception, match="a workspace is needed before the capture"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()), mt.Workspace():
+            mt.grouped_gemm(kernels, x.detach(), w.detach(), m_sizes, gather, top_k=TOP_K, fusion="permute_x")
+    torch.cuda.synchronize()
+
+
+def test_two_streams_and_a_busy_device(kernels, mt):
+    """Launches in two streams at the same time, beside a GEMM that holds the SMs."""
+    tokens, fusion = 300, "permute_x"
+    x, w, _ = operands(tokens, fusion)
+    x, w = x.detach(), w.detach()
+    big = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    routings = [routing(tokens, skew, seed=7) for skew in (0.0, 2.0)]
+    sorted_ids = [mt.route(kernels, ids, E) for ids in routings]
+    torch.cuda.synchronize()
+    results = [[], []]
+    for _ in range(20):
+        with torch.cuda.stream(streams[2]):
+            big @ big
+        for stream, (m_sizes, gather), kept in zip(streams, sorted_ids, results):
+            with torch.cuda.stream(stream):
+                kept.append(mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K, fusion=fusion))
+    torch.cuda.synchronize()
+    for ids, kept in zip(routings, results):
+        wanted = reference(x, w, ids, fusion)
+        assert all(close(y, wanted) and torch.equal(y, kept[0]) for y in kept)
+
+
+# Candidates whose blocks wait for one another: cooperative launches.
+WAITING = ["wgmma split=0 tiles=static cluster=none mix=0", "wgmma pace=common tiles=static split=1 mix=0"]
+
+
+@pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="wgmma needs Hopper")
+@pytest.mark.parametrize("knobs", WAITING)
+def test_blocks_that_wait_for_one_another_run_beside_others(tmp_path, knobs):
+    settings = [word for knob in knobs.split()[1:] for word in ("--set", knob)]
+    moetune("tune", *LAYER, "--tokens", "300", "--variant", "wgmma", "--space", "quick", *settings, *FEW, "-o", "t.json", cwd=tmp_path)
+    table = json.loads((tmp_path / "t.json").read_text())
+    assert table["entries"] and "skipped" not in table["entries"][0]
+    moetune("export", "t.json", "--format", "kernels", "-o", "out", cwd=tmp_path)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path / 'out')!r})
+import torch, moetune_kernels as mk
+library = mk.Library({str(tmp_path / 'out')!r})
+kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300)
+x = torch.randn(600, {K}, device="cuda", dtype=torch.bfloat16)
+w = torch.randn({E}, {N}, {K}, device="cuda", dtype=torch.bfloat16)
+m = torch.full(({E},), 75, dtype=torch.int32, device="cuda")
+calls = [(kernel.call(300, mk.Workspace([kernel], 300)), torch.cuda.Stream(), torch.empty(600, {N}, device="cuda", dtype=torch.bfloat16)) for _ in range(3)]
+torch.cuda.synchronize()
+for _ in range(200):
+    for call, stream, y in calls:
+        call.launch(stream=stream.cuda_stream, x=x, w=w, y=y, m_sizes=m)
+torch.cuda.synchronize()
+wanted = torch.cat([x[75 * e:75 * e + 75].float() @ w[e].float().T for e in range({E})])
+for _, _, y in calls:
+    assert ((y.float() - wanted).norm() / wanted.norm()).item() < 8e-3
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    assert any(launch["cooperative"] for kernel in manifest["kernels"] for launch in kernel["launches"])
+
+
+def test_reset_repairs_counters_that_a_fault_left(kernels, mt):
+    x, w, _ = operands(300, "plain")
+    ids = routing(300)
+    m_sizes, gather = mt.route(kernels, ids, E)
+    workspace = mt.Workspace()
+    with workspace:
+        y = mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K)
+        for made in workspace._made:
+            for data, size, zeroed in made._buffers.values():
+                if zeroed:
+                    made._driver.library.cuMemsetD8_v2(*(kind(value) for kind, value in zip(
+                        (__import__("ctypes").c_uint64, __import__("ctypes").c_ubyte, __import__("ctypes").c_size_t), (data, 1, size))))
+        workspace.reset()
+        again = mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K)
+    assert torch.equal(y, again)
+
+
+def test_the_cpp_example(kernels, tmp_path):
+    binary = tmp_path / "launch"
+    cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    subprocess.run(["g++", "-std=c++17", "-O1", "-I", kernels / "include", "-I", f"{cuda}/include", kernels / "examples/launch.cpp",
+                    "-L", f"{cuda}/lib64/stubs", "-lcuda", "-o", binary], check=True)
+    result = subprocess.run([binary, kernels], stdout=subprocess.PIPE, universal_newlines=True)
+    print(result.stdout)
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--backward"]])
+def test_the_python_example(kernels, tmp_path, more):
+    """A layer whose down projection is of the same size as the exported one."""
+    hidden, intermediate = K, N // 2
+    for name, words in {"up": ["--n", 2 * intermediate, "--k", hidden, "--permute-x"],
+                        "down": ["--n", hidden, "--k", intermediate, "--permute-y", "--topk-weights"]}.items():
+        for op, op_words in {"fwd": [], "dw": [], "dx": ["--sum-slots"] if name == "up" else ["--weight-gradient"]}.items():
+            moetune("tune", "--experts", E, "--top-k", TOP_K, *words, "--op", op, *op_words, "--tokens", 64, *FEW,
+                    "-o", f"{name}-{op}.json", cwd=tmp_path)
+    moetune("merge", *(f"{name}-{op}.json" for name in ("up", "down") for op in ("fwd", "dx", "dw")), "-o", "layer.json", cwd=tmp_path)
+    moetune("export", "layer.json", "--format", "kernels", "-o", "out", cwd=tmp_path)
+    result = subprocess.run([sys.executable, tmp_path / "out/examples/moe_layer.py", tmp_path / "out", "--hidden", str(hidden),
+                             "--intermediate", str(intermediate), "--experts", str(E), "--top-k", str(TOP_K),
+                             "--tokens", "64,200", *more], stdout=subprocess.PIPE, universal_newlines=True)
+    print(result.stdout)
+    assert result.returncode == 0
