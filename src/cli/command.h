@@ -39,6 +39,7 @@ Command check_command();
 Command lookup_command();
 Command compile_command();
 Command export_command();
+Command report_command();
 Command merge_command();
 Command diff_command();
 Command validate_command();

@@ -42,6 +42,8 @@ constexpr Sign kSigns[] = {
     {Content::summary, "Markdown file of moetune check", {}, "| cell"},
     {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
     {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
+    {Content::html_report, "page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""},
+    {Content::markdown_report, "Markdown file of moetune report", {}, "# moetune report"},
     {Content::serving, "kernel configuration", {}, "{", "\"BLOCK_SIZE_M\""},
     {Content::runtime, "runtime table of moetune export", "moetune.runtime/", {}},
 };

@@ -11,7 +11,22 @@
 namespace moetune {
 
 /// What a file to write will hold. One that is there already is replaced only where it holds the same.
-enum class Content { table, journal, bench, verify, check, junit, summary, csv, report, serving, runtime, kernel };
+enum class Content {
+  table,
+  journal,
+  bench,
+  verify,
+  check,
+  junit,
+  summary,
+  csv,
+  report,
+  html_report,
+  markdown_report,
+  serving,
+  runtime,
+  kernel
+};
 
 /// `option` is the word by which the user knows the file: "--table", "TABLE".
 struct InputFile {

@@ -55,9 +55,10 @@ bool is_listable(const SearchSpace& space, const DeviceInfo& device);
 /// Throws where it doesn't.
 void require_listable(const SearchSpace& space, const DeviceInfo& device);
 
-/// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or five
-/// million were looked at; total and pruned count those drawn. More are the same and others after them. The same for
+/// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or
+/// `most` were looked at; total and pruned count those drawn. More are the same and others after them. The same for
 /// two shapes of which the same is legal.
-Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed);
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed,
+                 int64_t most = 5'000'000);
 
 }  // namespace moetune

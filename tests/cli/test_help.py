@@ -7,7 +7,7 @@ import pytest
 
 from conftest import CPU, FEW, TINY
 
-COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "merge", "diff", "validate",
+COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "report", "merge", "diff", "validate",
             "list", "doctor", "replay", "completions"]
 
 

@@ -33,6 +33,7 @@ def test_no_command_replaces_the_table_that_it_reads(room):
     table = room.made_table()
     for name in links(room, table):
         refused(room, "TABLE and --output", "export", table, "-o", name)
+        refused(room, "TABLE and --output", "report", table, "-o", name)
         refused(room, "TABLE and --output", "export", name, "--format", "csv", "-o", table)
         refused(room, "--table and --output", "bench", *CPU, "--table", table, "-o", name)
         refused(room, "--table and --output", "verify", *CPU, "--table", table, "-o", name)
@@ -121,7 +122,9 @@ def test_files_of_others_are_not_replaced(room, name, content):
                           ("Markdown file of moetune check", ["check", table, *CPU, "--markdown"]),
                           ("table of moetune", ["merge", table, table, "-o"]),
                           ("CSV file of moetune export", ["export", table, "--format", "csv", "-o"]),
-                          ("Markdown file of moetune export", ["export", table, "-o"])]:
+                          ("Markdown file of moetune export", ["export", table, "-o"]),
+                          ("page of moetune report", ["report", table, "-o"]),
+                          ("Markdown file of moetune report", ["report", table, "--format", "markdown", "-o"])]:
         text = room.error(2, *command, name)
         assert f"{name} exists and is not a {kind}: moetune does not replace it" in text, text
         assert "hint: give another file name, or remove that file first" in text
@@ -193,7 +196,7 @@ def test_configurations_of_other_programs_are_kept(room):
 def test_empty_names(room):
     table = room.made_table()
     for command in (["tune", *TINY], ["bench", *TINY], ["verify", *TINY], ["check", table, *CPU], ["merge", table, table],
-                    ["export", table], ["compile", *LAYER]):
+                    ["export", table], ["report", table], ["compile", *LAYER]):
         assert "--output: the value is empty" in room.error(2, *command, "-o", "")
     for option in ("--junit", "--markdown"):
         assert f"{option}: the value is empty" in room.error(2, "check", table, *CPU, option, "")
@@ -208,7 +211,7 @@ def test_names_that_lead_nowhere(room, name, reason):
     (room.path / "pool").symlink_to("loop")
     table = room.made_table()
     for command in (["tune", *TINY, "-o"], ["bench", *TINY, "-o"], ["verify", *TINY, "-o"], ["check", table, *CPU, "--junit"],
-                    ["merge", table, table, "-o"], ["export", table, "-o"]):
+                    ["merge", table, table, "-o"], ["export", table, "-o"], ["report", table, "-o"]):
         text = room.error(2, *command, name)
         assert reason in text and "filesystem error" not in text, text
     for command in (["check", name], ["tune", *CPU, "--suite", name], ["tune", *TINY, "--space", name],

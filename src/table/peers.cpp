@@ -1,5 +1,5 @@
 // Reading the files of scripts/peers.py.
-#include "cli/peers.h"
+#include "table/peers.h"
 
 #include <fmt/format.h>
 
