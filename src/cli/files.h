@@ -11,7 +11,7 @@
 namespace moetune {
 
 /// What a file to write will hold. One that is there already is replaced only where it holds the same.
-enum class Content { table, journal, bench, verify, check, junit, summary, csv, report, serving, kernel };
+enum class Content { table, journal, bench, verify, check, junit, summary, benchmark, csv, report, serving, kernel };
 
 /// `option` is the word by which the user knows the file: "--table", "TABLE".
 struct InputFile {

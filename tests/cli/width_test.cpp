@@ -144,11 +144,11 @@ TEST(Width, OfCheck) {
     finding.before_seconds = 123e-6, finding.now.seconds = 125e-6, finding.rounds = 40;
     findings.push_back(finding);
   }
-  const std::string told = findings_text(findings, table, 0.05, "", {}, false);
+  const std::string told = findings_text({.findings = findings}, table, {}, false);
   expect_narrow(told);
   EXPECT_TRUE(holds(told, "the ratio to cublas-grouped or cublas-loop")) << told;
   EXPECT_TRUE(holds(told, "| inconclusive |")) << told;
-  const std::string all = findings_text(findings, table, 0.05, "", {}, true);
+  const std::string all = findings_text({.findings = findings}, table, {}, true);
   EXPECT_TRUE(holds(all, text(table.entries[0].candidate))) << all;
 }
 
