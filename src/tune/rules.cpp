@@ -16,7 +16,6 @@ constexpr double kControlStayed = 1.15;  // the limit where rounds were also cho
 constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
 constexpr double kDeviations = 1.959964;  // in half a 95 % interval
-constexpr double kPower = 1.644854;       // standard deviations: found with a chance of 95 %
 
 double sureness(const Change& change, double threshold) { return change.half <= threshold ? kSure : kSurerWhenNoisy; }
 
@@ -153,7 +152,7 @@ double chance_of_speedup(const Change& change, double threshold) {
 
 double detectable(const Change& change, double threshold) {
   const double shown = std::max(threshold, sureness(change, threshold) * change.half);
-  return std::expm1(shown + kPower / kDeviations * change.half);
+  return std::expm1(shown + change.half);
 }
 
 Finding judge(const Change& change, bool confirmed, double threshold) {

@@ -19,6 +19,7 @@ CellFinding finding(Finding what, double change = 0.001, int64_t tokens = 16) {
   result.change = change;
   result.change_interval = {change - 0.01, change + 0.01};
   result.control = "loop";
+  result.detectable = 0.0234;
   result.now.seconds = 110e-6;
   result.before_seconds = 100e-6;
   result.rounds = 15;
@@ -59,9 +60,9 @@ std::string unaligned(const std::string& text) { return std::regex_replace(text,
 TEST(CheckMarkdown, HasARowACellAndASentence) {
   const std::string text = markdown_of({finding(Finding::equivalent), finding(Finding::improved, -0.123, 64)}, 0.05);
   const std::string cell = id(fake::small_cell());
-  EXPECT_TRUE(holds(unaligned(text), "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 % | loop | equivalent |"))
+  EXPECT_TRUE(holds(unaligned(text), "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 % | 2.3 % | loop | equivalent |"))
       << text;
-  EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 % | loop | improved |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 % | 2.3 % | loop | improved |")) << text;
   EXPECT_TRUE(text.ends_with("2 cells: none is slower than its table says by more than 5 %.\n")) << text;
   EXPECT_FALSE(holds(text, "because")) << text;
 }
@@ -72,9 +73,9 @@ TEST(CheckMarkdown, TellsWhichVerdictsAreByTheTime) {
   timed.time_change = 0.963;
   timed.time_change_interval = {0.953, 0.973};
   const std::string text = markdown_of({timed}, 0.05);
-  EXPECT_TRUE(holds(unaligned(text), "| +96.3 % ± 1.0 % | time | regressed |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "| +96.3 % ± 1.0 % | 2.3 % | time | regressed |")) << text;
   timed.by_ratio = Finding::regressed;
-  EXPECT_TRUE(holds(unaligned(markdown_of({timed}, 0.05)), "| +90.0 % ± 1.0 % | loop | regressed |"));
+  EXPECT_TRUE(holds(unaligned(markdown_of({timed}, 0.05)), "| +90.0 % ± 1.0 % | 2.3 % | loop | regressed |"));
 }
 
 TEST(CheckMarkdown, ASlowerMachineIsNoPlainAllClear) {
@@ -91,7 +92,7 @@ TEST(CheckMarkdown, ASlowerMachineIsNoPlainAllClear) {
 TEST(CheckMarkdown, AChangeThatIsTooUncertainIsARange) {
   CellFinding noisy = finding(Finding::inconclusive, 30.48);
   noisy.change_interval = {-0.5, 60};
-  EXPECT_TRUE(holds(unaligned(markdown_of({noisy}, 0.05)), "| -50 % to +6000 % | loop | inconclusive |"));
+  EXPECT_TRUE(holds(unaligned(markdown_of({noisy}, 0.05)), "| -50 % to +6000 % | 2.3 % | loop | inconclusive |"));
 }
 
 TEST(CheckMarkdown, NamesTheWorstRegressionAndTheReasons) {
@@ -99,9 +100,45 @@ TEST(CheckMarkdown, NamesTheWorstRegressionAndTheReasons) {
       {finding(Finding::regressed, 0.08), finding(Finding::regressed, 0.25, 64), finding(Finding::untrusted, 0.9, 256)},
       0.05);
   EXPECT_TRUE(holds(text, "- " + id(fake::small_cell(64)) + ": because")) << text;
-  EXPECT_TRUE(holds(text, "3 cells: 2 failed at a threshold of 5 %, 1 undecided; the worst is " +
-                              id(fake::small_cell(64)) + ", +25.0 % ± 1.0 %."))
+  EXPECT_TRUE(holds(text, "3 cells: 2 regressions over 5 %, 1 undecided; the worst is " + id(fake::small_cell(64)) +
+                              ", +25.0 % ± 1.0 %."))
       << text;
+}
+
+TEST(CheckMarkdown, NamesWrongResultsBeforeRegressions) {
+  const std::string text = markdown_of({finding(Finding::regressed, 0.9), finding(Finding::untrusted, 0.2, 32),
+                                        finding(Finding::wrong_result, 0, 64), finding(Finding::failed, 0, 256)});
+  EXPECT_TRUE(holds(text, "4 cells: 1 wrong result, 1 failure, 1 regression over 5 %, 1 undecided; " +
+                              id(fake::small_cell(64)) + ": wrong_result."))
+      << text;
+  const auto place = [&](int64_t tokens) { return text.find("- " + id(fake::small_cell(tokens)) + ": because"); };
+  EXPECT_LT(place(64), place(256));
+  EXPECT_LT(place(256), place(16));
+  EXPECT_LT(place(16), place(32));
+}
+
+TEST(CheckMarkdown, TellsTheMean) {
+  CheckResult result = result_of({finding(Finding::equivalent), finding(Finding::equivalent, 0.001, 64)});
+  result.mean = MeanFinding{.finding = Finding::regressed,
+                            .change = 0.06,
+                            .change_interval = {0.055, 0.065},
+                            .detectable = 0.054,
+                            .cells = 2};
+  const std::string text = markdown(result);
+  EXPECT_TRUE(holds(text,
+                    "The geometric mean over 2 cells changed by +6.0 % ± 0.5 %: regressed; 5.4 % would have been "
+                    "found.\n"))
+      << text;
+  EXPECT_TRUE(text.ends_with("2 cells: their geometric mean regressed by more than 5 %, no cell alone.\n")) << text;
+}
+
+TEST(CheckMarkdown, NamesTheOtherProgram) {
+  CheckResult result = result_of({finding(Finding::equivalent)});
+  result.against = "old/moetune";
+  const std::string text = markdown(result);
+  EXPECT_TRUE(holds(unaligned(text), "| paired time | equivalent |")) << text;
+  EXPECT_TRUE(holds(text, "The change is that of the time here to the time with old/moetune")) << text;
+  EXPECT_TRUE(text.ends_with("1 cell: none is slower than with old/moetune by more than 5 %.\n")) << text;
 }
 
 TEST(CheckMarkdown, UndecidedIsNotAnAllClear) {
@@ -123,9 +160,9 @@ TEST(CheckMarkdown, WhatWasNotMeasuredHasNoNumbers) {
   broken.rounds = 0;
   broken.reason = "7 | of\n2048";
   const std::string text = markdown_of({broken}, 0.05);
-  EXPECT_TRUE(holds(unaligned(text), "| 100 µs | | | loop | wrong_result |")) << text;
+  EXPECT_TRUE(holds(unaligned(text), "| 100 µs | | | | loop | wrong_result |")) << text;
   EXPECT_TRUE(holds(text, "7 \\| of 2048")) << text;
-  EXPECT_TRUE(holds(text, "1 cell: 1 failed at a threshold of 5 %; " + id(broken.cell) + ": wrong_result.")) << text;
+  EXPECT_TRUE(holds(text, "1 cell: 1 wrong result; " + id(broken.cell) + ": wrong_result.")) << text;
 }
 
 CheckRun run_of(Undecided undecided = Undecided::fail) {
