@@ -34,7 +34,7 @@ std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& r
 std::string legend(const CheckResult& result) {
   const std::vector<CellFinding>& findings = result.findings;
   if (std::ranges::all_of(findings, [](const CellFinding& finding) { return finding.rounds == 0; })) return "";
-  const std::string found = " A slowdown of the size under 'detects' would have been found with a chance of 95 %.";
+  const std::string found = " A slowdown of the size under 'finds' would have been found with a chance of 95 %.";
   if (!result.against.empty())
     return fmt::format("Before is the time with {}, measured in the same rounds.", result.against) + found;
   std::vector<std::string> controls;
@@ -57,7 +57,7 @@ std::string findings_text(const CheckResult& result, const TunedTable& table, co
   std::vector<Section> sections;
   for (const std::vector<size_t>& layer : by_layer(cells)) {
     Grid grid{cell_columns(), {}};
-    grid.columns.insert(grid.columns.end(), {{"before", true}, {"now", true}, {"change", true}, {"detects", true}});
+    grid.columns.insert(grid.columns.end(), {{"before", true}, {"now", true}, {"change", true}, {"finds", true}});
     if (verbose) grid.columns.push_back({"by"});
     grid.columns.push_back({"verdict"});
     if (verbose) grid.columns.push_back({"winner"});

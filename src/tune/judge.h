@@ -107,7 +107,8 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
 ///                 changed, takes more than 1.25 times as long as in the table, or less than 1 / 1.25 (1.15 where
 ///                 rounds were also chosen by its time), or, against a program, differs between both sides by more than
-///                 the threshold; or other programs used the processors, then or now (kBusy)
+///                 the threshold; or other programs used the processors, then or now (kBusy), unless
+///                 such a control shows that they slowed both sides alike
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Where the geometric mean alone shows a regression, fresh rounds of every cell must show it again.
 /// Entries without a winner are skipped. `listen` gets each finding when it is final, those to confirm last. Entries

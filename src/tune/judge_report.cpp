@@ -109,7 +109,8 @@ std::string change_text(const CellFinding& finding) {
 }
 
 std::string detectable_text(const CellFinding& finding) {
-  return was_measured(finding) ? fmt::format("{:.1f} %", 100 * finding.detectable) : "";
+  const double percent = 100 * finding.detectable;
+  return was_measured(finding) ? fmt::format("{:.{}f} %", percent, percent < 9.95 ? 1 : 0) : "";
 }
 
 std::string judged_by(const CellFinding& finding, const CheckResult& result) {
@@ -156,7 +157,7 @@ std::string sentence(const CheckResult& result) {
 }
 
 std::string markdown(const CheckResult& result) {
-  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"detects", true}, {"by"}, {"verdict"}},
+  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}},
             {}};
   for (const CellFinding& finding : result.findings)
     grid.rows.push_back({id(finding.cell), finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
@@ -172,7 +173,7 @@ std::string markdown(const CheckResult& result) {
             "'time'."
           : "\nThe change is that of the time here to the time with " + markdown_text(result.against) +
                 ", measured in the same rounds.";
-  text += " A slowdown of the size under 'detects' would have been found with a chance of 95 %.\n";
+  text += " A slowdown of the size under 'finds' would have been found with a chance of 95 %.\n";
   if (const std::string mean = mean_text(result); !mean.empty()) text += mean + "\n";
   return text + markdown_text(sentence(result)) + "\n" + cut_short(result.fault);
 }

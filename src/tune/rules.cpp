@@ -51,6 +51,7 @@ Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& lim
 
 Doubt doubt(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   const double then = bout.paired ? 0 : std::max(bout.entry->measurement.waited, bout.control().measurement.waited);
+  if (bout.has_witness()) return doubt_of_control(rounds, bout, limits);  // other programs would have slowed it too
   const double now = busiest(rounds);
   const auto busy = [](double waited, const std::string& when) {
     return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
