@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "cli/advice.h"
 #include "cli/against.h"
+#include "cli/baseline.h"
 #include "cli/cells.h"
 #include "cli/check_output.h"
 #include "cli/command.h"
@@ -25,7 +26,6 @@
 #include "cli/signals.h"
 #include "cli/wording.h"
 #include "tune/judge.h"
-#include "tune/update_table.h"
 
 namespace moetune {
 namespace {
@@ -86,7 +86,9 @@ std::vector<Cell> cells_of(const TunedTable& table) {
 std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
   if (!stopped) return "";
   if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
-  return findings.back().finding == Finding::inconclusive ? "interrupted in the last cell" : "";
+  return std::ranges::find(findings, Finding::inconclusive, &CellFinding::finding) == findings.end()
+             ? ""
+             : "interrupted while cells were measured again";
 }
 
 // The command that shows where a regression's time goes.
@@ -166,29 +168,6 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
   return sides;
 }
 
-// Rewrites the baseline; returns the exit code: 1 where a winner is wrong or fails, 4 where times stayed.
-Exit update_baseline(const CheckOptions& options, const TunedTable& whole, const CheckResult& result,
-                     const CheckRun& run, const Sides& sides, const Invocation& invocation) {
-  KeptFile file(options.baseline);
-  file.take_over();
-  const UpdatedTable updated =
-      update_table(whole, result, sides.here->environment(),
-                   {.date = run.timestamp, .reason = options.reason, .tool = tool_json(invocation.argv), .cells = {}});
-  for (const std::string& kept : updated.kept) warn(invocation.terminal, "its times stay: " + kept);
-  for (const std::string& layer : updated.dropped_choices)
-    warn(invocation.terminal, fmt::format("the robust choices of {} are dropped, for they rest on older times: make "
-                                          "them again with tune --append --choose",
-                                          layer));
-  const size_t cells = result.findings.size() - updated.kept.size();
-  if (cells > 0) write_table(file, updated.table);
-  note(invocation.terminal, fmt::format("{}: {} updated", options.baseline, cells_done(cells, result.findings.size())));
-  const auto wrong = [](const CellFinding& finding) {
-    return finding.finding == Finding::wrong_result || finding.finding == Finding::failed;
-  };
-  if (std::ranges::any_of(result.findings, wrong)) return Exit::no;
-  return updated.kept.empty() || run.undecided == Undecided::pass ? Exit::yes : Exit::inconclusive;
-}
-
 // The findings as they come, for people and for what an error leaves.
 struct Listener {
   const CheckOptions& options;
@@ -252,7 +231,9 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   result.fault = interruption(stop, result.findings, cells.size());
   report_all(result);
   if (!result.fault.empty()) return Exit::interrupted;
-  if (options.update) return update_baseline(options, whole, result, run, sides, invocation);
+  if (options.update)
+    return update_baseline({options.baseline, options.reason}, whole, result, run, sides.here->environment(),
+                           invocation);
   return static_cast<Exit>(exit_code(result, run.undecided));
 }
 
