@@ -157,8 +157,7 @@ std::string sentence(const CheckResult& result) {
 }
 
 std::string markdown(const CheckResult& result) {
-  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}},
-            {}};
+  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}}, {}};
   for (const CellFinding& finding : result.findings)
     grid.rows.push_back({id(finding.cell), finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
                          was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),

@@ -33,9 +33,9 @@ double chance_of_slowdown(const Change& change, double threshold);
 double chance_of_speedup(const Change& change, double threshold);
 
 /// The smallest slowdown, as a ratio - 1, that would be found with a chance of 95 %, measured and confirmed with this
-/// interval: exp(max(t, s h) + h) - 1, where t is the threshold and h half the 95 % interval, both in the logarithm, and
-/// s the halves by which a regression must exceed 0 (1.7, or 6 where h > t). The last h are 1.96 standard deviations:
-/// each of the two measurements shows such a slowdown with a chance of 97.5 %.
+/// interval: exp(max(t, s h) + h) - 1, where t is the threshold and h half the 95 % interval, both in the logarithm,
+/// and s the halves by which a regression must exceed 0 (1.7, or 6 where h > t). The last h are 1.96 standard
+/// deviations: each of the two measurements shows such a slowdown with a chance of 97.5 %.
 double detectable(const Change& change, double threshold);
 
 /// equivalent, improved or inconclusive by one change; regressed where that was confirmed.
