@@ -154,7 +154,8 @@ std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem,
   return std::nullopt;
 }
 
-CellFinding ended(CellFinding finding, const Bout& bout, const ContenderFault& fault, const CheckRequest& request) {
+CellFinding ended(const CellFinding& finding, const Bout& bout, const ContenderFault& fault,
+                  const CheckRequest& request) {
   if (fault.contender == 0) return settled(finding, Finding::failed, fault.what());
   const bool control = fault.contender + 1 == bout.runners.size();
   if (bout.paired && control) return not_judged(finding, request, fault.what());

@@ -40,7 +40,8 @@ std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem,
                                    const CheckRequest& request);
 
 /// The finding of a cell that one of its runners ended.
-CellFinding ended(CellFinding finding, const Bout& bout, const ContenderFault& fault, const CheckRequest& request);
+CellFinding ended(const CellFinding& finding, const Bout& bout, const ContenderFault& fault,
+                  const CheckRequest& request);
 
 CellFinding settled(CellFinding finding, Finding what, std::string reason, Remedy remedy = Remedy::none);
 
