@@ -40,11 +40,11 @@ std::string tune_again(const Json& tool) {
 
 }  // namespace
 
-std::string advice(const std::vector<CellFinding>& findings, const CheckRequest& request,
-                   const std::vector<std::string>& argv, const Json& tool, const std::vector<std::string>& bench_argv) {
-  if (exit_code(findings) == static_cast<int>(Exit::no)) return "Next: " + shell_line(bench_argv);
+std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
+                   const Json& tool, const std::vector<std::string>& bench_argv) {
+  if (exit_code(result) == static_cast<int>(Exit::no)) return "Next: " + shell_line(bench_argv);
   const auto any = [&](Remedy remedy) {
-    return std::ranges::any_of(findings, [&](const CellFinding& finding) { return finding.remedy == remedy; });
+    return std::ranges::any_of(result.findings, [&](const CellFinding& finding) { return finding.remedy == remedy; });
   };
   const int more = std::min(request.max_rounds, kMostRounds);
   if (any(Remedy::rounds) && more > request.rounds) return "Next: " + with_rounds(argv, more);

@@ -13,7 +13,7 @@ constexpr int kMostRounds = 10000;  // that --rounds takes
 /// A line that begins with "Next"; "" where all is well or nothing helps. After a regression it is `bench_argv`. Where
 /// nothing was decided it is the user's own command line `argv` with more rounds, if those may help; else the command
 /// that made the table, which stands in the table's `tool`; else `argv` again.
-std::string advice(const std::vector<CellFinding>& findings, const CheckRequest& request,
-                   const std::vector<std::string>& argv, const Json& tool, const std::vector<std::string>& bench_argv);
+std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
+                   const Json& tool, const std::vector<std::string>& bench_argv);
 
 }  // namespace moetune

@@ -3,29 +3,28 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "cli/advice.h"
+#include "cli/against.h"
+#include "cli/baseline.h"
 #include "cli/cells.h"
+#include "cli/check_output.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/files.h"
-#include "cli/findings.h"
 #include "cli/output.h"
 #include "cli/pick.h"
 #include "cli/signals.h"
-#include "cli/try_all.h"
 #include "cli/wording.h"
-#include "table/pretty.h"
 #include "tune/judge.h"
 
 namespace moetune {
@@ -37,9 +36,10 @@ struct CheckOptions {
   std::string baseline;
   CellOptions cells;
   DeviceOptions device;
-  std::string threshold = "5%", rounds, patience, wait, time_budget, regime;
-  std::string output, junit, markdown, format, inconclusive = "fail";
-  bool quiet = false, verbose = false;
+  std::string threshold = "5%", rounds, patience, wait, time_budget, regime, inconclusive = "fail";
+  std::string against, reason;
+  CheckOutputs outputs;
+  bool update = false, quiet = false;
 };
 
 Undecided parse_undecided(const std::string& word) {
@@ -53,51 +53,25 @@ constexpr double kCpuPatience = 30, kGpuPatience = 1;
 // A cpu's caches are other ones in each look, and others come and go.
 constexpr double kCpuWait = 30;
 constexpr int kCpuRounds = 40, kGpuRounds = 15;
+// Two processes have their operands at other addresses: looks with operands made anew show how much that matters.
+constexpr int kPairLooks = 5;
 
 CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   const bool cpu = kind == DeviceKind::cpu;
   CheckRequest request;
   request.rounds = cpu ? kCpuRounds : kGpuRounds;
-  request.looks = cpu ? kCpuLooks : 1;
+  request.looks = cpu ? kCpuLooks : options.against.empty() ? 1 : kPairLooks;
   request.wait = cpu ? kCpuWait : 0;
   request.patience = cpu ? kCpuPatience : kGpuPatience;
   request.threshold = parse_share(options.threshold, "--threshold");
   if (!options.rounds.empty())
     request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, kMostRounds));
   request.max_rounds = 4 * request.rounds;
+  request.all_rivals = options.update;
   if (!options.patience.empty()) request.patience = parse_duration(options.patience, /*may_be_zero=*/true);
   if (!options.wait.empty()) request.wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   return request;
-}
-
-Json to_json(const CellFinding& finding) {
-  Json json = {{"cell", to_json(finding.cell)}, {"finding", name(finding.finding)}, {"reason", finding.reason}};
-  if (finding.rounds == 0) return json;
-  json["control"] = finding.control;
-  json["change"] = rounded(finding.change);
-  json["change_low"] = rounded(finding.change_interval.low);
-  json["change_high"] = rounded(finding.change_interval.high);
-  json["time_change"] = rounded(finding.time_change);
-  json["time_change_low"] = rounded(finding.time_change_interval.low);
-  json["time_change_high"] = rounded(finding.time_change_interval.high);
-  json["by_ratio"] = name(finding.by_ratio);
-  json["by_time"] = name(finding.by_time);
-  json["now"] = to_json(finding.now);
-  json["before_us"] = rounded(finding.before_seconds * 1e6);
-  json["control_now_us"] = rounded(finding.control_now_seconds * 1e6);
-  json["control_before_us"] = rounded(finding.control_before_seconds * 1e6);
-  json["rounds"] = finding.rounds;
-  return json;
-}
-
-// A job summary is a courtesy: that it can't be written changes no verdict.
-void append_step_summary(const std::string& text, const Terminal& terminal) {
-  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
-  if (path == nullptr || *path == 0) return;
-  std::ofstream file(path, std::ios::app);
-  if (!(file << text << '\n' << std::flush))
-    warn(terminal, fmt::format("{}: the step summary cannot be written", path));
 }
 
 // The cells that will be measured.
@@ -112,7 +86,9 @@ std::vector<Cell> cells_of(const TunedTable& table) {
 std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
   if (!stopped) return "";
   if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
-  return findings.back().finding == Finding::inconclusive ? "interrupted in the last cell" : "";
+  return std::ranges::find(findings, Finding::inconclusive, &CellFinding::finding) == findings.end()
+             ? ""
+             : "interrupted while cells were measured again";
 }
 
 // The command that shows where a regression's time goes.
@@ -140,94 +116,125 @@ CheckRun begin_run(Undecided undecided) {
           .undecided = undecided};
 }
 
-void write_named(const std::string& path, const std::string& text) {
-  if (!path.empty()) write_atomic(path, text);
-}
-
-// Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
-void report(const std::vector<CellFinding>& findings, const std::string& fault, const CheckOptions& options,
-            const CheckRequest& request, const CheckRun& run, const Invocation& invocation, const TunedTable& table,
-            Backend& backend) {
-  const Format format = parse_format(options.format, kFormats);
-  const std::string summary = markdown(findings, request.threshold, fault);
-  Json json = {{"schema", "moetune.check/1"},
-               {"tool", tool_json(invocation.argv)},
-               {"device", to_json(backend.device())},
-               {"environment", backend.environment()},
-               {"baseline", options.baseline},
-               {"regime", name(table.regime)},
-               {"threshold", rounded(request.threshold)},
-               {"findings", Json::array()}};
-  for (const CellFinding& finding : findings) json["findings"].push_back(to_json(finding));
-  if (!fault.empty()) json["fault"] = fault;
-  const std::string json_text = pretty_json(json), junit = junit_xml(findings, run, fault);
-  std::string next;  // of a whole check: what is left of another one is nothing to judge
-  if (fault.empty())
-    next = advice(findings, request, invocation.argv, table.tool, bench_command_line(options, table.regime));
-  if (!next.empty()) next = "\n" + next + "\n";
-  try_all(
-      {[&] {
-         if (format == Format::json) print(json_text);
-         if (format == Format::markdown) print(summary);
-         if (format == Format::text)
-           print(findings_text(findings, table, request.threshold, fault, invocation.terminal, options.verbose) + next);
-       },
-       [&] { write_named(options.output, json_text); }, [&] { write_named(options.junit, junit); },
-       [&] { write_named(options.markdown, summary); }, [&] { append_step_summary(summary, invocation.terminal); }});
-}
-
 Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
-  add_input(files, "BASELINE", options.baseline);
+  if (options.update)
+    add_output(files, "BASELINE", options.baseline, Content::table);
+  else
+    add_input(files, "BASELINE", options.baseline);
+  add_input(files, "--against", options.against);
   if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
-  add_output(files, "--output", options.output, Content::check);
-  add_output(files, "--junit", options.junit, Content::junit);
-  add_output(files, "--markdown", options.markdown, Content::summary);
+  add_output(files, "--output", options.outputs.output, Content::check);
+  add_output(files, "--junit", options.outputs.junit, Content::junit);
+  add_output(files, "--markdown", options.outputs.markdown, Content::summary);
+  add_output(files, "--benchmark", options.outputs.benchmark, Content::benchmark);
   return files;
 }
 
+void require_options(const CheckOptions& options) {
+  parse_format(options.outputs.format, kFormats);
+  request_of(options, DeviceKind::cpu);
+  if (!options.against.empty()) require_other(options.against);
+  if (options.update && !options.against.empty())
+    throw request_error("--update keeps times of the rivals in the table, which --against does not measure",
+                        "leave one of them out");
+  if (options.update && options.reason.empty())
+    throw request_error("--update needs a reason, which the table keeps", "add --reason 'why the times changed'");
+  if (!options.update && !options.reason.empty())
+    throw request_error("--reason is for --update", "add --update, or leave --reason out");
+}
+
+// The two sides, and what they are asked.
+struct Sides {
+  std::unique_ptr<Backend> here, there;  // there: with --against
+  CheckRequest request;
+};
+
+Sides open_sides(const CheckOptions& options, const TunedTable& table) {
+  DeviceOptions device = options.device;
+  if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
+  Sides sides;
+  sides.here = open_worker(device);
+  // Another program is measured here and now: a table of another model of GPU will do.
+  if (options.against.empty() || sides.here->device().kind != table.device.kind)
+    require_comparable(table, sides.here->device());
+  require_regime(table.regime, sides.here->device());
+  sides.request = request_of(options, sides.here->device().kind);
+  sides.request.sample.regime = table.regime;
+  if (options.against.empty()) return sides;
+  sides.there = open_other(options.against, device, *sides.here);
+  sides.request.against = Against{sides.there.get(), options.against};
+  return sides;
+}
+
+// The findings as they come, for people and for what an error leaves.
+struct Listener {
+  const CheckOptions& options;
+  size_t cells = 0;
+  std::vector<CellFinding> findings = {};
+
+  void operator()(const CellFinding& finding) {
+    findings.push_back(finding);
+    if (!options.quiet)
+      tell(fmt::format("[{}/{}] {}: {}: {}\n", findings.size(), cells, id(finding.cell), name(finding.finding),
+                       finding.reason));
+  }
+};
+
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
-  parse_format(options.format, kFormats);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
-  request_of(options, DeviceKind::cpu);  // what can't be read ends the command here
+  require_options(options);
   TunedTable table = read_table(options.baseline);
+  const TunedTable whole = table;
   require_regime_of(table, options);
   pick_entries(table, options.baseline, options.cells);
   const std::vector<Cell> cells = cells_of(table);
   require_problems(cells);
   require_outputs(files_of(options, cells));
-  DeviceOptions device = options.device;
-  if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
-  const std::unique_ptr<Backend> backend = open_worker(device);
-  require_comparable(table, backend->device());
-  require_regime(table.regime, backend->device());
-  CheckRequest request = request_of(options, backend->device().kind);
-  request.sample.regime = table.regime;
-  const DeviceLock held = lock(*backend, device, invocation);
+  const Sides sides = open_sides(options, table);
+  const DeviceLock held = lock(*sides.here, options.device, invocation);
+  if (sides.there && !options.quiet)
+    note(invocation.terminal, about_both(options.against, *sides.here, *sides.there, cells));
   const std::atomic<bool>& stop = stop_on_signals();
 
-  std::vector<CellFinding> findings;
-  const auto listen = [&](const CellFinding& finding) {
-    findings.push_back(finding);
-    if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}: {}\n", findings.size(), cells.size(), id(finding.cell), name(finding.finding),
-                       finding.reason));
-  };
-  const auto report_so_far = [&](const std::string& fault) {
+  Listener listener{options, cells.size()};
+  const auto report_all = [&](const CheckResult& result) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    report(findings, fault, options, request, run, invocation, table, *backend);
+    CheckContext context{.argv = invocation.argv,
+                         .baseline = options.baseline,
+                         .table = table,
+                         .device = sides.here->device(),
+                         .environment = sides.here->environment(),
+                         .other_environment = sides.there ? sides.there->environment() : Json(),
+                         .next = {}};
+    if (result.fault.empty() && !options.update)  // what is left of another check is nothing to judge
+      context.next =
+          advice(result, sides.request, invocation.argv, table.tool, bench_command_line(options, table.regime));
+    CheckOutputs outputs = options.outputs;
+    outputs.annotate = outputs.annotate || in_github_actions();
+    report(result, run, context, outputs, invocation.terminal);
   };
+  CheckResult result;
   try {
-    check(table, *backend, request, listen, stop);
+    result = check(
+        table, *sides.here, sides.request, [&](const CellFinding& finding) { listener(finding); }, stop);
   } catch (const std::exception& error) {
-    if (!findings.empty()) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
+    const CheckResult rest{.findings = listener.findings,
+                           .threshold = sides.request.threshold,
+                           .against = options.against,
+                           .fault = error.what()};
+    if (!rest.findings.empty()) keep_in_spite(invocation.terminal, [&] { report_all(rest); });
     throw;
   }
-  const std::string fault = interruption(stop, findings, cells.size());
-  report_so_far(fault);
-  return !fault.empty() ? Exit::interrupted : static_cast<Exit>(exit_code(findings, run.undecided));
+  result.fault = interruption(stop, result.findings, cells.size());
+  report_all(result);
+  if (!result.fault.empty()) return Exit::interrupted;
+  if (options.update)
+    return update_baseline({options.baseline, options.reason}, whole, result, run, sides.here->environment(),
+                           invocation);
+  return static_cast<Exit>(exit_code(result, run.undecided));
 }
 
 Action declare_check(OptionSet& set) {
@@ -235,6 +242,10 @@ Action declare_check(OptionSet& set) {
   set.argument("BASELINE", options->baseline, "A tuned table");
   declare(set, options->cells, "Cells to check: those that match all options");
   declare(set, options->device);
+  set.value(
+      "--against", options->against, "PATH",
+      "Compare with another moetune binary, or this one with a folder of kernels: both run the table's winners in "
+      "the same rounds, and its times count for nothing. Both keep their operands: twice the memory");
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
   set.value("--rounds", options->rounds, "N",
             "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive");
@@ -246,14 +257,21 @@ Action declare_check(OptionSet& set) {
             "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of({"fail", "pass"}));
   declare_regime(set, options->regime, "How a GPU is loaded while it is timed [as the table's was]");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
-  set.value("-o,--output", options->output, "FILE", "Write the findings as JSON; - is standard output");
-  set.value("--junit", options->junit, "FILE", "Write them as JUnit XML");
-  set.value("--markdown", options->markdown, "FILE", "Write them as Markdown");
-  declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Print what changes are measured by, and all knobs of the winners");
+  set.value("-o,--output", options->outputs.output, "FILE", "Write the findings as JSON; - is standard output");
+  set.value("--junit", options->outputs.junit, "FILE", "Write them as JUnit XML");
+  set.value("--markdown", options->outputs.markdown, "FILE", "Write them as Markdown");
+  set.value("--benchmark", options->outputs.benchmark, "FILE",
+            "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
+  set.flag("--annotate", options->outputs.annotate,
+           "Print ::error and ::warning lines on standard error, as where GITHUB_ACTIONS is true");
+  set.flag("--update", options->update, "Rewrite BASELINE with the times of now; its winners stay. Needs --reason");
+  set.value("--reason", options->reason, "TEXT", "Why: the table keeps it with the date and the tool");
+  declare_format(set, options->outputs.format, kFormats);
+  set.flag("-v,--verbose", options->outputs.verbose,
+           "Print what changes are measured by, and all knobs of the winners");
   set.flag("-q,--quiet", options->quiet, "No progress");
   return [options](const Invocation& invocation) {
-    output_to_standard_output(options->output, options->format);
+    output_to_standard_output(options->outputs.output, options->outputs.format);
     return run_check(*options, invocation);
   };
 }
@@ -262,10 +280,12 @@ Action declare_check(OptionSet& set) {
 
 Command check_command() {
   return {.name = "check",
-          .summary = "Tell whether anything is slower than a tuned table says",
+          .summary = "Tell whether anything is slower than a tuned table, or another program, says",
           .examples =
               "  moetune check moetune-table.json\n"
-              "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml",
+              "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml\n"
+              "  moetune check moetune-table.json --against ../main/build/release/moetune --threshold 2%\n"
+              "  moetune check moetune-table.json --update --reason 'driver 580'",
           .declare = declare_check};
 }
 

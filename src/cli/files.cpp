@@ -40,6 +40,7 @@ constexpr Sign kSigns[] = {
     {Content::check, "result of moetune check", "moetune.check/", {}},
     {Content::junit, "JUnit file of moetune check", {}, "<?xml", "moetune"},
     {Content::summary, "Markdown file of moetune check", {}, "| cell"},
+    {Content::benchmark, "benchmark file of moetune check", {}, "[", "\"unit\""},
     {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
     {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
     {Content::html_report, "page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""},

@@ -19,6 +19,7 @@ enum class Content {
   check,
   junit,
   summary,
+  benchmark,
   csv,
   report,
   html_report,

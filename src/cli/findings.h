@@ -9,9 +9,7 @@
 namespace moetune {
 
 /// Tables by layer, the reasons of what is not well, and the answer in a sentence, last. `verbose` tells what each
-/// change is measured by and all knobs of the winners, which are those of `table`. `fault` ended the check before its
-/// last cell, or is empty.
-std::string findings_text(const std::vector<CellFinding>& findings, const TunedTable& table, double threshold,
-                          const std::string& fault, const Terminal& terminal, bool verbose);
+/// change is measured by and all knobs of the winners, which are those of `table`.
+std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose);
 
 }  // namespace moetune

@@ -28,6 +28,7 @@ void read_table_document(const JsonAt& json) {
   require_tool(json["tool"]);
   require_environment(json);
   each(json["entries"], require_entry);
+  if (json.has("updates")) each(json["updates"], [](const JsonAt& update) { require_tool(update["tool"]); });
   require_steps(json);
 }
 

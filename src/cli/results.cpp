@@ -58,8 +58,16 @@ void require_finding(const JsonAt& json) {
   json["rounds"].integer(0);
   for (const char* key : {"time_change", "time_change_low", "time_change_high"})
     if (json.value().contains(key)) require_number_or_null(json, key, -1);
+  if (json.value().contains("detectable")) require_number_or_null(json, "detectable");
   for (const char* key : {"by_ratio", "by_time"})
     if (json.has(key)) require_word(json[key], {"equivalent", "improved", "regressed", "inconclusive"});
+}
+
+void require_mean(const JsonAt& json) {
+  require_word(json["finding"], {"equivalent", "improved", "regressed", "inconclusive"});
+  for (const char* key : {"change", "change_low", "change_high"}) require_number(json[key], -1);
+  require_number(json["detectable"]);
+  json["cells"].integer(2);
 }
 
 void require_answer(const JsonAt& json) {
@@ -139,6 +147,11 @@ void read_check(const JsonAt& json) {
   json["baseline"].string();
   require_positive(json["threshold"]);
   require_fault(json);
+  if (json.has("against")) {
+    require_text(json["against"]["path"]);
+    require_object(json["against"]["environment"]);
+  }
+  if (json.has("mean")) require_mean(json["mean"]);
   each(json["findings"], require_finding);
 }
 

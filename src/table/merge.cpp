@@ -29,6 +29,7 @@ bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
     TunedTable one = table;
     one.entries = {entry};
     one.choices.clear();
+    one.updates.clear();
     return compact_json(to_json(one));
   };
   return alone(a) == alone(b);
@@ -81,6 +82,14 @@ void take_choices(Merged& merged, const std::vector<const TunedTable*>& tables) 
   merged.dropped_choices.assign(dropped.begin(), dropped.end());
 }
 
+void take_updates(TunedTable& to, const std::vector<TunedTable>& tables) {
+  to.updates.clear();
+  std::set<std::string> known;
+  for (const TunedTable& table : tables)
+    for (const Update& update : table.updates)
+      if (known.insert(compact_json(to_json(update))).second) to.updates.push_back(update);
+}
+
 }  // namespace
 
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
@@ -112,6 +121,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
     }
   }
   put_in_order(merged.table, joined_sweep(sweeps));
+  take_updates(merged.table, tables);
   std::vector<const TunedTable*> order;
   for (const TunedTable& table : tables) order.push_back(&table);
   if (prefer == "last") std::ranges::reverse(order);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "table/choice.h"
 #include "table/measurement.h"
+#include "table/update.h"
 #include "variant/device.h"
 #include "workload/problem.h"
 
@@ -49,6 +50,7 @@ struct TunedTable {
   std::vector<Entry> entries;
   std::vector<std::string> sweep = {};  // ids of all cells, in order, where entries are a part; empty = no others
   std::vector<Choice> choices = {};     // those of one shape are consecutive and cover all token counts
+  std::vector<Update> updates = {};     // oldest first
 };
 
 void drop_choices(TunedTable& table, const Shape& shape);
@@ -90,6 +92,7 @@ std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& ent
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned. Entries come in the
 /// order of the tables' sweeps, one after another; a table without one has that of its entries. The shards of a run so
 /// give its order, whatever theirs. Where cells of a sweep are missing, the merged table has it too.
+/// The updates are those of all tables, each once.
 /// The choices of a shape are those of the first table that has any (the last for `prefer` "last") and whose entries of
 /// their cells are still the same; choices of a shape are dropped where there is no such table.
 struct Merged {

@@ -240,6 +240,7 @@ Json to_json(const TunedTable& table) {
   const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
   for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
   for (const Choice& choice : table.choices) json["choices"].push_back(to_json(choice));
+  for (const Update& update : table.updates) json["updates"].push_back(to_json(update));
   if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;
 }
@@ -261,6 +262,8 @@ TunedTable table_from_json(const JsonAt& json) {
   }
   if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
   if (json.has("choices")) table.choices = choices_of(json["choices"], table);
+  if (json.has("updates"))
+    for (size_t i = 0; i < json["updates"].size(); ++i) table.updates.push_back(update_from_json(json["updates"][i]));
   return table;
 }
 

@@ -14,27 +14,8 @@ std::string text(const Change& change) {
   return fmt::format("{} ({} to {})", percent(change.middle), percent(change.low()), percent(change.high()));
 }
 
-std::optional<Bout> set_up(const Entry& entry, const std::vector<std::string>& offered) {
-  const Rival* control = find_control(entry, &offered);
-  if (!control) return std::nullopt;
-  Bout bout{.entry = &entry, .contenders = {}, .rivals = {}};
-  const Rival* fallback = find_rival(entry, "default");
-  if (fallback && fallback != control && fallback->candidate != entry.candidate) bout.rivals.push_back(fallback);
-  const auto first = std::find_if(entry.rivals.begin(), entry.rivals.end(), [&](const Rival& rival) {
-    return std::find(offered.begin(), offered.end(), rival.name) != offered.end();
-  });
-  if (first != entry.rivals.end() && &*first != control) bout.rivals.push_back(&*first);
-  bout.rivals.push_back(control);
-  bout.contenders.push_back({.baseline = "", .candidate = entry.candidate});
-  for (const Rival* rival : bout.rivals) {
-    const bool is_default = rival->name == "default";
-    bout.contenders.push_back({.baseline = is_default ? "" : rival->name, .candidate = rival->candidate});
-  }
-  return bout;
-}
-
 Change change_against(const Rounds& rounds, const Bout& bout, size_t rival) {
-  const Rival& then = *bout.rivals[rival];
+  const Rival& then = bout.rivals[rival];
   const Ratio now = paired_ratio(rounds, 0, 1 + rival);
   return {std::log(now.median / then.ratio),
           std::hypot(log_half_width(now.interval), log_half_width(then.ratio_interval))};
@@ -52,6 +33,11 @@ Change change_of_time(const Rounds& rounds, const Bout& bout) {
 
 double control_moved(const Rounds& rounds, const Bout& bout) {
   return median(rounds.seconds.back()) / bout.control().measurement.seconds;
+}
+
+Change change_of_witness(const Rounds& rounds) {
+  const Ratio ratio = paired_ratio(rounds, 1, 2);
+  return {std::log(ratio.median), log_half_width(ratio.interval)};
 }
 
 Change excess_of_time(const Rounds& rounds, const Bout& bout) {

@@ -1,5 +1,8 @@
-// The verdict of `check`: is a cell slower than its baseline table says?
+// The verdict of `check`: is a cell slower than its baseline, which is a table or another program?
 #pragma once
+#include <atomic>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +30,8 @@ struct CellFinding {
   Interval change_interval;
   double time_change = 0;  // of the time itself
   Interval time_change_interval;
-  std::string control;  // the rival whose ratio was judged: "cublas-loop", "default", ...
+  double detectable = 0;  // the smallest slowdown that would have been found: see rules.h
+  std::string control;    // the rival whose ratio was judged: "cublas-loop", "default", ...
   Measurement now;
   double before_seconds = 0;
   double control_now_seconds = 0;
@@ -35,12 +39,39 @@ struct CellFinding {
   int rounds = 0;
   double seconds = 0;  // that the cell took to check
   Remedy remedy = Remedy::none;
+  Verdict verdict = {};                // of the winner, now
+  std::vector<Rival> rivals_now = {};  // measured beside it, the control last
+};
+// Against another program: change is that of the winner's time here to its time there, before_seconds its time there,
+// time_change nothing; control a baseline that both run, or empty, with its times here (now) and there (before).
+
+/// The geometric mean over the cells that could be judged.
+struct MeanFinding {
+  Finding finding = Finding::inconclusive;  // equivalent, improved, regressed or inconclusive
+  double change = 0;
+  Interval change_interval;
+  double detectable = 0;
+  size_t cells = 0;
+};
+
+struct CheckResult {
+  std::vector<CellFinding> findings;     // in the table's order
+  std::optional<MeanFinding> mean = {};  // of two cells or more
+  double threshold = 0.05;
+  std::string against = {};  // the other program; empty: the table
+  std::string fault = {};    // what ended the check before its last cell
 };
 
 /// Whether the time shows a regression while the ratio is too uncertain.
 bool is_told_by_time(const CellFinding& finding);
 /// Whether the winner takes longer than in the table only as its control does.
 bool is_slower_machine(const CellFinding& finding);
+
+/// Another program, or this one with other kernels.
+struct Against {
+  Backend* backend = nullptr;  // of the same device
+  std::string name;            // for people: its file
+};
 
 struct CheckRequest {
   double threshold = 0.05;  // smallest change that counts
@@ -51,6 +82,8 @@ struct CheckRequest {
   double patience = 0;      // seconds that a slowdown must last; it is measured at least twice
   double time_budget = 0;   // seconds; 0 = none
   SampleRequest sample;
+  std::optional<Against> against = {};  // compare with it, and not with the table's times
+  bool all_rivals = false;              // measure every rival of the table
 };
 
 /// Throws Exit::machine, with both names, where the table is of another device: its ratios say nothing about this one.
@@ -62,52 +95,60 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// launches, whose cost differs from load to load. The uncertainties of both ratios count, as independent ones. The
 /// change of the time itself is judged too, because a noisy control hides a slowdown: it shows a regression where the
 /// ratio is too uncertain and the winner's time grew by more than the control's.
+/// With `against` nothing of the table but its winners is used: the same winner is measured here and there in the same
+/// rounds, and change = here / there - 1. Both sides keep their operands at the same time.
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does
-///   improved      the same, and the median is below minus the threshold, the interval below 0
+///   improved      the same, and the median is below minus the threshold, the interval below 0, also among all cells
 ///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or
-///                 the time; and further sets of rounds, over operands made anew, confirm that until `patience` has
+///                 the time; it is a discovery among all cells at a false discovery rate of 5 %; and further sets of
+///                 rounds, over operands made anew after all cells were measured, confirm it until `patience` has
 ///                 passed, while none of them lies below the threshold
 ///   inconclusive  after all rounds the noise is larger than the threshold; or there is nothing to compare with
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
 ///                 changed, takes more than 1.25 times as long as in the table, or less than 1 / 1.25 (1.15 where
-///                 rounds were also chosen by its time), or other programs used the processors, then or now (kBusy)
+///                 rounds were also chosen by its time), or, against a program, differs between both sides by more than
+///                 the threshold; or other programs used the processors, then or now (kBusy), unless
+///                 such a control shows that they slowed both sides alike
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
-/// Entries without a winner are skipped. Entries whose cell can't be made (a missing trace) throw; `listen` has got the
-/// findings before them.
-std::vector<CellFinding> check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
-                               const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
+/// Where the geometric mean alone shows a regression, fresh rounds of every cell must show it again.
+/// Entries without a winner are skipped. `listen` gets each finding when it is final, those to confirm last. Entries
+/// whose cell can't be made (a missing trace) throw; `listen` has got the findings before them, unconfirmed ones as
+/// inconclusive.
+CheckResult check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
+                  const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
 /// What an inconclusive or untrusted finding counts as.
 enum class Undecided { fail, pass };
 
 /// 0 no regression, 1 a regression, a wrong result or a winner that fails, 4 something inconclusive or untrusted and
-/// nothing regressed (0 where that may pass), or no finding at all.
-int exit_code(const std::vector<CellFinding>& findings, Undecided undecided = Undecided::fail);
+/// nothing regressed (0 where that may pass), or no finding at all. A mean that is inconclusive counts for nothing.
+int exit_code(const CheckResult& result, Undecided undecided = Undecided::fail);
+
+/// Whether a finding, or the mean, makes exit code 1; and whether it makes 4.
+bool is_no(Finding finding);
+bool is_open(Finding finding);
 
 /// "+8.0 % ± 1.0 %", of the time where that shows the regression; "-50 % to +60 %" where the interval is wide; empty
 /// where nothing was measured.
 std::string change_text(const CellFinding& finding);
 
-/// "cell: reason" for each finding that needs one: regressions, what is undecided, and a machine that became slower.
-std::vector<std::string> reasons(const std::vector<CellFinding>& findings);
+/// "1.4 %": the smallest slowdown that would have been found; empty where nothing was measured.
+std::string detectable_text(const CellFinding& finding);
 
-/// What a check says, in a sentence; `whole` where nothing ended it before its last cell.
-std::string sentence(const std::vector<CellFinding>& findings, double threshold, bool whole);
+/// What the change is measured by: "time", "cublas-loop"; the other program has no name here: "pair".
+std::string judged_by(const CellFinding& finding, const CheckResult& result);
 
-/// A table for people, and what it says in a sentence. A `fault`, which ended the check before its last cell, is told
-/// after it.
-std::string markdown(const std::vector<CellFinding>& findings, double threshold, const std::string& fault = {});
+/// "cell: reason" for each finding that needs one, wrong results first: failures, regressions, what is undecided, and a
+/// machine that became slower.
+std::vector<std::string> reasons(const CheckResult& result);
 
-/// When and where a check ran, and how long.
-struct CheckRun {
-  std::string timestamp;  // its begin, UTC: "2026-11-23T01:26:06"
-  std::string hostname;
-  double seconds = 0;
-  Undecided undecided = Undecided::fail;
-};
+/// "The geometric mean over 3 cells changed by +0.1 % ± 0.3 %: equivalent."; empty where there is none.
+std::string mean_text(const CheckResult& result);
 
-/// One test case a cell, for a CI: failures are findings of exit code 1, errors those of exit code 4, which are skipped
-/// cases with Undecided::pass. A `fault` is a case of its own with an error: cells after it have not passed.
-std::string junit_xml(const std::vector<CellFinding>& findings, const CheckRun& run, const std::string& fault = {});
+/// What a check says, in a sentence.
+std::string sentence(const CheckResult& result);
+
+/// A table for people, and what it says in a sentence; a fault is told after it.
+std::string markdown(const CheckResult& result);
 
 }  // namespace moetune

@@ -10,6 +10,10 @@
 
 namespace moetune {
 
+/// The version of what is said, which a worker tells in its greeting; one that tells none speaks version 1. It grows
+/// where an older program would misread a message.
+constexpr int kProtocol = 1;
+
 /// One line, newline included. Bytes that are not UTF-8 are replaced; it doesn't throw.
 std::string to_line(const Json& message);
 

@@ -40,6 +40,7 @@ class WorkerBackend final : public Backend {
 
  private:
   void start();
+  void require_protocol(const JsonAt& hello) const;
   void make_ready(bool references = false);
   void prepare(bool references);
   void compile_again(const Contender& contender);
@@ -75,6 +76,15 @@ class WorkerBackend final : public Backend {
   std::optional<Contender> healthy_;  // has been timed on this problem
 };
 
+// A worker is this program, or one that --against names.
+void WorkerBackend::require_protocol(const JsonAt& hello) const {
+  const int64_t theirs = hello.has("protocol") ? hello["protocol"].integer(1) : 1;
+  if (theirs == kProtocol) return;
+  throw machine_error(fmt::format("{} speaks version {} of the worker protocol, this program version {}",
+                                  options_.program.empty() ? "the worker" : options_.program, theirs, kProtocol),
+                      "compare with a moetune whose version is nearer to this one");
+}
+
 // Starts a worker and reads its hello; no problem is loaded in it yet.
 void WorkerBackend::start() {
   link_ = Link(options_.command);
@@ -84,10 +94,14 @@ void WorkerBackend::start() {
     const Json answer = link_.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}},
                                   options_.start_seconds);
     const JsonAt hello(answer, "the worker's greeting");
+    require_protocol(hello);
     device_ = device_from_json(hello["device"]);
     environment_ = hello["environment"].value();
     baselines_ = hello["baselines"].value().get<std::vector<std::string>>();
   } catch (const WorkerGone& gone) {
+    if (!options_.program.empty())
+      throw machine_error(fmt::format("{} cannot be started as a worker of moetune: {}", options_.program, gone.what()),
+                          "name a moetune binary that runs on this machine");
     throw machine_error(fmt::format("the worker for {} did not start: {}", options_.device, gone.what()),
                         "see `moetune doctor`, or try --device cpu");
   }

@@ -39,16 +39,16 @@ void learn(Quiet& quiet, double seconds) {
 
 // Measures a block of each contender into `round`. False as soon as the control shows a disturbance, while there is
 // time left to measure again.
-bool measure_round(Backend& backend, const std::vector<Contender>& contenders, size_t number,
-                   const SampleRequest& request, Quiet& quiet, std::vector<Block>& round) {
+bool measure_round(const std::vector<Runner>& runners, size_t number, const SampleRequest& request, Quiet& quiet,
+                   std::vector<Block>& round) {
   SampleRequest one = request;
   one.blocks = 1;
-  const size_t count = contenders.size();
+  const size_t count = runners.size();
   round.assign(count, {});
   for (size_t turn = 0; turn < count; ++turn) {
     const size_t who = whose_turn(number, turn, count);
     try {
-      const std::vector<Block> blocks = backend.sample(contenders[who], one);
+      const std::vector<Block> blocks = runners[who].backend->sample(runners[who].contender, one);
       if (blocks.empty()) throw Error(Exit::bug, "a sample of one block came back empty");
       round[who] = blocks.front();
     } catch (const CandidateFault& fault) {
@@ -79,14 +79,13 @@ void append_round(Rounds& rounds, size_t who, const Block& block) {
 
 }  // namespace
 
-Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
-                      const SampleRequest& request, Quiet& quiet) {
-  Rounds result = with_room_for(contenders.size());
+Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const SampleRequest& request, Quiet& quiet) {
+  Rounds result = with_room_for(runners.size());
   double nap = kFirstNap;
   std::vector<Block> round;
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
-    if (!measure_round(backend, contenders, static_cast<size_t>(done), request, quiet, round)) {
+    if (!measure_round(runners, static_cast<size_t>(done), request, quiet, round)) {
       quiet.wait -=
           since(begin);  // no sleep: other users of the cores pause only briefly, and trying again finds such a pause
       continue;
@@ -103,6 +102,13 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
   }
   result.looks.push_back(static_cast<size_t>(rounds));
   return result;
+}
+
+Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
+                      const SampleRequest& request, Quiet& quiet) {
+  std::vector<Runner> runners;
+  for (const Contender& contender : contenders) runners.push_back({&backend, contender});
+  return measure_rounds(runners, rounds, request, quiet);
 }
 
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,

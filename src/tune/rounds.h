@@ -40,10 +40,17 @@ struct Quiet {
 constexpr double kDisturbed = 1.05;
 constexpr double kInPeace = 1.03;  // the median of undisturbed blocks over their minimum
 
+/// A contender, and where it runs: several backends take turns where two programs are compared.
+struct Runner {
+  Backend* backend = nullptr;
+  Contender contender;
+};
+
 /// One look: `rounds` rounds of one block each over the operands that are loaded; the order changes from round to
 /// round. Throws ContenderFault. A disturbed round is measured again while `quiet` has time left; after that it counts
 /// as it is. The control's undisturbed time is estimated from its third fastest block, which is more robust than the
 /// fastest.
+Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,

@@ -58,7 +58,8 @@ bool send(int fd, std::string_view text) {
 Json hello(const JsonAt& request, const BackendFactory& factory, std::unique_ptr<Backend>& backend) {
   backend = factory(request["device"].string(), backend_options_from_json(request["options"]));
   if (!backend) throw Error(Exit::bug, "the backend factory made nothing");
-  return {{"device", to_json(backend->device())},
+  return {{"protocol", kProtocol},
+          {"device", to_json(backend->device())},
           {"environment", backend->environment()},
           {"baselines", backend->baselines()}};
 }

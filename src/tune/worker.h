@@ -23,6 +23,7 @@ int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list
 
 struct WorkerOptions {
   std::vector<std::string> command;  // argv of the worker process; it serves file descriptor 3
+  std::string program = {};          // where that is not this program: its file, for people
   std::string device = "auto";
   BackendOptions backend;
   double start_seconds = 60;  // limits of the watchdog

@@ -30,7 +30,8 @@ struct Asked {
   Json tool = {{"argv", {"moetune", "tune", "--model", "mixtral-8x7b", "--resume", "-o", "my table.json"}}};
 
   std::string about(const std::vector<CellFinding>& findings) const {
-    return advice(findings, request, argv, tool, {"moetune", "bench", "--table", "t.json", "--device", "cpu"});
+    return advice({.findings = findings}, request, argv, tool,
+                  {"moetune", "bench", "--table", "t.json", "--device", "cpu"});
   }
 };
 

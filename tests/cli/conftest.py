@@ -65,7 +65,7 @@ class Room:
         self.path = path
         self.binary = binary
         self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("NO_COLOR", "COLUMNS", "GITHUB_STEP_SUMMARY", "MOETUNE_PLANT")
+                    if key not in ("NO_COLOR", "COLUMNS", "GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS", "MOETUNE_PLANT")
                     and not key.startswith(("SLURM_", "OMPI_", "PMI_", "PMIX_"))}
         self.env.update(MOETUNE_LOCK_DIR=str(path / "locks"), XDG_CACHE_HOME=str(path / "cache"), TERM="xterm", LC_ALL="C")
         (path / "locks").mkdir(exist_ok=True)

@@ -36,10 +36,11 @@ struct Checking {
   std::vector<Finding> heard;
 
   explicit Checking(Script script) : backend(std::move(script)) {}
-  std::vector<CellFinding> run(const TunedTable& table) {
+  CheckResult result(const TunedTable& table) {
     return check(
         table, backend, request, [this](const CellFinding& f) { heard.push_back(f.finding); }, stop);
   }
+  std::vector<CellFinding> run(const TunedTable& table) { return result(table).findings; }
   CellFinding one(const TunedTable& table) { return run(table).at(0); }
 };
 

@@ -1,0 +1,16 @@
+// How many cells may be called changed by chance.
+#pragma once
+#include <span>
+#include <vector>
+
+namespace moetune {
+
+/// The chance of a standard normal value above `z`.
+double normal_tail(double z);
+
+/// Which hypotheses may be rejected so that among those rejected the expected share of errors is at most `rate`
+/// (Benjamini, Hochberg 1995: of m p-values in ascending order, the first k for the largest k whose p <= rate k / m).
+/// A NaN is never rejected, and counts.
+std::vector<bool> discoveries(std::span<const double> p_values, double rate);
+
+}  // namespace moetune

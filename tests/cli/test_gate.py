@@ -1,0 +1,223 @@
+"""check as a gate: against another program, the formats of continuous integration, --update, scripts/gate and scripts/ci."""
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import pytest
+import yaml
+
+from conftest import BINARY, CPU, FEW, SOURCE, validate
+from test_readme import require_names, require_options
+
+LARGER = [*CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--set", "threads=1", *FEW]
+WORKFLOWS = sorted((SOURCE / "scripts/ci").glob("*.yml"))
+WRONG = {"MOETUNE_PLANT": "wrong:"}
+
+
+def worker_script(room, body):
+    """A program that serves file descriptor 3 as a worker does, with `body` after it has read the request `ask`."""
+    path = room.path / "other"
+    path.write_text(f"#!{sys.executable}\nimport json, os\nask = json.loads(os.read(3, 65536).split(b'\\n')[0])\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+# --- against another program ---
+
+def test_against_itself_tells_everything(room):
+    table = room.tuned("--tokens", "8,16")
+    result = room.run("check", table, *CPU, "--against", BINARY, "--threshold", "90%", "--rounds", "8", "-o", "check.json",
+                      "--junit", "check.xml", "--markdown", "check.md", "--benchmark", "times.json")
+    assert result.returncode in (0, 4), result.stdout + result.stderr
+    assert f"and {BINARY} keep their operands at the same time: at least " in result.stderr
+    assert "both have the same kernels" in result.stderr
+    validate("check", room.path / "check.json")
+    assert "check" in room.ok("validate", "check.json").stdout
+    check = room.json("check.json")
+    assert check["against"]["path"] == BINARY and check["against"]["environment"] == check["environment"]
+    assert [finding["cell"]["tokens"] for finding in check["findings"]] == [8, 16]
+    for finding in check["findings"]:
+        assert finding["detectable"] > 0 and finding["control"] == "loop" and "time_change" not in finding
+    assert check["mean"]["cells"] == 2 and check["mean"]["detectable"] > 0.5  # the threshold, at least
+    times = room.json("times.json")
+    assert [point["name"].split("/")[4] for point in times] == ["t8", "t16"]
+    assert all(point["unit"] == "µs" and point["value"] > 0 and re.fullmatch(r"± \S+", point["range"]) for point in times)
+    suite = xml.etree.ElementTree.parse(room.path / "check.xml").getroot()
+    assert [case.get("name") for case in suite][-1] == "geometric mean"
+    assert "finds" in (room.path / "check.md").read_text() and "geometric mean over 2 cells" in result.stdout
+    again = room.run("check", table, *CPU, "--against", BINARY, "--threshold", "90%", "--rounds", "8", "--benchmark",
+                     "times.json")  # over its own file
+    assert again.returncode in (0, 4), again.stderr
+
+
+@pytest.mark.timing
+def test_against_finds_a_slowdown_and_its_author(planted):
+    planted.ok("tune", *LARGER, "--tokens", "64,128", "-q")
+    slow = planted.run("check", "moetune-table.json", *CPU, "--against", BINARY, "--threshold", "10%", "--patience", "1s",
+                       "-o", "check.json", env={"MOETUNE_PLANT": "slow:2"})
+    found = [finding["finding"] for finding in planted.json("check.json")["findings"]]
+    if set(found) <= {"untrusted", "inconclusive"}:
+        pytest.skip("this machine is too busy to compare times: " + slow.stdout)
+    assert slow.returncode == 1, slow.stdout + slow.stderr
+    assert "regressed" in found and not {"equivalent", "improved"} & set(found)
+
+
+@pytest.mark.timing
+def test_five_runs_of_three_cells_find_no_regression_at_ten_percent(room):
+    room.ok("tune", *LARGER, "--tokens", "32,64,128", "-q")
+    result = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/gate"), "5", "moetune-table.json", *CPU, "--against",
+                             BINARY, "--threshold", "10%", "--wait", "2s"], cwd=room.path, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, universal_newlines=True, env={**room.env, "MOETUNE": BINARY}, timeout=550)
+    assert result.returncode == 0, result.stderr
+    rows = [line for line in result.stdout.splitlines() if line.startswith("| up fwd ")]
+    assert len(rows) == 3 and all(sum(map(int, re.findall(r" (\d+) \|", row))) == 5 for row in rows), result.stdout
+    assert "regressed" not in result.stdout and "wrong_result" not in result.stdout, result.stdout
+
+
+@pytest.mark.parametrize("against", [[], ["--against", BINARY]])
+def test_a_wrong_kernel_is_exit_1_and_named_first(planted, against):
+    table = planted.tuned("--tokens", "8,16,24")
+    first = planted.json(table)["entries"][2]["candidate"]
+    words = " ".join(f"{knob}={value}" for knob, value in first.items() if knob != "variant")
+    result = planted.run("check", table, *CPU, *against, "--threshold", "90%", "--rounds", "5", "--annotate", "-o", "c.json",
+                         env={"MOETUNE_PLANT": f"wrong:{words}"})
+    assert result.returncode == 1, result.stdout
+    findings = planted.json("c.json")["findings"]
+    assert findings[2]["finding"] == "wrong_result"
+    wrong = sum(finding["finding"] == "wrong_result" for finding in findings)
+    assert f"3 cells: {wrong} wrong result" in " ".join(result.stdout.split())
+    assert re.search(r"^::error title=moetune check%3A wrong_result::custom/.* differs: planted$", result.stderr, re.M)
+
+
+@pytest.mark.parametrize("path, code, text", [
+    ("none", 2, "--against: none: no such file or folder"),
+    ("moetune-table.json", 2, "--against: moetune-table.json cannot be run"),
+    (".", 2, "--against: . is a folder of GPU kernels, and the device is a cpu"),
+    ("/bin/true", 3, "/bin/true cannot be started as a worker of moetune: "),
+])
+def test_against_what_is_no_moetune(room, path, code, text):
+    room.tuned()
+    assert text in room.error(code, "check", "moetune-table.json", *CPU, "--against", path)
+
+
+def test_against_a_program_of_another_protocol(room):
+    room.tuned()
+    other = worker_script(room, "os.write(3, (json.dumps({'id': ask['id'], 'ok': {'protocol': 99}}) + '\\n').encode())")
+    text = room.error(3, "check", "moetune-table.json", *CPU, "--against", other)
+    assert f"{other} speaks version 99 of the worker protocol, this program version 1" in text
+
+
+# --- formats ---
+
+def test_annotations_where_github_runs_it(planted):
+    table = planted.tuned()
+    plain = planted.run("check", table, *CPU, "-q", env=WRONG)
+    github = planted.run("check", table, *CPU, "-q", "--format", "json", env={**WRONG, "GITHUB_ACTIONS": "true"})
+    assert "::" not in plain.stderr
+    assert github.stderr.startswith("::error title=moetune check%3A wrong_result::custom/up/fwd/")
+    json.loads(github.stdout)  # nothing of them is there
+
+
+# --- --update ---
+
+def test_update_rewrites_the_times_and_keeps_the_reason(planted):
+    table = planted.tuned()
+    before = planted.json(table)
+    for attempt in range(5):
+        result = planted.run("check", table, *CPU, "--update", "--reason", "a new machine", "-q",
+                             env={"MOETUNE_PLANT": "waited:0"})
+        assert result.returncode in (0, 4), result.stdout + result.stderr
+        after = planted.json(table)
+        if result.returncode == 0:
+            break
+        assert "its times stay" in result.stderr and after == before  # too noisy for a baseline
+    else:
+        pytest.skip("this machine is too noisy for a baseline")
+    validate("table", table)
+    update, = after["updates"]
+    assert update["reason"] == "a new machine" and update["tool"]["argv"][1] == "check"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", update["date"])
+    old, = before["entries"]
+    new, = after["entries"]
+    assert update["cells"] == [new["id"]] == [old["id"]]
+    assert new["candidate"] == old["candidate"] and new["measurement"] != old["measurement"]
+    assert [rival["name"] for rival in new["rivals"]] == [rival["name"] for rival in old["rivals"]]
+    assert after["tool"] == before["tool"]  # how to tune it again
+    assert planted.ok("validate", table) and "1 of 1 cell updated" not in result.stdout
+    assert not (planted.path / "moetune-table.json.old").exists()
+
+
+def test_update_never_takes_a_wrong_winner(planted):
+    table = planted.tuned()
+    before = pathlib.Path(table).read_text()
+    result = planted.run("check", table, *CPU, "--update", "--reason", "x", env=WRONG)
+    assert result.returncode == 1 and "its times stay: " in result.stderr
+    assert pathlib.Path(table).read_text() == before
+
+
+@pytest.mark.parametrize("options, text", [
+    (["--update"], "--update needs a reason"),
+    (["--reason", "x"], "--reason is for --update"),
+    (["--update", "--reason", "x", "--against", BINARY], "which --against does not measure"),
+])
+def test_update_options(room, options, text):
+    room.made_table("table.json")
+    assert text in room.error(2, "check", "table.json", *CPU, *options)
+
+
+def test_an_update_without_a_reason_is_no_table(room):
+    table = room.json(room.made_table("table.json"))
+    table["updates"] = [{"date": "2026-11-23T01:26:06", "reason": "", "tool": table["tool"], "cells": []}]
+    room.write("bad.json", table)
+    result = room.run("validate", "bad.json")
+    assert result.returncode == 1 and "updates[0].reason: expected a text" in " ".join(result.stdout.split())
+
+
+# --- scripts/gate, scripts/ci ---
+
+def test_gate_counts_verdicts(planted):
+    table = planted.tuned()
+    result = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/gate"), "2", table, *CPU], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, universal_newlines=True, cwd=planted.path, timeout=300,
+                            env={**planted.env, **WRONG, "MOETUNE": planted.binary})
+    assert result.returncode == 0, result.stderr
+    assert "| cell | wrong_result |\n| --- | ---: |\n| up fwd 8 uniform | 2 |" in result.stdout
+    assert result.stdout.endswith("\nExit codes: 1: 2\n")
+    usage = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/gate"), "table.json"], stderr=subprocess.PIPE)
+    assert usage.returncode == 2 and b"usage: gate RUNS TABLE" in usage.stderr
+
+
+def steps_of(workflow):
+    return [step for job in yaml.safe_load(workflow.read_text())["jobs"].values() for step in job["steps"]]
+
+
+def test_there_is_a_workflow_with_a_gpu_and_one_without():
+    assert [workflow.name for workflow in WORKFLOWS] == ["cpu.yml", "gpu.yml"]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_use_commands_that_exist(room, workflow):
+    document = yaml.safe_load(workflow.read_text())
+    assert {"name", "jobs"} <= document.keys() and (True in document or "on" in document)  # YAML 1.1 reads on as true
+    used = []
+    for step in steps_of(workflow):
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+", step["uses"]) if "uses" in step else step["run"].strip()
+        script = step.get("run", "")
+        subprocess.run(["bash", "-n"], input=script, check=True, universal_newlines=True)
+        for line in script.replace("\\\n", " ").splitlines():
+            words = shlex.split(line)
+            if words and words[0] == "moetune":
+                result = room.run(*words[1:], "--help")
+                assert result.returncode == 0, f"{line}\n{result.stderr}"
+                require_options(words, result.stdout)
+                require_names(room, words)
+                used.append(words[1])
+        for script_file in re.findall(r"(?<![\w/])scripts/\w+", script):
+            assert (SOURCE / script_file).exists(), script_file
+    assert "check" in used
+    for file in re.findall(r"configs/[\w/.-]+", workflow.read_text()):
+        assert (SOURCE / file).exists(), file
