@@ -37,6 +37,8 @@ constexpr double kUnknown = 0.15;  // what candidates are thought to differ by b
 constexpr double kKnown = 0.03;    // and later, or by what a model tells
 constexpr int64_t kMuch = 16;      // measured
 constexpr double kSmallestGain = 2e-3;
+constexpr int64_t kPatience = 12;     // candidates tried without a gain, and the search ends
+constexpr int64_t kPatienceNear = 6;  // where a cell near it has a winner
 
 class Auto final : public Strategy {
  public:
@@ -159,11 +161,19 @@ class Auto final : public Strategy {
     return !queue_.empty();
   }
 
+  // Whether the last candidates were tried in vain.
+  bool in_vain(double best) {
+    const int64_t tried = std::ssize(known_);
+    if (!marked_ || best < *marked_ - std::max(kSmallestGain, noise() / 2)) marked_ = best, tried_then_ = tried;
+    return tried >= kFewestTried && tried - tried_then_ >= (near_ ? kPatienceNear : kPatience);
+  }
+
   // Asks for the most promising candidates, one by one as if those before it were known. False where none promises
   // enough.
   bool step() {
     const Ranked all = ranked();
     const double best = all.empty() ? 0 : all.front().second->racer.median;
+    if (in_vain(best)) return false;
     std::vector<Near> nears;
     for (const std::string& name : domain_->variants()) {
       Ranked own;
@@ -308,6 +318,8 @@ class Auto final : public Strategy {
   std::map<Candidate, std::vector<Candidate>> neighbours_;
   std::map<Candidate, double> modelled_;
   std::map<std::string, Learned> learned_;  // of a variant's knobs
+  std::optional<double> marked_;            // the best when it last fell enough,
+  int64_t tried_then_ = 0;                  // after so many candidates
 };
 
 }  // namespace

@@ -32,6 +32,11 @@ size_t different_knobs(const Candidate& a, const Candidate& b) {
   return count;
 }
 
+double seconds_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
+  const Variant& variant = find_variant(candidate.variant);
+  return variant.seconds ? variant.seconds(candidate, problem, device) : 0;
+}
+
 }  // namespace
 
 std::vector<Candidate> promising(const Domain& domain, const Problem& problem, const DeviceInfo& device,
@@ -40,12 +45,23 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
   std::priority_queue<Predicted, std::vector<Predicted>, std::greater<>> next;
   // A candidate that is no different to the model from the one beside it is left out.
   const auto look_at = [&](const Candidate& candidate, double beside) {
-    const Variant& variant = find_variant(candidate.variant);
-    if (!variant.seconds || seen.contains(candidate)) return;
-    const double seconds = variant.seconds(candidate, problem, device);
+    if (seen.contains(candidate)) return;
+    const double seconds = seconds_of(candidate, problem, device);
     if (seconds <= 0 || seconds == beside) return;
     seen[candidate] = seconds;
     next.push({seconds, candidate});
+  };
+  // The candidate with the values of the first of `from` for knobs that make no difference to the model.
+  const auto plain = [&](Candidate candidate) {
+    if (from.empty() || from.front().variant != candidate.variant) return candidate;
+    const double seconds = seconds_of(candidate, problem, device);
+    for (size_t i = 0; i < candidate.values.size(); ++i) {
+      Candidate other = candidate;
+      other.values[i] = from.front().values[i];
+      if (other != candidate && domain.has(other) && seconds_of(other, problem, device) == seconds)
+        candidate = std::move(other);
+    }
+    return candidate;
   };
   const auto all = domain.all(kListed);
   if (all)
@@ -56,7 +72,7 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
     if (!near) continue;
     look_at(*near, 0);
     for (int i = 0; i < kStarts; ++i)
-      if (const auto kicked = domain.kicked(*near, 2 + i % 4, random)) look_at(*kicked, 0);
+      if (const auto kicked = domain.kicked(*near, 2 + i % 4, random)) look_at(plain(*kicked), 0);
   }
   for (int i = 0; i < kExpanded && !all && !next.empty(); ++i) {
     const Predicted best = next.top();
@@ -67,12 +83,13 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
   for (const auto& [candidate, seconds] : seen) ranked.push_back({seconds, candidate});
   std::sort(ranked.begin(), ranked.end(), [](const Predicted& a, const Predicted& b) { return b > a; });
   std::vector<Candidate> result;
-  for (const Predicted& one : ranked) {
+  for (const auto& [seconds, ranked_candidate] : ranked) {
     if (result.size() == count) break;
+    Candidate candidate = plain(ranked_candidate);
     const bool alike = std::any_of(result.begin(), result.end(), [&](const Candidate& other) {
-      return different_knobs(one.candidate, other) < kDifferentKnobs;
+      return different_knobs(candidate, other) < kDifferentKnobs;
     });
-    if (!alike) result.push_back(one.candidate);
+    if (!alike) result.push_back(std::move(candidate));
   }
   return result;
 }

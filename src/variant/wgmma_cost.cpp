@@ -10,17 +10,20 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1180;     // from asking for a stage to having it, under load
-constexpr double kStep = 28;          // of a consumer between two stages: barriers, and wgmma's first results
-constexpr double kLeastWgmma = 41;    // of 64 rows and 16 steps along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.1;  // more of each column of the N side that is read
-constexpr double kLoadedBytes = 68;   // a cycle, from L2 to an SM
-constexpr double kFlops = 4096;       // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.805;  // of the peak clock, under load
-constexpr double kWritten = 0.54;     // of the peak bandwidth
-constexpr double kLastSteps = 2.7;    // until the last sums are stored
-constexpr double kLaunch = 3.5e-6;    // seconds
-constexpr double kOverlap = 2.7;      // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kLatency = 1180;      // from asking for a stage to having it, under load
+constexpr double kStep = 28;           // of a consumer between two stages: barriers, and wgmma's first results
+constexpr double kLeastWgmma = 41;     // of 64 rows and 16 steps along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.1;   // more of each column of the N side that is read
+constexpr double kLoadedBytes = 68;    // a cycle, from L2 to an SM
+constexpr double kFlops = 4096;        // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.805;   // of the peak clock, under load
+constexpr double kWritten = 0.54;      // of the peak bandwidth
+constexpr double kLastSteps = 2.7;     // until the last sums are stored
+constexpr double kLaunch = 3.5e-6;     // seconds
+constexpr double kMeeting = 2600;      // until all blocks know that all are there
+constexpr double kSumBytes = 4;        // of a sum that parts of a tile add up
+constexpr double kCopiedRows = 1.035;  // times as long where threads copy rows
+constexpr double kOverlap = 2.7;       // of SMs and memory: the exponent of a norm; the larger, the better they overlap
 constexpr double kOverlapInside = 5.6;  // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
@@ -48,7 +51,8 @@ double loaded_bytes(const WgmmaKnobs& c, const Product& p, int rows) {
 
 std::vector<Tiles> tiles_of(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes) {
   std::vector<Tiles> tiles;
-  const double columns = ceil_div(static_cast<double>(p.n), c.block_n);
+  const double pairs_n = c.cluster == Cluster::n ? 2 : 1;
+  const double columns = ceil_div(static_cast<double>(p.n), pairs_n * c.block_n) * pairs_n;
   const auto add = [&](double count, int rows, double steps) {
     if (c.split > 1) count *= c.split, steps = ceil_div(steps, c.split);
     if (count > 0 && rows > 0) tiles.push_back({count, static_cast<double>(rows), steps, loaded_bytes(c, p, rows)});
@@ -58,8 +62,13 @@ std::vector<Tiles> tiles_of(const WgmmaKnobs& c, const Product& p, const std::ve
       add(columns * ceil_div(static_cast<double>(p.m), c.block_m), c.block_m, ceil_div(rows, c.block_k));
     } else {
       const double steps = ceil_div(static_cast<double>(p.k), c.block_k);
-      const int whole = rows / c.block_m;
-      add(whole * columns, c.block_m, steps), add(columns, rows % c.block_m, steps);
+      const int whole = rows / c.block_m, rest = rows % c.block_m;
+      if (c.cluster == Cluster::m) {  // a pair takes as long as its higher tile, even where the other is empty
+        const int high = whole + (whole % 2), low = rest > 0 && whole % 2 == 0 ? 2 : 0;
+        add(high * columns, c.block_m, steps), add(low * columns, rest, steps);
+      } else {
+        add(whole * columns, c.block_m, steps), add(columns, rest, steps);
+      }
     }
   }
   return tiles;
@@ -79,9 +88,28 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   return std::max({multiply, filled, tiles.loaded_bytes / kLoadedBytes});
 }
 
+// Of all rounds of tiles that SMs begin together: of each the longest tile.
+double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
+  double sum = 0, longest = 0, free = processors;  // of the round that is not full yet
+  for (const Tiles& t : tiles) {
+    const double cycles = t.steps * step_cycles(c, t);
+    double left = t.count;
+    if (left < free) {
+      longest = std::max(longest, cycles), free -= left;
+      continue;
+    }
+    left -= free, sum += std::max(longest, cycles) + kMeeting;
+    sum += std::floor(left / processors) * (cycles + kMeeting);
+    free = processors - std::fmod(left, processors);
+    longest = free < processors ? cycles : 0;
+  }
+  return sum + longest;
+}
+
 // Of the busiest SM. In a fixed order SM i has tile i of every round; else each takes the next when it is free, and the
 // last ones end half a tile after the others on average.
 double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
+  if (c.pace == Pace::common) return common_cycles(c, tiles, processors);
   double sum = 0, longest = 0, count = 0;
   std::vector<double> change(static_cast<size_t>(processors) + 1);  // from SM to SM
   double each = 0;                                                  // of all SMs alike
@@ -136,8 +164,11 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   const double inside =
       norm(busiest_cycles(knobs, tiles, device.processors) / each, loaded / kLoadedBytes / clock, kOverlapInside);
   const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
-  return norm(inside, memory_seconds(p, m_sizes, device.peak_bandwidth) * std::sqrt(idle), kOverlap) +
-         kLastSteps * longest_step / each + kLaunch;
+  const double sums_added =                                                      // stored and loaded through L2
+      knobs.split == 1 ? 0 : 2 * kSumBytes * knobs.block_m * knobs.block_n / kLoadedBytes;
+  return (copies_rows(knobs) ? kCopiedRows : 1) *
+             norm(inside, memory_seconds(p, m_sizes, device.peak_bandwidth) * std::sqrt(idle), kOverlap) +
+         (kLastSteps * longest_step + sums_added) / each + kLaunch;
 }
 
 }  // namespace moetune
