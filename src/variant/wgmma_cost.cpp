@@ -10,21 +10,28 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1180;      // from asking for a stage to having it, under load
-constexpr double kStep = 28;           // of a consumer between two stages: barriers, and wgmma's first results
-constexpr double kLeastWgmma = 41;     // of 64 rows and 16 steps along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.1;   // more of each column of the N side that is read
-constexpr double kLoadedBytes = 68;    // a cycle, from L2 to an SM
-constexpr double kFlops = 4096;        // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.805;   // of the peak clock, under load
-constexpr double kWritten = 0.54;      // of the peak bandwidth
-constexpr double kLastSteps = 2.7;     // until the last sums are stored
-constexpr double kLaunch = 3.5e-6;     // seconds
+constexpr double kLatency = 1200;       // from asking for a stage to having it, under load
+constexpr double kStep = 16;            // of a consumer between two stages: barriers
+constexpr double kEmptied = 14;         // more where the multiplier has come to rest between them
+constexpr double kTurn = 19;            // more of each step where consumers take turns
+constexpr double kLeastWgmma = 41;      // of 64 rows and 16 steps along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.1;    // more of each column of the N side that is read
+constexpr double kLoadedBytes = 86;     // a cycle, from L2 to an SM
+constexpr double kAllLoadedBytes = 62;  // a cycle and SM, from L2 to all SMs at once
+constexpr double kStoredSum = 0.096;    // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kFlops = 4096;         // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.836;    // of the peak clock, under load
+constexpr double kWritten = 0.665;      // of the peak bandwidth
+constexpr double kNarrow = 1.02;        // times as long to read rows in pieces of less than kWide bytes
+constexpr int kWide = 256;
+constexpr double kLastSteps = 3.2;     // until the last sums are stored
+constexpr double kLaunch = 3.7e-6;     // seconds
 constexpr double kMeeting = 2600;      // until all blocks know that all are there
+constexpr double kPaired = 1.03;       // times as long where two blocks wait for each other
 constexpr double kSumBytes = 4;        // of a sum that parts of a tile add up
 constexpr double kCopiedRows = 1.035;  // times as long where threads copy rows
-constexpr double kOverlap = 2.7;       // of SMs and memory: the exponent of a norm; the larger, the better they overlap
-constexpr double kOverlapInside = 5.6;  // of an SM's own work and what all SMs load
+constexpr double kOverlap = 2.75;      // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kOverlapInside = 5.1;  // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
@@ -79,7 +86,8 @@ double multiply_cycles(const WgmmaKnobs& c, double rows) {
   const double m = c.swap ? c.block_n : std::ceil(rows / 64) * 64, n = c.swap ? std::ceil(rows / 8) * 8 : c.block_n;
   const double wgmma = std::max(n / 2, kLeastWgmma + kWgmmaColumn * n);
   const double all = c.block_k / 16.0 * m / 64 * wgmma;
-  return pingpong(c) ? all + kStep : std::max(all, all / c.consumers + kStep);
+  const double between = kStep + (c.in_flight == 0 ? kEmptied : 0);
+  return pingpong(c) ? all + between + kTurn : std::max(all, all / c.consumers + between);
 }
 
 double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
@@ -88,11 +96,19 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   return std::max({multiply, filled, tiles.loaded_bytes / kLoadedBytes});
 }
 
+// A consumer that has a tile for itself stores while the other multiplies.
+double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
+  const double multiply = tiles.steps * step_cycles(c, tiles);
+  const double store = kStoredSum * c.block_n * tiles.rows / warpgroups_a_tile(c);
+  const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
+  return c.cluster == Cluster::none ? cycles : kPaired * cycles;
+}
+
 // Of all rounds of tiles that SMs begin together: of each the longest tile.
 double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
   double sum = 0, longest = 0, free = processors;  // of the round that is not full yet
   for (const Tiles& t : tiles) {
-    const double cycles = t.steps * step_cycles(c, t);
+    const double cycles = tile_cycles(c, t);
     double left = t.count;
     if (left < free) {
       longest = std::max(longest, cycles), free -= left;
@@ -115,7 +131,7 @@ double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int 
   double each = 0;                                                  // of all SMs alike
   int next = 0;
   for (const Tiles& t : tiles) {
-    const double cycles = t.steps * step_cycles(c, t);
+    const double cycles = tile_cycles(c, t);
     sum += t.count * cycles, count += t.count, longest = std::max(longest, cycles);
     const double rounds = std::floor(t.count / processors);
     const int rest = static_cast<int>(t.count - rounds * processors), end = next + rest;
@@ -136,7 +152,7 @@ double norm(double a, double b, double exponent) {
   return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
 }
 
-double memory_seconds(const Product& p, const std::vector<int>& m_sizes, double bandwidth) {
+double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, double bandwidth) {
   double rows = 0, active = 0;
   for (const int of_expert : m_sizes) rows += of_expert, active += of_expert > 0;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
@@ -144,7 +160,8 @@ double memory_seconds(const Product& p, const std::vector<int>& m_sizes, double 
   const bool sums_rows = p.ragged == Axis::k;
   const double read = sums_rows ? rows * (m + n) * in : (rows + active * n) * k * in;
   const double written = sums_rows ? static_cast<double>(m_sizes.size()) * m * n * out : rows * n * out;
-  return (read + written / kWritten) / bandwidth;
+  const bool narrow = !sums_rows && c.block_k * static_cast<int>(in) < kWide;
+  return (read * (narrow ? kNarrow : 1) + written / kWritten) / bandwidth;
 }
 
 }  // namespace
@@ -162,12 +179,12 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   }
   const double each = clock / device.processors;
   const double inside =
-      norm(busiest_cycles(knobs, tiles, device.processors) / each, loaded / kLoadedBytes / clock, kOverlapInside);
+      norm(busiest_cycles(knobs, tiles, device.processors) / each, loaded / kAllLoadedBytes / clock, kOverlapInside);
   const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
   const double sums_added =                                                      // stored and loaded through L2
       knobs.split == 1 ? 0 : 2 * kSumBytes * knobs.block_m * knobs.block_n / kLoadedBytes;
   return (copies_rows(knobs) ? kCopiedRows : 1) *
-             norm(inside, memory_seconds(p, m_sizes, device.peak_bandwidth) * std::sqrt(idle), kOverlap) +
+             norm(inside, memory_seconds(knobs, p, m_sizes, device.peak_bandwidth) * std::sqrt(idle), kOverlap) +
          (kLastSteps * longest_step + sums_added) / each + kLaunch;
 }
 
