@@ -1,0 +1,130 @@
+// What the model of the wgmma kernels must tell, whatever its constants are.
+#include "variant/wgmma_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "variant/device.h"
+#include "variant/variant.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+DeviceInfo hopper() {
+  DeviceInfo device = device_of_arch("sm_90a");
+  device.processors = 132;
+  device.peak_flops = 989e12;
+  device.peak_bandwidth = 4.8e12;
+  return device;
+}
+
+Problem problem(int64_t tokens, Op op = Op::fwd, const std::string& routing = "uniform") {
+  Shape shape;
+  shape.layer = {.model = "custom", .experts = 64, .top_k = 4, .n = 2048, .k = 2048};
+  shape.op = op;
+  return make_problem({.shape = shape, .tokens = tokens, .routing = parse_routing(routing), .seed = 0});
+}
+
+Problem with_rows(const std::vector<int>& m_sizes, Op op = Op::fwd) {
+  Problem result = problem(64, op);
+  result.routing.m_sizes = m_sizes;
+  return result;
+}
+
+WgmmaKnobs knobs() {
+  return {.block_m = 128,
+          .block_n = 128,
+          .block_k = 64,
+          .stages = 6,
+          .raster = Raster::m,
+          .consumers = 2,
+          .swap = true,
+          .in_flight = 1,
+          .tma_x = true,
+          .tma_w = true};
+}
+
+double seconds(const WgmmaKnobs& knobs, const Problem& problem) { return wgmma_seconds(knobs, problem, hopper()); }
+
+TEST(WgmmaCost, IsUnknownWithoutTheDevicesPeaks) {
+  for (double DeviceInfo::*peak : {&DeviceInfo::peak_flops, &DeviceInfo::peak_bandwidth}) {
+    DeviceInfo device = hopper();
+    device.*peak = 0;
+    EXPECT_EQ(wgmma_seconds(knobs(), problem(64), device), 0);
+  }
+}
+
+TEST(WgmmaCost, IsNoLessThanTheRoofline) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    for (const int64_t tokens : {1, 64, 4096}) {
+      const Problem p = problem(tokens, op);
+      const Product product = product_of(p);
+      const double floor = std::max(flops(product) / hopper().peak_flops, bytes(product) / hopper().peak_bandwidth);
+      EXPECT_GT(seconds(knobs(), p), floor) << tokens;
+      EXPECT_LT(seconds(knobs(), p), 8 * floor + 20e-6) << tokens;
+    }
+}
+
+TEST(WgmmaCost, FallsWhereTheDeviceIsFaster) {
+  DeviceInfo memory = hopper(), multipliers = hopper();
+  memory.peak_bandwidth *= 2;
+  multipliers.peak_flops *= 2;
+  EXPECT_LT(wgmma_seconds(knobs(), problem(64), memory), 0.7 * seconds(knobs(), problem(64)));
+  EXPECT_LT(wgmma_seconds(knobs(), problem(16384), multipliers), 0.7 * seconds(knobs(), problem(16384)));
+}
+
+TEST(WgmmaCost, CountsTilesThatAreCutOffAndSmsWithoutTiles) {
+  // A tile of 192 rows holds all rows of an expert; of 176, the rest is a tile of its own that loads W again.
+  const Problem even = with_rows(std::vector<int>(64, 192));
+  WgmmaKnobs high = knobs(), low = knobs();
+  high.block_m = 192, low.block_m = 176;
+  high.stages = low.stages = 4;
+  EXPECT_LT(seconds(high, even), seconds(low, even));
+  // One expert's columns are too few tiles for all SMs, and fewer still where tiles are wide.
+  std::vector<int> rows(64);
+  rows[5] = 128;
+  WgmmaKnobs narrow = knobs(), wide = knobs();
+  wide.block_n = 256;
+  narrow.stages = wide.stages = 4;
+  EXPECT_LT(seconds(narrow, with_rows(rows)), seconds(wide, with_rows(rows)));
+}
+
+TEST(WgmmaCost, PairsOfBlocksAreWastedOnSingleTiles) {
+  const Problem single = with_rows(std::vector<int>(64, 128)), pairs = with_rows(std::vector<int>(64, 2048));
+  WgmmaKnobs paired = knobs();
+  paired.cluster = Cluster::m;
+  EXPECT_GT(seconds(paired, single), 1.3 * seconds(knobs(), single));
+  EXPECT_LT(seconds(paired, pairs), 1.1 * seconds(knobs(), pairs));
+}
+
+TEST(WgmmaCost, RoundsThatBeginTogetherWaitForTheirHighestTile) {
+  std::vector<int> rows(64, 128);
+  for (size_t expert = 0; expert < rows.size(); expert += 2) rows[expert] = 8;
+  const Problem p = with_rows(rows);
+  WgmmaKnobs common = knobs();
+  common.pace = Pace::common;
+  DeviceInfo device = hopper();
+  device.peak_bandwidth *= 100;
+  EXPECT_GT(wgmma_seconds(common, p, device), 1.1 * wgmma_seconds(knobs(), p, device));
+}
+
+TEST(WgmmaCost, StoresOverlapWhereConsumersTakeTurns) {
+  // dW over few rows: a tile is stored soon after it was begun.
+  const Problem p = with_rows(std::vector<int>(64, 64), Op::dw);
+  WgmmaKnobs turns = knobs();
+  turns.schedule = Schedule::pingpong;
+  EXPECT_LT(seconds(turns, p), seconds(knobs(), p));
+}
+
+TEST(WgmmaCost, IsWhatTheVariantTells) {
+  const Problem p = problem(64);
+  const Variant& variant = find_variant("wgmma");
+  const Candidate fallback = variant.fallback(p, hopper());
+  EXPECT_GT(variant.seconds(fallback, p, hopper()), 0);
+  EXPECT_FALSE(find_variant("simt").seconds);
+}
+
+}  // namespace
+}  // namespace moetune
