@@ -124,7 +124,7 @@ TEST(Sample, LooksLikeTheMarkersOfItsStyle) {
 }
 
 TEST(Chart, LabelsOfTicksLieWithinThePicture) {
-  const std::string picture = svg(chart({{1, 5}, {950, 800}, {1000, 900}}));
+  const std::string picture = svg(chart({{1, 5}, {300, 800}, {768, 900}}));
   const std::regex label("<text x=\"([0-9.]+)\" y=\"[0-9]+\" text-anchor=\"middle\">([0-9]+)</text>");
   int found = 0;
   for (std::sregex_iterator it(picture.begin(), picture.end(), label), end; it != end; ++it, ++found)
