@@ -20,18 +20,19 @@ constexpr double kLoadedBytes = 86;     // a cycle, from L2 to an SM
 constexpr double kAllLoadedBytes = 62;  // a cycle and SM, from L2 to all SMs at once
 constexpr double kStoredSum = 0.096;    // of a warpgroup for each sum of its tile, when it stores them
 constexpr double kFlops = 4096;         // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.836;    // of the peak clock, under load
+constexpr double kSustained = 0.84;     // of the peak clock, where all SMs multiply: power bounds it
 constexpr double kWritten = 0.665;      // of the peak bandwidth
 constexpr double kNarrow = 1.02;        // times as long to read rows in pieces of less than kWide bytes
 constexpr int kWide = 256;
 constexpr double kLastSteps = 3.2;     // until the last sums are stored
 constexpr double kLaunch = 3.7e-6;     // seconds
-constexpr double kMeeting = 2600;      // until all blocks know that all are there
+constexpr double kMeeting = 800;       // until all blocks know that all are there
 constexpr double kPaired = 1.03;       // times as long where two blocks wait for each other
 constexpr double kSumBytes = 4;        // of a sum that parts of a tile add up
 constexpr double kCopiedRows = 1.035;  // times as long where threads copy rows
 constexpr double kOverlap = 2.75;      // of SMs and memory: the exponent of a norm; the larger, the better they overlap
-constexpr double kOverlapInside = 5.1;  // of an SM's own work and what all SMs load
+constexpr double kOverlapOfClocks = 20;  // of the busiest SM at the peak clock and all work at the sustained one
+constexpr double kOverlapInside = 5.1;   // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
@@ -81,9 +82,14 @@ std::vector<Tiles> tiles_of(const WgmmaKnobs& c, const Product& p, const std::ve
   return tiles;
 }
 
+// Rows of a tile that wgmma multiplies.
+double multiplied_rows(const WgmmaKnobs& c, double rows) {
+  return c.swap ? ceil_div(rows, 8) * 8 : ceil_div(rows, 64) * 64;
+}
+
 // What a block's consumers take for one step along k.
 double multiply_cycles(const WgmmaKnobs& c, double rows) {
-  const double m = c.swap ? c.block_n : std::ceil(rows / 64) * 64, n = c.swap ? std::ceil(rows / 8) * 8 : c.block_n;
+  const double m = c.swap ? c.block_n : multiplied_rows(c, rows), n = c.swap ? multiplied_rows(c, rows) : c.block_n;
   const double wgmma = std::max(n / 2, kLeastWgmma + kWgmmaColumn * n);
   const double all = c.block_k / 16.0 * m / 64 * wgmma;
   const double between = kStep + (c.in_flight == 0 ? kEmptied : 0);
@@ -99,7 +105,7 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
 // A consumer that has a tile for itself stores while the other multiplies.
 double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   const double multiply = tiles.steps * step_cycles(c, tiles);
-  const double store = kStoredSum * c.block_n * tiles.rows / warpgroups_a_tile(c);
+  const double store = kStoredSum * c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
   const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
@@ -171,15 +177,18 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   const Product p = before_last_pass(product_of(problem.shape));
   const std::vector<int>& m_sizes = problem.routing.m_sizes;
   const std::vector<Tiles> tiles = tiles_of(knobs, p, m_sizes);
-  const double clock = kSustained * device.peak_flops / kFlops;  // cycles a second of all SMs
-  double loaded = 0, longest_step = 0, count = 0;
+  const double clock = device.peak_flops / kFlops;  // cycles a second of all SMs
+  double loaded = 0, work = 0, longest_step = 0, count = 0;
   for (const Tiles& t : tiles) {
     loaded += t.count * t.steps * t.loaded_bytes, count += t.count;
+    work += t.count * tile_cycles(knobs, t);
     longest_step = std::max(longest_step, step_cycles(knobs, t));
   }
   const double each = clock / device.processors;
-  const double inside =
-      norm(busiest_cycles(knobs, tiles, device.processors) / each, loaded / kAllLoadedBytes / clock, kOverlapInside);
+  // What SMs save that wait for others, these may use: the clock falls with the work of all.
+  const double busy =
+      norm(busiest_cycles(knobs, tiles, device.processors) / each, work / (kSustained * clock), kOverlapOfClocks);
+  const double inside = norm(busy, loaded / kAllLoadedBytes / clock, kOverlapInside);
   const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
   const double sums_added =                                                      // stored and loaded through L2
       knobs.split == 1 ? 0 : 2 * kSumBytes * knobs.block_m * knobs.block_n / kLoadedBytes;

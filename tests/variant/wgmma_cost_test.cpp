@@ -100,14 +100,17 @@ TEST(WgmmaCost, PairsOfBlocksAreWastedOnSingleTiles) {
 }
 
 TEST(WgmmaCost, RoundsThatBeginTogetherWaitForTheirHighestTile) {
-  std::vector<int> rows(64, 128);
-  for (size_t expert = 0; expert < rows.size(); expert += 2) rows[expert] = 8;
-  const Problem p = with_rows(rows);
+  // Every second round of 128 tiles is of high ones, or every round has some.
+  std::vector<int> apart(64), mixed(64);
+  for (size_t expert = 0; expert < 64; ++expert)
+    apart[expert] = expert / 8 % 2 ? 8 : 256, mixed[expert] = expert % 2 ? 8 : 256;
   WgmmaKnobs common = knobs();
+  common.block_m = 256, common.stages = 4;
   common.pace = Pace::common;
   DeviceInfo device = hopper();
+  device.processors = 128;
   device.peak_bandwidth *= 100;
-  EXPECT_GT(wgmma_seconds(common, p, device), 1.1 * wgmma_seconds(knobs(), p, device));
+  EXPECT_GT(wgmma_seconds(common, with_rows(mixed), device), 1.1 * wgmma_seconds(common, with_rows(apart), device));
 }
 
 TEST(WgmmaCost, StoresOverlapWhereConsumersTakeTurns) {
