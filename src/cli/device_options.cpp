@@ -40,7 +40,8 @@ void declare(OptionSet& set, DeviceOptions& options) {
 }
 
 void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
-  set.list("--pack", packs, "DIR", "Add the kernels of a folder with a pack.json: made elsewhere, tuned like any variant");
+  set.list("--pack", packs, "DIR",
+           "Add the kernels of a folder with a pack.json: made elsewhere, tuned like any variant");
 }
 
 void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
@@ -59,7 +60,8 @@ WorkerOptions worker_options(const DeviceOptions& options) {
   worker.device = options.device;
   worker.backend.kernels_folder = options.kernels;
   worker.backend.cache = !options.no_cache;
-  for (const std::string& pack : options.packs) worker.backend.packs.push_back(std::filesystem::absolute(pack).string());
+  for (const std::string& pack : options.packs)
+    worker.backend.packs.push_back(std::filesystem::absolute(pack).string());
   return worker;
 }
 

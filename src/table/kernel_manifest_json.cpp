@@ -59,8 +59,8 @@ void require_kernel_manifest(const JsonAt& json) {
     if (files[name]["sha256"].string().size() != 64) files[name]["sha256"].fail("expected 64 digits");
   }
   for (const char* ids : {"int32", "int64"})
-    require_launch(json["route"][ids],
-                   {.sizes = any_sizes(), .pointers = {"m_sizes", "gather_indices", "topk_ids"}}, files);
+    require_launch(json["route"][ids], {.sizes = any_sizes(), .pointers = {"m_sizes", "gather_indices", "topk_ids"}},
+                   files);
   std::set<std::string> kernels;
   each(json["kernels"], [&](const JsonAt& kernel) { kernels.insert(require_kernel(kernel, files)); });
   if (json["cells"].size() == 0) json["cells"].fail("expected at least one cell");

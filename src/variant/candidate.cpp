@@ -118,8 +118,8 @@ Candidate with_value(Candidate candidate, std::string_view knob, int value) {
 }
 
 std::string text(const Candidate& candidate) {
-  const std::string knobs = difference(candidate, candidate.foreign.empty()
-                                                      ? unset_candidate(find_variant(candidate.variant))
+  const std::string knobs =
+      difference(candidate, candidate.foreign.empty() ? unset_candidate(find_variant(candidate.variant))
                                                       : Candidate{.variant = candidate.variant, .values = {}});
   return knobs.empty() ? candidate.variant : fmt::format("{} {}", candidate.variant, knobs);
 }

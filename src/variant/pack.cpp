@@ -70,8 +70,7 @@ const PackBinary* binary_of(const Pack& pack, const Candidate& candidate) {
 }
 
 void add_packs(const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders)
-    add_variant(pack_variant(std::make_shared<const Pack>(load_pack(std::filesystem::absolute(folder)))));
+  for (const std::string& folder : folders) add_variant(pack_variant(std::make_shared<const Pack>(load_pack(folder))));
 }
 
 std::string pack_names() {

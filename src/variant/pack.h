@@ -1,5 +1,5 @@
-// A kernel pack: a folder of kernels made elsewhere, with a manifest, pack.json, that says what they compute, which knobs
-// they have and how each candidate is launched (configs/schema/pack.json). Not how they reach a device.
+// A kernel pack: a folder of kernels made elsewhere, with a manifest, pack.json, that says what they compute, which
+// knobs they have and how each candidate is launched (configs/schema/pack.json). Not how they reach a device.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -62,7 +62,8 @@ struct Pack {
   Json operands, buffers, launches;               // as in pack.json, checked
 };
 
-/// The manifest of a pack. Throws Exit::request, with the place, for one that cannot be launched. Looks at no other file.
+/// The manifest of a pack. Throws Exit::request, with the place, for one that cannot be launched. Looks at no other
+/// file.
 Pack pack_from_json(const JsonAt& json);
 
 /// Reads DIR/pack.json, and all files that it names: Exit::request for one that is missing or is another than the

@@ -61,7 +61,8 @@ Knob read_knob(const JsonAt& json, const Sizes& taken) {
 void read_knobs(const JsonAt& json, Pack& pack, Sizes& sizes) {
   each(json["knobs"], [&](const JsonAt& at) {
     pack.knobs.push_back(read_knob(at, sizes));
-    pack.fallback.push_back(placed(at["default"], [&](const JsonAt& v) { return knob_from_json(pack.knobs.back(), v); }));
+    pack.fallback.push_back(
+        placed(at["default"], [&](const JsonAt& v) { return knob_from_json(pack.knobs.back(), v); }));
     sizes[pack.knobs.back().name] = std::max(1, pack.fallback.back());
   });
   if (pack.knobs.empty()) json["knobs"].fail("expected at least one knob");
@@ -101,9 +102,9 @@ PackComputation read_computation(const JsonAt& json) {
   const Weighting weighting = parse_weighting(json["weighting"]);
   const Weighting ours = product_of(shape).weighting;
   if (!may_weigh(ours, weighting))
-    json["weighting"].fail(fmt::format("'{}' is not a place for weights of {} {}", name(weighting), name(shape.op),
-                                       text(shape.fusion)),
-                           fmt::format("moetune's own kernels have '{}'", name(ours)));
+    json["weighting"].fail(
+        fmt::format("'{}' is not a place for weights of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
+        fmt::format("moetune's own kernels have '{}'", name(ours)));
   return {shape.op, shape.layer.dtype, text(shape.fusion), weighting};
 }
 

@@ -1,5 +1,5 @@
-// How a candidate of a pack is launched on operands of given sizes: buffers, fills and kernels with their arguments, but
-// for addresses. The cuda backend puts those in.
+// How a candidate of a pack is launched on operands of given sizes: buffers, fills and kernels with their arguments,
+// but for addresses. The cuda backend puts those in.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -68,7 +69,7 @@ TEST_F(PackTest, AnotherManifestHasAnotherHash) {
 }
 
 TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
-  EXPECT_EQ(refused("/schema", "moetune.kernels/1"), "schema: expected 'moetune.pack/1', found 'moetune.kernels/1'");
+  EXPECT_EQ(refused("/schema", "moetune.kernels/1"), "its schema is 'moetune.kernels/1', expected 'moetune.pack/1'");
   EXPECT_EQ(refused("/variant", "a b"), "variant: 'a b' is not a name of a variant: letters, digits and '_'");
   EXPECT_EQ(refused("/knobs/0/name", "rows"), "knobs[0].name: 'rows' has another meaning in packs");
   EXPECT_EQ(refused("/knobs/1/name", "block_m"), "knobs[1].name: 'block_m' has another meaning in packs");
@@ -77,8 +78,7 @@ TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/computes/0/fusion", "permute"), "computes[0].fusion: 'permute' is not a fusion");
   EXPECT_EQ(refused("/computes/0/weighting", "result"),
             "computes[0].weighting: 'result' is not a place for weights of fwd plain");
-  EXPECT_EQ(refused("/rules/0/zero", "k % rows"),
-            "rules[0].zero: formula 'k % rows', column 5: unknown name 'rows'");
+  EXPECT_EQ(refused("/rules/0/zero", "k % rows"), "rules[0].zero: formula 'k % rows', column 5: unknown name 'rows'");
   EXPECT_EQ(refused("/binaries/0/files/sm_90a", "none.cubin"),
             "binaries[0].files.sm_90a: 'none.cubin' is not among files");
   EXPECT_EQ(refused("/binaries/1/trailing/0/pointer", "room"),
@@ -92,8 +92,7 @@ TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' is there twice");
   EXPECT_EQ(refused("/launches/2/cubin", "other"),
             "launches[2].cubin: expected 'candidate', or a file for each architecture");
-  EXPECT_EQ(refused("/launches/2/grid", "tiles"),
-            "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
+  EXPECT_EQ(refused("/launches/2/grid", "tiles"), "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
   Json none = toy_manifest();
   none["launches"].erase(2);
   EXPECT_EQ(refused(none), "launches: expected one launch whose cubin is 'candidate'");
@@ -122,8 +121,7 @@ TEST_F(PackTest, TellsWhatIsLegalAndWhyNot) {
   EXPECT_EQ(reason(toy(32, 1), shape_of(16)), "n must be at least block_m");
   EXPECT_EQ(reason(toy(16, 1), shape_of(16)), "");
   EXPECT_EQ(reason(toy(64, 1), shape_of()), "the pack has no kernel that was compiled for these knobs");
-  EXPECT_EQ(reason(toy(32, 0), shape_of(), "sm_80"),
-            "the pack has no kernel for sm_80: it was compiled for sm_90a");
+  EXPECT_EQ(reason(toy(32, 0), shape_of(), "sm_80"), "the pack has no kernel for sm_80: it was compiled for sm_90a");
   EXPECT_EQ(reason(toy(32, 1), shape_of(), "sm_80"),
             "the kernel needs more than the 166912 bytes of shared memory that a block may have");
   Shape dx = shape_of();
@@ -229,8 +227,9 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
   const auto why = [&](const char* place, const Json& value) -> std::string {
     Json manifest = toy_manifest();
     manifest[Json::json_pointer(place)] = value;
+    const Pack pack = load(manifest);
     try {
-      pack_launch(load(manifest), toy(32, 1), sizes(), 90, held);
+      pack_launch(pack, toy(32, 1), sizes(), 90, held);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -240,9 +239,67 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
   EXPECT_EQ(why("/launches/2/grid", "rows * 4294967296"), "'fast' has a grid of 343597383680 blocks");
   EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "'order' has -1 bytes");
   EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "'order' has -1 bytes");
-  EXPECT_EQ(why("/launches/2/grid", "n / (top_k / 2)"), "");
-  EXPECT_EQ(why("/launches/2/grid", "n / (rows / 2 - 39 + top_k / 2 * 0 - 1)"),
-            "formula 'n / (rows / 2 - 39 + top_k / 2 * 0 - 1)', column 40: division by zero");
+  EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"), "formula 'n / (k - 512)', column 14: division by zero");
+  EXPECT_EQ(why("/launches/2/grid", "n / (k - 511)"), "");
+}
+
+// In a process of its own: the catalog of a process only grows.
+template <typename Body>
+void in_own_process(Body body) {
+  const auto run = [&] {
+    body();
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(PackTest, JoinsTheCatalogAndTheSpaces) {
+  write_toy_pack(folder_);
+  in_own_process([&] {
+    add_packs({folder_.path().string(), folder_.path().string()});  // the second time changes nothing
+    EXPECT_EQ(variants().size(), 5u);
+    EXPECT_EQ(variants().back().name, "toy");
+    EXPECT_EQ(pack_names(), "toy " + load_pack(folder_.path()).hash);
+    EXPECT_EQ(text(parse_candidate("toy block_m=16 fast=no")), "toy block_m=16 fast=no");
+    for (const char* name : {"all", "quick"}) {
+      const SearchSpace space = load_space(name);
+      EXPECT_EQ(space.variants.back().variant, "toy") << name;
+      EXPECT_EQ(space.variants.back().values.size(), 2u) << name;
+    }
+    SearchSpace space = load_space("quick");
+    keep_variants(space, {"toy"});
+    const Enumeration all = enumerate(space, shape_of(), device_of_arch("sm_90a"));
+    EXPECT_EQ(all.total, 6);
+    EXPECT_EQ(all.legal.size(), 5u);
+    EXPECT_EQ(all.pruned.at("the pack has no kernel that was compiled for these knobs"), 1);
+    // Another pack of the same name.
+    Json manifest = toy_manifest();
+    manifest["summary"] = "others";
+    write_toy_pack(folder_, manifest);
+    EXPECT_TRUE(holds(error_of([&] { add_packs({folder_.path().string()}); }).what, "whose name is taken by"));
+    manifest["variant"] = "mma";
+    write_toy_pack(folder_, manifest);
+    EXPECT_TRUE(holds(error_of([&] { add_packs({folder_.path().string()}); }).what,
+                      "has the variant 'mma', whose name is taken by a variant that is built in"));
+  });
+}
+
+TEST_F(PackTest, ACandidateNamesItsPackInJson) {
+  write_toy_pack(folder_);
+  in_own_process([&] {
+    add_packs({folder_.path().string()});
+    const Json json = to_json(toy(16, 0));
+    EXPECT_EQ(json,
+              Json({{"variant", "toy"}, {"pack", load_pack(folder_.path()).hash}, {"block_m", 16}, {"fast", "no"}}));
+    EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), toy(16, 0));
+    Json other = json;
+    other["pack"] = "0123456789ab";
+    const Candidate foreign = candidate_from_json(JsonAt(other, "x"));
+    EXPECT_FALSE(foreign.foreign.empty());
+    EXPECT_EQ(difference(foreign, toy(32, 0)), "block_m=16");
+    EXPECT_EQ(cannot_run(foreign, shape_of(), device_of_arch("sm_90a")),
+              "toy is of a pack with the hash 0123456789ab, which is not here; name its folder with --pack");
+  });
 }
 
 }  // namespace

@@ -46,9 +46,9 @@ const void* Module::kernel(const char* name) const {
 }
 
 int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& device) {
-  require_candidate(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(plan.shared_bytes)),
-                    "cannot set the kernel's shared memory");
+  require_candidate(
+      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(plan.shared_bytes)),
+      "cannot set the kernel's shared memory");
   int per_sm = 0;
   require_candidate(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, function, plan.threads,
                                                                   static_cast<size_t>(plan.shared_bytes)),

@@ -29,7 +29,8 @@ struct PackKernel {
   std::string left_nonzero() const;
 };
 
-/// Loads the candidate's files and allocates its buffers. Throws CandidateFault{illegal} for formulas that make no launch.
+/// Loads the candidate's files and allocates its buffers. Throws CandidateFault{illegal} for formulas that make no
+/// launch.
 PackKernel make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
                             const DeviceInfo& device);
 

@@ -32,9 +32,8 @@ double max_error_of_sums(int64_t terms) { return std::ldexp(static_cast<double>(
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
 // have none of their own; 2^-18 is for sums in another order.
 double max_normalised_error(Dtype dtype, bool twice, int64_t terms) {
-  const double rounding = dtype == Dtype::fp32
-                              ? std::ldexp(1, -18)
-                              : (twice ? 2.0 : 1.0) * std::ldexp(1, -significand_bits(dtype)) * 0.75;
+  const double rounding =
+      dtype == Dtype::fp32 ? std::ldexp(1, -18) : (twice ? 2.0 : 1.0) * std::ldexp(1, -significand_bits(dtype)) * 0.75;
   return rounding + max_error_of_sums(terms);
 }
 
@@ -286,8 +285,8 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
           "cannot clear counters");
   require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights,
-                         result.rows, n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
+  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights, result.rows,
+                         n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
   const int64_t bytes = operand.rows * n * size_bytes(operand.dtype);
   const Service& service = result.service;
   service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
