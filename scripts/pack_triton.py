@@ -95,7 +95,8 @@ def compile_kernel(kernel, constants, options, arch):
 
 
 def built_for(task):
-    """Runs in a process of its own: (key, architecture, cubin, binary, registers), or the reason in place of the cubin."""
+    """Runs in a process of its own: (place, key, architecture, cubin, binary, registers); without a cubin the reason stands in
+    place of the binary."""
     path, dtype, place, key, constants, options, arch = task
     description = load(path).describe(dtype)
     kernel = description["kernel"] if place is None else description["prepare"][place]
@@ -254,6 +255,7 @@ def main(argv):
     begin = time.monotonic()
     tasks, large = tasks_of(arguments, description)
     arguments.output.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as jit-compiled kernels have it; Triton warns where nothing is said
     folder = Folder(arguments.output)
     prepared, binaries, failed = collect(compile_all(tasks, arguments.jobs), folder)
     for place, key, arch, reason in failed:
@@ -267,8 +269,9 @@ def main(argv):
     manifest = manifest_of(description, folder, prepared, binaries, made_by)
     (arguments.output / "pack.json").write_text(text_of(manifest), encoding="utf-8")
     every = len(combinations(description["knobs"]))
-    print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} binaries, compiled in "
-          f"{time.monotonic() - begin:.0f} s; {large} need more shared memory than a block has.")
+    print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} "
+          f"{'binary' if len(binaries) == 1 else 'binaries'}, compiled in {time.monotonic() - begin:.0f} s; {large} "
+          f"{'needs' if large == 1 else 'need'} more shared memory than a block has.")
     return 0
 
 
