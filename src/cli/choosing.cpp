@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/winners.h"
 #include "cli/wording.h"
+#include "table/winner_text.h"
 
 namespace moetune {
 namespace {

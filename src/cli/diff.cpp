@@ -17,6 +17,7 @@
 #include "table/differences.h"
 #include "table/fields.h"
 #include "table/pretty.h"
+#include "table/winner_text.h"
 
 namespace moetune {
 namespace {

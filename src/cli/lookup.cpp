@@ -20,6 +20,7 @@
 #include "table/fields.h"
 #include "table/pretty.h"
 #include "table/table.h"
+#include "table/winner_text.h"
 
 namespace moetune {
 namespace {

@@ -47,8 +47,9 @@ std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan) {
 Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
   for (const Cell& cell : cells) {
-    auto listed = offer.can_list() ? offer.to(cell.shape, seed) : nullptr;
-    plan.items.push_back({cell, figures(make_problem(cell).routing), std::move(listed)});
+    const Problem problem = make_problem(cell);
+    auto listed = offer.can_list() ? offer.to(problem, seed) : nullptr;
+    plan.items.push_back({cell, figures(problem.routing), std::move(listed)});
   }
   return plan;
 }

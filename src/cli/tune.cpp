@@ -47,11 +47,20 @@ struct TuneOptions {
   DeviceOptions device;
   SearchOptions search;
   ChoosingOptions choosing;
-  std::string strategy = "auto", max_candidates, time_budget, wait, regime = kBurst;
+  std::string strategy = "auto", max_candidates, prune, time_budget, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard, warm_start;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
+
+double parse_prune(const std::string& text, const std::string& strategy) {
+  const double factor = parse_number(text, "--prune");
+  if (factor < 1) throw request_error("--prune is " + text + ", it must be at least 1", "such as --prune 2");
+  if (!lists_candidates(strategy))
+    throw request_error("--prune is for strategies that go through a list: " + strategy + " asks for no hopeless ones",
+                        "add --strategy exhaustive or --strategy random");
+  return factor;
+}
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
   TuneRequest request;
@@ -62,6 +71,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  if (!options.prune.empty()) request.prune = parse_prune(options.prune, request.strategy);
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
@@ -213,7 +223,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   require_knobs(options.search, request.space, backend->device());
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
     require_listable(request.space, backend->device());
-  Offer offer(request.space, backend->device(), drawn_candidates(request));
+  Offer offer(request.space, backend->device(), drawn_candidates(request), request.prune);
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
@@ -357,6 +367,8 @@ Action declare_tune(OptionSet& set) {
             "Begin each search with what won there, for any layer or GPU");
   set.value("--max-candidates", options->max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
+  set.value("--prune", options->prune, "FACTOR",
+            "Leave out of a list what models expect to take over FACTOR times as long as the fastest");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");

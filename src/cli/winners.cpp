@@ -11,6 +11,7 @@
 #include "cli/sections.h"
 #include "cli/steps.h"
 #include "cli/wording.h"
+#include "table/winner_text.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -141,16 +142,6 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
   }
   for (Section& section : step_sections(cell_times(table))) sections.push_back(std::move(section));
   return sections_text(sections, format, table_columns(format, terminal, verbose));
-}
-
-std::string winner_text(const Entry& entry, const DeviceInfo& device) {
-  const Rival* fallback = find_rival(entry, "default");
-  Problem problem;  // its rows come from the table: a recording may be gone
-  problem.shape = entry.cell.shape;
-  problem.routing.tokens = entry.cell.tokens, problem.routing.top_k = entry.cell.shape.layer.top_k;
-  problem.routing.m_sizes = entry.m_sizes;
-  problem.routing.gather_indices.resize(static_cast<size_t>(entry.figures.rows));
-  return short_text(entry.candidate, fallback ? &fallback->candidate : nullptr, problem, device);
 }
 
 std::string noise_sentence(const TunedTable& table) {

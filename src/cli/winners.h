@@ -14,10 +14,6 @@ namespace moetune {
 /// all knobs, all baselines and rates, in wider tables.
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
-/// The winner in short, beside the default that it was tuned with: "wgmma block_m=64 stages=4", "wgmma, the default".
-/// `device` is the table's.
-std::string winner_text(const Entry& entry, const DeviceInfo& device);
-
 /// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune them again, with --wait for a
 /// quiet machine." Empty where every winner can be trusted.
 std::string noise_sentence(const TunedTable& table);

@@ -443,7 +443,8 @@ class Library:
         """The kernel for a computation. `fusion` is spelled as moetune does: "plain", "permute_x",
         "permute_y+topk_weights". `skew` is a hint: rows of the largest expert over the mean; with it the nearest cell
         counts, by doublings of tokens and of skew together. Without it the robust choice for the tokens; where the
-        table has none, of the cells nearest in tokens the most skewed. Error where there is no kernel for it."""
+        table has none, of the cells nearest in tokens the most skewed. Of two as near that of fewer tokens. Error where
+        there is no kernel for it."""
         asked = {"op": op, "dtype": dtype, "experts": experts, "top_k": top_k, "n": n, "k": k, "fusion": fusion}
         with _telling(self.folder / "manifest.json"):
             if skew is None:
@@ -452,16 +453,16 @@ class Library:
                     within = tokens_of["from"] <= tokens and (tokens_of["to"] is None or tokens <= tokens_of["to"])
                     if within and self._answers(served, asked):
                         return self._load(("range", place), served)
-            best, least, most_skewed = None, math.inf, 0
+            best, least = None, None
             for place, cell in enumerate(self.manifest["cells"]):
                 if not self._answers(cell, asked):
                     continue
                 distance = _doublings(tokens, cell["tokens"])
                 if skew is not None:
                     distance = math.hypot(distance, _doublings(skew, cell["skew"]))
-                more_skewed = skew is None and distance == least and cell["skew"] > most_skewed
-                if best is None or distance < least or more_skewed:
-                    best, least, most_skewed = (("cell", place), cell), distance, cell["skew"]
+                rank = (distance, cell["tokens"], -cell["skew"] if skew is None else 0)
+                if best is None or rank < least:
+                    best, least = (("cell", place), cell), rank
             if best is None:
                 raise Error(f"{self.folder / 'manifest.json'}: has no kernel for {op} {dtype} {fusion}, {experts} experts, "
                             f"top {top_k}, n {n}, k {k} on this GPU")

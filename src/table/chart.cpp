@@ -13,6 +13,7 @@ namespace moetune {
 namespace {
 
 constexpr double kWidth = 360, kHeight = 240;
+constexpr double kHalfDigit = 4;  // of a label, half its width at most
 constexpr double kLeft = 50, kRight = kWidth - 12, kTop = 12, kBottom = kHeight - 40;
 constexpr int kColours = 8;  // of report.css
 constexpr double kLabelRoom[] = {34, 18};
@@ -92,8 +93,9 @@ std::string frame(const Chart& chart, const Scale& x, const Scale& y) {
   std::string grid, labels;
   for (const double tick : ticks_of(chart.x, x, kLabelRoom[0])) {
     grid += fmt::format("M{:.1f} {}V{}", x(tick), kTop, kBottom);
-    labels +=
-        fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.6g}</text>", x(tick), kBottom + 14, tick);
+    const std::string label = fmt::format("{:.6g}", tick);
+    const double middle = std::min(x(tick), kWidth - kHalfDigit * static_cast<double>(label.size()));
+    labels += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>", middle, kBottom + 14, label);
   }
   for (const double tick : ticks_of(chart.y, y, kLabelRoom[1])) {
     grid += fmt::format("M{} {:.1f}H{}", kLeft, y(tick), kRight);

@@ -8,6 +8,7 @@
 #include "table/pretty.h"
 #include "table/report_parts.h"
 #include "table/time_text.h"
+#include "table/winner_text.h"
 
 namespace moetune {
 namespace {
@@ -24,7 +25,7 @@ Grid winners(const Entries& entries, const DeviceInfo& device) {
              {"TB/s", true},
              {"of roof", true},
              {"ties", true},
-             {"winner"},
+             {"winner, by what differs from the default"},
              {"remark"}},
             {}};
   for (const Entry* entry : entries) {
@@ -39,10 +40,18 @@ Grid winners(const Entries& entries, const DeviceInfo& device) {
       row.insert(row.end(), {time_text(entry->measurement), fmt::format("{:.4g}", tflops(*entry)),
                              fmt::format("{:.3g}", terabytes_per_second(*entry)),
                              roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.seconds) : "",
-                             std::to_string(entry->ties.size()), text(entry->candidate), remark});
+                             std::to_string(entry->ties.size()), winner_text(*entry, device), remark});
     }
     grid.rows.push_back(std::move(row));
   }
+  return grid;
+}
+
+Grid all_knobs(const Entries& entries) {
+  Grid grid{{{"tokens", true}, {"routing"}, {"winner"}}, {}};
+  for (const Entry* entry : entries)
+    if (entry->skipped.empty())
+      grid.rows.push_back({std::to_string(entry->cell.tokens), routing_title(entry->cell), text(entry->candidate)});
   return grid;
 }
 
@@ -165,6 +174,7 @@ ReportSection results_section(const ReportInput& input) {
     part.heading = title(entries[0]->cell.shape);
     part.grid = winners(entries, input.table->device);
     section.parts.push_back(std::move(part));
+    section.parts.push_back({.heading = "Winners with all knobs", .grid = all_knobs(entries), .folded = true});
     if (names.empty()) continue;
     section.parts.push_back({.heading = "Speed-ups", .grid = times(input, entries, names, true)});
     section.parts.push_back(

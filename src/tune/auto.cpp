@@ -32,13 +32,14 @@ constexpr int kRaceBlocks = 6;    // of a candidate, while the search goes on
 constexpr int kFinalBlocks = 12;  // at its end
 constexpr size_t kRacers = 4;
 constexpr double kUsualNoise = 0.005;
-constexpr double kSlowest = 0.5;   // of the logarithm: slower ones all count as so slow
-constexpr double kUnknown = 0.15;  // what candidates are thought to differ by before much is measured
-constexpr double kKnown = 0.03;    // and later, or by what a model tells
-constexpr int64_t kMuch = 16;      // measured
-constexpr double kSmallestGain = 2e-3;
-constexpr int64_t kPatience = 12;     // candidates tried without a gain, and the search ends
-constexpr int64_t kPatienceNear = 6;  // where a cell near it has a winner
+constexpr double kSlowest = 0.5;        // of the logarithm: slower ones all count as so slow
+constexpr double kUnknown = 0.15;       // what candidates are thought to differ by before much is measured
+constexpr double kKnown = 0.03;         // and later, or by what a model tells
+constexpr int64_t kMuch = 16;           // measured
+constexpr double kSmallestGain = 1e-3;  // that is worth trying for
+constexpr double kModestGain = 4e-3;    // when the last candidates were tried in vain:
+constexpr int64_t kPatience = 12;       // so many
+constexpr int64_t kPatienceNear = 6;    // where a cell near it has a winner
 
 class Auto final : public Strategy {
  public:
@@ -164,7 +165,7 @@ class Auto final : public Strategy {
   // Whether the last candidates were tried in vain.
   bool in_vain(double best) {
     const int64_t tried = std::ssize(known_);
-    if (!marked_ || best < *marked_ - std::max(kSmallestGain, noise() / 2)) marked_ = best, tried_then_ = tried;
+    if (!marked_ || best < *marked_ - std::max(2 * kSmallestGain, noise() / 2)) marked_ = best, tried_then_ = tried;
     return tried >= kFewestTried && tried - tried_then_ >= (near_ ? kPatienceNear : kPatience);
   }
 
@@ -173,7 +174,6 @@ class Auto final : public Strategy {
   bool step() {
     const Ranked all = ranked();
     const double best = all.empty() ? 0 : all.front().second->racer.median;
-    if (in_vain(best)) return false;
     std::vector<Near> nears;
     for (const std::string& name : domain_->variants()) {
       Ranked own;
@@ -183,7 +183,7 @@ class Auto final : public Strategy {
         nears.push_back(look_near(own, best));
     }
     const int64_t room = std::min(kGeneration, most() - std::ssize(known_));
-    const double least = std::max(kSmallestGain, noise() / 4);
+    const double least = std::max(in_vain(best) ? kModestGain : kSmallestGain, noise() / 4);
     // What was compiled ahead comes first, while it still promises enough.
     for (const Candidate& candidate : likely_)
       if (std::ssize(queue_) < room && take(nears, candidate, least)) queue_.push_back({candidate, kFirstBlocks});

@@ -137,7 +137,7 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
   const auto run_on = [&](size_t device) {
     Run run{shared, request, *devices[device], device,
-            Offer(request.space, devices[device]->device(), drawn_candidates(request))};
+            Offer(request.space, devices[device]->device(), drawn_candidates(request), request.prune)};
     work(run);
   };
   std::vector<std::thread> others;

@@ -11,8 +11,9 @@ namespace moetune {
 /// rows.
 class Offer {
  public:
-  /// `drawn` candidates at random for each cell, by `draw`; 0 = all of the space, by `enumerate`.
-  Offer(SearchSpace space, DeviceInfo device, int64_t drawn = 0);
+  /// `drawn` candidates at random for each cell, by `draw`; 0 = all of the space, by `enumerate`. With `prune` > 0 those
+  /// are left out that should take over so many times as long as the fastest, by their variants' models.
+  Offer(SearchSpace space, DeviceInfo device, int64_t drawn = 0, double prune = 0);
 
   const SearchSpace& space() const { return space_; }
   /// Whether `to` can tell: the space is drawn from, or small enough to list.
@@ -21,11 +22,14 @@ class Offer {
   /// `seed` is for those drawn. Exit::request where all are asked for and the space is too large. The same object as
   /// before means the same candidates.
   std::shared_ptr<const Enumeration> to(const Shape& shape, uint64_t seed);
+  /// The same for a problem's shape, and pruned.
+  std::shared_ptr<const Enumeration> to(const Problem& problem, uint64_t seed);
 
  private:
   SearchSpace space_;
   DeviceInfo device_;
   int64_t drawn_;
+  double prune_;
   std::optional<Shape> shape_;
   uint64_t seed_ = 0;
   std::shared_ptr<const Enumeration> found_;

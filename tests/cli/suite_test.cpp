@@ -106,6 +106,22 @@ TEST(Suite, TrainingStepIsTwoStepsARouting) {
                                           "zipf:1 permute_x permute_y"}));
 }
 
+TEST(Suite, UnseenHasEightLayersThatNoOtherSuiteHas) {
+  const auto layers_of = [](const char* name) {
+    std::set<std::string> layers;
+    for (const Cell& cell : make_cells(suite(name))) layers.insert(cell.shape.layer.model);
+    return layers;
+  };
+  const std::set<std::string> unseen = layers_of("unseen");
+  EXPECT_EQ(unseen.size(), 8u);
+  for (const char* other : {"hopper-peers", "hopper-fused", "hopper-backward", "training-step", "recorded"})
+    for (const std::string& layer : layers_of(other)) EXPECT_FALSE(unseen.contains(layer)) << other << ": " << layer;
+  std::map<std::pair<int64_t, std::string>, int> counts;
+  for (const Cell& cell : make_cells(suite("unseen"))) ++counts[{cell.tokens, text(cell.routing)}];
+  EXPECT_EQ(counts.size(), 12u);
+  for (const auto& [regime, cells] : counts) EXPECT_EQ(cells, 8) << regime.first << " " << regime.second;
+}
+
 TEST(Suite, UnknownNamesTellTheNearest) {
   try {
     read_suite("hoper-peers");

@@ -166,6 +166,17 @@ def changed(exported, tmp_path, change):
     return folder
 
 
+def test_of_two_kernels_as_near_that_of_fewer_tokens_is_picked(exported, tmp_path, callers):
+    def equally_skewed(manifest):
+        manifest["ranges"] = []
+        for cell in manifest["cells"]:
+            cell["skew"] = 2.0
+        manifest["cells"].sort(key=lambda cell: -cell["tokens"])
+    folder = changed(exported, tmp_path, equally_skewed)
+    for hint in ({}, {"skew": 2.0}):
+        assert callers.run(folder, op="fwd", **LAYER, tokens=64, **hint)[0].split("/")[4] == "t16"
+
+
 PICK = {**LAYER, "op": "fwd", "tokens": 16, "skew": 1.3}
 
 

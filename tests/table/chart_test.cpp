@@ -123,5 +123,14 @@ TEST(Sample, LooksLikeTheMarkersOfItsStyle) {
   EXPECT_EQ(count(svg_sample(8), "class=\"s0 hollow\""), 1);
 }
 
+TEST(Chart, LabelsOfTicksLieWithinThePicture) {
+  const std::string picture = svg(chart({{1, 5}, {300, 800}, {768, 900}}));
+  const std::regex label("<text x=\"([0-9.]+)\" y=\"[0-9]+\" text-anchor=\"middle\">([0-9]+)</text>");
+  int found = 0;
+  for (std::sregex_iterator it(picture.begin(), picture.end(), label), end; it != end; ++it, ++found)
+    EXPECT_LE(std::stod((*it)[1]) + 4 * static_cast<double>((*it)[2].length()), 360) << it->str();
+  EXPECT_GE(found, 2);
+}
+
 }  // namespace
 }  // namespace moetune

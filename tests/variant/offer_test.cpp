@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "error_of.h"
 
 namespace moetune {
@@ -33,6 +35,31 @@ TEST(Offer, LooksOnceForCellsOfOneShape) {
   EXPECT_EQ(first->legal, enumerate(offer.space(), shape(), device_of_arch("sm_90a")).legal);
   EXPECT_EQ(offer.to(shape(), 7), first);  // the very object: a seed changes nothing of a whole space
   EXPECT_NE(offer.to(shape(8), 0), first);
+}
+
+TEST(Offer, PrunesWhatTheModelExpectsToBeSlow) {
+  DeviceInfo device = device_of_arch("sm_90a");
+  device.processors = 132, device.peak_flops = 989e12, device.peak_bandwidth = 4.8e12;
+  const Problem problem =
+      make_problem({.shape = shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
+  Offer whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
+  const auto all = whole.to(problem, 0), kept = pruned.to(problem, 0);
+  EXPECT_EQ(all->legal, whole.to(problem.shape, 0)->legal);
+  const std::string reason = "the model expects over 1.5 times the least time";
+  ASSERT_TRUE(kept->pruned.contains(reason));
+  EXPECT_EQ(kept->total, all->total);
+  EXPECT_EQ(std::ssize(kept->legal), std::ssize(all->legal) - kept->pruned.at(reason));
+  const auto seconds = [&](const Candidate& one) { return find_variant("wgmma").seconds(one, problem, device); };
+  const double least = seconds(*std::ranges::min_element(all->legal, {}, seconds));
+  for (const Candidate& one : all->legal)
+    EXPECT_EQ(std::ranges::find(kept->legal, one) != kept->legal.end(), seconds(one) <= 1.5 * least) << text(one);
+}
+
+TEST(Offer, KeepsWhatNoModelTellsOf) {
+  const Problem problem =
+      make_problem({.shape = shape(), .tokens = 64, .routing = parse_routing("uniform"), .seed = 0});
+  Offer offer(only("quick", "mma"), device_of_arch("sm_90a"), 0, 1.0);
+  EXPECT_EQ(offer.to(problem, 0)->legal, offer.to(problem.shape, 0)->legal);
 }
 
 TEST(Offer, DrawsBySeed) {

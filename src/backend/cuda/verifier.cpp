@@ -8,14 +8,13 @@
 #include <chrono>
 #include <cmath>
 
+#include "backend/cuda/reference_check.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "workload/result.h"
 
 namespace moetune {
 namespace {
 
-constexpr int kSamples = 64;
 constexpr unsigned char kFill = 0xff;  // all bits set is a NaN in bf16, fp16 and fp32
 
 // One rounding to the dtype is at most half an ulp; fp32 sums of k terms in another order add a little; two roundings
@@ -39,25 +38,6 @@ double max_normalised_error(Dtype dtype, bool twice, int64_t terms) {
 
 double max_ulps(const ComparisonCounts& counts) { return std::bit_cast<float>(counts.max_ulps_bits); }
 
-// An input's element as it enters the product: `index` of M or N and `k` of an expert.
-double entering_value(const Product& p, const Operand& operand, Values values, int64_t expert, int64_t index,
-                      int64_t k) {
-  const bool k_major = is_k_major(operand);
-  const int64_t row = k_major ? index : k, column = k_major ? k : index;
-  const int64_t at = memory_row(p, operand, expert, row) * operand.columns + column;
-  const float value =
-      round_to(operand.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
-  if (operand.matrix != p.a.matrix || p.weighting != Weighting::a) return value;
-  const auto in_order = static_cast<size_t>(first_row(p, operand, expert) + row);
-  return round_to(operand.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
-}
-
-// Of D, where the product accumulates.
-double value_before(const Product& p, Values values, int64_t row, int64_t column) {
-  const auto at = static_cast<uint64_t>(row * p.d.columns + column);
-  return round_to(p.d.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
-}
-
 // " of dweights"; nothing for D.
 std::string of_which(const Operand& result) {
   return result.matrix == LayerMatrix::dweights ? fmt::format(" of {}", name(result.matrix)) : "";
@@ -69,12 +49,6 @@ std::string place(const Product& p, const Operand& result, int64_t row, int64_t 
   if (is_filled(p, result)) return fmt::format("token {}, column {}", row, column);
   const Place at = place_of(p, result, row);
   return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
-}
-
-float float_at(const float* place) {
-  float value = 0;
-  require(cudaMemcpy(&value, place, sizeof value, cudaMemcpyDeviceToHost), "cannot read the reference");
-  return value;
 }
 
 }  // namespace
@@ -148,10 +122,11 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   }
   cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
-  check_samples(values, sums.as<float>());
+  check_sums(p, values, sums.as<float>());
   if (!takes_another_pass(p)) return;
   finish_references(values, sums.as<float>());
-  check_last_pass(values, sums.as<float>());
+  if (sums_slots(p)) check_slot_sums(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
+  if (p.weight_gradient) check_dweights(p, values, sums.as<float>(), results_[1].reference(values).as<float>());
 }
 
 void Verifier::finish_references(Values values, const float* sums) const {
@@ -177,73 +152,6 @@ void Verifier::finish_references(Values values, const float* sums) const {
                                         .width = p.n},
                                        stream_);
     require(cudaStreamSynchronize(stream_), "the reference failed");
-  }
-}
-
-void Verifier::check_samples(Values values, const float* sums) const {
-  const Product& p = operands_.product;
-  const Product first = before_last_pass(p);
-  const int64_t rows = owned_rows(first, first.d);
-  if (rows == 0) return;
-  Random random(p.seed, 77);
-  for (int i = 0; i < kSamples; ++i) {
-    const auto row = static_cast<int64_t>(random.below(static_cast<uint64_t>(rows)));
-    const auto column = static_cast<int64_t>(random.below(static_cast<uint64_t>(p.d.columns)));
-    const Place place = place_of(first, first.d, row);
-    double sum = p.accumulates ? value_before(p, values, row, column) : 0;
-    double squares = sum * sum;
-    for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
-      const double term = entering_value(p, p.a, values, place.expert, place.row, k) *
-                          entering_value(p, p.b, values, place.expert, column, k);
-      sum += term;
-      squares += term * term;
-    }
-    const float got = float_at(sums + row * p.d.columns + column);
-    const double tolerance = values == Values::integer ? 0 : 1e-4 * std::sqrt(squares);
-    if (!(std::abs(got - sum) <= tolerance))
-      throw machine_error(fmt::format("the cuBLAS reference is wrong at expert {}, row {}, column {}: {} instead of {}",
-                                      place.expert, place.row, column, got, sum),
-                          "nothing on this machine can be verified; see moetune doctor");
-  }
-}
-
-// Of sums that were checked before.
-void Verifier::check_last_pass(Values values, const float* sums) const {
-  const Product& p = operands_.product;
-  const std::vector<int32_t> rows = rows_of_slots(p);
-  Random random(p.seed, 78);
-  const auto below = [&](int64_t end) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(end))); };
-  const auto require_close = [&](float got, double sum, double squares, const std::string& place) {
-    const double tolerance = values == Values::integer ? 0 : 1e-4 * std::sqrt(squares);
-    if (!(std::abs(got - sum) <= tolerance))
-      throw machine_error(fmt::format("the reference is wrong at {}: {} instead of {}", place, got, sum),
-                          "nothing on this machine can be verified; see moetune doctor");
-  };
-  for (int i = 0; i < kSamples && p.slots > 0; ++i) {
-    const int64_t slot = below(p.slots), column = below(p.n);
-    double sum = 0, squares = 0;
-    const auto add = [&](double term) { sum += term, squares += term * term; };
-    if (sums_slots(p)) {
-      const int64_t token = slot / p.top_k;
-      for (int64_t other = token * p.top_k; other < (token + 1) * p.top_k; ++other)
-        if (const int64_t row = rows[static_cast<size_t>(other)]; row >= 0) add(float_at(sums + row * p.n + column));
-      require_close(float_at(results_[0].reference(values).as<float>() + token * p.n + column), sum, squares,
-                    fmt::format("token {}, column {}", token, column));
-    }
-    if (p.weight_gradient) {
-      if (const int64_t row = rows[static_cast<size_t>(slot)]; row >= 0) {
-        std::vector<float> of_row(static_cast<size_t>(p.n));
-        require(cudaMemcpy(of_row.data(), sums + row * p.n, of_row.size() * 4, cudaMemcpyDeviceToHost),
-                "cannot read the reference");
-        const Operand& x = p.weight_gradient->x;
-        for (int64_t j = 0; j < p.n; ++j)
-          add(static_cast<double>(of_row[static_cast<size_t>(j)]) *
-              round_to(x.dtype,
-                       operand_value(values, p.seed, stream_of(x.matrix), static_cast<uint64_t>(row * p.n + j))));
-      }
-      require_close(float_at(results_[1].reference(values).as<float>() + slot), sum, squares,
-                    fmt::format("slot {} of {}", slot, name(LayerMatrix::dweights)));
-    }
   }
 }
 

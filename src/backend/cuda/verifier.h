@@ -52,8 +52,6 @@ class Verifier {
   void make_references(Values values, Cublas& cublas) const;
   /// From the sums [owned_rows of D, N] that a last pass takes.
   void finish_references(Values values, const float* sums) const;
-  void check_samples(Values values, const float* sums) const;
-  void check_last_pass(Values values, const float* sums) const;
   /// How large the results on random inputs are: in all, and root mean squares of those that ulps are measured by.
   void measure_reference(Result& result) const;
   /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured

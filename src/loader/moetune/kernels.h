@@ -24,6 +24,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -205,7 +206,8 @@ class Library {
 
   /// The kernel for a computation. With a hint of skew that of the nearest cell, by doublings of tokens and of skew
   /// together. Without one that of the robust choice for the tokens; where the table has none, of the cells nearest in
-  /// tokens the most skewed. Throws Error where the export has no kernel for the computation. Loads cubins.
+  /// tokens the most skewed. Of two as near that of fewer tokens. Throws Error where the export has no kernel for the
+  /// computation. Loads cubins.
   const Kernel& pick(const Request& request);
 
   /// Sorts a routing by expert, in one kernel: of `slots` ids (tokens * top_k of them, int32 or, `wide`, int64), those
@@ -549,7 +551,7 @@ inline const Kernel& Library::pick(const Request& request) {
         return load(range);
     }
   const Value* best = nullptr;
-  double least = 0, most_skewed = 0;
+  std::tuple<double, double, double> least;
   for (const Value& cell : manifest_["cells"].items()) {
     if (!answers(cell, request)) continue;
     const auto doublings = [](double a, double b) {
@@ -558,9 +560,9 @@ inline const Kernel& Library::pick(const Request& request) {
     const double tokens = doublings(static_cast<double>(request.tokens), cell["tokens"].number());
     const double skew = cell["skew"].number();
     const double distance = request.skew ? std::hypot(tokens, doublings(*request.skew, skew)) : tokens;
-    const bool more_skewed = !request.skew && distance == least && skew > most_skewed;
-    if (best && distance >= least && !more_skewed) continue;
-    best = &cell, least = distance, most_skewed = skew;
+    const std::tuple rank(distance, cell["tokens"].number(), request.skew ? 0 : -skew);
+    if (best && rank >= least) continue;
+    best = &cell, least = rank;
   }
   if (!best)
     throw Error((folder_ / "manifest.json").string() + ": has no kernel for " + request.op + " " + request.dtype + " " +
