@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "variant/pack.h"
 
 namespace moetune {
 
@@ -34,6 +35,11 @@ Json to_json(const Contender& contender) {
 Contender contender_from_json(const JsonAt& json) {
   if (json.has("baseline")) return {.baseline = json["baseline"].string(), .candidate = {}};
   return {.baseline = {}, .candidate = candidate_from_json(json["candidate"])};
+}
+
+Json with_packs(Json identity) {
+  if (const std::string packs = pack_names(); !packs.empty()) identity["packs"] = packs;
+  return identity;
 }
 
 Json to_json(const Ceilings& c) {

@@ -103,11 +103,16 @@ class Backend {
   virtual Ceilings ceilings() = 0;
 };
 
+/// `identity`, what two environments must have in common so that they compare, and the packs in the catalog of this
+/// process, where there are any.
+Json with_packs(Json identity);
+
 /// Settings that every backend may read.
 struct BackendOptions {
-  std::string kernels_folder;  // read device code from here instead of from the binary; empty = the binary
-  bool cache = true;           // keep compiled kernels on disk
-  int compile_threads = 0;     // 0 = all cores
+  std::string kernels_folder;           // read device code from here instead of from the binary; empty = the binary
+  std::vector<std::string> packs = {};  // folders whose variants a worker adds to its catalog
+  bool cache = true;                    // keep compiled kernels on disk
+  int compile_threads = 0;              // 0 = all cores
 };
 
 /// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1". The

@@ -139,7 +139,8 @@ void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
   for (const PeerTime& peer : peers) {
     if (peer.cell != cell) continue;
     Point point = points.front();
-    point.entrant = {"peer", {.baseline = peer.peer, .candidate = {}}, peer.peer + " (peer)"};
+    point.entrant.role = "peer", point.entrant.contender.baseline = peer.peer;
+    point.entrant.name = peer.peer + " (peer)";
     point.status = Status::ok;
     point.measurement = peer.measurement;
     const double ratio = baseline / peer.measurement.seconds;
@@ -185,6 +186,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
 }
 
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
+  add_packs(options.device.packs);
   parse_format(options.format, kFormats);
   const Regime regime = parse_regime(options.regime);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));

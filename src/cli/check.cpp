@@ -97,6 +97,7 @@ std::vector<std::string> bench_command_line(const CheckOptions& options, Regime 
   if (options.device.device != "auto") words.insert(words.end(), {"--device", options.device.device});
   if (regime != Regime::burst) words.insert(words.end(), {"--regime", std::string(name(regime))});
   if (!options.device.kernels.empty()) words.insert(words.end(), {"--kernels", options.device.kernels});
+  for (const std::string& pack : options.device.packs) words.insert(words.end(), {"--pack", pack});
   return words;
 }
 
@@ -183,6 +184,7 @@ struct Listener {
 };
 
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
+  add_packs(options.device.packs);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
   require_options(options);

@@ -1,4 +1,4 @@
-// --device, --kernels, --no-cache.
+// --device, --kernels, --pack, --no-cache.
 #include "cli/device_options.h"
 
 #include <fmt/format.h>
@@ -34,8 +34,14 @@ void declare(OptionSet& set, DeviceOptions& options) {
   set.value("--device", options.device, "WORD",
             "auto (a GPU where there is one), cpu, cuda, cuda:1; for tune, cuda:all", device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
+  declare_packs(set, options.packs);
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");
+}
+
+void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
+  set.list("--pack", packs, "DIR",
+           "Add the kernels of a folder with a pack.json: made elsewhere, tuned like any variant");
 }
 
 void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
@@ -54,6 +60,8 @@ WorkerOptions worker_options(const DeviceOptions& options) {
   worker.device = options.device;
   worker.backend.kernels_folder = options.kernels;
   worker.backend.cache = !options.no_cache;
+  for (const std::string& pack : options.packs)
+    worker.backend.packs.push_back(std::filesystem::absolute(pack).string());
   return worker;
 }
 

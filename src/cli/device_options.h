@@ -10,15 +10,20 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "tune/worker.h"
+#include "variant/pack.h"
 
 namespace moetune {
 
 struct DeviceOptions {
   std::string device = "auto";
-  std::string kernels;  // a folder
+  std::string kernels;             // a folder
+  std::vector<std::string> packs;  // folders
   bool no_cache = false;
 };
 void declare(OptionSet& set, DeviceOptions& options);
+
+/// --pack DIR, as often as wanted; part of declare(OptionSet&, DeviceOptions&).
+void declare_packs(OptionSet& set, std::vector<std::string>& packs);
 
 /// --regime, whose default is what `value` holds.
 void declare_regime(OptionSet& set, std::string& value, const std::string& help);

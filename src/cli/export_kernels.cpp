@@ -34,6 +34,10 @@ namespace fs = std::filesystem;
 
 #ifdef MOETUNE_HAS_CUDA
 
+std::string of_pack(const Candidate& candidate) {
+  return fmt::format("its kernel is of the pack {}, whose folder holds it", candidate.variant);
+}
+
 constexpr const char* kPointers = "its kernel takes arrays of pointers, which the loaders do not make";
 
 bool takes_pointers(const Candidate& candidate) {
@@ -67,6 +71,7 @@ class Collection {
  private:
   void add(const Entry& entry) {
     if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
+    if (!entry.candidate.foreign.empty()) return left_out(id(entry.cell), of_pack(entry.candidate));
     if (takes_pointers(entry.candidate)) return left_out(id(entry.cell), kPointers);
     for (const DeviceInfo& device : targets_) {
       const bool own = &device == &targets_.front();
@@ -86,6 +91,7 @@ class Collection {
 
   void add(const Choice& choice) {
     const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
+    if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
     if (takes_pointers(choice.candidate())) return left_out(what, kPointers);
     if (const auto reason = cannot_run(choice.candidate(), choice.shape(), table_.device))
       return left_out(what, *reason);

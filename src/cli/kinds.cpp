@@ -14,6 +14,7 @@
 #include "table/peers.h"
 #include "table/table.h"
 #include "table/text_export.h"
+#include "variant/pack.h"
 #include "variant/space.h"
 #include "workload/model.h"
 #include "workload/recording.h"
@@ -65,6 +66,8 @@ void read_kernels(const JsonAt& json) {
   require_kernel_manifest(json);
 }
 
+void read_pack(const JsonAt& json) { pack_from_json(json); }
+
 void read_runtime(const JsonAt& json) {
   require_tool(json["tool"]);
   require_runtime(json);
@@ -99,6 +102,7 @@ constexpr FileKind kKinds[] = {
     {"list", 1, "list", "names that moetune knows", read_list},
     {"lookup", 1, "lookup", "answers of a table", read_lookup},
     {"model", 1, "you", "the expert layers of a model", read_model},
+    {"pack", 1, "you, scripts/pack_triton.py", "how kernels made elsewhere are launched", read_pack},
     {"peers", 1, "scripts/peers.py", "times of other libraries", read_peer_times},
     {"plan", 1, "tune --dry-run", "what a run would do", read_plan},
     {"replay", 1, "replay", "what a strategy would have found", read_replay},

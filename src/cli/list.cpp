@@ -31,6 +31,7 @@ constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routing
 
 struct ListOptions {
   std::string what, show, format;
+  std::vector<std::string> packs;
 };
 
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
@@ -245,6 +246,7 @@ Grid grid_of(const Json& items, Format format) {
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   const Lister& lister = find_lister(options.what);
+  add_packs(options.packs);
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
   Json items = lister.list();
   if (format == Format::text) narrow(items);
@@ -263,6 +265,7 @@ Action declare_list(OptionSet& set) {
   set.argument("WHAT", options->what, fmt::format("{}", fmt::join(list_topics(), ", ")), list_topics);
   set.value("--show", options->show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
             shown_names);
+  declare_packs(set, options->packs);
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_list(*options, invocation); };
 }

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/wording.h"
 #include "table/fields.h"
@@ -23,7 +24,7 @@ const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::js
 constexpr double kMicro = 1e-6;
 
 struct ReplayOptions {
-  std::vector<std::string> journals;
+  std::vector<std::string> journals, packs;
   std::string strategy = "auto", runs = "10", max_candidates, max_loss, max_worst, format;
   bool cold = false;
 };
@@ -113,6 +114,7 @@ double limit_of(const std::string& text, const std::string& option) {
 }
 
 Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
+  add_packs(options.packs);
   const Format format = parse_format(options.format, kFormats);
   RehearsalRequest request{.strategy = options.strategy, .warm = !options.cold};
   require_strategy(request.strategy);
@@ -162,6 +164,7 @@ Action declare_replay(OptionSet& set) {
   set.flag("--cold", options->cold, "Begin no cell with the winners of those before it");
   set.value("--max-loss", options->max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
   set.value("--max-worst", options->max_worst, "PERCENT", "Exit with 1 where any loss is higher");
+  declare_packs(set, options->packs);
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_replay(*options, invocation); };
 }

@@ -305,6 +305,7 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
+  add_packs(options.device.packs);
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);

@@ -88,6 +88,7 @@ std::string again(const Case& finding, const DeviceOptions& device) {
   std::vector<std::string> argv = {"moetune", "verify"};
   if (device.device != "auto") argv.insert(argv.end(), {"--device", device.device});
   if (!device.kernels.empty()) argv.insert(argv.end(), {"--kernels", device.kernels});
+  for (const std::string& pack : device.packs) argv.insert(argv.end(), {"--pack", pack});
   for (std::string& word : cell_arguments(finding.cell)) argv.push_back(std::move(word));
   argv.insert(argv.end(), {"--candidate", text(finding.candidate)});
   if (finding.repetition) argv.insert(argv.end(), {"--repeat-for", kRepeatFor});

@@ -154,6 +154,7 @@ Exit answer(const Verdicts& verdicts) {
 }
 
 Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
+  add_packs(options.device.packs);
   parse_format(options.format, kFormats);
   std::vector<std::string> told;
   std::vector<CellWork> work = make_work(options.cells, options.contenders, told);

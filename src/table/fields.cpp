@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/grid.h"
 #include "variant/variant.h"
 
@@ -53,13 +55,14 @@ void add_figures(Fields& fields, const RoutingFigures& figures) {
 void add_candidate(Fields& fields, const Candidate* candidate) {
   if (candidate && candidate->variant.empty()) candidate = nullptr;
   fields.emplace_back("variant", candidate ? candidate->variant : "");
-  const Variant* variant = candidate ? &find_variant(candidate->variant) : nullptr;
-  for (const std::string& name : knob_names()) {
-    std::string value;
-    for (size_t i = 0; variant && i < variant->knobs.size(); ++i)
-      if (variant->knobs[i].name == name) value = knob_text(variant->knobs[i], candidate->values[i]);
-    fields.emplace_back(name, value);
+  const auto words = candidate ? knob_words(*candidate) : decltype(knob_words(*candidate))();
+  const std::vector<std::string> names = knob_names();
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(words, name, [](const auto& word) { return word.first; });
+    fields.emplace_back(name, found == words.end() ? "" : found->second);
   }
+  for (const auto& [name, value] : words)  // of a pack that is not in the catalog
+    if (std::ranges::find(names, name) == names.end()) fields.emplace_back(name, value);
 }
 
 void add_measurement(Fields& fields, const Measurement* time) {
@@ -81,10 +84,15 @@ void add_verdict(Fields& fields, const Verdict* verdict) {
 
 std::string csv_text(const Fields& columns, const std::vector<Fields>& rows) {
   Grid grid;
+  const auto place = [&](std::string_view name) { return std::ranges::find(grid.columns, name, &Column::title); };
   for (const auto& field : columns) grid.columns.push_back({field.first});
+  for (const Fields& row : rows)
+    for (size_t i = 0; i < row.size(); ++i)
+      if (place(row[i].first) == grid.columns.end())
+        grid.columns.insert(i == 0 ? grid.columns.begin() : place(row[i - 1].first) + 1, {row[i].first});
   for (const Fields& row : rows) {
-    grid.rows.emplace_back();
-    for (const auto& field : row) grid.rows.back().push_back(field.second);
+    std::vector<std::string>& cells = grid.rows.emplace_back(grid.columns.size());
+    for (const auto& [name, value] : row) cells[static_cast<size_t>(place(name) - grid.columns.begin())] = value;
   }
   return csv(grid);
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/hash.h"
 #include "kernels/args.h"
@@ -17,13 +16,6 @@ namespace moetune {
 namespace {
 
 constexpr int kPassThreads = 256;
-
-// "dy" of dY: the name by which callers hand a matrix over.
-std::string operand_name(LayerMatrix matrix) {
-  std::string lower;
-  for (const char c : name(matrix)) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 Json operand(std::string_view name, std::string_view dtype, const std::vector<std::string>& shape,
              std::string_view access) {

@@ -89,15 +89,16 @@ std::vector<KnobCost> costs_of(const Trials& trials) {
   const Trial* winner = fastest(trials);
   if (!winner) return {};
   std::map<std::string, Best> variants;
-  std::vector<std::map<std::string, Best>> values(winner->candidate.values.size());
-  const std::vector<Knob>& knobs = find_variant(winner->candidate.variant).knobs;
+  const auto knobs = knob_words(winner->candidate);
+  std::vector<std::map<std::string, Best>> values(knobs.size());
   for (const Trial* trial : trials) {
     variants[trial->candidate.variant].add(*trial);
     if (trial->candidate.variant != winner->candidate.variant) continue;
-    for (size_t i = 0; i < values.size(); ++i) values[i][knob_text(knobs[i], trial->candidate.values[i])].add(*trial);
+    const auto words = knob_words(trial->candidate);
+    for (size_t i = 0; i < std::min(values.size(), words.size()); ++i) values[i][words[i].second].add(*trial);
   }
   std::vector<KnobCost> costs = {cost_of("variant", variants)};
-  for (size_t i = 0; i < values.size(); ++i) costs.push_back(cost_of(knobs[i].name, values[i]));
+  for (size_t i = 0; i < values.size(); ++i) costs.push_back(cost_of(knobs[i].first, values[i]));
   std::erase_if(costs, [](const KnobCost& cost) { return cost.values.size() < 2; });
   std::ranges::stable_sort(costs, std::ranges::greater(), &KnobCost::spread);
   return costs;

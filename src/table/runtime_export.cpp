@@ -12,12 +12,13 @@ namespace {
 Json knobs_of(const Candidate& candidate) {
   Json knobs = to_json(candidate);
   knobs.erase("variant");
+  knobs.erase("pack");
   return knobs;
 }
 
 // The cubin that `export --format kernels` writes for it; null for what has none.
 Json file_of(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  if (device.kind != DeviceKind::cuda || !candidate.retired.empty()) return nullptr;
+  if (device.kind != DeviceKind::cuda || !candidate.retired.empty() || !candidate.foreign.empty()) return nullptr;
   return cubin_name(kernel_name(candidate, shape), arch(device));
 }
 

@@ -57,13 +57,18 @@ Json result_of(const Json& message) {
 }
 
 Json to_json(const BackendOptions& options) {
-  return {{"kernels_folder", options.kernels_folder},
-          {"cache", options.cache},
-          {"compile_threads", options.compile_threads}};
+  Json json = {{"kernels_folder", options.kernels_folder},
+               {"cache", options.cache},
+               {"compile_threads", options.compile_threads}};
+  if (!options.packs.empty()) json["packs"] = options.packs;
+  return json;
 }
 
 BackendOptions backend_options_from_json(const JsonAt& json) {
+  std::vector<std::string> packs;
+  for (size_t i = 0; json.has("packs") && i < json["packs"].size(); ++i) packs.push_back(json["packs"][i].string());
   return {.kernels_folder = json["kernels_folder"].string(),
+          .packs = std::move(packs),
           .cache = json["cache"].boolean(),
           .compile_threads = static_cast<int>(json["compile_threads"].integer(0, 1 << 20))};
 }

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "tune/protocol.h"
+#include "variant/pack.h"
 
 namespace moetune {
 namespace {
@@ -56,7 +57,9 @@ bool send(int fd, std::string_view text) {
 }
 
 Json hello(const JsonAt& request, const BackendFactory& factory, std::unique_ptr<Backend>& backend) {
-  backend = factory(request["device"].string(), backend_options_from_json(request["options"]));
+  const BackendOptions options = backend_options_from_json(request["options"]);
+  add_packs(options.packs);
+  backend = factory(request["device"].string(), options);
   if (!backend) throw Error(Exit::bug, "the backend factory made nothing");
   return {{"protocol", kProtocol},
           {"device", to_json(backend->device())},

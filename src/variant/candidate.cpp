@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "variant/pack.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -50,6 +51,29 @@ void set_from_text(Candidate& candidate, const Variant& variant, std::string_vie
   candidate.values[place] = parse_knob(variant.knobs[place], value);
 }
 
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Whether the catalog has the variant, of a pack with this hash.
+bool is_here(std::string_view name, std::string_view hash) {
+  return std::ranges::any_of(variants(), [&](const Variant& variant) {
+    return variant.name == name && variant.pack && variant.pack->hash == hash;
+  });
+}
+
+// What a file tells of a candidate whose variant is not here.
+Candidate foreign_candidate(const JsonAt& json) {
+  Candidate candidate{.variant = json["variant"].string(), .values = {}};
+  candidate.foreign.emplace_back("pack", json["pack"].string());
+  for (const auto& [name, value] : json.value().items()) {
+    if (name == "variant" || name == "pack") continue;
+    candidate.foreign.emplace_back(
+        name, value.is_string() ? json[name].string() : std::to_string(json[name].integer(0, kMaxKnobValue)));
+  }
+  return candidate;
+}
+
 }  // namespace
 
 std::string knob_text(const Knob& knob, int value) {
@@ -70,10 +94,22 @@ int knob_from_json(const Knob& knob, const JsonAt& json) {
 
 std::optional<int> find_value(const Candidate& candidate, std::string_view knob) {
   if (candidate.variant.empty()) return std::nullopt;
+  for (const auto& [name, value] : candidate.foreign)
+    if (name == knob && is_number(value)) return std::stoi(value);
+  if (!candidate.foreign.empty()) return std::nullopt;
   const Variant& variant = find_variant(candidate.variant);
   for (size_t i = 0; i < variant.knobs.size(); ++i)
     if (variant.knobs[i].name == knob) return candidate.values[i];
   return std::nullopt;
+}
+
+std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate) {
+  if (!candidate.foreign.empty()) return {candidate.foreign.begin() + 1, candidate.foreign.end()};
+  const Variant& variant = find_variant(candidate.variant);
+  std::vector<std::pair<std::string, std::string>> words;
+  for (size_t i = 0; i < variant.knobs.size(); ++i)
+    words.emplace_back(variant.knobs[i].name, knob_text(variant.knobs[i], candidate.values[i]));
+  return words;
 }
 
 Candidate with_value(Candidate candidate, std::string_view knob, int value) {
@@ -82,17 +118,19 @@ Candidate with_value(Candidate candidate, std::string_view knob, int value) {
 }
 
 std::string text(const Candidate& candidate) {
-  const std::string knobs = difference(candidate, unset_candidate(find_variant(candidate.variant)));
+  const std::string knobs =
+      difference(candidate, candidate.foreign.empty() ? unset_candidate(find_variant(candidate.variant))
+                                                      : Candidate{.variant = candidate.variant, .values = {}});
   return knobs.empty() ? candidate.variant : fmt::format("{} {}", candidate.variant, knobs);
 }
 
 std::string difference(const Candidate& candidate, const Candidate& from) {
   if (candidate.variant != from.variant) return text(candidate);
-  const Variant& variant = find_variant(candidate.variant);
+  const auto before = from.values.empty() && from.foreign.empty() ? decltype(knob_words(from))() : knob_words(from);
   std::vector<std::string> words;
-  for (size_t i = 0; i < variant.knobs.size(); ++i)
-    if (candidate.values[i] != from.values[i])
-      words.push_back(fmt::format("{}={}", variant.knobs[i].name, knob_text(variant.knobs[i], candidate.values[i])));
+  for (const auto& [name, value] : knob_words(candidate))
+    if (std::ranges::find(before, std::pair(name, value)) == before.end())
+      words.push_back(fmt::format("{}={}", name, value));
   if (candidate.retired != from.retired) words.push_back(candidate.retired);
   return fmt::format("{}", fmt::join(words, " "));
 }
@@ -116,8 +154,12 @@ Candidate parse_candidate(std::string_view text) {
 }
 
 Json to_json(const Candidate& candidate) {
-  const Variant& variant = find_variant(candidate.variant);
   Json json = {{"variant", candidate.variant}};
+  for (const auto& [name, value] : candidate.foreign)
+    json[name] = name != "pack" && is_number(value) ? Json(std::stoi(value)) : Json(value);
+  if (!candidate.foreign.empty()) return json;
+  const Variant& variant = find_variant(candidate.variant);
+  if (variant.pack) json["pack"] = variant.pack->hash;
   for (size_t i = 0; i < variant.knobs.size(); ++i) {
     const Knob& knob = variant.knobs[i];
     if (knob.words.empty())
@@ -131,6 +173,7 @@ Json to_json(const Candidate& candidate) {
 }
 
 Candidate candidate_from_json(const JsonAt& json) {
+  if (json.has("pack") && !is_here(json["variant"].string(), json["pack"].string())) return foreign_candidate(json);
   const Variant& variant = find_variant(json["variant"].string());
   Candidate candidate = unset_candidate(variant);
   for (size_t i = 0; i < variant.knobs.size(); ++i) {

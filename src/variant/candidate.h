@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -36,6 +37,9 @@ struct Candidate {
   std::string variant;
   std::vector<int> values;   // of the variant's knobs, in the order of its list
   std::string retired = {};  // "knob=value" of a retired knob whose value no kernel has any more: it can't run
+  // Of a pack that is not in the catalog of this run: "pack" and the hash of its manifest, then knobs and their values
+  // as text. `values` is empty then, and the candidate can be told of but not run.
+  std::vector<std::pair<std::string, std::string>> foreign = {};
 
   auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
 };
@@ -48,6 +52,9 @@ int knob_from_json(const Knob& knob, const JsonAt& json);
 /// The value of a knob by its name; nothing where the candidate's variant has no such knob, or where there
 /// is no candidate (its variant is empty).
 std::optional<int> find_value(const Candidate& candidate, std::string_view knob);
+
+/// Names and values of all knobs as text, in the order of the variant's list.
+std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate);
 
 /// The same candidate with another value of one of its knobs. Exit::request where it has none of that name.
 Candidate with_value(Candidate candidate, std::string_view knob, int value);
@@ -64,6 +71,8 @@ std::string difference(const Candidate& candidate, const Candidate& from);
 Candidate parse_partial_candidate(std::string_view text);
 Candidate parse_candidate(std::string_view text);
 
+/// A candidate of a pack carries the hash of its manifest as "pack". Read back where the catalog lacks the pack, or has
+/// one of another hash, it is foreign.
 Json to_json(const Candidate& candidate);
 Candidate candidate_from_json(const JsonAt& json);
 

@@ -6,15 +6,34 @@
 #include "base/error.h"
 #include "variant/cpu.h"
 #include "variant/mma.h"
+#include "variant/pack.h"
 #include "variant/simt.h"
 #include "variant/variant.h"
 #include "variant/wgmma.h"
 
 namespace moetune {
 
-const std::vector<Variant>& variants() {
-  static const std::vector<Variant> list = {simt_variant(), mma_variant(), wgmma_variant(), cpu_variant()};
+namespace {
+
+std::deque<Variant>& catalog() {
+  static std::deque<Variant> list = {simt_variant(), mma_variant(), wgmma_variant(), cpu_variant()};
   return list;
+}
+
+}  // namespace
+
+const std::deque<Variant>& variants() { return catalog(); }
+
+void add_variant(Variant variant) {
+  for (const Variant& other : variants()) {
+    if (other.name != variant.name) continue;
+    if (other.pack && variant.pack && other.pack->hash == variant.pack->hash) return;
+    throw request_error(fmt::format("{} has the variant '{}', whose name is taken by {}",
+                                    variant.pack ? variant.pack->folder.string() : "a pack", variant.name,
+                                    other.pack ? other.pack->folder.string() : "a variant that is built in"),
+                        "name one of the two packs, or change the name in its pack.json");
+  }
+  catalog().push_back(std::move(variant));
 }
 
 const Variant& find_variant(std::string_view name) {
@@ -56,14 +75,18 @@ Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& 
 
 std::string short_text(const Candidate& candidate, const Candidate* fallback, const Problem& problem,
                        const DeviceInfo& device) {
+  if (!candidate.foreign.empty()) return text(candidate);
   const Variant& variant = find_variant(candidate.variant);
-  const bool beside = fallback != nullptr && fallback->variant == candidate.variant;
+  const bool beside = fallback != nullptr && fallback->variant == candidate.variant && fallback->foreign.empty();
   const std::string words = difference(candidate, beside ? *fallback : variant.fallback(problem, device));
   if (!words.empty()) return fmt::format("{} {}", variant.name, words);
   return beside ? variant.name + ", the default" : variant.name;
 }
 
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  if (!candidate.foreign.empty())
+    return fmt::format("{} is of a pack with the hash {}, which is not here; name its folder with --pack",
+                       candidate.variant, candidate.foreign.front().second);
   const Variant& variant = find_variant(candidate.variant);
   if (variant.device != device.kind)
     return fmt::format("{} runs on {} only", variant.name, variant.device == DeviceKind::cuda ? "GPUs" : "cpus");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cstddef>
 #include <stdexcept>
 
@@ -158,6 +159,12 @@ size_t map_offset(std::string_view field) {
   if (field == "w_map") return offsetof(Args, w_map);
   if (field == "y_map") return offsetof(Args, y_map);
   throw std::logic_error(fmt::format("Args has no tensor map '{}'", field));
+}
+
+std::string operand_name(LayerMatrix matrix) {
+  std::string lower;
+  for (const char c : name(matrix)) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
 }
 
 std::string rows_formula(const Product& product, const Operand& operand) {

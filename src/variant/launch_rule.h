@@ -59,6 +59,9 @@ struct ArgsField {
 const std::vector<ArgsField>& args_fields();
 size_t map_offset(std::string_view field);
 
+/// "dy" of dY: the name by which callers hand a matrix over.
+std::string operand_name(LayerMatrix matrix);
+
 /// Rows in memory of an operand, as a formula over tokens, slots, rows and the extents; its columns as one.
 std::string rows_formula(const Product& product, const Operand& operand);
 std::string columns_formula(const Operand& operand);

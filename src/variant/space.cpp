@@ -166,6 +166,17 @@ Error knob_missing(const SearchSpace& space, const std::string& name) {
                        fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
 }
 
+VariantSpace whole(const Variant& variant) {
+  VariantSpace part{.variant = variant.name, .values = {}};
+  for (const Knob& knob : variant.knobs) part.values.emplace_back(knob.name, knob.values);
+  return part;
+}
+
+void add_packs(SearchSpace& space) {
+  for (const Variant& variant : variants())
+    if (variant.pack) space.variants.push_back(whole(variant));
+}
+
 // A variant that this space says nothing of, and a built-in space that does.
 Error variant_missing(const SearchSpace& space, const std::string& name) {
   find_variant(name);  // throws where there is no such variant at all
@@ -182,11 +193,9 @@ Error variant_missing(const SearchSpace& space, const std::string& name) {
 
 SearchSpace whole_space() {
   SearchSpace space{.name = std::string(kWhole), .variants = {}};
-  for (const Variant& variant : std::views::reverse(variants())) {  // the default is of the first that can run
-    VariantSpace part{.variant = variant.name, .values = {}};
-    for (const Knob& knob : variant.knobs) part.values.emplace_back(knob.name, knob.values);
-    space.variants.push_back(std::move(part));
-  }
+  for (const Variant& variant : std::views::reverse(variants()))  // the default is of the first that can run
+    if (!variant.pack) space.variants.push_back(whole(variant));
+  add_packs(space);
   return space;
 }
 
@@ -204,7 +213,8 @@ SearchSpace load_space(const std::string& name_or_file) {
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   Json json;
   std::error_code ignored;
-  if (const auto text = embedded_file(path)) {
+  const auto text = embedded_file(path);
+  if (text) {
     json = parse_json(*text, path);
   } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored)) {
     json = read_json(name_or_file);
@@ -213,6 +223,7 @@ SearchSpace load_space(const std::string& name_or_file) {
   }
   SearchSpace space = space_from_json(JsonAt(json, name_or_file));
   space.name = name_or_file;
+  if (text) add_packs(space);
   return space;
 }
 

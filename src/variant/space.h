@@ -19,11 +19,13 @@ struct SearchSpace {
   std::vector<VariantSpace> variants;
 };
 
-/// "all", the whole space; "quick" and others from configs/spaces; or a JSON file of the same form. Unknown variants or
-/// knobs, missing knobs and wrong values are errors that name the place.
+/// "all", the whole space; "quick" and others from configs/spaces, with all candidates of the packs in the catalog; or
+/// a JSON file of the same form, which has what it names. Unknown variants or knobs, missing knobs and wrong values are
+/// errors that name the place.
 SearchSpace load_space(const std::string& name_or_file);
 
-/// All values that variants list for their knobs, called "all": the space of who names none.
+/// All values that variants list for their knobs, called "all": the space of who names none. Packs come last, so that
+/// the default is of a variant that is built in, where one takes the problem.
 SearchSpace whole_space();
 /// The same from JSON, without a name.
 SearchSpace space_from_json(const JsonAt& json);

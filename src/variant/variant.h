@@ -2,7 +2,9 @@
 // twin of device code is kernels/<name>.cuh; the catalog lists the variants that are built in.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,8 @@ namespace moetune {
 
 /// The most device memory that a launch may ask for beside its operands.
 constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
+
+struct Pack;
 
 /// How a unit is launched. The grid never depends on m_sizes, which live on the device.
 struct LaunchPlan {
@@ -46,7 +50,7 @@ struct Variant {
 
   /// Why this candidate can't run, exact, or nothing where it can. The candidate is complete and of this variant.
   std::function<std::optional<std::string>(const Candidate&, const Shape&, const DeviceInfo&)> illegal;
-  /// For legal candidates. cpu variants have no plan and no unit.
+  /// For legal candidates. cpu variants and packs have no plan and no unit.
   std::function<LaunchPlan(const Candidate&, const Shape&)> plan = nullptr;
   /// The C++ text of the kernel unit: a Config struct and an extern "C" entry called moetune_kernel.
   std::function<std::string(const Candidate&, const Shape&)> unit = nullptr;
@@ -54,10 +58,17 @@ struct Variant {
   std::function<Candidate(const Problem&, const DeviceInfo&)> fallback;
   /// Seconds that a legal candidate should take; 0 where that can't be told. Null without such a model.
   std::function<double(const Candidate&, const Problem&, const DeviceInfo&)> seconds = nullptr;
+  /// Of kernels made elsewhere (pack.h); null for variants that are built in.
+  std::shared_ptr<const Pack> pack = nullptr;
 };
 
-/// The catalog, in the order of `moetune list variants`.
-const std::vector<Variant>& variants();
+/// The catalog, in the order of `moetune list variants`: what is built in, then what add_variant added. References to
+/// its variants stay valid.
+const std::deque<Variant>& variants();
+
+/// Adds a variant to the catalog of this process. To be called before anything reads the catalog. A pack whose variant
+/// is there with the same hash is left as it is. Exit::request where the name is taken otherwise.
+void add_variant(Variant variant);
 
 /// Exit::request with the nearest name.
 const Variant& find_variant(std::string_view name);

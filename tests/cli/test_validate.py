@@ -14,7 +14,7 @@ SPEC = importlib.util.spec_from_file_location("schema_check", VALIDATE)
 SCHEMAS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCHEMAS)
 
-KINDS = ["bench", "check", "compile", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "peers", "plan", "replay",
+KINDS = ["bench", "check", "compile", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan", "replay",
          "routing", "runtime", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key is removed
 
@@ -81,6 +81,14 @@ DAMAGES = {
                ("answers/0/entry/candidate", {}), *verdict_at("answers/0/entry/verdict")],
     "model": [("name", GONE), ("name", ""), ("experts", 0), ("experts", 65537), ("top_k", GONE), ("hidden", "2048"),
               ("gated", 1), ("aliases", "other"), ("aliases", [""]), ("architecture", GONE)],
+    "pack": [("variant", "a b"), ("summary", GONE), ("knobs", []), ("knobs/0/values", []), ("knobs/0/values/1", 16),
+             ("knobs/0/values/1", -1), ("knobs/1/default", GONE), ("computes/0/op", "bwd"), ("computes/0/weighting", "sum"),
+             ("rules/0/zero", "k; 8"), ("rules/0/reason", GONE), ("files/slow.cubin/sha256", "abc"), ("files/slow.cubin/arch", "hopper"),
+             ("files/slow.cubin/bytes", 0), ("binaries", []), ("binaries/0/files", {}), ("binaries/0/threads", 2048),
+             ("binaries/0/entry", GONE), ("binaries/1/scratch_bytes", -1), ("binaries/1/trailing/0", {}), ("candidates", []),
+             ("candidates/0/0", 1.5), ("operands/0/shape", "rows"), ("buffers/0/zeroed", "yes"), ("launches", []),
+             ("launches/0/fill/byte", 256), ("launches/1/threads", 0), ("launches/2/cubin", "other"), ("launches/2/grid", GONE),
+             ("launches/2/arguments/0/struct/size", 0)],
     "peers": [("tool", GONE), ("tool/name", "moetune"), ("environment/device", ""), ("environment/torch", GONE), ("entries", {}),
               ("entries/0/id", GONE), ("entries/0/peer", ""), ("entries/0/note", 1), *cell_at("entries/0/cell"),
               *measurement_at("entries/0")],
@@ -171,6 +179,7 @@ def made(tmp_path_factory):
     documents["runtime"] = {"schema": "moetune.runtime/1", "tool": tool, "device": {"name": "a GPU"}, "regime": "burst",
                             "cells": {"a": {**served, "tokens": 8, "skew": 1.5, "time_us": 10.0}},
                             "ranges": [{**served, "tokens": {"from": 1, "to": None}, "worst_regret": 0.0}]}
+    documents["pack"] = json.loads((SOURCE / "tests/cli/files/pack.json").read_text())
     documents["kernels"] = json.loads((SOURCE / "tests/cli/files/kernels.json").read_text())
     return room, documents
 

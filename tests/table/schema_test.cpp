@@ -291,8 +291,8 @@ TEST_F(Schema, WrongUsageNamesTheKinds) {
   EXPECT_EQ(result.exit, 2);
   EXPECT_TRUE(
       holds(result.output,
-            "KIND is one of: bench, check, compile, diff, doctor, journal, kernels, list, lookup, model, peers, plan, "
-            "replay, routing, runtime, space, suite, table, validate, verify"));
+            "KIND is one of: bench, check, compile, diff, doctor, journal, kernels, list, lookup, model, pack, peers, "
+            "plan, replay, routing, runtime, space, suite, table, validate, verify"));
 }
 
 }  // namespace

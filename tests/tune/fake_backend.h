@@ -46,6 +46,7 @@ struct Script {
   std::function<void(const std::string& call, const Contender&)> before =
       {};                                         // verify, repeat, sample: may throw, sleep or die
   std::function<void(const Problem&)> load = {};  // may throw
+  DeviceInfo device = {.kind = DeviceKind::cpu, .name = "fake", .id = "fake", .processors = 2};
 };
 
 inline Verdict right() {
@@ -58,7 +59,7 @@ inline Verdict wrong() {
 class FakeBackend final : public Backend {
  public:
   explicit FakeBackend(Script what = {}) : script(std::move(what)), random_(script.seed), phase_(random_.uniform()) {
-    device_ = {.kind = DeviceKind::cpu, .name = "fake", .id = "fake", .processors = 2};
+    device_ = script.device;
   }
 
   Script script;
@@ -69,7 +70,7 @@ class FakeBackend final : public Backend {
   int loads = 0;
 
   const DeviceInfo& device() const override { return device_; }
-  Json environment() override { return {{"identity", {{"fake", "1"}}}}; }
+  Json environment() override { return {{"identity", with_packs({{"fake", "1"}})}}; }
   std::vector<std::string> baselines() const override {
     std::vector<std::string> names;
     for (const auto& [name, seconds] : script.baselines) names.push_back(name);

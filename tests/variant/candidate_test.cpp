@@ -113,6 +113,27 @@ TEST(Candidate, AValueThatAFileHasOfARetiredKnobStays) {
             "no kernel has l2_promotion=256 any more; tune this cell again");
 }
 
+TEST(Candidate, OfAPackThatIsNotHereIsToldInWords) {
+  const Json json = {
+      {"variant", "triton_moe"}, {"pack", "0123456789ab"}, {"BLOCK_SIZE_M", 64}, {"order", "rows"}, {"num_warps", 4}};
+  const Candidate candidate = candidate_from_json(JsonAt(json, "x"));
+  EXPECT_EQ(to_json(candidate), json);
+  EXPECT_EQ(text(candidate), "triton_moe BLOCK_SIZE_M=64 order=rows num_warps=4");
+  EXPECT_EQ(find_value(candidate, "BLOCK_SIZE_M"), 64);
+  EXPECT_EQ(find_value(candidate, "order"), std::nullopt);
+  EXPECT_EQ(find_value(candidate, "block_m"), std::nullopt);
+  Json other = json;
+  other["num_warps"] = 8;
+  const Candidate second = candidate_from_json(JsonAt(other, "x"));
+  EXPECT_NE(second, candidate);
+  EXPECT_EQ(difference(second, candidate), "num_warps=8");
+  EXPECT_EQ(cannot_run(candidate, {}, device_of_arch("sm_90a")),
+            "triton_moe is of a pack with the hash 0123456789ab, which is not here; name its folder with --pack");
+  // What names no pack is a wrong word, as before.
+  other.erase("pack");
+  EXPECT_EQ(error_of([&] { candidate_from_json(JsonAt(other, "x")); }).what, "unknown variant 'triton_moe'");
+}
+
 TEST(Candidate, APartialOneTakesTheRestFromTheDefault) {
   Cell cell;
   cell.shape.layer = {.model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048};

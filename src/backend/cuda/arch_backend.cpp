@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/compiler.h"
+#include "backend/cuda/pack_kernel.h"
 #include "base/error.h"
 
 namespace moetune {
@@ -20,21 +21,19 @@ class ArchBackend final : public Backend {
 
   const DeviceInfo& device() const override { return device_; }
   Json environment() override {
-    return {{"identity",
-             {{"backend", "cuda"},
-              {"device", device_.name},
-              {"kernels", hash(compiler_.sources)},
-              {"nvrtc", nvrtc_version()}}}};
+    return {{"identity", with_packs({{"backend", "cuda"},
+                                     {"device", device_.name},
+                                     {"kernels", hash(compiler_.sources)},
+                                     {"nvrtc", nvrtc_version()}})}};
   }
   std::vector<std::string> baselines() const override { return {}; }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    std::vector<std::string> units;
-    for (const Candidate& candidate : candidates)
-      units.push_back(find_variant(candidate.variant).unit(candidate, shape));
-    std::vector<CompileResult> results;
-    for (const CompiledUnit& compiled : compile_units(units, compiler_)) results.push_back(compiled.result);
-    return results;
+    return compile_candidates(shape, candidates, device_, [&](const std::vector<std::string>& units) {
+      std::vector<CompileResult> results;
+      for (const CompiledUnit& compiled : compile_units(units, compiler_)) results.push_back(compiled.result);
+      return results;
+    });
   }
 
   void load(const Problem&) override { refuse(); }

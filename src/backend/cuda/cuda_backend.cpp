@@ -13,6 +13,7 @@
 #include "backend/cuda/kept_units.h"
 #include "backend/cuda/nvml.h"
 #include "backend/cuda/operands.h"
+#include "backend/cuda/pack_kernel.h"
 #include "backend/cuda/sampler.h"
 #include "backend/cuda/tensor_map.h"
 #include "backend/cuda/verifier.h"
@@ -34,6 +35,7 @@ struct Loaded {
   std::optional<Verifier> verifier;
   std::vector<DeviceBuffer> grouped_pointers;  // a set
   std::map<std::string, Kernel> kernels;       // by candidate text
+  std::map<std::string, PackKernel> packed;    // the same of packs
   std::optional<Sampler> sampler;
 };
 
@@ -57,11 +59,10 @@ class CudaBackend : public Backend {
     cudaDriverGetVersion(&driver);
     const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
     const GpuState state = gpu_state(device_.id);
-    return {{"identity",
-             {{"backend", "cuda"},
-              {"device", device_.name},
-              {"kernels", hash(compiler_.sources)},
-              {"nvrtc", nvrtc_version()}}},
+    return {{"identity", with_packs({{"backend", "cuda"},
+                                     {"device", device_.name},
+                                     {"kernels", hash(compiler_.sources)},
+                                     {"nvrtc", nvrtc_version()}})},
             {"driver", state.driver.empty() ? "unknown" : state.driver},
             {"cuda_driver", version(driver)},
             {"cuda_runtime", version(runtime)},
@@ -73,10 +74,8 @@ class CudaBackend : public Backend {
   std::vector<std::string> baselines() const override { return {kLoop, kGrouped}; }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    std::vector<std::string> units;
-    for (const Candidate& candidate : candidates)
-      units.push_back(find_variant(candidate.variant).unit(candidate, shape));
-    return compiled_.compile(units);
+    return compile_candidates(shape, candidates, device_,
+                              [&](const std::vector<std::string>& units) { return compiled_.compile(units); });
   }
 
   void load(const Problem& problem) override {
@@ -96,11 +95,17 @@ class CudaBackend : public Backend {
     require(cudaMemsetAsync(counters.data(), 0, static_cast<size_t>(counters.size()), stream_->stream),
             "cannot clear the counters");  // a kernel that failed may have left some
     const Product& product = loaded_->operands.product;
+    const PackKernel* packed = packed_kernel(contender);
+    if (packed) packed->clear(stream_->stream);
     const bool of_cublas_16 = !contender.baseline.empty() && product.accumulates && product.d.dtype != Dtype::fp32;
-    Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16);
+    Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting_of(contender));
     if (verdict.ok && count_nonzero(counters) > 0) {
       verdict.ok = false;
       verdict.reason = "the kernel left counters that are not zero, which the next launch needs";
+    }
+    if (const std::string left = packed ? packed->left_nonzero() : ""; verdict.ok && !left.empty()) {
+      verdict.ok = false;
+      verdict.reason = fmt::format("the kernel left '{}' other than zero, which the next launch needs", left);
     }
     return verdict;
   }
@@ -160,6 +165,8 @@ class CudaBackend : public Backend {
       };
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
+    if (const PackKernel* packed = packed_kernel(contender))
+      return [&loaded, packed = *packed, this](int set) { packed.enqueue(loaded.operands, set, stream_->stream); };
     const Kernel& kernel = kernel_of(contender.candidate);
     const LaunchRule rule = launch_rule(kernel.plan, loaded.operands.first);
     Sizes sizes = sizes_of(loaded.operands.first);
@@ -185,6 +192,33 @@ class CudaBackend : public Backend {
     operands.unsort_result(services_, set, stream_->stream);
   }
 
+  // Where a pack's candidate rounds weights; nothing for others, which do as the product says.
+  std::optional<Weighting> weighting_of(const Contender& contender) const {
+    if (!contender.baseline.empty()) return std::nullopt;
+    const Variant& variant = find_variant(contender.candidate.variant);
+    return variant.pack ? std::optional(moetune::weighting_of(*variant.pack, loaded_->shape)) : std::nullopt;
+  }
+
+  // Null for what is not of a pack.
+  const PackKernel* packed_kernel(const Contender& contender) {
+    if (!contender.baseline.empty()) return nullptr;
+    const Variant& variant = find_variant(contender.candidate.variant);
+    if (!variant.pack) return nullptr;
+    const std::string key = text(contender.candidate);
+    const auto found = loaded_->packed.find(key);
+    if (found != loaded_->packed.end()) return &found->second;
+    make_room();
+    PackKernel kernel = make_pack_kernel(*variant.pack, contender.candidate, loaded_->operands, device_);
+    return &loaded_->packed.emplace(key, std::move(kernel)).first->second;
+  }
+
+  void make_room() {
+    if (loaded_->kernels.size() + loaded_->packed.size() < kMaxKernels) return;
+    loaded_->sampler->clear();
+    loaded_->kernels.clear();
+    loaded_->packed.clear();
+  }
+
   const Kernel& kernel_of(const Candidate& candidate) {
     const std::string key = text(candidate);
     const auto found = loaded_->kernels.find(key);
@@ -193,10 +227,7 @@ class CudaBackend : public Backend {
     const Variant& variant = find_variant(candidate.variant);
     const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
-    if (loaded_->kernels.size() >= kMaxKernels) {
-      loaded_->sampler->clear();
-      loaded_->kernels.clear();
-    }
+    make_room();
     Kernel kernel = make_kernel(std::make_shared<Module>(compiled.cubin), variant.plan(candidate, shape), device_);
     return loaded_->kernels.emplace(key, std::move(kernel)).first->second;
   }

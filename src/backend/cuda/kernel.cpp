@@ -45,18 +45,22 @@ const void* Module::kernel(const char* name) const {
   return reinterpret_cast<const void*>(kernel);
 }
 
-Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device) {
-  Kernel kernel{.module = module, .function = module->kernel("moetune_kernel"), .plan = plan};
-  require_candidate(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(plan.shared_bytes)),
-                    "cannot set the kernel's shared memory");
+int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& device) {
+  require_candidate(
+      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(plan.shared_bytes)),
+      "cannot set the kernel's shared memory");
   int per_sm = 0;
-  require_candidate(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel.function, plan.threads,
+  require_candidate(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, function, plan.threads,
                                                                   static_cast<size_t>(plan.shared_bytes)),
                     "cannot tell the kernel's occupancy");
   if (per_sm == 0) throw CandidateFault(Status::launch_error, "no block of the kernel fits on an SM");
   if (plan.workspace > 0) per_sm = std::min(per_sm, plan.min_blocks_per_sm);  // no more have room
-  kernel.blocks = plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(kernel.function, plan);
+  return plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(function, plan);
+}
+
+Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device) {
+  Kernel kernel{.module = module, .function = module->kernel("moetune_kernel"), .plan = plan};
+  kernel.blocks = held_blocks(kernel.function, plan, device);
   if (plan.maps > 0)
     kernel.maps = std::make_shared<DeviceBuffer>(int64_t{kernel.blocks} * plan.maps * int64_t{sizeof(TensorMap)});
   return kernel;

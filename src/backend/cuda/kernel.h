@@ -37,6 +37,10 @@ struct Kernel {
   /// On so many blocks, at most `blocks`, in whole clusters.
   void launch(const Args& args, int64_t grid, cudaStream_t stream) const;
 };
+/// Lets a kernel have the plan's shared memory, and tells how many of its blocks the device holds at once. Throws
+/// CandidateFault{launch_error} where not even one fits.
+int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& device);
+
 Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device);
 
 /// Launches any kernel with arguments by address.

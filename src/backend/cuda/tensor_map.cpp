@@ -36,7 +36,19 @@ std::vector<cuuint64_t> evaluated(const std::vector<std::string>& formulas, cons
   return values;
 }
 
-TensorMap encode(const MapRule& rule, const void* base, const Sizes& sizes) {
+const void* pointer_of(const Args& args, std::string_view name) {
+  for (const ArgsField& field : args_fields()) {
+    if (field.name != name) continue;
+    const void* pointer = nullptr;
+    std::memcpy(&pointer, reinterpret_cast<const char*>(&args) + field.offset, sizeof pointer);
+    return pointer;
+  }
+  throw Error(Exit::bug, fmt::format("Args has no pointer '{}'", name));
+}
+
+}  // namespace
+
+TensorMap encode_map(const MapRule& rule, const void* base, const Sizes& sizes) {
   static const auto encoder = find_encoder();
   const std::vector<cuuint64_t> size = evaluated(rule.sizes, sizes), stride = evaluated(rule.strides, sizes);
   std::vector<cuuint32_t> box(size.size(), 1);
@@ -58,21 +70,9 @@ TensorMap encode(const MapRule& rule, const void* base, const Sizes& sizes) {
   return opaque;
 }
 
-const void* pointer_of(const Args& args, std::string_view name) {
-  for (const ArgsField& field : args_fields()) {
-    if (field.name != name) continue;
-    const void* pointer = nullptr;
-    std::memcpy(&pointer, reinterpret_cast<const char*>(&args) + field.offset, sizeof pointer);
-    return pointer;
-  }
-  throw Error(Exit::bug, fmt::format("Args has no pointer '{}'", name));
-}
-
-}  // namespace
-
 void encode_maps(Args& args, const LaunchRule& rule, const Sizes& sizes) {
   for (const MapRule& map : rule.maps) {
-    const TensorMap encoded = encode(map, pointer_of(args, map.pointer), sizes);
+    const TensorMap encoded = encode_map(map, pointer_of(args, map.pointer), sizes);
     std::memcpy(reinterpret_cast<char*>(&args) + map_offset(map.field), &encoded, sizeof encoded);
   }
 }

@@ -10,4 +10,7 @@ namespace moetune {
 /// strides must be multiples of 16 bytes.
 void encode_maps(Args& args, const LaunchRule& rule, const Sizes& sizes);
 
+/// The map of one rule over the matrix at `base`; errors as of encode_maps.
+TensorMap encode_map(const MapRule& rule, const void* base, const Sizes& sizes);
+
 }  // namespace moetune

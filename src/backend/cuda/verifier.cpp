@@ -168,18 +168,22 @@ void Verifier::clear_output(Values values) const {
               "cannot fill what kernels write on the way");
 }
 
-std::string Verifier::run_and_compare(const RunOnce& run, Values values, std::vector<ComparisonCounts>& counts) const {
+std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighting weighting,
+                                      std::vector<ComparisonCounts>& counts) const {
   clear_output(values);
   run();
   require_candidate(cudaGetLastError(), "the launch failed");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
   counts.assign(results_.size(), {});
   for (size_t i = 0; i < results_.size(); ++i)
-    if (const std::string reason = compare(results_[i], values, counts[i]); !reason.empty()) return reason;
+    if (const std::string reason = compare(results_[i], values, weighting, counts[i]); !reason.empty()) return reason;
   return {};
 }
 
-std::string Verifier::compare(const Result& result, Values values, ComparisonCounts& counts) const {
+std::string Verifier::compare(const Result& result, Values values, Weighting weighting,
+                              ComparisonCounts& counts) const {
+  RowWeights weights = result.weights;
+  weights.rounded = weighting == Weighting::rounded_result;
   const Operand& operand = result.operand;
   const int64_t n = operand.columns;
   auto* device_counts = scratch_.as<ComparisonCounts>();
@@ -189,8 +193,8 @@ std::string Verifier::compare(const Result& result, Values values, ComparisonCou
           "cannot clear counters");
   require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, result.weights,
-                         result.rows, n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
+  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights, result.rows,
+                         n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
   const int64_t bytes = operand.rows * n * size_bytes(operand.dtype);
   const Service& service = result.service;
   service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
@@ -210,13 +214,14 @@ std::string Verifier::compare(const Result& result, Values values, ComparisonCou
   return {};
 }
 
-Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding) const {
-  const bool twice = rounds_before_adding || operands_.product.weighting == Weighting::rounded_result;
+Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::optional<Weighting> weighting) const {
+  const Weighting rounds = weighting.value_or(operands_.product.weighting);
+  const bool twice = rounds_before_adding || rounds == Weighting::rounded_result;
   Verdict verdict{.ok = false, .reason = {}};
   for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
   std::vector<ComparisonCounts> counts;
   operands_.fill(services_, Values::integer, 0, stream_);
-  verdict.reason = run_and_compare(run, Values::integer, counts);
+  verdict.reason = run_and_compare(run, Values::integer, rounds, counts);
   for (size_t i = 0; i < results_.size(); ++i) {
     if (counts[i].mismatches == 0 || (rounds_before_adding && max_ulps(counts[i]) <= kMaxUlpsAdded)) continue;
     const auto first = static_cast<int64_t>(counts[i].first);
@@ -229,7 +234,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding) const {
   }
   operands_.fill(services_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
-  verdict.reason = run_and_compare(run, Values::random, counts);
+  verdict.reason = run_and_compare(run, Values::random, rounds, counts);
   for (size_t i = 0; i < results_.size() && verdict.reason.empty(); ++i) {
     const Result& result = results_[i];
     const Dtype dtype = result.operand.dtype;

@@ -1,6 +1,7 @@
 // References of a loaded problem and the comparison of every element with them.
 #pragma once
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -19,7 +20,8 @@ class Verifier {
 
   /// Integer inputs bit for bit, then random inputs within tolerance; outputs start as NaN, guards are looked at.
   /// Leaves random values in operand set 0. What `rounds_before_adding` to D may be an ulp off on integers too.
-  Verdict verify(const RunOnce& run, bool rounds_before_adding = false) const;
+  /// `weighting` is where the contender rounds weights of the result, where that is another place than the product's.
+  Verdict verify(const RunOnce& run, bool rounds_before_adding = false, std::optional<Weighting> weighting = {}) const;
 
   /// Runs again and again on random inputs for about `seconds`; each result and its guards must have the bits of the
   /// first.
@@ -54,8 +56,9 @@ class Verifier {
   void measure_reference(Result& result) const;
   /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured
   /// on random inputs. A count for each result.
-  std::string run_and_compare(const RunOnce& run, Values values, std::vector<ComparisonCounts>& counts) const;
-  std::string compare(const Result& result, Values values, ComparisonCounts& counts) const;
+  std::string run_and_compare(const RunOnce& run, Values values, Weighting weighting,
+                              std::vector<ComparisonCounts>& counts) const;
+  std::string compare(const Result& result, Values values, Weighting weighting, ComparisonCounts& counts) const;
 
   const Operands& operands_;
   Services& services_;

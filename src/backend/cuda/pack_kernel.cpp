@@ -1,0 +1,178 @@
+// Modules, buffers and launches of packs.
+#include "backend/cuda/pack_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "backend/backend.h"
+#include "backend/cuda/tensor_map.h"
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kFill = 0xff;  // what buffers hold before the first launch: NaNs, and indices of no row
+
+const char* address_of(const std::string& name, const PackKernel& kernel, const Operands& o, int set) {
+  if (name == "null") return nullptr;
+  const Product& p = o.product;
+  if (const auto buffer = kernel.buffers.find(name); buffer != kernel.buffers.end()) return buffer->second->data();
+  if (name == operand_name(p.a.matrix)) return o.a.data() + set * o.a_stride;
+  if (name == operand_name(p.b.matrix)) return o.b.data() + set * o.b_stride;
+  if (name == operand_name(p.d.matrix)) return o.d_of(set);
+  if (name == "m_sizes") return o.m_sizes.data();
+  if (name == "gather_indices") return o.gather_indices.data();
+  if (name == "topk_weights") return o.weights.data();
+  throw Error(Exit::bug, fmt::format("a pack names the operand '{}', which is not there", name));
+}
+
+void launch_step(const PackStep& step, const void* function, std::vector<void*>& arguments, cudaStream_t stream) {
+  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(step.grid));
+  config.blockDim = dim3(static_cast<unsigned>(step.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(step.shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  if (step.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(step.cluster), 1, 1};
+  }
+  if (step.cooperative) {
+    cudaLaunchAttribute& cooperative = attributes[config.numAttrs++];
+    cooperative.id = cudaLaunchAttributeCooperative;
+    cooperative.val.cooperative = 1;
+  }
+  require_candidate(cudaLaunchKernelExC(&config, function, arguments.data()), "cannot launch a kernel of the pack");
+}
+
+LaunchPlan plan_of(const PackStep& step) {
+  LaunchPlan plan{.threads = step.threads, .shared_bytes = step.shared_bytes, .cluster = step.cluster};
+  if (step.most_per_processor > 0) plan.min_blocks_per_sm = step.most_per_processor, plan.workspace = 1;
+  return plan;
+}
+
+void allocate(PackKernel& kernel) {
+  for (const PackBuffer& buffer : kernel.launch.buffers) {
+    auto memory = std::make_shared<DeviceBuffer>(std::max<int64_t>(1, buffer.bytes));
+    require(cudaMemset(memory->data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory->size())),
+            "cannot fill a buffer");
+    kernel.buffers[buffer.name] = std::move(memory);
+  }
+}
+
+CompileResult told_result(const Pack& pack, const Candidate& candidate, const DeviceInfo& device) {
+  const PackBinary* binary = binary_of(pack, candidate);
+  const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
+  if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};
+  const PackFile& told = pack.files.at(*file);
+  return {.status = Status::ok,
+          .reason = {},
+          .registers = told.registers,
+          .spill_bytes = told.spill_bytes,
+          .from_cache = true};
+}
+
+}  // namespace
+
+void PackKernel::enqueue(const Operands& operands, int set, cudaStream_t stream) const {
+  for (size_t i = 0; i < launch.steps.size(); ++i) {
+    const PackStep& step = launch.steps[i];
+    if (!functions[i]) {
+      char* const filled = const_cast<char*>(address_of(step.filled, *this, operands, set));
+      if (step.fill_bytes > 0)
+        require_candidate(cudaMemsetAsync(filled, step.byte, static_cast<size_t>(step.fill_bytes), stream),
+                          "cannot fill memory");
+      continue;
+    }
+    std::vector<std::vector<TensorMap>> arguments;  // aligned as a tensor map must be
+    std::vector<void*> addresses;
+    for (const PackArgument& argument : step.arguments) {
+      std::vector<TensorMap>& copy = arguments.emplace_back(argument.bytes.size() / sizeof(TensorMap) + 1);
+      auto* const bytes = reinterpret_cast<char*>(copy.data());
+      std::memcpy(bytes, argument.bytes.data(), argument.bytes.size());
+      for (const PackPointer& pointer : argument.pointers) {
+        const char* const address = address_of(pointer.name, *this, operands, set);
+        std::memcpy(bytes + pointer.offset, &address, sizeof address);
+      }
+      for (const PackMap& map : argument.maps) {
+        const TensorMap encoded =
+            encode_map(map.rule, address_of(map.rule.pointer, *this, operands, set), launch.sizes);
+        std::memcpy(bytes + map.offset, &encoded, sizeof encoded);
+      }
+      addresses.push_back(bytes);
+    }
+    launch_step(step, functions[i], addresses, stream);
+  }
+}
+
+void PackKernel::clear(cudaStream_t stream) const {
+  for (const PackBuffer& buffer : launch.buffers) {
+    const DeviceBuffer& memory = *buffers.at(buffer.name);
+    if (buffer.zeroed)
+      require(cudaMemsetAsync(memory.data(), 0, static_cast<size_t>(memory.size()), stream), "cannot clear a buffer");
+  }
+}
+
+std::string PackKernel::left_nonzero() const {
+  for (const PackBuffer& buffer : launch.buffers) {
+    if (!buffer.zeroed) continue;
+    const DeviceBuffer& memory = *buffers.at(buffer.name);
+    std::vector<char> read(static_cast<size_t>(memory.size()));
+    require(cudaMemcpy(read.data(), memory.data(), read.size(), cudaMemcpyDeviceToHost), "cannot read a buffer");
+    if (std::ranges::any_of(read, [](char byte) { return byte != 0; })) return buffer.name;
+  }
+  return {};
+}
+
+PackKernel make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
+                            const DeviceInfo& device) {
+  PackKernel kernel;
+  std::map<std::string, std::shared_ptr<Module>> loaded;
+  std::map<std::pair<std::string, std::string>, const void*> functions;
+  const auto held = [&](const PackStep& step) -> int64_t {
+    std::shared_ptr<Module>& module = loaded[step.file];
+    if (!module) module = std::make_shared<Module>(read_pack_file(pack, step.file));
+    const void* const function = module->kernel(step.entry.c_str());
+    functions[{step.file, step.entry}] = function;
+    return held_blocks(function, plan_of(step), device);
+  };
+  Sizes sizes = sizes_of(operands.product);
+  sizes["processors"] = device.processors;
+  try {
+    kernel.launch = pack_launch(pack, candidate, sizes, device.compute_capability, held);
+  } catch (const std::invalid_argument& error) {
+    throw CandidateFault(Status::illegal, fmt::format("{}: {}", pack.variant, error.what()));
+  }
+  for (const PackStep& step : kernel.launch.steps)
+    kernel.functions.push_back(step.filled.empty() ? functions.at({step.file, step.entry}) : nullptr);
+  for (auto& [file, module] : loaded) kernel.modules.push_back(std::move(module));
+  allocate(kernel);
+  return kernel;
+}
+
+std::vector<CompileResult> compile_candidates(
+    const Shape& shape, std::span<const Candidate> candidates, const DeviceInfo& device,
+    const std::function<std::vector<CompileResult>(const std::vector<std::string>& units)>& compile) {
+  std::vector<CompileResult> results(candidates.size());
+  std::vector<std::string> units;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Variant& variant = find_variant(candidates[i].variant);
+    if (variant.pack) {
+      results[i] = told_result(*variant.pack, candidates[i], device);
+    } else {
+      units.push_back(variant.unit(candidates[i], shape));
+      places.push_back(i);
+    }
+  }
+  std::vector<CompileResult> compiled = compile(units);
+  for (size_t i = 0; i < places.size(); ++i) results[places[i]] = std::move(compiled[i]);
+  return results;
+}
+
+}  // namespace moetune

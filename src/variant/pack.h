@@ -1,0 +1,94 @@
+// A kernel pack: a folder of kernels made elsewhere, with a manifest, pack.json, that says what they compute, which
+// knobs they have and how each candidate is launched (configs/schema/pack.json). Not how they reach a device.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "variant/candidate.h"
+#include "variant/variant.h"
+#include "workload/product.h"
+
+namespace moetune {
+
+/// A cubin, or PTX where its name ends with ".ptx".
+struct PackFile {
+  std::string arch;  // "sm_90a"
+  int64_t bytes = 0;
+  std::string sha256;
+  int registers = 0;  // a thread; 0 = unknown
+  int spill_bytes = 0;
+};
+
+/// A compiled kernel of candidates: those that differ in launch values alone share it.
+struct PackBinary {
+  std::map<std::string, std::string> files;  // architecture -> name of a file
+  std::string entry;
+  int threads = 0;  // a block
+  int cluster = 1;
+  int64_t shared_bytes = 0;   // dynamic, a block
+  int64_t scratch_bytes = 0;  // of device memory a block: `scratch_bytes` in formulas
+  Json trailing;              // arguments behind those of the launch
+};
+
+struct PackComputation {
+  Op op = Op::fwd;
+  Dtype dtype = Dtype::bf16;
+  std::string fusion;  // as text(Fusion) spells it
+  Weighting weighting = Weighting::none;
+};
+
+/// A formula over n, k, m, experts, top_k and the knobs that must be 0; otherwise the sentence says why not.
+struct PackRule {
+  std::string zero, reason;
+};
+
+struct Pack {
+  std::filesystem::path folder;
+  std::string hash;  // of the manifest, 12 digits
+  std::string variant, summary;
+  std::vector<Knob> knobs;
+  std::vector<int> fallback;  // a value for each knob
+  std::vector<PackComputation> computes;
+  std::vector<PackRule> rules;
+  std::map<std::string, PackFile> files;
+  std::vector<PackBinary> binaries;
+  std::map<std::vector<int>, size_t> candidates;  // values of the knobs -> binary
+  Json operands, buffers, launches;               // as in pack.json, checked
+};
+
+/// The manifest of a pack. Throws Exit::request, with the place, for one that cannot be launched. Looks at no other
+/// file.
+Pack pack_from_json(const JsonAt& json);
+
+/// Reads DIR/pack.json, and all files that it names: Exit::request for one that is missing or is another than the
+/// manifest says.
+Pack load_pack(const std::filesystem::path& folder);
+
+/// A file's bytes. Exit::request unless size and SHA-256 are those of the manifest.
+std::string read_pack_file(const Pack& pack, const std::string& name);
+
+/// The file among `files` (architecture -> name) that runs on a compute capability, or null: a cubin before PTX.
+const std::string* file_for(const Pack& pack, const std::map<std::string, std::string>& files, int capability);
+
+/// The binary of a candidate of this pack, or null where none was compiled.
+const PackBinary* binary_of(const Pack& pack, const Candidate& candidate);
+
+/// Where weights round for a shape that the pack computes.
+Weighting weighting_of(const Pack& pack, const Shape& shape);
+
+/// The variant that stands for a pack in the catalog.
+Variant pack_variant(std::shared_ptr<const Pack> pack);
+
+/// Loads the packs of these folders and adds them to the catalog: add_variant.
+void add_packs(const std::vector<std::string>& folders);
+
+/// Name and hash of each pack in the catalog, "triton_moe 1a2b3c4d5e6f, ..."; empty where there is none.
+std::string pack_names();
+
+}  // namespace moetune

@@ -1,0 +1,80 @@
+"""scripts/pack_triton.py: what it packs is right (in Triton's interpreter), compiled without a GPU, and read by moetune.
+MOETUNE_TRITON_PYTHON names a Python with triton and torch where this one has none."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import SOURCE, Room, validate
+
+PYTHON = os.environ.get("MOETUNE_TRITON_PYTHON", sys.executable)
+PACK = SOURCE / "scripts/pack_triton.py"
+SMALL = ["--set", "BLOCK_SIZE_M=16,64", "--set", "BLOCK_SIZE_N=64", "--set", "BLOCK_SIZE_K=64", "--set", "num_warps=4",
+         "--set", "num_stages=3"]
+
+has_triton = subprocess.run([PYTHON, "-c", "import triton, torch"], capture_output=True).returncode == 0
+needs_triton = pytest.mark.skipif(not has_triton, reason="needs triton and torch")
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+def pack(room, *arguments, code=0):
+    result = subprocess.run([PYTHON, "-B", PACK, *map(str, arguments)], capture_output=True, text=True, cwd=room.path,
+                            env={**room.env, "TRITON_CACHE_DIR": str(room.path / "cache/triton")})
+    assert result.returncode == code, result.stderr
+    return result
+
+
+@needs_triton
+@pytest.mark.parametrize("knobs, m_sizes", [
+    ("BLOCK_SIZE_M=16,BLOCK_SIZE_N=32,BLOCK_SIZE_K=64,GROUP_SIZE_M=1", "16,0,1,33"),  # the end of k is half a step
+    ("BLOCK_SIZE_M=32,BLOCK_SIZE_N=32,BLOCK_SIZE_K=64,GROUP_SIZE_M=2", "31,32,33,0,5"),
+    ("BLOCK_SIZE_M=16,BLOCK_SIZE_N=64,BLOCK_SIZE_K=128,GROUP_SIZE_M=16", "0,0,3"),
+    ("BLOCK_SIZE_M=64,BLOCK_SIZE_N=32,BLOCK_SIZE_K=64,GROUP_SIZE_M=16", "1,1,1,1,1,1"),
+])
+def test_the_launches_that_are_described_compute_every_row(room, knobs, m_sizes):
+    result = subprocess.run([PYTHON, "-B", SOURCE / "tests/cli/interpret_triton.py", knobs, m_sizes], capture_output=True, text=True,
+                            env={**room.env, "TRITON_INTERPRET": "1"})
+    assert result.stdout == "right\n", result.stdout + result.stderr
+
+
+@needs_triton
+def test_a_pack_is_compiled_without_a_gpu_and_read(room):
+    told = pack(room, "-o", "pack", "--jobs", "1", *SMALL).stdout
+    assert told.startswith("pack: 8 of 8 candidates in 2 binaries")  # the four of GROUP_SIZE_M share theirs
+    validate("pack", room.path / "pack/pack.json")
+    room.ok("validate", "pack/pack.json")
+    manifest = room.json("pack/pack.json")
+    assert [binary["shared_bytes"] for binary in manifest["binaries"]] == [20480, 49152]
+    assert {file.name for file in (room.path / "pack").iterdir()} == {"pack.json", *manifest["files"]}
+    command = ["tune", "--device", "arch:sm_90a", "--pack", "pack", "--variant", "triton_moe", "--model", "qwen3-30b-a3b", "--tokens",
+               "16", "--dry-run", "--format", "json", "--strategy", "exhaustive"]
+    cell, = json.loads(room.ok(*command).stdout)["cells"]
+    assert (cell["legal"], cell["total"]) == (8, 8)
+    assert "it was compiled for sm_90a" in room.error(2, *command[:2], "arch:sm_80", *command[3:])
+    assert "name a new folder" in pack(room, "-o", "pack", code=2).stderr
+
+
+@needs_triton
+def test_what_no_block_has_shared_memory_for_is_left_out(room):
+    told = pack(room, "-o", "pack", "--jobs", "1", *SMALL, "--set", "BLOCK_SIZE_M=16,256", "--set", "BLOCK_SIZE_N=256", "--set",
+                "BLOCK_SIZE_K=256", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2").stdout
+    assert told.startswith("pack: 1 of 2 candidates in 1 binary")
+    assert told.endswith("1 needs more shared memory than a block has.\n")
+
+
+@needs_triton
+def test_wrong_words_are_told(room):
+    assert "knobs are BLOCK_SIZE_M," in pack(room, "-o", "pack", "--set", "warps=4", code=2).stderr
+    assert "'hopper' is not an architecture" in pack(room, "-o", "pack", "--arch", "hopper", code=2).stderr
+
+
+def test_without_triton_it_says_so(room):
+    result = subprocess.run([sys.executable, "-B", "-S", PACK, "-o", "pack"], capture_output=True, text=True, cwd=room.path)
+    assert result.returncode == 3 and "triton is not installed" in result.stderr
+    assert not (room.path / "pack").exists()

@@ -1,0 +1,101 @@
+// Whole runs over the variant of a pack: searched, journaled, tabled and resumed as any other is.
+#include "variant/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/file.h"
+#include "error_of.h"
+#include "pack_folder.h"
+#include "table/exporter.h"
+#include "tune/tuning.h"
+
+namespace moetune::fake {
+namespace {
+
+// In a process of its own: the catalog of a process only grows.
+template <typename Body>
+void in_own_process(Body body) {
+  const auto run = [&] {
+    body();
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+Candidate toy(int block_m, int fast) { return {.variant = "toy", .values = {block_m, fast}}; }
+
+// block_m=16 fast=no is the best of the five candidates.
+double seconds(const Candidate& candidate) {
+  return 100e-6 * (1 + 0.1 * find_value(candidate, "block_m").value() / 16 + 0.05 * candidate.values[1]);
+}
+
+Script script() {
+  Script script{.seconds = seconds, .baselines = {{"cublas-loop", 300e-6}}};
+  script.device = device_of_arch("sm_90a");
+  script.device.processors = 132;
+  return script;
+}
+
+struct PackTuning : Tuning {
+  explicit PackTuning(const std::string& strategy) : Tuning(script()) {
+    request.space = load_space("all");
+    keep_variants(request.space, {"toy"});
+    request.strategy = strategy;
+  }
+};
+
+class PackRun : public testing::TestWithParam<const char*> {};
+
+TEST_P(PackRun, FindsTheBestCandidateAndTablesIt) {
+  TemporaryFolder folder;
+  write_toy_pack(folder);
+  in_own_process([&] {
+    add_packs({folder.path().string()});
+    const std::string hash = load_pack(folder.path()).hash;
+    PackTuning tuning(GetParam());
+    if (std::string(GetParam()) == "random") tuning.request.max_candidates = 5;
+    tuning.journal = Journal::create(
+        folder.path() / "journal.jsonl",
+        {tuning.request.cells, tuning.backend.device(), tuning.backend.environment(), "all", GetParam(), 0});
+    const TunedTable table = tuning.run();
+    ASSERT_EQ(table.entries.size(), 1u);
+    const Entry& entry = table.entries[0];
+    EXPECT_EQ(entry.candidate, toy(16, 0));
+    EXPECT_EQ(entry.measured, 5);
+    ASSERT_NE(find_rival(entry, "default"), nullptr);  // block_m=32 fast=yes
+    EXPECT_NEAR(find_rival(entry, "default")->measurement.seconds, seconds(toy(32, 1)), 1e-9);
+    EXPECT_EQ(table.environment["identity"]["packs"], "toy " + hash);
+    const Json json = to_json(table);
+    EXPECT_EQ(json["entries"][0]["candidate"],
+              Json({{"variant", "toy"}, {"pack", hash}, {"block_m", 16}, {"fast", "no"}}));
+    const Replay replay = read_journal(folder.path() / "journal.jsonl");
+    EXPECT_EQ(replay.header.environment["identity"]["packs"], "toy " + hash);
+    const std::string csv = find_exporter("csv").write(table).files.at(0).text;
+    EXPECT_TRUE(holds(csv, ",fast,")) << csv;
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Strategies, PackRun, testing::Values("auto", "exhaustive", "random"));
+
+TEST(PackTable, IsReadWhereThePackIsNot) {
+  TemporaryFolder folder;
+  write_toy_pack(folder);
+  in_own_process([&] {
+    add_packs({folder.path().string()});
+    PackTuning tuning("exhaustive");
+    KeptFile file(folder.path() / "table.json");
+    write_table(file, tuning.run());
+  });
+  const TunedTable table = read_table(folder.path() / "table.json");
+  ASSERT_EQ(table.entries.size(), 1u);
+  EXPECT_EQ(text(table.entries[0].candidate), "toy block_m=16 fast=no");
+  EXPECT_EQ(to_json(table), read_json(folder.path() / "table.json"));
+  const std::string csv = find_exporter("csv").write(table).files.at(0).text;
+  EXPECT_TRUE(holds(csv, ",fast,")) << csv;
+  EXPECT_TRUE(holds(csv, ",toy,16,")) << csv;
+  EXPECT_TRUE(holds(find_exporter("markdown").write(table).files.at(0).text, "toy block_m=16 fast=no"));
+}
+
+}  // namespace
+}  // namespace moetune::fake
