@@ -56,7 +56,7 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
         "give a folder with -o DIR");
   Files files;
   add_input(files, "TABLE", options.table);
-  if (!options.journal.empty()) add_input(files, "--journal", options.journal);
+  add_input(files, "--journal", options.journal);
   std::vector<fs::path> paths;
   for (const ExportedFile& file : result.files) {
     if (folder && file.name.empty())

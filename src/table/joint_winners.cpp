@@ -116,7 +116,8 @@ TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std
                     "{:.1f} % over the fastest of each",
                     joined, joined + apart, 100 * worst));
   if (apart > 0)
-    notes.push_back(fmt::format("{} pairs of up and down stay apart: the journal times no candidate in both", apart));
+    notes.push_back(fmt::format("{} of up and down {} apart: the journal times no candidate in both",
+                                apart == 1 ? "1 pair" : fmt::format("{} pairs", apart), apart == 1 ? "stays" : "stay"));
   return table;
 }
 

@@ -67,7 +67,7 @@ struct Writer {
     const ServingWinner& winner = found->second;
     std::vector<Candidate> choices = {winner.candidate};
     choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
-    const auto has_block_m = [&](const Candidate& candidate) { return serving_block_m(candidate) == block_m; };
+    const auto has_block_m = [&](const Candidate& candidate) { return block_m_of(candidate) == block_m; };
     const bool changeable = !is_packed(winner.candidate);  // what of a pack was not measured may not be there at all
     if (changeable) choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
     std::string reason, first_reason = changeable ? "" : "it has another BLOCK_SIZE_M than up";
@@ -82,6 +82,13 @@ struct Writer {
     }
     ++tally.pinned[first_reason];
     return fallback;
+  }
+
+  bool down_wins_like_up() const {
+    return std::ranges::all_of(layer.down, [&](const auto& winner) {
+      const auto up = layer.up.find(winner.first);
+      return up != layer.up.end() && up->second.candidate == winner.second.candidate;
+    });
   }
 
   std::set<int64_t> token_counts() const {
@@ -196,7 +203,7 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   }
   if (from_down)
     result.notes.push_back(fmt::format("{}: the table has no up projection, these are down's winners", file));
-  if (!two_files && !from_down && !writer.layer.down.empty())
+  if (!two_files && !from_down && !writer.down_wins_like_up())
     result.notes.push_back(
         fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
   ServingRows first_rows, second_rows;

@@ -198,7 +198,7 @@ bool is_triton(const Candidate& candidate) {
          find_value(candidate, "BLOCK_SIZE_K");
 }
 
-std::optional<int> serving_block_m(const Candidate& candidate) {
+std::optional<int> block_m_of(const Candidate& candidate) {
   return find_value(candidate, is_triton(candidate) ? kBlockM : "block_m");
 }
 
