@@ -15,6 +15,8 @@
 #include "cli/wording.h"
 #include "cli/words.h"
 #include "table/exporter.h"
+#include "table/joint_winners.h"
+#include "table/mergeable.h"
 
 namespace moetune {
 namespace {
@@ -22,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ExportOptions {
-  std::string table, format, output;
+  std::string table, format, output, journal;
   std::vector<std::string> archs, routings;
 };
 
@@ -54,6 +56,7 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
         "give a folder with -o DIR");
   Files files;
   add_input(files, "TABLE", options.table);
+  add_input(files, "--journal", options.journal);
   std::vector<fs::path> paths;
   for (const ExportedFile& file : result.files) {
     if (folder && file.name.empty())
@@ -94,15 +97,41 @@ TunedTable of_routings(TunedTable table, const ExportOptions& options, const Ter
   return table;
 }
 
+bool is_serving(const ExportOptions& options) { return options.format == "vllm" || options.format == "sglang"; }
+
+// Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
+TunedTable joined(const TunedTable& table, const ExportOptions& options, const Terminal& terminal) {
+  if (!is_serving(options) || !has_pairs(table)) return table;
+  const std::string beside = options.table + ".journal.jsonl";
+  if (!table.choices.empty() || (options.journal.empty() && !is_journal(beside))) {
+    note(terminal, fmt::format("up and down are not joined by their times: {}",
+                               table.choices.empty() ? "name the journal of the run with --journal"
+                                                     : "the table's robust choices are exported"));
+    return table;
+  }
+  const std::vector<std::string> shared =
+      options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};
+  const Replay journal = read_journal(options.journal.empty() ? beside : options.journal);
+  if (!same_model(journal.header.device, table.device) || journal.header.regime != table.regime)
+    throw machine_error("the journal is of another device or regime than the table",
+                        "give the journal of the run that made the table");
+  std::vector<std::string> notes;
+  TunedTable result = with_joint_winners(table, journal, shared, notes);
+  for (const std::string& sentence : notes) note(terminal, sentence);
+  return result;
+}
+
 Exit run_export(const ExportOptions& options, const Invocation& invocation) {
   const Exporter& exporter = find_exporter(options.format);
   if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
+  if (!options.journal.empty() && !is_serving(options))
+    throw request_error("--journal is for --format vllm and sglang");
   const TunedTable table = of_routings(read_table(options.table), options, invocation.terminal);
   if (!exporter.write)
     return export_kernels(
         table, {.table = options.table, .output = options.output, .archs = list_words(options.archs, "--arch", {})},
         invocation.terminal);
-  const Export result = exporter.write(table);
+  const Export result = exporter.write(joined(table, options, invocation.terminal));
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));
@@ -132,6 +161,8 @@ Action declare_export(OptionSet& set) {
   set.value("-o,--output", options->output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");
+  set.value("--journal", options->journal, "FILE",
+            "For vllm and sglang: times by which up and down of a pack get one configuration [the one beside TABLE]");
   set.list("--routing", options->routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
   set.list("--arch", options->archs, "LIST", "Kernels for these architectures too, such as sm_80");
   return [options](const Invocation& invocation) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "table/joint_winners.h"
 #include "table/serving_layer.h"
 
 namespace moetune {
@@ -35,7 +36,7 @@ struct Writer {
   std::optional<ServingRow> fitting(const Candidate& candidate, const ServingWinner& winner,
                                     std::string& reason) const {
     const std::optional<ServingRow> row = serving_row(candidate, winner.max_rows, reason);
-    if (!row) return std::nullopt;
+    if (!row || is_triton(candidate)) return row;  // which ran on the table's device
     if (const auto why = unfit(*row, layer.dtype, table.device.shared_memory_per_block)) {
       reason = *why;
       return std::nullopt;
@@ -66,20 +67,28 @@ struct Writer {
     const ServingWinner& winner = found->second;
     std::vector<Candidate> choices = {winner.candidate};
     choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
-    const auto has_block_m = [&](const Candidate& candidate) { return find_value(candidate, "block_m") == block_m; };
-    choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
-    std::string reason, first_reason;
+    const auto has_block_m = [&](const Candidate& candidate) { return block_m_of(candidate) == block_m; };
+    const bool changeable = !is_packed(winner.candidate);  // what of a pack was not measured may not be there at all
+    if (changeable) choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
+    std::string reason, first_reason = changeable ? "" : "it has another BLOCK_SIZE_M than up";
     for (size_t i = 0; i < choices.size(); ++i) {
       if (!has_block_m(choices[i])) continue;
       if (const auto row = fitting(choices[i], winner, reason)) {
         tally.tuned.push_back(tokens);
-        tally.block_m_changed += i + 1 == choices.size() && !has_block_m(winner.candidate);
+        tally.block_m_changed += changeable && i + 1 == choices.size() && !has_block_m(winner.candidate);
         return *row;
       }
       if (first_reason.empty()) first_reason = reason;
     }
     ++tally.pinned[first_reason];
     return fallback;
+  }
+
+  bool down_wins_like_up() const {
+    return std::ranges::all_of(layer.down, [&](const auto& winner) {
+      const auto up = layer.up.find(winner.first);
+      return up != layer.up.end() && up->second.candidate == winner.second.candidate;
+    });
   }
 
   std::set<int64_t> token_counts() const {
@@ -194,7 +203,7 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   }
   if (from_down)
     result.notes.push_back(fmt::format("{}: the table has no up projection, these are down's winners", file));
-  if (!two_files && !from_down && !writer.layer.down.empty())
+  if (!two_files && !from_down && !writer.down_wins_like_up())
     result.notes.push_back(
         fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
   ServingRows first_rows, second_rows;
@@ -218,6 +227,29 @@ Error nothing_fits(std::string_view program, const Refusals& refusals, const std
   return request_error(what, "tune with --variant mma, or export with --format csv or markdown");
 }
 
+// What the knobs mean in the other program.
+void tell_meaning(const TunedTable& table, std::string_view program, std::vector<std::string>& notes) {
+  std::set<std::string> packs;
+  bool others = false;
+  for (const Entry& entry : table.entries) {
+    if (!entry.skipped.empty() || entry.cell.shape.op != Op::fwd) continue;
+    if (is_triton(entry.candidate))
+      packs.insert(entry.candidate.variant);
+    else
+      others = true;
+  }
+  if (others || packs.empty())
+    notes.push_back(
+        fmt::format("the knobs were tuned on moetune's kernels: on {}'s Triton kernel they are a first guess "
+                    "and no tuning; measure them there before use",
+                    program));
+  for (const std::string& pack : packs)
+    notes.push_back(
+        fmt::format("the knobs of the pack {} are written as they were measured: they tune {}'s kernel where the pack "
+                    "was made of it",
+                    pack, program));
+}
+
 Export write_serving(Server server, const TunedTable& table) {
   const std::string_view program = name(server);
   if (table.device.kind != DeviceKind::cuda)
@@ -225,10 +257,7 @@ Export write_serving(Server server, const TunedTable& table) {
         fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, program),
         "tune on a GPU, or export with --format csv or markdown");
   Export result;
-  result.notes.push_back(
-      fmt::format("the knobs were tuned on moetune's kernels: on {}'s Triton kernel they are a first guess "
-                  "and no tuning; measure them there before use",
-                  program));
+  tell_meaning(table, program, result.notes);
   if (table.device.shared_memory_per_block == 0)
     result.notes.emplace_back("the table doesn't tell the device's shared memory: whether a row fits was not checked");
   std::vector<std::string> left_out;

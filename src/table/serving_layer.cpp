@@ -8,10 +8,13 @@
 #include <set>
 #include <tuple>
 
+#include "table/joint_winners.h"
 #include "workload/model.h"
 
 namespace moetune {
 namespace {
+
+constexpr const char* kBlockM = "BLOCK_SIZE_M";
 
 int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
 
@@ -127,6 +130,15 @@ ServingWinners winners_of(const Group& group, Projection projection, const Tuned
   return winners;
 }
 
+// The knobs of such a kernel as they are.
+ServingRow triton_row(const Candidate& candidate) {
+  ServingRow row;
+  const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
+  take(row.block_m, kBlockM), take(row.block_n, "BLOCK_SIZE_N"), take(row.block_k, "BLOCK_SIZE_K");
+  take(row.group_m, "GROUP_SIZE_M"), take(row.warps, "num_warps"), take(row.stages, "num_stages");
+  return row;
+}
+
 void tell(const Group& group, std::vector<std::string>& notes) {
   const std::string file = fmt::format("E={},N={}", group.layer.experts, group.layer.intermediate);
   std::map<std::string, std::vector<int64_t>> by_routing;
@@ -181,11 +193,21 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
   return layers;
 }
 
+bool is_triton(const Candidate& candidate) {
+  return is_packed(candidate) && find_value(candidate, kBlockM) && find_value(candidate, "BLOCK_SIZE_N") &&
+         find_value(candidate, "BLOCK_SIZE_K");
+}
+
+std::optional<int> block_m_of(const Candidate& candidate) {
+  return find_value(candidate, is_triton(candidate) ? kBlockM : "block_m");
+}
+
 std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason) {
   const auto no = [&](std::string why) {
     reason = std::move(why);
     return std::nullopt;
   };
+  if (is_triton(candidate)) return triton_row(candidate);
   const Json knobs = to_json(candidate);
   if (!knobs.contains("warps") || !knobs.contains("stages") || !knobs.contains("raster"))
     return no(fmt::format("{} winners have no counterpart in a Triton kernel", candidate.variant));

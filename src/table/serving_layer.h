@@ -33,6 +33,13 @@ struct ServingLayer {
 /// of the servers' token counts and of its own, and none of its entries is taken.
 std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes);
 
+/// Whether a candidate is of a pack whose knobs are those of the servers' kernel (BLOCK_SIZE_M, BLOCK_SIZE_N and
+/// BLOCK_SIZE_K; GROUP_SIZE_M, num_warps and num_stages where they are there): rows hold them as they are.
+bool is_triton(const Candidate& candidate);
+
+/// Rows of a candidate's tiles: block_m, or BLOCK_SIZE_M where is_triton.
+std::optional<int> block_m_of(const Candidate& candidate);
+
 /// A candidate as a row of the server's file; nothing, and the reason, where no row is equivalent. `max_rows` is the
 /// number of rows of the largest expert: with one m tile an expert, all orders of tiles are the same.
 std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason);

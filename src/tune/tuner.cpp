@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "table/serving_layer.h"
 #include "tune/cell_run.h"
 #include "tune/final.h"
 #include "tune/run.h"
@@ -209,7 +210,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
     entry.skipped = no_winner(state);
     return;
   }
-  entry.occupancy = tile_occupancy(product_of(state.problem), find_value(entry.candidate, "block_m").value_or(1));
+  entry.occupancy = tile_occupancy(product_of(state.problem), block_m_of(entry.candidate).value_or(1));
 }
 
 bool load(Run& run, const CellRun& state, Entry& entry) {
