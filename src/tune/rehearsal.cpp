@@ -1,6 +1,8 @@
 // Recorded blocks in place of a device.
 #include "tune/rehearsal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "tune/strategy.h"
 
@@ -24,7 +27,13 @@ Recorded recorded_of(const Replay& journal, const std::string& cell) {
   Recorded result;
   const auto found = journal.trials.find(cell);
   if (found == journal.trials.end()) return result;
-  for (const Trial& trial : found->second) result[trial.candidate] = trial;
+  for (const Trial& trial : found->second) {
+    if (!trial.candidate.foreign.empty())
+      throw request_error(
+          fmt::format("{}: {} is of a pack that is not here, or of another build of it", cell, trial.candidate.variant),
+          "name the folder of the pack with --pack");
+    result[trial.candidate] = trial;
+  }
   return result;
 }
 

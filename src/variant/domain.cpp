@@ -55,7 +55,9 @@ Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, Filter 
   }
 }
 
+// Null for candidates of a pack that is not here, another build of it included: their values are not known.
 const Domain::Part* Domain::part_of(const Candidate& candidate) const {
+  if (!candidate.foreign.empty()) return nullptr;
   for (const Part& part : parts_)
     if (part.variant->name == candidate.variant) return &part;
   return nullptr;

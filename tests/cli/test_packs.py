@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import LAYER, SOURCE, Room, validate
+from conftest import LAYER, SOURCE, Room, h200_device, validate
 
 ARCH = ["--device", "arch:sm_90a", *LAYER, "--tokens", "8"]
 
@@ -109,3 +109,86 @@ def test_a_table_of_a_pack_that_is_not_here_is_told_of(tabled):
                     "--routing", cell["routing"])
     assert text in found.stdout
     assert "its kernel is of the pack toy, whose folder holds it" in room.run("export", "a.json", "--format", "kernels", "-o", "k").stderr
+
+
+TRITON = {"variant": "triton_moe", "pack": "0123456789ab", "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 16,
+          "num_warps": 8}
+
+
+def triton(block_m, stages):
+    return {**TRITON, "BLOCK_SIZE_M": block_m, "num_stages": stages}
+
+
+def us(median):
+    return {"median_us": median, "low_us": 0.99 * median, "high_us": 1.01 * median, "samples": 5, "launches": 100, "clock_mhz": 0.0}
+
+
+# Times of up and of down. Each has a winner of its own; 64x4 has the least sum, and of one BLOCK_SIZE_M 64x3 with 64x4.
+TIMES = [(triton(16, 3), 10, 30), (triton(32, 3), 30, 10), (triton(64, 4), 13, 12), (triton(64, 3), 11, 25)]
+
+
+@pytest.fixture
+def served(room):
+    """A table of a pack's winners for up and down, as a run on an H200 leaves it, with its journal."""
+    table = room.json(room.made_table(tokens=(16,), projections=("up", "down")))
+    table["device"] = h200_device()
+    header = {"schema": "moetune.journal/1", "kind": "header", "device": table["device"], "environment": table["environment"],
+              "space": "all", "strategy": "exhaustive", "seed": 0, "regime": table["regime"],
+              "cells": [{"id": entry["id"], **entry["cell"]} for entry in table["entries"]]}
+    lines = [header]
+    for entry in table["entries"]:
+        times = {"up": 1, "down": 2}[entry["cell"]["projection"]]
+        entry["candidate"] = min(TIMES, key=lambda timed: timed[times])[0]
+        lines += [{"kind": "trial", "cell": entry["id"], "candidate": timed[0], "status": "ok", "measurement": us(timed[times]),
+                   "verdict": entry["verdict"], "took_us": 1000.0} for timed in TIMES]
+    room.write("t.json", table)
+    room.write("t.json.journal.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    return room
+
+
+def row(room, file):
+    return room.json(file)["16"]
+
+
+def written(block_m, stages):
+    return {key: value for key, value in triton(block_m, stages).items() if key not in ("variant", "pack")}
+
+
+def test_vllm_gets_the_configuration_of_the_least_sum(served):
+    room = served
+    told = room.ok("export", "t.json", "--format", "vllm", "-o", "v.json").stderr
+    assert row(room, "v.json") == written(64, 4)
+    assert "the knobs of the pack triton_moe are" in told and "first guess" not in told
+    assert "up and down have one configuration by the least sum of their times, 1 of 1" in told
+
+
+def test_sglang_gets_two_configurations_of_one_block_m(served):
+    room = served
+    room.ok("export", "t.json", "--format", "sglang", "-o", "s/")
+    up, = (room.path / "s").glob("*H200.json")
+    down, = (room.path / "s").glob("*_down.json")
+    assert row(room, up) == written(64, 3)
+    assert row(room, down) == {**written(64, 4), "USE_TMA": False}
+
+
+def test_without_its_journal_up_and_down_are_not_joined(served):
+    room = served
+    (room.path / "t.json.journal.jsonl").rename(room.path / "kept.jsonl")
+    told = room.ok("export", "t.json", "--format", "vllm", "-o", "v.json").stderr
+    assert row(room, "v.json") == written(16, 3)
+    assert "name the journal of the run with --journal" in told
+    room.ok("export", "t.json", "--format", "vllm", "-o", "v.json", "--journal", "kept.jsonl")
+    assert row(room, "v.json") == written(64, 4)
+    assert "--journal is for --format vllm and sglang" in room.error(2, "export", "t.json", "--format", "csv", "--journal", "kept.jsonl")
+    room.error(2, "export", "t.json", "--format", "vllm", "-o", "kept.jsonl", "--journal", "kept.jsonl")
+    other = (room.path / "kept.jsonl").read_text().replace("NVIDIA H200", "NVIDIA H100")
+    room.write("other.jsonl", other)
+    assert "another device or regime" in room.error(3, "export", "t.json", "--format", "vllm", "--journal", "other.jsonl")
+
+
+def test_a_journal_of_a_pack_is_reported_and_not_replayed_without_it(served):
+    room = served
+    report = room.ok("report", "t.json", "--format", "markdown", "-o", "-").stdout
+    assert "triton_moe" in report and "BLOCK_SIZE_M" in report
+    error = room.error(2, "replay", "t.json.journal.jsonl", "--strategy", "random")
+    assert "triton_moe is of a pack that is not here" in error and "--pack" in error

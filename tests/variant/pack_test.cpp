@@ -10,6 +10,7 @@
 
 #include "error_of.h"
 #include "pack_folder.h"
+#include "variant/domain.h"
 #include "variant/pack_launch.h"
 #include "variant/space.h"
 
@@ -299,6 +300,23 @@ TEST_F(PackTest, ACandidateNamesItsPackInJson) {
     EXPECT_EQ(difference(foreign, toy(32, 0)), "block_m=16");
     EXPECT_EQ(cannot_run(foreign, shape_of(), device_of_arch("sm_90a")),
               "toy is of a pack with the hash 0123456789ab, which is not here; name its folder with --pack");
+  });
+}
+
+// A table of another build of the pack, for a warm start.
+TEST_F(PackTest, CandidatesOfAnotherBuildHaveNoPlaceInADomain) {
+  load();
+  in_own_process([&] {
+    add_packs({folder_.path().string()});
+    SearchSpace space = load_space("all");
+    keep_variants(space, {"toy"});
+    const Domain domain(space, shape_of(), device_of_arch("sm_90a"));
+    Candidate foreign{.variant = "toy", .values = {}};
+    foreign.foreign = {{"pack", "0123456789ab"}, {"block_m", "16"}, {"fast", "no"}};
+    EXPECT_FALSE(domain.has(foreign));
+    EXPECT_EQ(domain.nearest(foreign), std::nullopt);
+    EXPECT_TRUE(domain.neighbours(foreign).empty());
+    EXPECT_TRUE(domain.has(toy(16, 0)));
   });
 }
 
