@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -17,10 +17,12 @@ namespace {
 constexpr const char* kManifest = "pack.json";
 constexpr size_t kHashDigits = 12;
 
+int number_of(const std::string& arch) { return std::stoi(arch.substr(3)); }
+
 // "sm_90a" runs on compute capability 9.0 alone, a cubin for "sm_80" on 8.0 and what is newer of 8, PTX for it on all
 // that is newer.
 bool runs_on(const std::string& arch, bool ptx, int capability) {
-  const int number = std::stoi(arch.substr(3));
+  const int number = number_of(arch);
   if (arch.back() == 'a') return number == capability;
   return number <= capability && (ptx || number / 10 == capability / 10);
 }
@@ -58,10 +60,15 @@ std::string read_pack_file(const Pack& pack, const std::string& name) {
 }
 
 const std::string* file_for(const Pack& pack, const std::map<std::string, std::string>& files, int capability) {
-  for (const bool ptx : {false, true})
-    for (const auto& [arch, name] : files)
-      if (name.ends_with(".ptx") == ptx && pack.files.contains(name) && runs_on(arch, ptx, capability)) return &name;
-  return nullptr;
+  const std::string* best = nullptr;
+  std::tuple<bool, int, bool> rank_of_best;
+  for (const auto& [arch, name] : files) {
+    const bool ptx = name.ends_with(".ptx");
+    const std::tuple rank(!ptx, number_of(arch), arch.ends_with('a'));
+    if (!pack.files.contains(name) || !runs_on(arch, ptx, capability) || (best && rank < rank_of_best)) continue;
+    best = &name, rank_of_best = rank;
+  }
+  return best;
 }
 
 const PackBinary* binary_of(const Pack& pack, const Candidate& candidate) {

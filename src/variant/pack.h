@@ -73,7 +73,8 @@ Pack load_pack(const std::filesystem::path& folder);
 /// A file's bytes. Exit::request unless size and SHA-256 are those of the manifest.
 std::string read_pack_file(const Pack& pack, const std::string& name);
 
-/// The file among `files` (architecture -> name) that runs on a compute capability, or null: a cubin before PTX.
+/// The file among `files` (architecture -> name) that runs on a compute capability, or null: a cubin before PTX, then
+/// the one for the newest architecture.
 const std::string* file_for(const Pack& pack, const std::map<std::string, std::string>& files, int capability);
 
 /// The binary of a candidate of this pack, or null where none was compiled.

@@ -142,6 +142,24 @@ TEST_F(PackTest, PtxRunsOnWhatIsNewerAndACubinStandsBeforeIt) {
   EXPECT_EQ(file(75), "");
 }
 
+TEST_F(PackTest, OfFilesThatRunTheOneForTheNewestArchitectureIsTaken) {
+  Pack pack = load();
+  const std::map<std::string, std::string> files = {{"sm_100", "100.ptx"},
+                                                    {"sm_80", "80.cubin"},
+                                                    {"sm_86", "86.cubin"},
+                                                    {"sm_90", "90.cubin"},
+                                                    {"sm_90a", "90a.cubin"}};
+  const std::map<std::string, std::string> texts = {{"sm_80", "80.ptx"}, {"sm_90", "90.ptx"}, {"sm_100", "100.ptx"}};
+  for (const auto* table : {&files, &texts})
+    for (const auto& [arch, name] : *table) pack.files[name].arch = arch;
+  EXPECT_EQ(*file_for(pack, files, 80), "80.cubin");
+  EXPECT_EQ(*file_for(pack, files, 86), "86.cubin");
+  EXPECT_EQ(*file_for(pack, files, 90), "90a.cubin");
+  EXPECT_EQ(*file_for(pack, files, 120), "100.ptx");
+  EXPECT_EQ(*file_for(pack, texts, 89), "80.ptx");
+  EXPECT_EQ(*file_for(pack, texts, 100), "100.ptx");
+}
+
 TEST_F(PackTest, TheDefaultIsTheManifestsOrTheNearestThatIsLegal) {
   const Variant variant = this->variant();
   Cell cell{.shape = shape_of(), .tokens = 8, .routing = parse_routing("uniform")};

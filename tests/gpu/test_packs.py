@@ -1,0 +1,67 @@
+"""A pack of the Triton kernel on a GPU: compiled, verified, tuned over both projections, checked and exported. Skips without a GPU,
+torch and Triton."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("MOETUNE_BINARY", str(SOURCE / "build/release/moetune"))
+MODEL = {"model_type": "qwen3_moe", "hidden_size": 256, "moe_intermediate_size": 384, "num_experts": 8, "num_experts_per_tok": 2}
+CELLS = ["--model", "config.json", "--projection", "up,down", "--tokens", "16,300", "--routing", "zipf:1.5"]
+VALUES = {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [64, 128], "BLOCK_SIZE_K": [64], "GROUP_SIZE_M": [1, 16], "num_warps": [4],
+          "num_stages": [3]}
+CANDIDATES = 8
+
+
+def arch():
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    """A folder with a pack, a table that was tuned over all of its candidates, and the journal."""
+    path = tmp_path_factory.mktemp("packs")
+    (path / "config.json").write_text(json.dumps(MODEL))
+    sets = [word for knob, values in VALUES.items() for word in ("--set", f"{knob}={','.join(map(str, values))}")]
+    subprocess.run([sys.executable, "-B", SOURCE / "scripts/pack_triton.py", "-o", "pack", "--arch", arch(), *sets], check=True,
+                   cwd=path)
+    moetune("tune", *CELLS, "--pack", "pack", "--variant", "triton_moe", "--strategy", "exhaustive", "--wait", "0", "-q", "-o",
+            "t.json", cwd=path)
+    return path
+
+
+def moetune(*words, cwd):
+    return subprocess.run([BINARY, *map(str, words)], check=True, cwd=cwd, capture_output=True, text=True)
+
+
+def test_every_candidate_is_right_and_timed(room):
+    entries = json.loads((room / "t.json").read_text())["entries"]
+    assert len(entries) == 4
+    for entry in entries:
+        assert entry["candidates"] == {**entry["candidates"], "legal": CANDIDATES, "measured": CANDIDATES, "failed": 0}
+        assert entry["candidate"]["variant"] == "triton_moe" and entry["verdict"]["ok"]
+        assert "cublas-loop" in {rival["name"] for rival in entry["rivals"]}
+
+
+def test_the_table_is_verified_and_benched_with_its_pack(room):
+    moetune("verify", "--table", "t.json", "--pack", "pack", cwd=room)
+    told = json.loads(moetune("bench", "--table", "t.json", "--pack", "pack", "--rounds", "3", "--format", "json", cwd=room).stdout)
+    assert "triton_moe" in json.dumps(told)
+
+
+def test_vllm_gets_one_configuration_that_was_measured(room):
+    told = moetune("export", "t.json", "--format", "vllm", "-o", "v.json", cwd=room).stderr
+    assert "one configuration by the least sum of their times, 2 of 2" in told
+    rows = json.loads((room / "v.json").read_text())
+    for tokens in ("16", "300"):
+        assert all(rows[tokens][knob] in values for knob, values in VALUES.items())
