@@ -11,8 +11,8 @@ namespace moetune {
 /// rows.
 class Offer {
  public:
-  /// `drawn` candidates at random for each cell, by `draw`; 0 = all of the space, by `enumerate`. With `prune` > 0 those
-  /// are left out that should take over so many times as long as the fastest, by their variants' models.
+  /// `drawn` candidates at random for each cell, by `draw`; 0 = all of the space, by `enumerate`. With `prune` > 0
+  /// those are left out that should take over so many times as long as the fastest, by their variants' models.
   Offer(SearchSpace space, DeviceInfo device, int64_t drawn = 0, double prune = 0);
 
   const SearchSpace& space() const { return space_; }
