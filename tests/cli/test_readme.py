@@ -170,9 +170,9 @@ def require_names(room, words):
     for option, value in zip(words, words[1:]):
         if option not in LISTED or PLACEHOLDER.fullmatch(value):
             continue
-        if option == "--variant" and "--pack" in words:
-            continue  # the pack names it
         known = SHOWN if option == "--format" and words[1] != "export" else names_of(room, LISTED[option])
+        if option == "--variant" and "--pack" in words:
+            known = known + re.findall(r'"variant": "(\w+)"', text_of("scripts/triton_moe.py"))
         for name in value.split(","):
             assert name in known, f"{shlex.join(words)}: {option} {name}"
 

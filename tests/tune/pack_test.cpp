@@ -7,22 +7,13 @@
 
 #include "base/file.h"
 #include "error_of.h"
+#include "own_process.h"
 #include "pack_folder.h"
 #include "table/exporter.h"
 #include "tune/tuning.h"
 
 namespace moetune::fake {
 namespace {
-
-// In a process of its own: the catalog of a process only grows.
-template <typename Body>
-void in_own_process(Body body) {
-  const auto run = [&] {
-    body();
-    std::exit(testing::Test::HasFailure() ? 1 : 0);
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
-}
 
 Candidate toy(int block_m, int fast) { return {.variant = "toy", .values = {block_m, fast}}; }
 

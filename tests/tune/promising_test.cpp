@@ -5,19 +5,11 @@
 
 #include <algorithm>
 
-#include "variant/device.h"
+#include "h200.h"
 #include "variant/space.h"
 
 namespace moetune {
 namespace {
-
-DeviceInfo hopper() {
-  DeviceInfo device = device_of_arch("sm_90a");
-  device.processors = 132;
-  device.peak_flops = 989e12;
-  device.peak_bandwidth = 4.8e12;
-  return device;
-}
 
 Problem problem(int64_t tokens) {
   Shape shape;
@@ -26,7 +18,7 @@ Problem problem(int64_t tokens) {
 }
 
 double seconds(const Candidate& candidate, const Problem& problem) {
-  return find_variant(candidate.variant).seconds(candidate, problem, hopper());
+  return find_variant(candidate.variant).seconds(candidate, problem, h200());
 }
 
 size_t changes(const Candidate& a, const Candidate& b) {
@@ -38,15 +30,13 @@ size_t changes(const Candidate& a, const Candidate& b) {
 class Promising : public testing::TestWithParam<std::pair<const char*, int64_t>> {
  protected:
   const Problem problem_ = problem(GetParam().second);
-  const Domain domain_{space(), problem_.shape, hopper()};
-  const Candidate fallback_ = default_candidate(space(), problem_, hopper());
+  const Domain domain_{space(), problem_.shape, h200()};
+  const Candidate fallback_ = default_candidate(space(), problem_, h200());
 
   static SearchSpace space() {
     return std::string(GetParam().first) == "all" ? whole_space() : load_space(GetParam().first);
   }
-  std::vector<Candidate> first(size_t count) const {
-    return promising(domain_, problem_, hopper(), {fallback_}, count);
-  }
+  std::vector<Candidate> first(size_t count) const { return promising(domain_, problem_, h200(), {fallback_}, count); }
 };
 
 TEST_P(Promising, AreLegalAndTheFastestFirst) {
@@ -83,8 +73,8 @@ TEST(PromisingOfVariantsWithoutAModel, AreNone) {
   SearchSpace space = load_space("quick");
   keep_variants(space, {"mma"});
   const Problem p = problem(64);
-  const Domain domain(space, p.shape, hopper());
-  EXPECT_TRUE(promising(domain, p, hopper(), {default_candidate(space, p, hopper())}, 8).empty());
+  const Domain domain(space, p.shape, h200());
+  EXPECT_TRUE(promising(domain, p, h200(), {default_candidate(space, p, h200())}, 8).empty());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "error_of.h"
+#include "h200.h"
 
 namespace moetune {
 namespace {
@@ -38,8 +39,7 @@ TEST(Offer, LooksOnceForCellsOfOneShape) {
 }
 
 TEST(Offer, PrunesWhatTheModelExpectsToBeSlow) {
-  DeviceInfo device = device_of_arch("sm_90a");
-  device.processors = 132, device.peak_flops = 989e12, device.peak_bandwidth = 4.8e12;
+  const DeviceInfo device = h200();
   const Problem problem =
       make_problem({.shape = shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
   Offer whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "error_of.h"
+#include "own_process.h"
 #include "pack_folder.h"
 #include "variant/domain.h"
 #include "variant/pack_launch.h"
@@ -260,16 +261,6 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
   EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "'order' has -1 bytes");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"), "formula 'n / (k - 512)', column 14: division by zero");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 511)"), "");
-}
-
-// In a process of its own: the catalog of a process only grows.
-template <typename Body>
-void in_own_process(Body body) {
-  const auto run = [&] {
-    body();
-    std::exit(testing::Test::HasFailure() ? 1 : 0);
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(PackTest, JoinsTheCatalogAndTheSpaces) {

@@ -5,20 +5,12 @@
 
 #include <algorithm>
 
-#include "variant/device.h"
+#include "h200.h"
 #include "variant/variant.h"
 #include "workload/product.h"
 
 namespace moetune {
 namespace {
-
-DeviceInfo hopper() {
-  DeviceInfo device = device_of_arch("sm_90a");
-  device.processors = 132;
-  device.peak_flops = 989e12;
-  device.peak_bandwidth = 4.8e12;
-  return device;
-}
 
 Problem problem(int64_t tokens, Op op = Op::fwd, const std::string& routing = "uniform") {
   Shape shape;
@@ -46,11 +38,11 @@ WgmmaKnobs knobs() {
           .tma_w = true};
 }
 
-double seconds(const WgmmaKnobs& knobs, const Problem& problem) { return wgmma_seconds(knobs, problem, hopper()); }
+double seconds(const WgmmaKnobs& knobs, const Problem& problem) { return wgmma_seconds(knobs, problem, h200()); }
 
 TEST(WgmmaCost, IsUnknownWithoutTheDevicesPeaks) {
   for (double DeviceInfo::*peak : {&DeviceInfo::peak_flops, &DeviceInfo::peak_bandwidth}) {
-    DeviceInfo device = hopper();
+    DeviceInfo device = h200();
     device.*peak = 0;
     EXPECT_EQ(wgmma_seconds(knobs(), problem(64), device), 0);
   }
@@ -61,14 +53,14 @@ TEST(WgmmaCost, IsNoLessThanTheRoofline) {
     for (const int64_t tokens : {1, 64, 4096}) {
       const Problem p = problem(tokens, op);
       const Product product = product_of(p);
-      const double floor = std::max(flops(product) / hopper().peak_flops, bytes(product) / hopper().peak_bandwidth);
+      const double floor = std::max(flops(product) / h200().peak_flops, bytes(product) / h200().peak_bandwidth);
       EXPECT_GT(seconds(knobs(), p), floor) << tokens;
       EXPECT_LT(seconds(knobs(), p), 8 * floor + 20e-6) << tokens;
     }
 }
 
 TEST(WgmmaCost, FallsWhereTheDeviceIsFaster) {
-  DeviceInfo memory = hopper(), multipliers = hopper();
+  DeviceInfo memory = h200(), multipliers = h200();
   memory.peak_bandwidth *= 2;
   multipliers.peak_flops *= 2;
   EXPECT_LT(wgmma_seconds(knobs(), problem(64), memory), 0.7 * seconds(knobs(), problem(64)));
@@ -107,7 +99,7 @@ TEST(WgmmaCost, RoundsThatBeginTogetherWaitForTheirHighestTile) {
   WgmmaKnobs common = knobs();
   common.block_m = 256, common.stages = 4;
   common.pace = Pace::common;
-  DeviceInfo device = hopper();
+  DeviceInfo device = h200();
   device.processors = 128;
   device.peak_bandwidth *= 100;
   EXPECT_GT(wgmma_seconds(common, with_rows(mixed), device), 1.1 * wgmma_seconds(common, with_rows(apart), device));
@@ -124,8 +116,8 @@ TEST(WgmmaCost, StoresOverlapWhereConsumersTakeTurns) {
 TEST(WgmmaCost, IsWhatTheVariantTells) {
   const Problem p = problem(64);
   const Variant& variant = find_variant("wgmma");
-  const Candidate fallback = variant.fallback(p, hopper());
-  EXPECT_GT(variant.seconds(fallback, p, hopper()), 0);
+  const Candidate fallback = variant.fallback(p, h200());
+  EXPECT_GT(variant.seconds(fallback, p, h200()), 0);
   EXPECT_FALSE(find_variant("simt").seconds);
 }
 
