@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "tune/compile_ahead.h"
+#include "tune/compiler_pool.h"
 #include "tune/link.h"
 #include "tune/protocol.h"
 #include "tune/worker.h"
@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kDeathsInARow = 3;
 constexpr double kLeastCompileSeconds = 10;
+constexpr size_t kManyToCompile = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -56,7 +57,10 @@ class WorkerBackend final : public Backend {
   Json environment_;
   std::vector<std::string> baselines_;
 
-  std::optional<CompileAhead> ahead_;
+  CompilerPool* pool();
+
+  std::optional<CompilerPool> pool_;
+  bool cache_fails_ = false;  // kernels of the pool didn't come through
 
   // What a new worker must be given again.
   std::optional<Problem> problem_;
@@ -194,26 +198,44 @@ void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> 
   }
 }
 
+// None where kernels don't reach the worker, which is through the cache on disk. A cpu has nothing to compile.
+CompilerPool* WorkerBackend::pool() {
+  if (device_.kind != DeviceKind::cuda || !options_.backend.cache || cache_fails_) return nullptr;
+  if (!pool_) {
+    WorkerOptions compiler = options_;
+    compiler.device = "arch:" + arch(device_);
+    pool_.emplace(compiler);
+  }
+  return &*pool_;
+}
+
+// The pool makes them and the worker takes them from the cache: results say when and how long they were compiled. For a
+// few the worker is faster than processes that have to start.
 std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<const Candidate> candidates) {
   if (compiled_shape_ != shape) {
     compiled_.clear();
     compiled_shape_ = shape;
   }
+  std::map<Candidate, CompileResult> made;
+  if (candidates.size() >= kManyToCompile || pool_)
+    if (CompilerPool* compilers = pool()) made = compilers->compile(shape, candidates);
   std::vector<CompileResult> results;
   compile_part(shape, candidates, options_.compile_seconds, results);
-  for (const Candidate& candidate : candidates) compiled_.try_emplace(candidate, 0);  // those that ended the compiler
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    compiled_.try_emplace(candidates[i], 0);  // those that ended the compiler
+    const auto found = made.find(candidates[i]);
+    if (found == made.end() || found->second.status == Status::compile_error) continue;
+    if (results[i].from_cache)
+      results[i] = found->second;
+    else
+      cache_fails_ = true;
+  }
   return results;
 }
 
-// Needs the cache on disk, through which the kernels reach the worker. A cpu has nothing to compile.
 void WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> candidates) {
-  if (device_.kind != DeviceKind::cuda || !options_.backend.cache) return;
-  if (!ahead_) {
-    WorkerOptions compiler = options_;
-    compiler.device = "arch:" + arch(device_);
-    ahead_.emplace(compiler);
-  }
-  ahead_->want(shape, candidates);
+  if (candidates.empty()) return;
+  if (CompilerPool* compilers = pool()) compilers->want(shape, candidates);
 }
 
 // A new worker compiles what the old one had, one by one as it is asked for, outside the limit of a trial.

@@ -157,9 +157,9 @@ bool search(const Run& run, CellRun& state) {
     const bool cut = Clock::now() >= state.end && batch.size() > 1;
     if (cut) batch.resize(1);  // the default
     const Clock::time_point begin = Clock::now();
+    run.backend.compile_ahead(state.problem.shape, likely_next(state, batch));
     const std::map<Candidate, CompileResult> compiled = compile(run, state, batch);
     const double compiling = seconds_since(begin) / static_cast<double>(batch.size());
-    run.backend.compile_ahead(state.problem.shape, likely_next(state, batch));
     for (const Ask& ask : batch) {
       if (over(ask)) return false;
       const Clock::time_point trial_begin = Clock::now();

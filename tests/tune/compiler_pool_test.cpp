@@ -1,5 +1,5 @@
 // Compiling in the background: processes that fill a cache, crash, hang and are killed, while the caller goes on.
-#include "tune/compile_ahead.h"
+#include "tune/compiler_pool.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -51,7 +51,7 @@ int kill_children() {
   return killed;
 }
 
-class CompilingAhead : public testing::Test {
+class CompilesInAPool : public testing::Test {
  protected:
   // Of the fake backend, one candidate at a time.
   WorkerOptions options(const std::string& faults = "") const {
@@ -87,93 +87,128 @@ class CompilingAhead : public testing::Test {
   const std::vector<Candidate> four_ = {cpu(16), cpu(24), cpu(48), cpu(96)};
 };
 
-TEST_F(CompilingAhead, StartsNothingUntilSomethingIsWanted) {
-  CompileAhead ahead(options());
-  ahead.want(shape_, {});
+TEST_F(CompilesInAPool, StartsNothingUntilSomethingIsWanted) {
+  CompilerPool pool(options());
+  pool.want(shape_, {});
   EXPECT_TRUE(log().empty());
 }
 
-TEST_F(CompilingAhead, CompilesEachWantedCandidateOnce) {
-  CompileAhead ahead(options());
-  ahead.want(shape_, four_);
+TEST_F(CompilesInAPool, CompilesEachWantedCandidateOnce) {
+  CompilerPool pool(options());
+  pool.want(shape_, four_);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 4; }));
-  ahead.want(shape_, four_);
-  ahead.want(shape_, std::vector{cpu(24), cpu(24, 32), cpu(24, 32)});
+  pool.want(shape_, four_);
+  pool.want(shape_, std::vector{cpu(24), cpu(24, 32), cpu(24, 32)});
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 5; }));
   EXPECT_EQ(count("hello"), 1);
   Shape other = shape_;
   other.layer.n *= 2;
-  ahead.want(other, std::vector{cpu(24)});
+  pool.want(other, std::vector{cpu(24)});
   EXPECT_TRUE(comes_true([&] { return count("compile 1") == 6; }));
 }
 
-TEST_F(CompilingAhead, AsksForAsManyAsItHasThreads) {
-  WorkerOptions three = options();
+TEST_F(CompilesInAPool, StartsAsManyProcessesAsItHasThreads) {
+  WorkerOptions three = options("compile-hang=");
   three.backend.compile_threads = 3;
-  CompileAhead ahead(three);
-  ahead.want(shape_, four_);
-  EXPECT_TRUE(comes_true([&] { return count("compile 3") == 1 && count("compile 1") == 1; }));
+  CompilerPool pool(three);
+  pool.want(shape_, std::span(four_).first(2));
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
+  EXPECT_EQ(count("hello"), 2) << "one each";
+  pool.want(shape_, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("hello"), 3);
 }
 
-TEST_F(CompilingAhead, ALaterWishReplacesWhatIsNotBegun) {
-  CompileAhead ahead(options("compile-hang=block_m=24"));
-  ahead.want(shape_, std::vector{cpu(24), cpu(16), cpu(48)});
+TEST_F(CompilesInAPool, GivesTheResults) {
+  WorkerOptions two = options();
+  two.backend.compile_threads = 2;
+  CompilerPool pool(two);
+  const auto results = pool.compile(shape_, four_);
+  ASSERT_EQ(results.size(), 4U);
+  for (const Candidate& candidate : four_) EXPECT_EQ(results.at(candidate).status, Status::ok);
+  EXPECT_EQ(pool.compile(shape_, four_).size(), 4U);
+  EXPECT_EQ(count("compile 1"), 4) << "compiled again";
+}
+
+TEST_F(CompilesInAPool, WhatIsAskedForComesBeforeWhatIsWanted) {
+  CompilerPool pool(options());
+  pool.want(shape_, four_);
+  EXPECT_EQ(pool.compile(shape_, std::vector{cpu(96, 32)}).size(), 1U);
+  EXPECT_LE(count("compile 1"), 3) << "waited for what was wanted";
+}
+
+TEST_F(CompilesInAPool, WaitsForWhatIsUnderWay) {
+  CompilerPool pool(options());
+  pool.want(shape_, std::span(four_).first(1));
+  EXPECT_EQ(pool.compile(shape_, four_).size(), 4U);
+  EXPECT_EQ(count("compile 1"), 4);
+}
+
+TEST_F(CompilesInAPool, GivesNoResultsWhereItGaveUp) {
+  CompilerPool pool(options("compile-crash="));
+  EXPECT_TRUE(pool.compile(shape_, four_).empty());
+  EXPECT_TRUE(pool.compile(shape_, four_).empty());
+}
+
+TEST_F(CompilesInAPool, ALaterWishReplacesWhatIsNotBegun) {
+  CompilerPool pool(options("compile-hang=block_m=24"));
+  pool.want(shape_, std::vector{cpu(24), cpu(16), cpu(48)});
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));  // which hangs
-  ahead.want(shape_, std::vector{cpu(96)});
-  ::kill(last_process(), SIGKILL);
+  pool.want(shape_, std::vector{cpu(96)});
+  ::kill(last_process(), SIGABRT);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(count("compile 1"), 2) << "compiled what was no longer wanted";
 }
 
-TEST_F(CompilingAhead, LeavesOutTheCandidateThatEndsTheCompiler) {
-  WorkerOptions all = options("compile-crash=block_m=24");
-  all.backend.compile_threads = 4;
-  CompileAhead ahead(all);
-  ahead.want(shape_, four_);  // together, then one by one
-  ASSERT_TRUE(comes_true([&] { return count("compile 4") == 1 && count("compile 1") == 4; }));
-  EXPECT_EQ(count("hello"), 3);
-  ahead.want(shape_, std::vector{cpu(24), cpu(16, 32)});
-  EXPECT_TRUE(comes_true([&] { return count("compile 1") == 5; })) << "goes on with the others";
+TEST_F(CompilesInAPool, LeavesOutTheCandidateThatEndsTheCompiler) {
+  CompilerPool pool(options("compile-crash=block_m=24"));
+  const auto results = pool.compile(shape_, four_);
+  EXPECT_EQ(results.size(), 3U);
+  EXPECT_FALSE(results.contains(cpu(24)));
+  EXPECT_EQ(count("hello"), 2) << "goes on in a new process";
+  EXPECT_EQ(pool.compile(shape_, std::vector{cpu(24), cpu(16, 32)}).size(), 1U);
+  EXPECT_EQ(count("compile 1"), 5);
 }
 
-TEST_F(CompilingAhead, GivesUpWhereEachCandidateEndsTheCompiler) {
-  CompileAhead ahead(options("compile-crash="));
-  ahead.want(shape_, four_);
+TEST_F(CompilesInAPool, GivesUpWhereEachCandidateEndsTheCompiler) {
+  CompilerPool pool(options("compile-crash="));
+  pool.want(shape_, four_);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
   ASSERT_TRUE(comes_true([&] { return is_gone(last_process()); }));
-  ahead.want(shape_, std::vector{cpu(96, 32)});
+  pool.want(shape_, std::vector{cpu(96, 32)});
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(count("hello"), 3);
 }
 
-TEST_F(CompilingAhead, SaysNothingWhereTheProcessCannotServe) {
+TEST_F(CompilesInAPool, SaysNothingWhereTheProcessCannotServe) {
   for (const char* fault : {"hello-error", "hello-crash="}) {
-    CompileAhead ahead(options(fault));
-    ahead.want(shape_, four_);
+    CompilerPool pool(options(fault));
+    pool.want(shape_, four_);
     ASSERT_TRUE(comes_true([&] { return count("hello") >= 1; }));
     EXPECT_EQ(count("compile"), 0);
     fs::remove(log_path());
   }
   WorkerOptions missing = options();
   missing.command = {"/nonexistent/moetune"};
-  CompileAhead ahead(missing);
-  ahead.want(shape_, four_);
+  CompilerPool pool(missing);
+  pool.want(shape_, four_);
 }
 
-TEST_F(CompilingAhead, ACpuHasNothingToCompile) {
+TEST_F(CompilesInAPool, ACpuHasNothingToCompile) {
   const auto backend = make_worker_backend(options());
   backend->compile_ahead(shape_, four_);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(count("hello"), 1);
 }
 
-TEST_F(CompilingAhead, EndsAtOnceWhileTheCompilerHangs) {
+TEST_F(CompilesInAPool, EndsAtOnceWhileTheCompilerHangs) {
   pid_t process = 0;
   double begin = 0;
   {
-    CompileAhead ahead(options("compile-hang="));
-    ahead.want(shape_, four_);
+    CompilerPool pool(options("compile-hang="));
+    pool.want(shape_, four_);
     ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));
     process = last_process();
     begin = now();
@@ -184,7 +219,7 @@ TEST_F(CompilingAhead, EndsAtOnceWhileTheCompilerHangs) {
 
 #ifdef MOETUNE_HAS_CUDA
 // With the real compiler: needs NVRTC, and no GPU.
-class CompilingAheadForReal : public testing::Test {
+class CompilesForReal : public testing::Test {
  protected:
   void SetUp() override {
     ::setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1);
@@ -229,27 +264,42 @@ class CompilingAheadForReal : public testing::Test {
   std::vector<Candidate> candidates_;
 };
 
-TEST_F(CompilingAheadForReal, FillsTheCacheWhileTheCallerGoesOn) {
+TEST_F(CompilesForReal, FillsTheCacheWhileTheCallerGoesOn) {
   const double begin = now();
-  CompileAhead ahead(options());
-  ahead.want(cell_.shape, candidates_);
+  CompilerPool pool(options());
+  pool.want(cell_.shape, candidates_);
   EXPECT_LT(now() - begin, 0.5);
   EXPECT_EQ(cubins(), 0);
   ASSERT_TRUE(comes_true([&] { return cubins() == 6; }, 120));
   EXPECT_TRUE(all_cached());
 }
 
-TEST_F(CompilingAheadForReal, OutlivesItsProcess) {
-  CompileAhead ahead(options());
-  ahead.want(cell_.shape, std::span(candidates_).first(2));
+TEST_F(CompilesForReal, OutlivesItsProcess) {
+  CompilerPool pool(options());
+  pool.want(cell_.shape, std::span(candidates_).first(2));
   ASSERT_TRUE(comes_true([&] { return cubins() > 0; }, 120));
-  ASSERT_EQ(kill_children(), 1);
-  ahead.want(cell_.shape, candidates_);
+  ASSERT_EQ(kill_children(), 2);
+  pool.want(cell_.shape, candidates_);
   EXPECT_TRUE(comes_true([&] { return cubins() == 6; }, 120));
   EXPECT_TRUE(all_cached());
 }
 
-TEST_F(CompilingAheadForReal, OpensNoDevice) {
+TEST_F(CompilesForReal, ABackendTakesItsKernelsFromThePool) {
+  const auto compile = [&](bool cache) {
+    WorkerOptions one = options();
+    one.backend.cache = cache;
+    const std::vector<CompileResult> results = make_worker_backend(one)->compile(cell_.shape, candidates_);
+    EXPECT_EQ(results.size(), candidates_.size());
+    return std::count_if(results.begin(), results.end(), [](const CompileResult& r) { return r.from_cache; });
+  };
+  EXPECT_EQ(compile(false), 0);
+  EXPECT_EQ(cubins(), 0);
+  EXPECT_EQ(compile(true), 0) << "a kernel that was compiled for this call is not called cached";
+  EXPECT_EQ(cubins(), 6);
+  EXPECT_EQ(compile(true), 6);
+}
+
+TEST_F(CompilesForReal, OpensNoDevice) {
   const std::unique_ptr<Backend> compiler = open_backend("arch:sm_90a", {});
   EXPECT_EQ(compiler->device(), device_of_arch("sm_90a"));
   EXPECT_THROW(compiler->load(make_problem(cell_)), Error);

@@ -1,0 +1,135 @@
+// A thread for each process hands it one candidate after the other.
+#include "tune/compiler_pool.h"
+
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "tune/protocol.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kDeathsInARow = 3;
+constexpr size_t kMostLanes = 64;  // a process takes some 200 MB
+
+}  // namespace
+
+CompilerPool::CompilerPool(const WorkerOptions& options) : options_(options), cancel_(::eventfd(0, EFD_CLOEXEC)) {
+  const int threads = options_.backend.compile_threads;
+  most_lanes_ = std::min(
+      kMostLanes, threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency()));
+  options_.backend.compile_threads = 1;
+  over_ = cancel_.get() < 0;
+}
+
+CompilerPool::~CompilerPool() {
+  give_up();
+  ::eventfd_write(cancel_.get(), 1);
+  for (Lane& lane : lanes_) lane.thread.join();
+}
+
+void CompilerPool::give_up() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  changed_.notify_all();
+}
+
+void CompilerPool::take_up(const Shape& shape) {
+  if (shape == shape_) return;
+  begun_.clear();
+  wanted_.clear();
+  shape_ = shape;
+}
+
+void CompilerPool::start_lanes() {
+  const size_t jobs = asked_.size() + wanted_.size();
+  for (size_t free = idle_; free < jobs && lanes_.size() < most_lanes_; ++free) {
+    Lane& lane = lanes_.emplace_back();
+    lane.thread = std::thread([this, &lane] { work(lane); });
+  }
+  changed_.notify_all();
+}
+
+std::map<Candidate, CompileResult> CompilerPool::compile(const Shape& shape, std::span<const Candidate> candidates) {
+  std::unique_lock lock(mutex_);
+  take_up(shape);
+  for (const Candidate& candidate : candidates)
+    if (!begun_.contains(candidate)) asked_.push_back(candidate);
+  if (!over_) start_lanes();
+  const auto done = [&](const Candidate& candidate) {
+    const auto found = begun_.find(candidate);
+    return found != begun_.end() && found->second;
+  };
+  changed_.wait(lock, [&] { return over_ || std::all_of(candidates.begin(), candidates.end(), done); });
+  asked_.clear();
+  std::map<Candidate, CompileResult> results;
+  for (const Candidate& candidate : candidates)
+    if (done(candidate) && *begun_[candidate]) results[candidate] = **begun_[candidate];
+  return results;
+}
+
+void CompilerPool::want(const Shape& shape, std::span<const Candidate> candidates) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  take_up(shape);
+  wanted_.clear();
+  for (const Candidate& candidate : candidates)
+    if (!begun_.contains(candidate)) wanted_.push_back(candidate);
+  start_lanes();
+}
+
+std::optional<CompilerPool::Job> CompilerPool::next_job() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    ++idle_;
+    changed_.wait(lock, [&] { return over_ || !asked_.empty() || !wanted_.empty(); });
+    --idle_;
+    if (over_) return std::nullopt;
+    std::deque<Candidate>& queue = asked_.empty() ? wanted_ : asked_;
+    Job job{.shape = shape_, .candidate = queue.front()};
+    queue.pop_front();
+    if (begun_.try_emplace(job.candidate).second) return job;
+  }
+}
+
+void CompilerPool::finish(const Job& job, Result result) {
+  const std::lock_guard lock(mutex_);
+  deaths_ = result ? 0 : deaths_ + 1;
+  if (deaths_ == kDeathsInARow) over_ = true;
+  if (job.shape == shape_) begun_[job.candidate] = std::move(result);
+  changed_.notify_all();
+}
+
+// Nothing that goes wrong here is told: the backend compiles what is missing and tells it then.
+void CompilerPool::work(Lane& lane) {
+  try {
+    while (const std::optional<Job> job = next_job()) finish(*job, ask(lane, *job));
+  } catch (const std::exception&) {
+    give_up();
+  }
+}
+
+// A process that gets a SIGKILL (a person's, or the kernel's when memory is short) may be without fault: one more try.
+CompilerPool::Result CompilerPool::ask(Lane& lane, const Job& job) {
+  for (int attempt = 1;; ++attempt) {
+    if (!lane.link.alive()) {
+      lane.link = Link(options_.command);
+      lane.link.cancel_on(cancel_.get());
+      lane.link.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}},
+                    options_.start_seconds);
+    }
+    try {
+      const Json answer = lane.link.ask(
+          "compile", {{"shape", to_json(job.shape)}, {"candidates", Json::array({to_json(job.candidate)})}},
+          options_.compile_seconds);
+      return compile_result_from_json(JsonAt(answer, "the compiler's results")[size_t{0}]);
+    } catch (const WorkerGone& gone) {
+      if (attempt > 1 || gone.signal != SIGKILL) return std::nullopt;
+    }
+  }
+}
+
+}  // namespace moetune

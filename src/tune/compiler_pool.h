@@ -1,0 +1,69 @@
+// Processes that compile, each one kernel at a time: threads of one process wait for one another in NVRTC. The process
+// that times is left alone, and a crash of the compiler ends one candidate.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/process.h"
+#include "tune/link.h"
+#include "tune/worker.h"
+
+namespace moetune {
+
+/// Fills the cache on disk. A candidate that ends its process has no result here: compile() of the backend tells why.
+class CompilerPool {
+ public:
+  /// `options` start the processes, at most as many as their compile_threads (0: as the machine has cores); their
+  /// device says what to compile for ("arch:sm_90a"). A process starts when there is work that no other is free to do.
+  explicit CompilerPool(const WorkerOptions& options);
+  CompilerPool(const CompilerPool&) = delete;
+  CompilerPool& operator=(const CompilerPool&) = delete;
+  ~CompilerPool();  // ends the processes at once
+
+  /// Compiles these before all that want() named, and waits for them. Those without a result are missing.
+  std::map<Candidate, CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates);
+
+  /// Compiles these when nothing else is asked for, in this order, and returns at once. What an earlier call wanted and
+  /// has not been begun is forgotten. Where no process can start, or they end again and again, nothing is compiled.
+  void want(const Shape& shape, std::span<const Candidate> candidates);
+
+ private:
+  using Result = std::optional<CompileResult>;  // none: it ended the process
+  struct Job {
+    Shape shape;
+    Candidate candidate;
+  };
+  struct Lane {
+    Link link;  // used by the thread alone
+    std::thread thread;
+  };
+  void take_up(const Shape& shape);
+  void start_lanes();
+  void work(Lane& lane);
+  std::optional<Job> next_job();
+  Result ask(Lane& lane, const Job& job);
+  void finish(const Job& job, Result result);
+  void give_up();
+
+  WorkerOptions options_;
+  size_t most_lanes_;
+  Fd cancel_;  // can be read once the processes shall end
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  Shape shape_;
+  std::deque<Candidate> asked_, wanted_;
+  std::map<Candidate, std::optional<Result>> begun_;  // of this shape; none: under way
+  std::deque<Lane> lanes_;
+  size_t idle_ = 0;    // lanes that wait for work
+  int deaths_ = 0;     // in a row
+  bool over_ = false;  // stopped, or given up
+};
+
+}  // namespace moetune
