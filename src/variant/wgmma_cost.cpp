@@ -10,29 +10,38 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1200;       // from asking for a stage to having it, under load
-constexpr double kStep = 16;            // of a consumer between two stages: barriers
-constexpr double kEmptied = 14;         // more where the multiplier has come to rest between them
-constexpr double kTurn = 19;            // more of each step where consumers take turns
-constexpr double kLeastWgmma = 41;      // of 64 rows and 16 steps along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.1;    // more of each column of the N side that is read
-constexpr double kLoadedBytes = 86;     // a cycle, from L2 to an SM
-constexpr double kAllLoadedBytes = 62;  // a cycle and SM, from L2 to all SMs at once
-constexpr double kStoredSum = 0.096;    // of a warpgroup for each sum of its tile, when it stores them
-constexpr double kFlops = 4096;         // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.84;     // of the peak clock, where all SMs multiply: power bounds it
-constexpr double kWritten = 0.665;      // of the peak bandwidth
-constexpr double kNarrow = 1.02;        // times as long to read rows in pieces of less than kWide bytes
+constexpr double kLatency = 1020;         // from asking for a stage to having it, under load
+constexpr double kStep = 10.2;            // of a consumer between two stages: barriers
+constexpr double kEmptied = 14.3;         // more where the multiplier has come to rest between them
+constexpr double kTurn = 6.14;            // more of each step where consumers take turns
+constexpr double kLeastWgmma = 37.2;      // of 64 rows and 16 steps along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.0549;   // more of each column of the N side that is read
+constexpr double kLoadedBytes = 145;      // a cycle, from L2 to an SM
+constexpr double kAllLoadedBytes = 78.4;  // a cycle and SM, from L2 to all SMs at once
+constexpr double kStoredSum = 0.048;      // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kFlops = 4096;           // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.873;      // of the peak clock, where all SMs multiply: power bounds it
+constexpr double kWritten = 0.671;        // of the peak bandwidth
+constexpr double kNarrow = 1.027;         // times as long to read rows in pieces of less than kWide bytes
 constexpr int kWide = 256;
-constexpr double kLastSteps = 3.2;     // until the last sums are stored
-constexpr double kLaunch = 3.7e-6;     // seconds
-constexpr double kMeeting = 800;       // until all blocks know that all are there
-constexpr double kPaired = 1.03;       // times as long where two blocks wait for each other
+constexpr double kTurns = 1.66;    // times as long more to write few rows at once: memory turns from reading and back
+constexpr double kFewRows = 10.4;  // of a store; the more there are, the less turns weigh
+constexpr double kStoredLate = 1180;   // cycles until held rows are stored at the end
+constexpr double kLastSteps = 1.176;   // until the last sums are stored
+constexpr double kLaunch = 3.674e-06;  // seconds
+constexpr double kMeeting = 306;       // until all blocks know that all are there
+constexpr double kShared = 2500;       // more where blocks share the last round: to begin parts and to add them up
+constexpr double kPaired = 1.099;      // times as long where two blocks wait for each other
+constexpr double kTogether = 0.985;    // of all work, where blocks stay together: they load the same at the same time
+constexpr double kSplit = 5130;        // more where tiles are cut: parts wait for one another
+constexpr double kUnswapped = 1.030;   // times memory's, where rows of X stand on the M side
+constexpr double kAdapts = 0.988;      // of memory's time, where blocks with the shorter way to it take more tiles
+constexpr double kCounter = 780;       // cycles more where tiles come from a counter
 constexpr double kSumBytes = 4;        // of a sum that parts of a tile add up
-constexpr double kCopiedRows = 1.035;  // times as long where threads copy rows
-constexpr double kOverlap = 2.75;      // of SMs and memory: the exponent of a norm; the larger, the better they overlap
-constexpr double kOverlapOfClocks = 20;  // of the busiest SM at the peak clock and all work at the sustained one
-constexpr double kOverlapInside = 5.1;   // of an SM's own work and what all SMs load
+constexpr double kCopiedRows = 1.138;  // times as long where threads copy rows
+constexpr double kOverlap = 2.4;       // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kOverlapOfClocks = 30.7;  // of the busiest SM at the peak clock and all work at the sustained one
+constexpr double kOverlapInside = 1.93;    // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
@@ -128,6 +137,15 @@ double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int p
   return sum + longest;
 }
 
+// What is left of the busiest SM's time where all share the last round.
+double shared_part(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
+  double count = 0, steps = 0;
+  for (const Tiles& t : tiles) count += t.count, steps = std::max(steps, t.steps);
+  if (c.split != 0 || count < 1) return 1;
+  const LastRound last = share_last_round(static_cast<int>(count), static_cast<int>(steps), processors, c.block_k);
+  return 1 - (last.steps - last.own) / ((std::floor(count / processors) + 1) * last.steps);
+}
+
 // Of the busiest SM. In a fixed order SM i has tile i of every round; else each takes the next when it is free, and the
 // last ones end half a tile after the others on average.
 double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
@@ -170,6 +188,24 @@ double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<i
   return (read * (narrow ? kNarrow : 1) + written / kWritten) / bandwidth;
 }
 
+// Bytes of Y whose time is that of memory's turns.
+double turned_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles) {
+  if (c.hold > 0) return 0;
+  double rows = 0;
+  for (const Tiles& t : tiles) rows += kTurns * t.count * t.rows * std::min(1.0, std::pow(kFewRows / t.rows, 2));
+  return rows * c.block_n * static_cast<double>(size_bytes(p.d.dtype));
+}
+
+// Before all tiles: each token's row is read once, and written for each expert that it goes to.
+double gathering_seconds(const WgmmaKnobs& c, const Problem& problem, const Product& p, const DeviceInfo& device) {
+  if (c.gather != Gather::first) return 0;
+  const double columns =
+      static_cast<double>(p.ragged == Axis::k ? p.n : p.k) * static_cast<double>(size_bytes(p.a.dtype));
+  const auto rows = static_cast<double>(problem.rows());
+  const double read = rows / static_cast<double>(std::max<int64_t>(1, problem.shape.layer.top_k));
+  return (read + rows) * columns / device.peak_bandwidth + kMeeting * device.processors * kFlops / device.peak_flops;
+}
+
 }  // namespace
 
 double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device) {
@@ -186,15 +222,25 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   }
   const double each = clock / device.processors;
   // What SMs save that wait for others, these may use: the clock falls with the work of all.
-  const double busy =
-      norm(busiest_cycles(knobs, tiles, device.processors) / each, work / (kSustained * clock), kOverlapOfClocks);
+  const double busiest = busiest_cycles(knobs, tiles, device.processors) * shared_part(knobs, tiles, device.processors);
+  const double together = knobs.pace == Pace::common ? kTogether : 1;
+  const double busy = norm(busiest / each, together * work / (kSustained * clock), kOverlapOfClocks);
   const double inside = norm(busy, loaded / kAllLoadedBytes / clock, kOverlapInside);
   const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
   const double sums_added =                                                      // stored and loaded through L2
       knobs.split == 1 ? 0 : 2 * kSumBytes * knobs.block_m * knobs.block_n / kLoadedBytes;
-  return (copies_rows(knobs) ? kCopiedRows : 1) *
-             norm(inside, memory_seconds(knobs, p, m_sizes, device.peak_bandwidth) * std::sqrt(idle), kOverlap) +
-         (kLastSteps * longest_step + sums_added) / each + kLaunch;
+  const double sharing = knobs.split == 0 ? kShared : knobs.split > 1 ? kSplit : 0;
+  const double refills =  // stages are empty when blocks begin together
+      knobs.pace == Pace::common ? std::ceil(count / device.processors) * (kMeeting + kLatency) : 0;
+  double memory = memory_seconds(knobs, p, m_sizes, device.peak_bandwidth) * std::sqrt(idle) +
+                  turned_bytes(knobs, p, tiles) / device.peak_bandwidth;
+  if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
+  if (knobs.tiles == TileOrder::dynamic && p.ragged == Axis::m) memory *= kAdapts;
+  memory += refills / each;
+  const double last = kLastSteps * longest_step + sums_added + sharing + (knobs.hold > 0 ? kStoredLate : 0) +
+                      (knobs.tiles == TileOrder::dynamic ? kCounter : 0);
+  return (copies_rows(knobs) ? kCopiedRows : 1) * norm(inside, memory, kOverlap) + last / each +
+         gathering_seconds(knobs, problem, p, device) + kLaunch;
 }
 
 }  // namespace moetune

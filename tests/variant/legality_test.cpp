@@ -4,9 +4,11 @@
 
 #include <ostream>
 
+#include "h200.h"
 #include "kernels/mma_plan.h"
 #include "kernels/wgmma_plan.h"
 #include "variant/mma.h"
+#include "variant/most.h"
 #include "variant/simt.h"
 #include "variant/unit.h"
 #include "variant/wgmma.h"
@@ -617,13 +619,29 @@ Candidate wgmma_default(const char* model, Projection projection, int64_t tokens
   return wgmma_variant().fallback(problem, device_of_arch("sm_90a"));
 }
 
-TEST(WgmmaFallback, TakesTheTilesWhoseRoundsAreLowest) {
-  const auto tile = [](const char* routing) {
-    return find_value(wgmma_default("mixtral-8x7b", Projection::down, 4096, routing), "block_m");
-  };
-  EXPECT_EQ(tile("balanced"), 192);  // tiles of 171 rows, whichever may be higher
-  EXPECT_EQ(tile("uniform"), 176);   // six rounds of either, one of tiles of 177 rows in place of 192
-  EXPECT_EQ(tile("zipf:1.0"), 192);  // six rounds in place of seven
+TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
+  const Variant variant = wgmma_variant();
+  const DeviceInfo device = h200();
+  for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"})
+    for (const int64_t tokens : {1, 16, 256, 4096})
+      for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
+        Cell cell = cell_of(find_model(model), Projection::down, tokens, "uniform");
+        cell.shape.op = op;
+        const Problem problem = make_problem(cell);
+        const Candidate chosen = variant.fallback(problem, device);
+        for (const int block_m : {16, 32, 64, 128, 192, 256})
+          for (const int block_n : {64, 128, 192, 256}) {
+            Candidate other = chosen;
+            const auto set = [&](std::string_view name, int value) {
+              for (size_t i = 0; i < variant.knobs.size(); ++i)
+                if (variant.knobs[i].name == name) other.values[i] = value;
+            };
+            set("block_m", block_m), set("block_n", block_n), set("stages", kMost);
+            if (!resolve_most(other, variant, problem.shape, device)) continue;
+            EXPECT_LE(variant.seconds(chosen, problem, device), variant.seconds(other, problem, device))
+                << id(cell) << ": " << text(other);
+          }
+      }
 }
 
 TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
@@ -634,12 +652,6 @@ TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
   EXPECT_EQ(split("mixtral-8x7b", Projection::down, "uniform"), 1);   // 5.94: idle blocks are too few
   EXPECT_EQ(split("mixtral-8x7b", Projection::up, "uniform"), 1);     // a part of the last of 41 rounds
   EXPECT_EQ(split("qwen3-30b-a3b", Projection::up, "uniform"), 1);    // an idle block would have parts of 4 steps
-  // Where rows scatter there are no registers for it beside so many sums.
-  const Cell scattered = cell_of(find_model("mixtral-8x7b"), Projection::down, 4096, "zipf:1.0", /*fused=*/true);
-  const Candidate whole = wgmma_variant().fallback(make_problem(scattered), device_of_arch("sm_90a"));
-  EXPECT_EQ(find_value(whole, "split"), 1);
-  EXPECT_EQ(find_value(whole, "block_m"), 192);
-  EXPECT_EQ(find_value(whole, "stages"), 3);
 }
 
 TEST(WgmmaFallback, MixesExpertsWhereRowsAreSkewedAndBlocksHaveEnoughToDo) {

@@ -1,0 +1,147 @@
+// The model's first choice: of all plain tiles, then of what else the fastest of these may be given.
+#include "variant/wgmma_default.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "variant/unit.h"
+#include "variant/wgmma_cost.h"
+#include "variant/wgmma_legal.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+using Knobs = WgmmaKnobs;
+
+const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
+const std::vector<int> kColumns = {64, 128, 192, 256};
+constexpr size_t kFastest = 8;  // tiles that are tried in other ways too
+constexpr int kHold = 256;
+
+// Where blocks go through the experts from both ends: the model doesn't see it. Few experts have most rows, and there
+// is enough to do: the largest has so many times the mean, and a block so many steps.
+constexpr int kSkewed = 4;
+constexpr int kManySteps = 500;
+constexpr int kMix = 4;
+
+// What a device without measured or known peaks is taken for: one that has wgmma.
+constexpr double kPeakFlops = 989e12, kPeakBandwidth = 4.8e12;
+
+struct Chooser {
+  const Problem& problem;
+  DeviceInfo device;
+  const WgmmaRoles roles = wgmma_roles(problem.shape);
+  std::vector<std::pair<double, Knobs>> seen = {};
+
+  // With as many stages as fit.
+  void look_at(Knobs c) {
+    c.stages = kMostWgmmaStages;
+    while (c.stages > 2 && wgmma_shared_bytes(c, problem.shape, roles) > device.shared_memory_per_block) --c.stages;
+    if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(c, problem, device), c);
+  }
+
+  void look_at_tiles(Knobs c) {
+    const std::pair<int, Schedule> teams[] = {
+        {2, Schedule::cooperative}, {2, Schedule::pingpong}, {3, Schedule::cooperative}, {1, Schedule::cooperative}};
+    for (const int rows : kRows)
+      for (const int columns : kColumns)
+        for (const auto& [consumers, schedule] : teams)
+          for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic}) {
+            c.block_m = rows, c.block_n = columns;
+            c.consumers = consumers, c.schedule = schedule, c.tiles = order;
+            look_at(c);
+          }
+  }
+
+  std::vector<Knobs> fastest(size_t count) {
+    std::stable_sort(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Knobs> result;
+    for (const auto& [seconds, knobs] : seen)
+      if (result.size() < count) result.push_back(knobs);
+    return result;
+  }
+};
+
+// Tiles of dW: all experts have the same.
+void look_at_sums(Chooser& chooser, Knobs c) {
+  c.raster = Raster::n, c.group = 4;
+  c.gather = chooser.roles.permutes_x ? Gather::first : Gather::tiles;
+  for (const bool swap : {true, false})
+    for (const int split : {1, 2, 4}) {
+      c.swap = swap, c.split = split;
+      chooser.look_at_tiles(c);
+    }
+}
+
+// Tiles of an expert's rows, which stand on the N side: what the last tile lacks of its height is not multiplied.
+void look_at_rows(Chooser& chooser, Knobs c) {
+  for (const Gather gather : {Gather::tiles, Gather::first})
+    for (const int block_k : {kSwizzleColumns, 2 * kSwizzleColumns}) {
+      c.block_k = block_k, c.gather = gather;
+      c.tma_x = gather == Gather::first || !chooser.roles.permutes_x;
+      chooser.look_at_tiles(c);
+    }
+  for (const Knobs& tile : chooser.fastest(kFastest))
+    for (const Pace pace : {Pace::own, Pace::common})
+      for (const int split : {1, 0})
+        for (const int hold : {0, kHold}) {
+          Knobs other = tile;
+          other.pace = pace, other.split = split, other.hold = hold;
+          chooser.look_at(other);
+        }
+}
+
+bool mixes(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  const std::vector<int>& rows = problem.routing.m_sizes;
+  if (problem.shape.op == Op::dw || rows.empty()) return false;
+  const int64_t mean = problem.rows() / std::max<int64_t>(1, problem.active_experts());
+  const int64_t steps = (wgmma_roles(problem.shape).k + c.block_k - 1) / c.block_k;
+  return *std::max_element(rows.begin(), rows.end()) > kSkewed * mean &&
+         tiles_of(c.block_m, c.block_n, problem) * steps / processors_of(device) >= kManySteps;
+}
+
+}  // namespace
+
+WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device) {
+  Chooser chooser{.problem = problem, .device = device};
+  chooser.device.processors = processors_of(device);
+  if (device.peak_flops <= 0) chooser.device.peak_flops = kPeakFlops;
+  if (device.peak_bandwidth <= 0) chooser.device.peak_bandwidth = kPeakBandwidth;
+  const Knobs plain{.block_m = 16,
+                    .block_n = 128,
+                    .block_k = kSwizzleColumns,
+                    .stages = 2,
+                    .raster = Raster::m,
+                    .group = 1,
+                    .consumers = 2,
+                    .schedule = Schedule::cooperative,
+                    .swap = true,
+                    .cluster = Cluster::none,
+                    .in_flight = 1,
+                    .tma_x = true,
+                    .tma_w = true,
+                    .tma_store = TmaStore::none,
+                    .addressing = Addressing::base,
+                    .tiles = TileOrder::fixed,
+                    .pace = Pace::own,
+                    .split = 1,
+                    .hold = 0,
+                    .gather = Gather::tiles,
+                    .mix = 0};
+  if (problem.shape.op == Op::dw)
+    look_at_sums(chooser, plain);
+  else
+    look_at_rows(chooser, plain);
+  const std::vector<Knobs> best = chooser.fastest(kFastest);
+  if (best.empty()) return plain;
+  for (Knobs mixed : best) {
+    mixed.tiles = TileOrder::dynamic, mixed.mix = kMix, mixed.pace = Pace::own, mixed.split = 1;
+    if (!mixes(mixed, problem, device)) break;
+    if (!wgmma_illegal(mixed, problem.shape, device)) return mixed;
+  }
+  return best[0];
+}
+
+}  // namespace moetune

@@ -1,0 +1,12 @@
+// The wgmma candidate that is taken where nothing is tuned.
+#pragma once
+#include "kernels/wgmma_plan.h"
+#include "variant/device.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// Legal where the variant supports the shape.
+WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device);
+
+}  // namespace moetune
