@@ -36,9 +36,9 @@ constexpr double kSlowest = 0.5;        // of the logarithm: slower ones all cou
 constexpr double kUnknown = 0.15;       // what candidates are thought to differ by before much is measured
 constexpr double kKnown = 0.03;         // and later, or by what a model tells
 constexpr int64_t kMuch = 16;           // measured
-constexpr double kSmallestGain = 1e-3;  // that is worth trying for
-constexpr double kModestGain = 4e-3;    // when the last candidates were tried in vain:
-constexpr int64_t kPatience = 12;       // so many
+constexpr double kSmallestGain = 2e-3;  // that is worth trying for
+constexpr double kModestGain = 5e-3;    // when the last candidates were tried in vain:
+constexpr int64_t kPatience = 8;       // so many
 constexpr int64_t kPatienceNear = 6;    // where a cell near it has a winner
 
 class Auto final : public Strategy {

@@ -20,12 +20,6 @@ const std::vector<int> kColumns = {64, 128, 192, 256};
 constexpr size_t kFastest = 8;  // tiles that are tried in other ways too
 constexpr int kHold = 256;
 
-// Where blocks go through the experts from both ends: the model doesn't see it. Few experts have most rows, and there
-// is enough to do: the largest has so many times the mean, and a block so many steps.
-constexpr int kSkewed = 4;
-constexpr int kManySteps = 500;
-constexpr int kMix = 4;
-
 // What a device without measured or known peaks is taken for: one that has wgmma.
 constexpr double kPeakFlops = 989e12, kPeakBandwidth = 4.8e12;
 
@@ -86,20 +80,12 @@ void look_at_rows(Chooser& chooser, Knobs c) {
   for (const Knobs& tile : chooser.fastest(kFastest))
     for (const Pace pace : {Pace::own, Pace::common})
       for (const int split : {1, 0})
-        for (const int hold : {0, kHold}) {
-          Knobs other = tile;
-          other.pace = pace, other.split = split, other.hold = hold;
-          chooser.look_at(other);
-        }
-}
-
-bool mixes(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
-  const std::vector<int>& rows = problem.routing.m_sizes;
-  if (problem.shape.op == Op::dw || rows.empty()) return false;
-  const int64_t mean = problem.rows() / std::max<int64_t>(1, problem.active_experts());
-  const int64_t steps = (wgmma_roles(problem.shape).k + c.block_k - 1) / c.block_k;
-  return *std::max_element(rows.begin(), rows.end()) > kSkewed * mean &&
-         tiles_of(c.block_m, c.block_n, problem) * steps / processors_of(device) >= kManySteps;
+        for (const int hold : {0, kHold})
+          for (const int in_flight : {1, 0}) {
+            Knobs other = tile;
+            other.pace = pace, other.split = split, other.hold = hold, other.in_flight = in_flight;
+            chooser.look_at(other);
+          }
 }
 
 }  // namespace
@@ -134,14 +120,8 @@ WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device) {
     look_at_sums(chooser, plain);
   else
     look_at_rows(chooser, plain);
-  const std::vector<Knobs> best = chooser.fastest(kFastest);
-  if (best.empty()) return plain;
-  for (Knobs mixed : best) {
-    mixed.tiles = TileOrder::dynamic, mixed.mix = kMix, mixed.pace = Pace::own, mixed.split = 1;
-    if (!mixes(mixed, problem, device)) break;
-    if (!wgmma_illegal(mixed, problem.shape, device)) return mixed;
-  }
-  return best[0];
+  const std::vector<Knobs> best = chooser.fastest(1);
+  return best.empty() ? plain : best[0];
 }
 
 }  // namespace moetune

@@ -654,12 +654,5 @@ TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
   EXPECT_EQ(split("qwen3-30b-a3b", Projection::up, "uniform"), 1);    // an idle block would have parts of 4 steps
 }
 
-TEST(WgmmaFallback, MixesExpertsWhereRowsAreSkewedAndBlocksHaveEnoughToDo) {
-  EXPECT_EQ(find_value(wgmma_default("qwen3-30b-a3b", Projection::up, 4096, "uniform"), "mix"), 0);
-  EXPECT_EQ(find_value(wgmma_default("qwen3-30b-a3b", Projection::up, 2048, "zipf:1.0"), "mix"),
-            0);  // 300 stages a block
-  EXPECT_EQ(find_value(wgmma_default("qwen3-30b-a3b", Projection::up, 8192, "zipf:1.0"), "mix"), 4);  // 800
-}
-
 }  // namespace
 }  // namespace moetune
