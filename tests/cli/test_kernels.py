@@ -100,7 +100,7 @@ def callers(tmp_path):
 def test_both_loaders_hand_every_kernel_the_same(exported, callers):
     manifest = json.loads((exported / "manifest.json").read_text())
     validate("kernels", exported / "manifest.json")
-    assert len(manifest["cells"]) == 76
+    assert len(manifest["cells"]) == 80
     seen = set()
     for cell in manifest["cells"]:
         out, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])

@@ -36,6 +36,10 @@ std::vector<std::pair<Shape, std::string>> wanted() {
                     "wgmma block_m=64 block_n=128 split=4 stages=4 block_k=64 consumers=1 schedule=cooperative "
                     "cluster=none pace=own mix=0 swap=no hold=0");
   list.emplace_back(shape_of(Op::fwd, {}, 9), "wgmma split=0 tiles=static cluster=none mix=0");
+  list.emplace_back(
+      shape_of(Op::fwd, {}, 11),
+      "wgmma block_m=144 block_n=128 stages=4 block_k=64 consumers=2 schedule=cooperative swap=yes split=1 "
+      "hold=0 pace=own");  // with a map for the rest of a tile's rows
   list.emplace_back(shape_of(Op::fwd, px, 10), "wgmma gather=first tma_x=yes tma_w=yes mix=0");
   return list;
 }
