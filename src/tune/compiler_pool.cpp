@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 
 #include "tune/protocol.h"
 
@@ -13,7 +14,7 @@ namespace moetune {
 namespace {
 
 constexpr int kDeathsInARow = 3;
-constexpr size_t kMostLanes = 64;  // a process takes some 200 MB
+constexpr size_t kMostLanes = 32;  // a process takes some 200 MB
 
 }  // namespace
 
@@ -48,8 +49,14 @@ void CompilerPool::start_lanes() {
   const size_t jobs = asked_.size() + wanted_.size();
   for (size_t free = idle_; free < jobs && lanes_.size() < most_lanes_; ++free) {
     Lane& lane = lanes_.emplace_back();
-    lane.thread = std::thread([this, &lane] { work(lane); });
+    try {
+      lane.thread = std::thread([this, &lane] { work(lane); });
+    } catch (const std::system_error&) {  // the system has no more: those that run do the work
+      lanes_.pop_back();
+      most_lanes_ = lanes_.size();
+    }
   }
+  if (jobs > 0 && lanes_.empty()) over_ = true;
   changed_.notify_all();
 }
 
