@@ -185,11 +185,11 @@ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 
 
 // An operand in shared memory, rows of 128 bytes in the 128-byte swizzle, at a 1024-byte boundary (PTX ISA, "Matrix
 // Descriptor Format"). The low half is address / 16, and the distance from one plane of 64 columns to the next where
-// rows go along k; without that, k goes along rows, and a step of 16 elements adds 2. The high half is 1024 / 16 from
-// one group of eight rows to the next, and the swizzle's mode. Sums of 32 bits are cheaper.
+// rows go along k; without that, k goes along rows, and a step of 16 elements adds 2. The high half, alike for all, is
+// 1024 / 16 from one group of eight rows to the next, and the swizzle's mode.
 __forceinline__ unsigned descriptor_low(unsigned address, int plane_bytes = 16) {
   return (address & 0x3ffffu) >> 4 | static_cast<unsigned>(plane_bytes / 16) << 16;
 }
-__forceinline__ unsigned long long operand_descriptor(unsigned low) { return (1ull << 30 | 64ull) << 32 | low; }
+constexpr unsigned kDescriptorHigh = 1u << 30 | 64;
 
 }  // namespace moetune

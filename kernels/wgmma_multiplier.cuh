@@ -53,9 +53,9 @@ struct WgmmaMultiplier {
     static constexpr bool across = is_across;
     static constexpr int plane_bytes = across ? block_k * row_bytes : 16;
     static constexpr int group_bytes = 64 * (across ? block_k : 64) * 2;  // from 64 rows to the next
-    // Of a step of 16 elements along k, in 16 bytes: its plane, and where it is inside.
-    static constexpr int plane(int step) { return across ? 0 : step / 4 * (rows * row_bytes / 16); }
-    static constexpr int inside(int step) { return across ? step * row_bytes : step % 4 * 2; }
+    // In 16 bytes: where 64 elements along k begin, and how far it is to the next 16 of them.
+    static constexpr int begin(int k) { return k * (across ? 64 : rows) * row_bytes / 16; }
+    static constexpr int step = across ? row_bytes : 2;
   };
   using A = Place<Block::height, Block::swapped ? Block::w_across : Block::x_across>;
   using B = Place<Block::width, Block::swapped ? Block::x_across : Block::w_across>;
@@ -97,13 +97,12 @@ struct WgmmaMultiplier {
         const unsigned b = first.b + stage.index * (Block::width * block_k * 2 / 16);
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < block_k / 16; ++step)
+        for (int i = 0; i < block_k / 64; ++i)
 #pragma unroll
           for (int g = 0; g < groups; ++g)
             wgmma<typename Block::Element, columns, A::across, B::across>(
-                sum[g], operand_descriptor(a + A::plane(step) + g * (A::group_bytes / 16) + A::inside(step)),
-                operand_descriptor(b + B::plane(step) + B::inside(step)),
-                WgmmaFirstSums<Block>::reads_y || step > 0 || k > 0);
+                sum[g], a + A::begin(i) + g * (A::group_bytes / 16), b + B::begin(i), A::step, B::step,
+                WgmmaFirstSums<Block>::reads_y || i > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();
       } else {
