@@ -53,9 +53,9 @@ struct WgmmaMultiplier {
     static constexpr bool across = is_across;
     static constexpr int plane_bytes = across ? block_k * row_bytes : 16;
     static constexpr int group_bytes = 64 * (across ? block_k : 64) * 2;  // from 64 rows to the next
-    // In 16 bytes: where 64 elements along k begin, and how far it is to the next 16 of them.
-    static constexpr int begin(int k) { return k * (across ? 64 : rows) * row_bytes / 16; }
-    static constexpr int step = across ? row_bytes : 2;
+    // In 16 bytes: from one step of 16 elements along k to the next in a plane, and where a step begins.
+    static constexpr int step = across ? 16 * row_bytes / 16 : 16 * 2 / 16;
+    static constexpr int begin(int i) { return across ? i * step : i / 4 * (rows * row_bytes / 16) + i % 4 * step; }
   };
   using A = Place<Block::height, Block::swapped ? Block::w_across : Block::x_across>;
   using B = Place<Block::width, Block::swapped ? Block::x_across : Block::w_across>;
@@ -85,6 +85,9 @@ struct WgmmaMultiplier {
   template <int columns>
   __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
+    // Steps of a group before the next group's. With ping-pong a warpgroup multiplies alone, and a step that adds to
+    // the sums of the one before would wait for them.
+    constexpr int at_once = Block::alternates && groups > 1 ? 1 : 4;
     if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
     if constexpr (columns > 0 && WgmmaFirstSums<Block>::reads_y) keep_in_place<columns>(sum);
     unsigned before = 0;  // the empty barrier of the stage before
@@ -97,10 +100,10 @@ struct WgmmaMultiplier {
         const unsigned b = first.b + stage.index * (Block::width * block_k * 2 / 16);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < block_k / 64; ++i)
+        for (int i = 0; i < block_k / 16; i += at_once)
 #pragma unroll
           for (int g = 0; g < groups; ++g)
-            wgmma<typename Block::Element, columns, A::across, B::across>(
+            wgmma<typename Block::Element, columns, at_once, A::across, B::across>(
                 sum[g], a + A::begin(i) + g * (A::group_bytes / 16), b + B::begin(i), A::step, B::step,
                 WgmmaFirstSums<Block>::reads_y || i > 0 || k > 0);
         wgmma_commit();

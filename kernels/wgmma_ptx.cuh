@@ -1,5 +1,5 @@
-// The wgmma instruction for every width, four steps of 16 along k at once: a compiler takes half as long for one
-// statement with all the sums as for four. Operands are written out, which only macros can count. No policy.
+// The wgmma instruction for every width, once or four times along k: a compiler takes half as long for one statement
+// with all the sums as for four. Operands are written out, which only macros can count. No policy.
 #pragma once
 #include "hopper_ptx.cuh"
 #include "numbers.cuh"
@@ -34,17 +34,20 @@ namespace moetune {
   "mov.b64 a, {%0, %3}; mov.b64 b, {%1, %3}; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type \
   " {" names "}, a, b, add, 1, 1, " across "; "
 #define MOETUNE_NEXT "add.u32 %0, %0, %4; add.u32 %1, %1, %5; "
-#define MOETUNE_WGMMA(columns, type, names, across, ...) \
-  asm volatile("{ .reg .pred add; .reg .b64 a, b; setp.ne.b32 add, %2, 0; " \
-               MOETUNE_STEP(columns, type, names, across) "setp.eq.b32 add, 0, 0; " \
-               MOETUNE_NEXT MOETUNE_STEP(columns, type, names, across) \
-               MOETUNE_NEXT MOETUNE_STEP(columns, type, names, across) \
-               MOETUNE_NEXT MOETUNE_STEP(columns, type, names, across) "}" \
+#define MOETUNE_ISSUE(text, ...) \
+  asm volatile("{ .reg .pred add; .reg .b64 a, b; setp.ne.b32 add, %2, 0; " text "}" \
                : "+r"(a), "+r"(b), "+r"(accumulate), "+r"(high), "+r"(a_step), "+r"(b_step), __VA_ARGS__ \
                : "n"(a_across), "n"(b_across))
+#define MOETUNE_STEPS(step, ...) \
+  if constexpr (steps == 1) MOETUNE_ISSUE(step, __VA_ARGS__); \
+  if constexpr (steps == 4) \
+    MOETUNE_ISSUE(step "setp.eq.b32 add, 0, 0; " MOETUNE_NEXT step MOETUNE_NEXT step MOETUNE_NEXT step, __VA_ARGS__);
 #define MOETUNE_WIDTH(columns, names, across, ...) \
-  if constexpr (width == columns && is_bf16<Element>) MOETUNE_WGMMA(columns, "bf16", names, across, __VA_ARGS__); \
-  if constexpr (width == columns && !is_bf16<Element>) MOETUNE_WGMMA(columns, "f16", names, across, __VA_ARGS__);
+  if constexpr (width == columns && is_bf16<Element>) { \
+    MOETUNE_STEPS(MOETUNE_STEP(columns, "bf16", names, across), __VA_ARGS__) \
+  } else if constexpr (width == columns) { \
+    MOETUNE_STEPS(MOETUNE_STEP(columns, "f16", names, across), __VA_ARGS__) \
+  }
 // Widths of 8, 16, 24 and 32 columns beyond `before`; sums begin at `i`, n8 to n32 name those of 8 columns each, and x8
 // to x32 the operands behind the sums of a width.
 #define MOETUNE_WIDTHS(before, w8, w16, w24, w32, i, n8, n16, n24, n32, x8, x16, x24, x32) \
@@ -57,12 +60,14 @@ namespace moetune {
                 MOETUNE_SUMS_##before MOETUNE_SIXTEEN(i))
 // clang-format on
 
-// D[64, width] = a[64, 64] b[width, 64]^T, plus D where `accumulate`; fp32 sums. `a` and `b` are the low halves of
-// descriptors (descriptor_low), a_step and b_step what 16 elements along k add to them. An operand that is `across`
-// lies in memory as its transpose. A thread of warp w and lane l of the warpgroup holds in d[4 j ...] rows 16 w + l / 4
-// and 8 further down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps; completes asynchronously.
-template <class Element, int width, bool a_across, bool b_across, int size>
+// D[64, width] = a[64, k] b[width, k]^T, plus D where `accumulate`; k = 16 `steps`, fp32 sums. `a` and `b` are the low
+// halves of descriptors (descriptor_low), a_step and b_step what 16 elements along k add to them. An operand that is
+// `across` lies in memory as its transpose. A thread of warp w and lane l of the warpgroup holds in d[4 j ...] rows
+// 16 w + l / 4 and 8 further down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps; completes
+// asynchronously.
+template <class Element, int width, int steps, bool a_across, bool b_across, int size>
 __forceinline__ void wgmma(float (&d)[size], unsigned a, unsigned b, unsigned a_step, unsigned b_step, int accumulate) {
+  static_assert(steps == 1 || steps == 4, "wgmma is issued once or four times");
   static_assert(width % 8 == 0 && width >= 8 && width <= 256, "wgmma takes widths in steps of 8 up to 256");
   static_assert(size >= width / 2, "d has half a width of sums");
   unsigned high = kDescriptorHigh;
