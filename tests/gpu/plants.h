@@ -36,7 +36,7 @@ inline const Plant kPlants[] = {
      "            leaves(r + i))"},
     // Of the ring's stages each must be taken: wgmma passes over a part of every one instead of over the last.
     {"skipped step", "mma", "mma.cuh", "k < args.k; k += block_k", "k < args.k - block_k; k += block_k"},
-    {"skipped step", "wgmma", "wgmma_multiplier.cuh", "step < block_k / 16; ++step", "step < block_k / 16 - 1; ++step"},
+    {"skipped step", "wgmma", "wgmma_ptx.cuh", "step MOETUNE_NEXT step, __VA_ARGS__", "step, __VA_ARGS__"},
     {"unwritten row", "mma", "mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column"},
     {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r < tile.rows; }", "row + r < tile.rows - 1; }"},
     {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {"},
