@@ -195,7 +195,7 @@ def test_verify_launches_winners_again_and_again(room):
     point, = document("verify", room, *verify)["points"]
     assert time.monotonic() - begin > 0.3
     assert point["repetition"]["launches"] > 1 and point["repetition"]["different"] == 0
-    sentence = r"^1 of 1 candidate right in 1 cell, (\d+) of \1 more launches gave the same bits\.$"
+    sentence = r"^1 of 1 candidate right in 1 cell, (\d+) of \1 more launches gave the same\sbits\.$"
     assert re.search(sentence, room.ok(*verify).stdout, re.M)
 
 
