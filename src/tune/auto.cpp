@@ -38,7 +38,7 @@ constexpr double kKnown = 0.03;         // and later, or by what a model tells
 constexpr int64_t kMuch = 16;           // measured
 constexpr double kSmallestGain = 2e-3;  // that is worth trying for
 constexpr double kModestGain = 5e-3;    // when the last candidates were tried in vain:
-constexpr int64_t kPatience = 8;       // so many
+constexpr int64_t kPatience = 8;        // so many
 constexpr int64_t kPatienceNear = 6;    // where a cell near it has a winner
 
 class Auto final : public Strategy {
