@@ -94,8 +94,8 @@ __forceinline__ void load_box_of(int matrix, unsigned destination, const TensorM
 }
 __forceinline__ void load_box_of_to_all(int matrix, unsigned destination, const TensorMap& map, unsigned barrier,
                                         int row, int column, unsigned short blocks) {
-  asm volatile(MOETUNE_LOAD_BOX_OF ".multicast::cluster [%0], [%1, {%4, %3, %5}], [%2], %6;" ::"r"(destination), "l"(&map),
-               "r"(barrier), "r"(row), "r"(column), "r"(matrix), "h"(blocks) : "memory");
+  asm volatile(MOETUNE_LOAD_BOX_OF ".multicast::cluster [%0], [%1, {%4, %3, %5}], [%2], %6;" ::"r"(destination),
+               "l"(&map), "r"(barrier), "r"(row), "r"(column), "r"(matrix), "h"(blocks) : "memory");
 }
 // The box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros behind them.
 __forceinline__ void load_box_of_rows(int first, int rows, unsigned destination, const TensorMap& map, unsigned barrier,

@@ -53,7 +53,7 @@ struct WgmmaMultiplier {
     static constexpr bool across = is_across;
     static constexpr int plane_bytes = across ? block_k * row_bytes : 16;
     static constexpr int group_bytes = 64 * (across ? block_k : 64) * 2;  // from 64 rows to the next
-    // In 16 bytes: from one step of 16 elements along k to the next in a plane, and where a step begins.
+    // A step is 16 elements along k. In units of 16 bytes: from a step to the next of its plane, and where step i is.
     static constexpr int step = across ? 16 * row_bytes / 16 : 16 * 2 / 16;
     static constexpr int begin(int i) { return across ? i * step : i / 4 * (rows * row_bytes / 16) + i % 4 * step; }
   };
@@ -85,8 +85,8 @@ struct WgmmaMultiplier {
   template <int columns>
   __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
-    // Steps of a group before the next group's. With ping-pong a warpgroup multiplies alone, and a step that adds to
-    // the sums of the one before would wait for them.
+    // How many steps of one group are issued before the next group's. With ping-pong a warpgroup multiplies alone, and
+    // a step that adds to the same sums as the step before it waits for them.
     constexpr int at_once = Block::alternates && groups > 1 ? 1 : 4;
     if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
     if constexpr (columns > 0 && WgmmaFirstSums<Block>::reads_y) keep_in_place<columns>(sum);

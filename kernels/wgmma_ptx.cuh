@@ -1,14 +1,14 @@
-// The wgmma instruction for every width, once or four times along k: a compiler takes half as long for one statement
-// with all the sums as for four. Operands are written out, which only macros can count. No policy.
+// The wgmma instruction for every width, once or four times along k: one statement that lists the sums compiles faster
+// than four that do. Operands are written out, which only macros can count. No policy.
 #pragma once
 #include "hopper_ptx.cuh"
 #include "numbers.cuh"
 
 namespace moetune {
 
-// Operands 0 to 5 are listed as written to so that they come first: their numbers then don't depend on the width. The
-// descriptors' low halves, whether to add to the sums, the descriptors' high half, what a step adds to each low half.
-// The sums follow, four for every 8 columns, 16 for every 32.
+// Operands 0 to 5 are the low halves of the two descriptors, whether to add to the sums, the high half, and what a step
+// adds to each low half. They are listed as written to so that they come first: their numbers then don't depend on the
+// width. The sums follow, four for every 8 columns, 16 for every 32.
 // clang-format off
 #define MOETUNE_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MOETUNE_SIXTEEN(i) MOETUNE_FOUR(i), MOETUNE_FOUR(i + 4), MOETUNE_FOUR(i + 8), MOETUNE_FOUR(i + 12)
