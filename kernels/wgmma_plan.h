@@ -86,8 +86,8 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
   if (shares_last_round(k) && (pingpong(k) || stores_sums)) return 144;
   const bool spare = k.swap && k.tma_store == TmaStore::none && !by_pointers(k) && k.mix == 0;
   const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
-  const bool four_groups = pingpong(k) && groups(k) > 3;
-  return spare && !scarce && !four_groups ? 192 : 176;
+  const bool many_groups = pingpong(k) && groups(k) > (k.gather == Gather::first ? 2 : 3);
+  return spare && !scarce && !many_groups ? 192 : 176;
 }
 
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
