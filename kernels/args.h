@@ -16,9 +16,10 @@ constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
 // Rows that are gathered first are counted together, so many by one counter.
 constexpr int gathered_together = 128;
 
-// Maps of ragged operands whose rows go along k have four dimensions: columns, kRaggedRows rows, and two that move the
-// matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the matrix are
-// read at (column, row + kRaggedRows - (end - first), end, kRaggedRows), and zeros behind them.
+// Ragged maps, of operands whose rows go along k and of y, have four dimensions: columns, kRaggedRows rows, and two that
+// move the matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the
+// matrix are at (column, row + kRaggedRows - (end - first), end, kRaggedRows). Behind them zeros are read, and nothing
+// is written.
 constexpr int kRaggedRows = 1 << 30;
 
 struct Args {
@@ -46,7 +47,7 @@ struct Args {
   // each expert where they are summed over.
   unsigned* gathered = nullptr;
   // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
-  // pointers), and of y.
+  // pointers), and a ragged one of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};
   TensorMap w_map = {};

@@ -135,10 +135,12 @@ __forceinline__ void store_bytes(void* destination, unsigned source, int bytes) 
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
                ::"l"(destination), "r"(source), "r"(bytes) : "memory");
 }
-// The box of `map` at (row, column) from shared memory; clipped where it leaves the tensor.
-__forceinline__ void store_box(const TensorMap& map, unsigned source, int row, int column) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%3, %2}], [%1];"
-               ::"l"(&map), "r"(source), "r"(row), "r"(column) : "memory");
+// The first rows of a box in shared memory to rows [first, first + rows) of a ragged map (args.h) from `column` on;
+// clipped behind them, and where columns end.
+__forceinline__ void store_box_of_rows(int first, int rows, unsigned source, const TensorMap& map, int column) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+               ::"l"(&map), "r"(source), "r"(column), "r"(kRaggedRows - rows), "r"(first + rows), "r"(kRaggedRows)
+               : "memory");
 }
 // Adds to global memory, rounding once, without waiting: one value, or two neighbours.
 __forceinline__ void add_to_global(float* to, float value) {

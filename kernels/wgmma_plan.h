@@ -8,7 +8,7 @@ namespace moetune {
 
 enum class Schedule { cooperative, pingpong };  // consumers share a tile, or each multiplies a tile of its own
 enum class Cluster { none, m, n };              // two neighbours along m share W, or along n share X
-enum class TmaStore { none, boxes, rows };      // Y leaves by 16-byte stores, tensor copies, or copies of whole rows
+enum class TmaStore { none, boxes, rows };      // Y leaves by 16-byte stores, tensor copies of tiles, or copies of rows
 enum class Addressing { base, pointers };       // experts are offsets from one base, or have a pointer each
 enum class TileOrder { fixed, dynamic };        // a block takes tiles by its number, or from a counter when it is free
 enum class Pace { own, common };                // blocks begin their tiles independently, or all at the same time
@@ -84,7 +84,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
   if (k.consumers == 3) return 96;
   if (copies_rows(k)) return 144;
   if (shares_last_round(k) && (pingpong(k) || stores_sums)) return 144;
-  const bool spare = k.swap && k.tma_store == TmaStore::none && !by_pointers(k) && k.mix == 0;
+  const bool spare = k.swap && k.tma_store != TmaStore::rows && !by_pointers(k) && k.mix == 0;
   const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
   const bool many_groups = pingpong(k) && groups(k) > (k.gather == Gather::first ? 2 : 3);
   return spare && !scarce && !many_groups ? 192 : 176;
@@ -117,9 +117,9 @@ constexpr BoxRows x_boxes(const WgmmaKnobs& k) {
     if (k.block_m % rows == 0) return {rows, rows};
   return {8, 8};
 }
-/// Rows of W in one tensor copy, and of Y.
+/// Rows of W in one tensor copy, and of Y: those of a tile that a warpgroup stages one below the other.
 constexpr int w_box(const WgmmaKnobs& k) { return k.cluster == Cluster::m ? k.block_n / 2 : k.block_n; }
-constexpr int kYBox = 8;
+constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : 64; }
 
 /// Pairs of tensor maps that a block rewrites in turn. Copies that were issued with a map may still read it; each
 /// change is followed by at least one copy, and once `stages` copies have been issued after it, a stage was filled and
@@ -133,9 +133,10 @@ constexpr int tile_slots(const WgmmaKnobs& k) { return pingpong(k) ? 4 : copies_
 constexpr bool looks_up_ahead(const WgmmaKnobs& k) { return !copies_rows(k); }
 constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 : k.consumers; }
 
-/// Rows of Y on their way through shared memory. Swapped, a warpgroup stages together, in two buffers used in turn;
-/// else each of its four warps has a buffer. A buffer has planes of 64 columns in the swizzle of tensor copies, or, for
-/// copies of rows, rows padded so that eight of them use different banks.
+/// Rows of Y on their way through shared memory. For tensor copies a warpgroup stages all that it has of a tile: the
+/// copies go on while the next tile is multiplied. Else, swapped, it stages a few rows at a time in two buffers used in
+/// turn, or each of its four warps has a buffer. A buffer has planes of 64 columns in the swizzle of tensor copies, or,
+/// for copies of rows, rows padded so that eight of them use different banks.
 struct Staging {
   int rows = 0, planes = 0;
   int pitch = 0;    // elements of a padded row
@@ -145,12 +146,16 @@ struct Staging {
 };
 constexpr Staging staging(const WgmmaKnobs& k) {
   Staging s;
-  s.rows = k.hold > 0 ? k.hold : k.swap && groups(k) == 1 ? 2 * kStoreRows : kStoreRows;
-  s.planes = k.swap ? groups(k) : 1;
+  const bool tiles = k.tma_store == TmaStore::boxes;
+  s.rows = tiles                      ? (k.swap ? k.block_m : groups(k) * 64)
+           : k.hold > 0               ? k.hold
+           : k.swap && groups(k) == 1 ? 2 * kStoreRows
+                                      : kStoreRows;
+  s.planes = k.swap ? groups(k) : tiles ? k.block_n / kSwizzleColumns : 1;
   s.pitch = s.planes * kSwizzleColumns + 8;
   s.plane = s.rows * kSwizzleColumns;
   s.buffer = k.tma_store == TmaStore::rows ? s.rows * s.pitch : s.planes * s.plane;
-  s.buffers = k.hold > 0 ? 1 : k.swap ? 2 : 4;
+  s.buffers = k.hold > 0 || tiles ? 1 : k.swap ? 2 : 4;
   return s;
 }
 

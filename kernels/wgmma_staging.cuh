@@ -47,8 +47,10 @@ struct StagingOfColumns {
       Element* staging = group.staging() + first / shape.rows % 2 * shape.buffer;
       Store::begin_buffer(first);
 #pragma unroll
-      for (int r = 0; r < shape.rows && first + r < Block::block_m; r += kStoreRows)
+      for (int r = 0; r < shape.rows && first + r < Block::block_m; r += kStoreRows) {
+        if (shape.rows > 2 * kStoreRows && r >= tile.rows) break;
         stage(targets, staging, r, first + r, sum);
+      }
       Store::publish();
       warpgroup_sync();
       Store::template store<128>(group.block.args, tile, targets.row, staging, first,
@@ -66,12 +68,34 @@ struct StagingOfRows {
   using Element = Block::Element;
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Block>;
+  using Group = WgmmaWarpgroup<Block>;
+  static constexpr Staging shape = staging(Block::knobs);
 
+  // Stages the warp's 16 rows of group g, columns from `from` of the tile, to the staging's row `to`, column `column`
+  // and on.
   template <class Sum>
-  static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const Tile& tile, const Targets& targets,
-                                    const Sum& sum) {
+  static __forceinline__ void stage(const PairOfWeights<Block>* weights, Element* staging, int to, int column, int g,
+                                    int from, const Sum& sum) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int c = 0; c < 64 && from + c < Block::block_n; c += 16) {
+      sum.with([&](const auto& four) {
+        const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
+        const auto two = [&](int i, int half) {
+          return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[0])
+                           : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
+        };
+        stmatrix_x4<false>(shared_address(Store::at(staging, to + lane % 16, column + c + lane / 16 * 8)), two(0, 0),
+                           two(0, 1), two(1, 0), two(1, 1));
+      });
+    }
+  }
+
+  // A warp at a time.
+  template <class Sum>
+  static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    Element* buffer = group.staging() + warp * staging(Block::knobs).buffer;
+    Element* buffer = group.staging() + warp * shape.buffer;
 #pragma unroll
     for (int g = 0; g < Block::groups; ++g) {
       const int first = (group.first_group + g) * 64 + warp * 16;
@@ -83,19 +107,7 @@ struct StagingOfRows {
       for (int from = 0; from < Block::block_n; from += 64) {
         Store::template wait<32, 0>();
         __syncwarp();
-#pragma unroll
-        for (int c = 0; c < 64 && from + c < Block::block_n; c += 16) {
-          sum.with([&](const auto& four) {
-            const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
-            const auto two = [&](int i, int half) {
-              return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[0])
-                               : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
-            };
-            const int row = lane / 8 % 2 * 8 + lane % 8, column = c + lane / 16 * 8;
-            stmatrix_x4<false>(shared_address(Store::at(buffer, row, column)), two(0, 0), two(0, 1), two(1, 0),
-                               two(1, 1));
-          });
-        }
+        stage(weights, buffer, 0, 0, g, from, sum);
         Store::publish();
         __syncwarp();
         Store::template store<32>(group.block.args, tile, targets.row, buffer, first, tile.column + from,
@@ -106,9 +118,37 @@ struct StagingOfRows {
   static __forceinline__ void finish() { Store::template wait<32, 0>(); }
 };
 
+// The same where a warpgroup stages all its rows of a tile before they leave together.
+template <class Block>
+struct StagingOfAllRows : StagingOfRows<Block> {
+  using Rows = StagingOfRows<Block>;
+  using typename Rows::Tile, typename Rows::Store, typename Rows::Targets, typename Rows::Group;
+
+  template <class Sum>
+  static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
+    const int first = group.first_group * 64;
+    if (first >= tile.rows) return;
+    const PairOfWeights<Block> weights[2] = {};  // tensor copies store plain sums
+    Store::begin_buffer(0);
+#pragma unroll
+    for (int g = 0; g < Block::groups; ++g)
+#pragma unroll
+      for (int from = 0; from < Block::block_n; from += 64)
+        Rows::stage(weights, group.staging(), g * 64 + threadIdx.x % 128 / 32 * 16, from, g, from, sum);
+    Store::publish();
+    warpgroup_sync();
+    Store::template store<128>(group.block.args, tile, targets.row, group.staging(), first, tile.column,
+                               Block::block_n);
+  }
+  static __forceinline__ void finish() { Store::template wait<128, 0>(); }
+};
+
+template <class Block>
+using WgmmaStagingOfRows =
+    typename Choice<Block::knobs.tma_store == TmaStore::boxes, StagingOfAllRows<Block>, StagingOfRows<Block>>::type;
 template <class Block>
 using WgmmaStaging =
     typename Choice<Block::stores_sums, StoresOfSums<Block>,
-                    typename Choice<Block::swapped, StagingOfColumns<Block>, StagingOfRows<Block>>::type>::type;
+                    typename Choice<Block::swapped, StagingOfColumns<Block>, WgmmaStagingOfRows<Block>>::type>::type;
 
 }  // namespace moetune

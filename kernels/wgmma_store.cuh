@@ -43,13 +43,13 @@ struct ThreadStores {
   // After the buffer is written.
   static __forceinline__ void publish() {}
 
-  // Stores the rows, by `threads` threads; after boxes those from `first` on.
-  template <int threads, bool after_boxes = false>
+  // Stores the rows, by `threads` threads.
+  template <int threads>
   static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int* targets,
-                                    const Element* staging, int row, long long column, int columns, int first = 0) {
+                                    const Element* staging, int row, long long column, int columns) {
     const int thread = threadIdx.x % threads;
     constexpr int chunks = shape.planes * 8, rows_a_turn = threads / chunks;
-    const auto leaves = [&](int r) { return (!after_boxes || r >= first) && row + r < tile.rows; };
+    const auto leaves = [&](int r) { return row + r < tile.rows; };
     if constexpr (threads % chunks == 0) {
       const int r = thread / chunks, c = thread % chunks * 8;
       if (c >= columns || column + c >= args.n) return;
@@ -94,17 +94,17 @@ struct CopyStores {
   static __forceinline__ void publish() { fence_async_shared(); }
 };
 
-// Boxes of 8 whole rows leave by tensor copies, issued by one thread each; rows that fill no box by threads.
+// All that a warpgroup has of a tile leaves by tensor copies of y_box rows, issued by one thread each. They go on while
+// the next tile is multiplied.
 template <class Block>
 struct BoxStores : CopyStores<BoxStores<Block>> {
-  using Threads = ThreadStores<Block>;
   using Element = Block::Result;
-  static constexpr Staging shape = Threads::shape;
-  static constexpr int boxes_a_plane = shape.rows / kYBox;
+  static constexpr Staging shape = staging(Block::knobs);
+  static constexpr int box = y_box(Block::knobs), boxes_a_plane = shape.rows / box;
 
   static __forceinline__ void prefetch(const Args& args) { prefetch_map(args.y_map); }
   static __forceinline__ const Element* at(const Element* staging, int row, int column) {
-    return Threads::at(staging, row, column);
+    return ThreadStores<Block>::at(staging, row, column);
   }
   // Whether this thread issues copies: the first ones a box each.
   template <int threads>
@@ -112,18 +112,15 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
     return threadIdx.x % threads < boxes_a_plane * shape.planes;
   }
   template <int threads>
-  static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int* targets,
-                                    const Element* staging, int row, long long column, int columns) {
-    const int thread = threadIdx.x % threads;
-    const int boxes = min(shape.rows, tile.rows - row) / kYBox;
-    if (issues<threads>()) {
-      const int box = thread % boxes_a_plane, plane = thread / boxes_a_plane;
-      if (box < boxes && column + plane * 64 < args.n)
-        store_box(args.y_map, shared_address(staging + plane * shape.plane + box * kYBox * 64),
-                  tile.row + row + box * kYBox, static_cast<int>(column) + plane * 64);
-      stores_commit();
-    }
-    Threads::template store<threads, true>(args, tile, targets, staging, row, column, columns, boxes * kYBox);
+  static __forceinline__ void store(const Args& args, const Block::Tile& tile, const int*, const Element* staging,
+                                    int row, long long column, int) {
+    if (!issues<threads>()) return;
+    const int thread = threadIdx.x % threads, plane = thread / boxes_a_plane, first = thread % boxes_a_plane * box;
+    const int rows = min(box, tile.rows - row - first);
+    if (rows > 0 && column + plane * 64 < args.n)
+      store_box_of_rows(tile.row + row + first, rows, shared_address(staging + plane * shape.plane + first * 64),
+                        args.y_map, static_cast<int>(column) + plane * 64);
+    stores_commit();
   }
 };
 

@@ -78,7 +78,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
       maps.push_back(matrices(map, one ? "1" : "experts", w_rows));
   }
   if (plan.y_box > 0) {  // stored: promotion means nothing
-    maps.push_back(matrix(map_of("y_map", "y", d, plan.y_box), "y_rows"));
+    maps.push_back(ragged(map_of("y_map", "y", d, plan.y_box)));
     maps.back().l2_promotion = 0;
   }
   return maps;

@@ -34,7 +34,7 @@ const KnobList<Knobs>& list() {
           .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
           .tries({0, 1, kMost})
           .add("tma_w", &Knobs::tma_w, "W is loaded by tensor copies; no = by cp.async", 1)
-          .add("tma_store", &Knobs::tma_store, "Y is stored by 16-byte stores, by tensor copies, or by copies of rows",
+          .add("tma_store", &Knobs::tma_store, "Y is stored by 16-byte stores, by tensor copies of whole tiles, or by copies of rows",
                "TmaStore", {"no", "yes", "rows"}, kNeeded, {"none", "boxes", "rows"})
           .add("addressing", &Knobs::addressing, "experts by offsets from one base, or by arrays of pointers",
                "Addressing", {"base", "pointers"}, 0)
@@ -76,7 +76,7 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
                    : roles.sums_rows ? rows_along_k(Cluster::m)
                    : roles.w_across  ? c.block_k
                                      : w_box(c),
-          .y_box = c.tma_store == TmaStore::boxes ? kYBox : 0,
+          .y_box = c.tma_store == TmaStore::boxes ? y_box(c) : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
           .gathers_first = c.gather == Gather::first,
           .waits = c.gather == Gather::first || c.pace == Pace::common || shares_last_round(c)};
