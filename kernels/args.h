@@ -16,8 +16,8 @@ constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
 // Rows that are gathered first are counted together, so many by one counter.
 constexpr int gathered_together = 128;
 
-// Ragged maps, of operands whose rows go along k and of y, have four dimensions: columns, kRaggedRows rows, and two that
-// move the matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the
+// Ragged maps, of operands whose rows go along k and of y, have four dimensions: columns, kRaggedRows rows, and two
+// that move the matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the
 // matrix are at (column, row + kRaggedRows - (end - first), end, kRaggedRows). Behind them zeros are read, and nothing
 // is written.
 constexpr int kRaggedRows = 1 << 30;

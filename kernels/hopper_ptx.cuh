@@ -129,6 +129,11 @@ __forceinline__ unsigned long long policy_to_keep() {
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
+__forceinline__ unsigned long long policy_to_drop() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 
 // `bytes` (a multiple of 16) from shared to global memory; part of this thread's current group of stores.
 __forceinline__ void store_bytes(void* destination, unsigned source, int bytes) {
@@ -136,11 +141,18 @@ __forceinline__ void store_bytes(void* destination, unsigned source, int bytes) 
                ::"l"(destination), "r"(source), "r"(bytes) : "memory");
 }
 // The first rows of a box in shared memory to rows [first, first + rows) of a ragged map (args.h) from `column` on;
-// clipped behind them, and where columns end.
+// clipped behind them, and where columns end. With a cache policy for L2 or without.
+#define MOETUNE_STORE_BOX_OF_ROWS "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
 __forceinline__ void store_box_of_rows(int first, int rows, unsigned source, const TensorMap& map, int column) {
-  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+  asm volatile(MOETUNE_STORE_BOX_OF_ROWS " [%0, {%2, %3, %4, %5}], [%1];"
                ::"l"(&map), "r"(source), "r"(column), "r"(kRaggedRows - rows), "r"(first + rows), "r"(kRaggedRows)
                : "memory");
+}
+__forceinline__ void store_box_of_rows(int first, int rows, unsigned source, const TensorMap& map, int column,
+                                       unsigned long long policy) {
+  asm volatile(MOETUNE_STORE_BOX_OF_ROWS ".L2::cache_hint [%0, {%2, %3, %4, %5}], [%1], %6;"
+               ::"l"(&map), "r"(source), "r"(column), "r"(kRaggedRows - rows), "r"(first + rows), "r"(kRaggedRows),
+                 "l"(policy) : "memory");
 }
 // Adds to global memory, rounding once, without waiting: one value, or two neighbours.
 __forceinline__ void add_to_global(float* to, float value) {

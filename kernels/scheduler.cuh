@@ -183,7 +183,7 @@ struct GridScheduler {
     tile.first_row = found.row, tile.depth = found.rows;
     if (!any) return false;
     int m_tile, n_tile;
-    place_in_expert<Config>(at - place * grid, s.m_tiles, s.n_tiles, m_tile, n_tile);
+    place_in_expert<Config>(s.tile_in_expert(at - place * grid, grid), s.m_tiles, s.n_tiles, m_tile, n_tile);
     tile.expert = found.expert;
     const int rank = cluster == 1 ? 0 : blockIdx.x % cluster;
     const int first = (m_tile * cluster_m + (cluster_m > 1 ? rank : 0)) * block_m;
@@ -194,7 +194,14 @@ struct GridScheduler {
     return true;
   }
   static __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
-  static __forceinline__ int all_tiles(const State& s) { return s.experts * s.m_tiles * s.n_tiles; }
+  // Experts that are left out. For all lanes of a warp.
+  static __forceinline__ int left_out(const State& s) {
+    int without = 0;
+    if constexpr (Config::accumulates)
+      for (int e = static_cast<int>(threadIdx.x % 32); e < s.experts; e += 32) without += s.m_sizes[e] == 0;
+    return __reduce_add_sync(~0u, without);
+  }
+  static __forceinline__ int all_tiles(const State& s) { return (s.experts - left_out(s)) * s.m_tiles * s.n_tiles; }
   static __forceinline__ int all_rows(const State& s) {
     int rows = 0;
     for (int e = 0; e < s.experts; ++e) rows += s.m_sizes[e];

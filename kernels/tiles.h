@@ -121,6 +121,19 @@ struct GridByRows {
     found = {expert_of[place], row_of[place], m_sizes[place]};
     return true;
   }
+  constexpr int tile_in_expert(int tile, int) const { return tile; }
+};
+
+/// Or, in some blocks, fewest first, until they meet the others.
+struct GridFromBothEnds : GridByRows {
+  int tiles;      // of all experts, or of those with rows if only these count
+  int left_out;   // experts without rows, if they don't
+  bool from_few;  // whether this block starts with the fewest rows
+
+  constexpr bool find(int place, bool with_rows, FoundExpert& found) {
+    return GridByRows::find(from_few ? place + left_out : place, with_rows, found);
+  }
+  constexpr int tile_in_expert(int tile, int grid) const { return from_few ? grid - 1 - tile : tile; }
 };
 
 /// Or that of their rows in memory. Places are asked for in ascending order.
@@ -141,6 +154,7 @@ struct GridInOrder {
     found = last;
     return true;
   }
+  constexpr int tile_in_expert(int tile, int) const { return tile; }
 };
 
 /// Where a walk stands whose experts all have the same grid of tiles.

@@ -78,7 +78,7 @@ struct WgmmaBlock : Config {
   static_assert(!w_across || (!w_by_rows && block_n % (64 * (sums_rows ? 1 : cluster_m)) == 0),
                 "tensor copies bring planes of W");
   static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && !pointers && !scatters && !gathers &&
-                               !together && !mixed && !shares && knobs.hold == 0),
+                               !together && !shares && knobs.hold == 0),
                 "sums over rows need whole planes of X and W, by tensor copies from one base");
   static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
   static_assert(!gathers_first || (problem.permutes_x && !by_rows && !pointers), "gathered rows need one tensor map");
@@ -103,8 +103,9 @@ struct WgmmaBlock : Config {
   using Cut = typename Choice<knobs.split == 1, WholeTiles,
                               typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
   using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
+  using GridOrder = typename Choice<mixed, GridFromBothEnds, GridByRows>::type;
   using Scheduler =
-      typename Choice<sums_rows, GridScheduler<Config, Cut, GridByRows, cluster_m, cluster_n>,
+      typename Choice<sums_rows, GridScheduler<Config, Cut, GridOrder, cluster_m, cluster_n>,
                       moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>>::type;
   using Slot = SlotPosition<tile_slots(knobs)>;
   using Stage = RingPosition<stages>;

@@ -22,7 +22,10 @@ struct TilesFromBothEnds {
   // Sets the index of the block's next tile, counted from its end; past all tiles where there are no more. The first
   // tile is given by the block's number. All lanes of a warp call it.
   static __forceinline__ void take(const Block& block, State& scheduler, const Block::Slot& slot) {
-    if (slot.taken == 0) scheduler.tiles = Scheduler::all_tiles(scheduler);
+    if (slot.taken == 0) {
+      scheduler.tiles = Scheduler::all_tiles(scheduler);
+      if constexpr (Block::sums_rows) scheduler.left_out = Scheduler::left_out(scheduler);
+    }
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
     scheduler.index = next_index(block.args, scheduler, slot.taken == 0);
   }

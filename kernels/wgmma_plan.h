@@ -240,9 +240,11 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   if (!p.stores_sums) l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
-  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk<GridByRows>>()
-                           : k.mix > 0 ? extent<Walk<ExpertsFromBothEnds>>()
-                                       : extent<Walk<ExpertsInOrder>>(),
+  const bool mixes = k.mix > 0;
+  l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()
+                           : p.sums_rows        ? extent<GridWalk<GridByRows>>()
+                           : mixes              ? extent<Walk<ExpertsFromBothEnds>>()
+                                                : extent<Walk<ExpertsInOrder>>(),
                            1);
   l.m_sizes = memory.add(extent<int>(), p.experts);
   l.tiles = memory.add(tile.tile, tile_slots(k));
@@ -272,7 +274,7 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.last = memory.add(extent<int>(), k.consumers);
   const bool gathers = p.permutes_x && k.gather == Gather::tiles;
   l.gathered = memory.add(gathers ? extent<int>() : absent, gathers ? 2 * k.block_m : 1);
-  const bool sorts = k.mix > 0 || p.sums_rows;
+  const bool sorts = mixes || p.sums_rows;
   l.expert_of = memory.add(sorts ? extent<int>() : absent, sorts ? p.experts : 1);
   l.row_of = l.expert_of;
   if (sorts) l.row_of = memory.add(extent<int>(), p.experts);

@@ -117,9 +117,15 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, plane = thread / boxes_a_plane, first = thread % boxes_a_plane * box;
     const int rows = min(box, tile.rows - row - first);
-    if (rows > 0 && column + plane * 64 < args.n)
-      store_box_of_rows(tile.row + row + first, rows, shared_address(staging + plane * shape.plane + first * 64),
-                        args.y_map, static_cast<int>(column) + plane * 64);
+    if (rows > 0 && column + plane * 64 < args.n) {
+      const unsigned source = shared_address(staging + plane * shape.plane + first * 64);
+      const int to = tile.row + row + first, to_column = static_cast<int>(column) + plane * 64;
+      // dW is larger than L2: it leaves first, so that memory writes many rows at a time.
+      if constexpr (Block::sums_rows)
+        store_box_of_rows(to, rows, source, args.y_map, to_column, policy_to_drop());
+      else
+        store_box_of_rows(to, rows, source, args.y_map, to_column);
+    }
     stores_commit();
   }
 };

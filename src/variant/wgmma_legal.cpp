@@ -14,7 +14,7 @@ using Knobs = WgmmaKnobs;
 
 constexpr int kMaxHold = 1024;
 constexpr int kMaxMix = 16, kMaxMixed = 1024;
-constexpr int64_t kMaxMapRows = 0x7fffff00;  // coordinates are 32 bits with a sign; a last tile begins below
+constexpr int64_t kMaxMapRows = 0x7fff0000;  // coordinates are 32 bits with a sign; a last tile begins below
 
 bool in_cluster(const Knobs& c) { return c.cluster != Cluster::none; }
 bool dynamic(const Knobs& c) { return c.tiles == TileOrder::dynamic; }
@@ -93,8 +93,8 @@ std::optional<std::string> illegal_sums(const Knobs& c, const Shape& shape, cons
   if (c.block_m % kSwizzleColumns != 0)
     return fmt::format("block_m must be a multiple of {} for dw: tensor copies bring so many columns of dY",
                        kSwizzleColumns);
-  if (c.pace == Pace::common || c.split == 0 || c.mix > 0)
-    return "dw needs pace=own, split above 0 and mix=0: the tiles of an expert take as long as it has rows";
+  if (c.pace == Pace::common || c.split == 0)
+    return "dw needs pace=own and split above 0: the tiles of an expert take as long as it has rows";
   if (c.hold > 0) return "hold must be 0 for dw: its tiles have rows enough";
   if (shape.layer.local_experts() > kMaxMixed)
     return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxMixed);
