@@ -107,7 +107,8 @@ struct WgmmaBlock : Config {
   using Scheduler =
       typename Choice<sums_rows, GridScheduler<Config, Cut, GridOrder, cluster_m, cluster_n>,
                       moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>>::type;
-  using Slot = SlotPosition<tile_slots(knobs)>;
+  static constexpr int tile_slots = moetune::tile_slots(knobs, sums_rows);
+  using Slot = SlotPosition<tile_slots>;
   using Stage = RingPosition<stages>;
   using Sums = float[groups][width / 2];
   static_assert(layout.scheduler % alignof(Aligned<typename Scheduler::State>) == 0, "the scheduler is copied aligned");

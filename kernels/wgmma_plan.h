@@ -127,8 +127,11 @@ constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : 64; }
 constexpr int map_turns(const WgmmaKnobs& k) { return k.stages + 1; }
 
 /// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one; even
-/// for ping-pong, whose consumers use them alternately.
-constexpr int tile_slots(const WgmmaKnobs& k) { return pingpong(k) ? 4 : copies_rows(k) ? 2 : 1; }
+/// for ping-pong, whose consumers use them alternately. Tiles that sum over few rows end soon: the next but one is
+/// loaded meanwhile.
+constexpr int tile_slots(const WgmmaKnobs& k, bool sums_rows) {
+  return pingpong(k) ? 4 : copies_rows(k) || (sums_rows && k.tiles == TileOrder::fixed) ? 2 : 1;
+}
 /// Whether a warp of the producer looks up where rows of Y go; with cp.async all its warps copy, and consumers do.
 constexpr bool looks_up_ahead(const WgmmaKnobs& k) { return !copies_rows(k); }
 constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 : k.consumers; }
@@ -247,11 +250,11 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
                                                 : extent<Walk<ExpertsInOrder>>(),
                            1);
   l.m_sizes = memory.add(extent<int>(), p.experts);
-  l.tiles = memory.add(tile.tile, tile_slots(k));
+  l.tiles = memory.add(tile.tile, tile_slots(k, p.sums_rows));
   l.full = memory.add(extent<Barrier>(), k.stages);
   l.empty = memory.add(extent<Barrier>(), k.stages);
-  l.tile_full = memory.add(extent<Barrier>(), tile_slots(k));
-  l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k));
+  l.tile_full = memory.add(extent<Barrier>(), tile_slots(k, p.sums_rows));
+  l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k, p.sums_rows));
   if (p.looks_up_rows) {
     SharedMemory slot;  // a TargetSlot
     slot.add(extent<Barrier>(), 2);

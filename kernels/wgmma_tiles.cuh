@@ -52,7 +52,7 @@ struct WgmmaTiles {
 
   // One thread calls it before the block meets.
   static __forceinline__ void init_barriers(const Block& block) {
-    for (int i = 0; i < tile_slots(Block::knobs); ++i) {
+    for (int i = 0; i < Block::tile_slots; ++i) {
       barrier_init(block.barrier(Block::layout.tile_full, i), 1);
       barrier_init(block.barrier(Block::layout.tile_empty, i), takers);
     }

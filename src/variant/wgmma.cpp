@@ -34,8 +34,9 @@ const KnobList<Knobs>& list() {
           .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
           .tries({0, 1, kMost})
           .add("tma_w", &Knobs::tma_w, "W is loaded by tensor copies; no = by cp.async", 1)
-          .add("tma_store", &Knobs::tma_store, "Y is stored by 16-byte stores, by tensor copies of whole tiles, or by copies of rows",
-               "TmaStore", {"no", "yes", "rows"}, kNeeded, {"none", "boxes", "rows"})
+          .add("tma_store", &Knobs::tma_store,
+               "Y is stored by 16-byte stores, by tensor copies of whole tiles, or by copies of rows", "TmaStore",
+               {"no", "yes", "rows"}, kNeeded, {"none", "boxes", "rows"})
           .add("addressing", &Knobs::addressing, "experts by offsets from one base, or by arrays of pointers",
                "Addressing", {"base", "pointers"}, 0)
           .add("tiles", &Knobs::tiles, "blocks take tiles in a fixed order, or as they become free", "TileOrder",

@@ -19,9 +19,11 @@ constexpr double kWgmmaColumn = 0.0549;   // more of each column of the N side t
 constexpr double kLoadedBytes = 145;      // a cycle, from L2 to an SM
 constexpr double kAllLoadedBytes = 78.4;  // a cycle and SM, from L2 to all SMs at once
 constexpr double kStoredSum = 0.048;      // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kStagedSum = 0.02;       // the same where copies store them while the next tile is multiplied
 constexpr double kFlops = 4096;           // a cycle and SM, dense, of 16 bits
 constexpr double kSustained = 0.873;      // of the peak clock, where all SMs multiply: power bounds it
 constexpr double kWritten = 0.671;        // of the peak bandwidth
+constexpr double kWrittenInOrder = 0.75;  // the same where a result leaves L2 in the order in which it was stored
 constexpr double kNarrow = 1.027;         // times as long to read rows in pieces of less than kWide bytes
 constexpr int kWide = 256;
 constexpr double kTurns = 1.66;    // times as long more to write few rows at once: memory turns from reading and back
@@ -114,7 +116,8 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
 // A consumer that has a tile for itself stores while the other multiplies.
 double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   const double multiply = tiles.steps * step_cycles(c, tiles);
-  const double store = kStoredSum * c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
+  const double of_sum = c.tma_store == TmaStore::boxes ? kStagedSum : kStoredSum;
+  const double store = of_sum * c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
   const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
@@ -185,7 +188,8 @@ double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<i
   const double read = sums_rows ? rows * (m + n) * in : (rows + active * n) * k * in;
   const double written = sums_rows ? static_cast<double>(m_sizes.size()) * m * n * out : rows * n * out;
   const bool narrow = !sums_rows && c.block_k * static_cast<int>(in) < kWide;
-  return (read * (narrow ? kNarrow : 1) + written / kWritten) / bandwidth;
+  const bool in_order = sums_rows && c.tma_store == TmaStore::boxes;
+  return (read * (narrow ? kNarrow : 1) + written / (in_order ? kWrittenInOrder : kWritten)) / bandwidth;
 }
 
 // Bytes of Y whose time is that of memory's turns.

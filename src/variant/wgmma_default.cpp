@@ -42,11 +42,12 @@ struct Chooser {
     for (const int rows : kRows)
       for (const int columns : kColumns)
         for (const auto& [consumers, schedule] : teams)
-          for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic}) {
-            c.block_m = rows, c.block_n = columns;
-            c.consumers = consumers, c.schedule = schedule, c.tiles = order;
-            look_at(c);
-          }
+          for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic})
+            for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
+              c.block_m = rows, c.block_n = columns;
+              c.consumers = consumers, c.schedule = schedule, c.tiles = order, c.tma_store = store;
+              if (!roles.sums_rows || c.swap == (store == TmaStore::none)) look_at(c);
+            }
   }
 
   std::vector<Knobs> fastest(size_t count) {
@@ -58,7 +59,7 @@ struct Chooser {
   }
 };
 
-// Tiles of dW: all experts have the same.
+// Tiles of dW: all experts have the same. Tensor copies store those that aren't swapped, threads the others.
 void look_at_sums(Chooser& chooser, Knobs c) {
   c.raster = Raster::n, c.group = 4;
   c.gather = chooser.roles.permutes_x ? Gather::first : Gather::tiles;
