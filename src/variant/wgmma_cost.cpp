@@ -19,7 +19,8 @@ constexpr double kWgmmaColumn = 0.0549;   // more of each column of the N side t
 constexpr double kLoadedBytes = 145;      // a cycle, from L2 to an SM
 constexpr double kAllLoadedBytes = 78.4;  // a cycle and SM, from L2 to all SMs at once
 constexpr double kStoredSum = 0.048;      // of a warpgroup for each sum of its tile, when it stores them
-constexpr double kStagedSum = 0.02;       // the same where copies store them while the next tile is multiplied
+constexpr double kStagedSum = 0.015;      // the same where copies store them while the next tile is multiplied,
+constexpr double kStagedTile = 100;       // and more of a tile: warpgroups meet before and after they stage it
 constexpr double kFlops = 4096;           // a cycle and SM, dense, of 16 bits
 constexpr double kSustained = 0.873;      // of the peak clock, where all SMs multiply: power bounds it
 constexpr double kWritten = 0.671;        // of the peak bandwidth
@@ -116,8 +117,8 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
 // A consumer that has a tile for itself stores while the other multiplies.
 double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   const double multiply = tiles.steps * step_cycles(c, tiles);
-  const double of_sum = c.tma_store == TmaStore::boxes ? kStagedSum : kStoredSum;
-  const double store = of_sum * c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
+  const double sums = c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
+  const double store = c.tma_store == TmaStore::boxes ? kStagedTile + kStagedSum * sums : kStoredSum * sums;
   const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }

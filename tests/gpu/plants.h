@@ -7,12 +7,14 @@
 #include <string>
 
 #include "base/file.h"
+#include "variant/variant.h"
 #include "workload/problem.h"
 
 namespace moetune {
 
 struct Plant {
   std::string fault, variant, file, from, to;
+  bool of_copies = false;  // of what tensor copies store
 };
 
 inline const Plant kPlants[] = {
@@ -40,7 +42,10 @@ inline const Plant kPlants[] = {
     {"unwritten row", "mma", "mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column"},
     {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r < tile.rows; }", "row + r < tile.rows - 1; }"},
     {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {"},
-    {"rows too many", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))", "if (r + i >= first)"},
+    {"rows too many", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))", "if (row + r + i >= 0)"},
+    {"row unwritten by copies", "wgmma", "wgmma_store.cuh", "min(box, tile.rows - row - first);",
+     "min(box, tile.rows - row - first) - 1;", true},
+    {"rows too many by copies", "wgmma", "wgmma_store.cuh", "min(box, tile.rows - row - first);", "box;", true},
 };
 
 inline const Plant& find_plant(const std::string& fault, const std::string& variant) {
@@ -64,6 +69,14 @@ inline void plant_kernels(const Plant& plant, const std::string& folder) {
   std::filesystem::copy(MOETUNE_SOURCE_DIR "/kernels", folder);
   const std::string planted = with_plant(read_text(folder + "/" + plant.file), plant);
   std::ofstream(folder + "/" + plant.file) << planted;
+}
+
+/// The default but for the way to store in which the plant stands.
+inline Candidate planted_candidate(const Plant& plant, const Problem& problem, const DeviceInfo& device) {
+  const std::string store = plant.variant != "wgmma" ? ""
+                            : plant.of_copies        ? " tma_store=yes stages=2"
+                                                     : " tma_store=no";
+  return complete(parse_partial_candidate(plant.variant + store), problem, device);
 }
 
 /// What planted kernels are run on: rows of experts end in the middle of tiles.

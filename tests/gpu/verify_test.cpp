@@ -329,10 +329,11 @@ class WrongKernel : public GpuTest, public testing::WithParamInterface<std::stri
     backend->load(problem_);
     return backend;
   }
-  Contender contender() const {
-    return {.baseline = {}, .candidate = find_variant(GetParam()).fallback(problem_, backend().device())};
+  Contender contender(const std::string& fault) const {
+    return {.baseline = {},
+            .candidate = planted_candidate(find_plant(fault, GetParam()), problem_, backend().device())};
   }
-  Verdict verdict_of(const std::string& fault) const { return wrong(fault)->verify(contender()); }
+  Verdict verdict_of(const std::string& fault) const { return wrong(fault)->verify(contender(fault)); }
 
   Problem problem_;
 };
@@ -350,7 +351,7 @@ TEST_P(WrongKernel, OneElementOffByOneUlpIsCaught) {
 
 // Wrong in some launches only: what a race would do.
 TEST_P(WrongKernel, AnUnsteadyElementIsCaught) {
-  const Repetition repetition = wrong("unsteady")->repeat(contender(), 0.2);
+  const Repetition repetition = wrong("unsteady")->repeat(contender("unsteady"), 0.2);
   EXPECT_GT(repetition.different, 0);
   EXPECT_LT(repetition.different, repetition.launches);
   EXPECT_NE(repetition.reason.find("differs from the first, in 1 words of 4 bytes from byte 16 of Y on"),
@@ -376,6 +377,14 @@ TEST_P(WrongKernel, AWriteBehindTheOutputIsCaught) {
   const Verdict verdict = verdict_of("rows too many");
   EXPECT_FALSE(verdict.ok);
   EXPECT_NE(verdict.reason.find("bytes outside the output were written"), std::string::npos) << verdict.reason;
+}
+
+TEST_P(WrongKernel, WhatTensorCopiesStoreWrongIsCaught) {
+  if (GetParam() != "wgmma") GTEST_SKIP() << "only wgmma stores by tensor copies";
+  const Verdict unwritten = verdict_of("row unwritten by copies");
+  EXPECT_NE(unwritten.reason.find("were not written"), std::string::npos) << unwritten.reason;
+  const Verdict behind = verdict_of("rows too many by copies");
+  EXPECT_NE(behind.reason.find("bytes outside the output were written"), std::string::npos) << behind.reason;
 }
 
 INSTANTIATE_TEST_SUITE_P(Variant, WrongKernel, testing::Values("mma", "wgmma"));

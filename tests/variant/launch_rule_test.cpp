@@ -79,7 +79,7 @@ TEST(LaunchRule, AGridIsThatOfTheBoundOfItsTiles) {
   EXPECT_EQ(Formula::evaluate(sums.grid, {{"m", 256}, {"n", 512}, {"experts", 6}, {"held", 9999}}), 6 * 16 * 6);
 }
 
-TEST(LaunchRule, MapsOfAForwardProductAreItsMatrices) {
+TEST(LaunchRule, MapsOfAForwardProductAreItsMatricesAndARaggedResult) {
   const LaunchPlan plan = {.x_box = 64, .x_rest = 16, .w_box = 128, .y_box = 8};
   const Product product = product_of(problem_of(shape_of(Op::fwd, {})));
   const std::vector<MapRule> maps = launch_rule(plan, product).maps;
@@ -96,7 +96,7 @@ TEST(LaunchRule, MapsOfAForwardProductAreItsMatrices) {
   EXPECT_EQ(values(maps[0].strides), (Values{1024}));
   EXPECT_EQ(maps[1].box_rows, 16);
   EXPECT_EQ(values(maps[2].sizes), (Values{512, 6 * 256}));
-  EXPECT_EQ(values(maps[3].sizes), (Values{256, 80}));
+  EXPECT_EQ(values(maps[3].sizes), (Values{256, kRaggedRows, 0x7fff0000, 0x7fff0000}));
   EXPECT_EQ(maps[3].pointer, "y");
   EXPECT_EQ(maps[3].l2_promotion, 0);
 }

@@ -79,7 +79,7 @@ TEST(WgmmaLegality, TensorCopiesCountRowsOfWIn32Bits) {
             "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count");
   EXPECT_EQ(reason(text + " addressing=pointers", shape), "");  // each expert's are counted from its own
   EXPECT_EQ(reason(text + " tma_w=no", shape), "");
-  shape.layer.n -= 8;
+  shape.layer.n -= 256;
   EXPECT_EQ(reason(text, shape), "");
 }
 
@@ -377,13 +377,13 @@ TEST(WgmmaPlan, MapsAreOfWhatIsCopiedByThem) {
   const LaunchPlan boxes = plan_of("tma_x=yes tma_w=yes tma_store=yes");
   EXPECT_EQ(boxes.x_box, 64);
   EXPECT_EQ(boxes.w_box, 64);
-  EXPECT_EQ(boxes.y_box, 8);
+  EXPECT_EQ(boxes.y_box, 64);  // all rows of a swapped tile
   EXPECT_EQ(boxes.maps, 0);
   const LaunchPlan none = plan_of("tma_x=no tma_w=no tma_store=rows");
   EXPECT_EQ(none.x_box, 0);
   EXPECT_EQ(none.w_box, 0);
   EXPECT_EQ(none.y_box, 0);
-  EXPECT_EQ(none.shared_bytes - boxes.shared_bytes, 1024);  // 64 staged rows, 16 bytes each
+  EXPECT_EQ(none.shared_bytes - boxes.shared_bytes, 1024);  // rows of two buffers, padded by 16 bytes each
   const LaunchPlan pointers = plan_of("tma_x=yes tma_w=yes tma_store=no addressing=pointers");
   EXPECT_EQ(pointers.maps, 8);  // X and W, one more than stages
   EXPECT_EQ(pointers.w_box, 64);

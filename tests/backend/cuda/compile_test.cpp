@@ -235,8 +235,10 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
   const std::pair<std::string, Fusion> cases[] = {
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=yes "
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=yes "
        "tiles=static",
+       {}},
+      {"block_m=128 block_n=192 consumers=2 schedule=pingpong swap=yes cluster=m tma_x=yes tma_store=yes tiles=static",
        {}},
       {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=no "
        "tiles=static pace=common",
@@ -411,7 +413,7 @@ TEST(Plants, AllCompile) {
   const Problem problem = planted_problem();
   for (const Plant& plant : kPlants) {
     const std::string target = plant.variant == "wgmma" ? "sm_90a" : "sm_80";
-    const Candidate candidate = find_variant(plant.variant).fallback(problem, device_of_arch(target));
+    const Candidate candidate = planted_candidate(plant, problem, device_of_arch(target));
     const std::string unit = find_variant(plant.variant).unit(candidate, problem.shape);
     const std::string folder = testing::TempDir() + "/moetune-plants";
     plant_kernels(plant, folder);
