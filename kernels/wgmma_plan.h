@@ -74,17 +74,17 @@ constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
 
 /// The most sums a thread with which nothing spills and no wgmma is serialised, as seen in compiled kernels.
 constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums) {
-  const bool stores_rows = k.tma_store == TmaStore::rows;
+  const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
     if (k.consumers == 3 && !k.swap) return stores_rows ? 32 : 48;
-    const bool high = warpgroups_a_tile(k) == 1 && !k.swap && groups(k) > 2;
+    const bool high = !k.swap && (stores_tiles || (warpgroups_a_tile(k) == 1 && groups(k) > 2));
     return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
   }
   if (k.consumers == 3) return 96;
   if (copies_rows(k)) return 144;
   if (shares_last_round(k) && (pingpong(k) || stores_sums)) return 144;
-  const bool spare = k.swap && k.tma_store != TmaStore::rows && !by_pointers(k) && k.mix == 0;
+  const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0;
   const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
   const bool many_groups = pingpong(k) && groups(k) > (k.gather == Gather::first ? 2 : 3);
   return spare && !scarce && !many_groups ? 192 : 176;
