@@ -10,22 +10,22 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1020;         // from asking for a stage to having it, under load
-constexpr double kStep = 10.2;            // of a consumer between two stages: barriers
-constexpr double kEmptied = 14.3;         // more where the multiplier has come to rest between them
-constexpr double kTurn = 6.14;            // more of each step where consumers take turns
-constexpr double kLeastWgmma = 37.2;      // of 64 rows and 16 steps along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.0549;   // more of each column of the N side that is read
-constexpr double kLoadedBytes = 145;      // a cycle, from L2 to an SM
-constexpr double kAllLoadedBytes = 78.4;  // a cycle and SM, from L2 to all SMs at once
-constexpr double kStoredSum = 0.048;      // of a warpgroup for each sum of its tile, when it stores them
-constexpr double kStagedSum = 0.015;      // the same where copies store them while the next tile is multiplied,
-constexpr double kStagedTile = 100;       // and more of a tile: warpgroups meet before and after they stage it
-constexpr double kFlops = 4096;           // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.873;      // of the peak clock, where all SMs multiply: power bounds it
-constexpr double kWritten = 0.671;        // of the peak bandwidth
-constexpr double kWrittenInOrder = 0.75;  // the same where a result leaves L2 in the order in which it was stored
-constexpr double kNarrow = 1.027;         // times as long to read rows in pieces of less than kWide bytes
+constexpr double kLatency = 1173;          // from asking for a stage to having it, under load
+constexpr double kStep = 10.2;             // of a consumer between two stages: barriers
+constexpr double kEmptied = 14.3;          // more where the multiplier has come to rest between them
+constexpr double kTurn = 6.14;             // more of each step where consumers take turns
+constexpr double kLeastWgmma = 37.2;       // of 64 rows and 16 steps along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.0549;    // more of each column of the N side that is read
+constexpr double kLoadedBytes = 145;       // a cycle, from L2 to an SM
+constexpr double kAllLoadedBytes = 78.4;   // a cycle and SM, from L2 to all SMs at once
+constexpr double kStoredSum = 0.048;       // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kStagedSum = 0.0146;      // the same where copies store them while the next tile is multiplied,
+constexpr double kStagedTile = 100;        // and more of a tile: warpgroups meet before and after they stage it
+constexpr double kFlops = 4096;            // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.873;       // of the peak clock, where all SMs multiply: power bounds it
+constexpr double kWritten = 0.671;         // of the peak bandwidth
+constexpr double kWrittenInOrder = 0.739;  // the same where a result leaves L2 in the order in which it was stored
+constexpr double kNarrow = 1.027;          // times as long to read rows in pieces of less than kWide bytes
 constexpr int kWide = 256;
 constexpr double kTurns = 1.66;    // times as long more to write few rows at once: memory turns from reading and back
 constexpr double kFewRows = 10.4;  // of a store; the more there are, the less turns weigh
@@ -34,7 +34,7 @@ constexpr double kLastSteps = 1.176;   // until the last sums are stored
 constexpr double kLaunch = 3.674e-06;  // seconds
 constexpr double kMeeting = 306;       // until all blocks know that all are there
 constexpr double kShared = 2500;       // more where blocks share the last round: to begin parts and to add them up
-constexpr double kPaired = 1.099;      // times as long where two blocks wait for each other
+constexpr double kPaired = 1.047;      // times as long where two blocks wait for each other
 constexpr double kTogether = 0.985;    // of all work, where blocks stay together: they load the same at the same time
 constexpr double kSplit = 5130;        // more where tiles are cut: parts wait for one another
 constexpr double kUnswapped = 1.030;   // times memory's, where rows of X stand on the M side
