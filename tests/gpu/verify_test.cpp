@@ -45,13 +45,22 @@ class KernelTest : public GpuTest {
             "wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 schedule=cooperative "
             "swap=yes in_flight=1 tma_store=no " +
             knobs + (knobs.find("cluster") == std::string::npos ? " cluster=none" : ""));
+    // Tiles that copies store end where an expert's rows do.
+    if (variant == "wgmma" && problem.shape.op != Op::dw)
+      for (const std::string knobs : {"block_m=48 block_n=64 swap=yes", "block_m=64 block_n=128 swap=no"})
+        texts.push_back(
+            fmt::format("wgmma {} block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative cluster=none "
+                        "in_flight=1 tma_x={} tma_store=yes tiles=static",
+                        knobs, problem.shape.fusion.permute_x ? "no" : "yes"));
     // dW's tiles have whole planes: cut, in clusters, and of each kind of stores.
     if (variant == "wgmma" && problem.shape.op == Op::dw)
       for (const std::string knobs :
            {"swap=yes cluster=none tma_store=no tiles=dynamic split=4",
             "swap=no cluster=none tma_store=no tiles=static split=2", "swap=yes cluster=n tma_store=no tiles=static",
             "swap=no cluster=m tma_store=no tiles=static", "swap=yes cluster=m tma_store=yes tiles=static",
-            "swap=no cluster=n tma_store=rows tiles=static"})
+            "swap=no cluster=none tma_store=yes tiles=static", "swap=no cluster=n tma_store=rows tiles=static",
+            "swap=no cluster=none tma_store=no tiles=dynamic mix=2",
+            "swap=yes cluster=none tma_store=yes tiles=dynamic mix=3"})
         texts.push_back(
             "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 "
             "schedule=cooperative in_flight=1 tma_x=yes gather=" +
@@ -189,8 +198,9 @@ TEST_P(HardRouting, RunsDx) {
     expect_runs(Op::dx, fusion);
 }
 TEST_P(HardRouting, RunsDw) {
-  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true, .accumulate = true}, Fusion{.fp32_dw = true},
-                              Fusion{.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}})
+  for (const Fusion fusion :
+       {Fusion{}, Fusion{.accumulate = true}, Fusion{.permute_x = true, .accumulate = true}, Fusion{.fp32_dw = true},
+        Fusion{.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}})
     expect_runs(Op::dw, fusion);
 }
 
