@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -20,12 +19,13 @@ constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// The first contender rotates from round to round, and so does the step to the next one, so that no contender always
-// follows the same other: after one that takes more power a GPU's clock is lower for a while.
+// Contenders that go first, second, ... Each follows each other equally often in every `count` rounds, or in twice as
+// many where their number is odd: after one that takes more power a GPU's clock is lower for a while. The order is
+// Williams's for a Latin square that is balanced for residual effects (1949): 0, 1, n - 1, 2, n - 2, ..., each plus the
+// round's number; of an odd number of contenders every other square is turned round.
 size_t whose_turn(size_t round, size_t turn, size_t count) {
-  size_t step = 1 + round % std::max<size_t>(count - 1, 1);
-  while (std::gcd(step, count) != 1) ++step;
-  return (round + turn * step) % count;
+  if (count % 2 != 0 && round / count % 2 != 0) turn = count - 1 - turn;
+  return (round + (turn % 2 != 0 ? (turn + 1) / 2 : count - turn / 2)) % count;
 }
 
 bool is_slow(const Block& block, const Quiet& quiet) { return block.seconds > kDisturbed * quiet.control_seconds; }

@@ -21,26 +21,28 @@ using fake::cpu;
 
 TEST(MeasureRounds, WhoGoesFirstRotatesAndTheOrderTurns) {
   fake::FakeBackend backend({.baselines = {{"a", 1e-3}, {"b", 2e-3}, {"c", 3e-3}}});
-  measure_rounds(backend, {contender("a"), contender("b"), contender("c")}, 3, {});
-  const std::vector<std::string> expected = {"sample a", "sample b", "sample c", "sample b", "sample a",
-                                             "sample c", "sample c", "sample a", "sample b"};
+  measure_rounds(backend, {contender("a"), contender("b"), contender("c")}, 4, {});
+  const std::vector<std::string> expected = {"sample a", "sample b", "sample c", "sample b", "sample c", "sample a",
+                                             "sample c", "sample a", "sample b", "sample c", "sample b", "sample a"};
   EXPECT_EQ(backend.calls, expected);
 }
 
 TEST(MeasureRounds, EveryoneFollowsEveryoneEquallyOften) {
-  const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
-  fake::FakeBackend backend({.baselines = {}});
-  std::vector<Contender> contenders;
-  for (const std::string& name : names) {
-    backend.script.baselines.emplace_back(name, 1e-3);
-    contenders.push_back(contender(name));
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
+  for (size_t count = 2; count <= names.size(); ++count) {
+    fake::FakeBackend backend({.baselines = {}});
+    std::vector<Contender> contenders;
+    for (size_t i = 0; i < count; ++i) {
+      backend.script.baselines.emplace_back(names[i], 1e-3);
+      contenders.push_back(contender(names[i]));
+    }
+    measure_rounds(backend, contenders, static_cast<int>(2 * count), {});
+    std::map<std::pair<std::string, std::string>, int> follows;
+    for (size_t i = 0; i < backend.calls.size(); ++i)
+      if (i % count > 0) ++follows[{backend.calls[i - 1], backend.calls[i]}];
+    EXPECT_EQ(follows.size(), count * (count - 1)) << count;
+    for (const auto& [pair, times] : follows) EXPECT_EQ(times, 2) << pair.first << ", " << pair.second;
   }
-  measure_rounds(backend, contenders, 20, {});
-  std::map<std::pair<std::string, std::string>, int> follows;
-  for (size_t i = 0; i < backend.calls.size(); ++i)
-    if (i % names.size() > 0) ++follows[{backend.calls[i - 1], backend.calls[i]}];
-  EXPECT_EQ(follows.size(), names.size() * (names.size() - 1));
-  for (const auto& [pair, times] : follows) EXPECT_EQ(times, 4) << pair.first << ", " << pair.second;
 }
 
 TEST(MeasureRounds, EachHasOneTurnARound) {
