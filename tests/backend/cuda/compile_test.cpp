@@ -321,13 +321,13 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no "
        "tma_store=rows addressing=pointers tiles=static",
        scattered},
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=yes "
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=yes "
        "tiles=static pace=common gather=first",
        {.permute_x = true}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=dynamic gather=first",
        {.permute_x = true}},
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=yes "
+      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=yes "
        "tiles=dynamic mix=4",
        {}},
       {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
