@@ -191,3 +191,11 @@ def test_the_batch_script_starts_a_task_with_the_options(room):
         assert result.returncode == 0, result.stderr
         assert len(trials(room.journal("a b.2-of-2.json.journal.jsonl"))) == 5
     assert "Next: moetune merge 'a b'.*-of-2.json -o 'a b.json'" in result.stdout
+
+
+def test_the_documented_batch_commands_are_what_sbatch_takes():
+    commands = [line for name in ("scripts/slurm", "configs/README.md")
+                for line in (SOURCE / name).read_text(encoding="utf-8").splitlines() if "sbatch --" in line]
+    assert len(commands) == 3
+    for command in commands:  # sbatch refuses --gpus-per-task where nothing tells the number of tasks
+        assert "--gpus-per-task" not in command or "--ntasks" in command, command
