@@ -238,10 +238,13 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=yes "
        "tiles=static",
        {}},
-      {"block_m=176 block_n=64 consumers=2 schedule=pingpong swap=yes cluster=m tma_x=yes tma_store=yes tiles=static",
+      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=m tma_x=yes tma_store=yes tiles=static",
        {}},
-      {"block_m=128 block_n=64 consumers=2 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=yes "
+      {"block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=yes "
        "tiles=dynamic split=4",
+       {}},
+      {"block_m=192 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=yes "
+       "tiles=dynamic",
        {}},
       {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=no "
        "tiles=static pace=common",
