@@ -78,9 +78,9 @@ class Backend {
   virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;
 
   /// Tells which candidates are likely to be compiled next, the likeliest first, and returns at once. A backend may
-  /// compile them in the background, so that compile() finds them in the cache on disk. Replaces what was told before
-  /// and has not been begun.
-  virtual void compile_ahead(const Shape&, std::span<const Candidate>) {}
+  /// compile them in the background, so that compile() of one waits for that one alone: true where it does. Replaces
+  /// what was told before and has not been begun.
+  virtual bool compile_ahead(const Shape&, std::span<const Candidate>) { return false; }
 
   /// Makes operands for a problem; replaces the one before. Throws OutOfMemory.
   virtual void load(const Problem& problem) = 0;

@@ -84,7 +84,8 @@ class Auto final : public Strategy {
   }
 
   std::vector<Candidate> likely(size_t count) const override {
-    return {likely_.begin(), likely_.begin() + static_cast<std::ptrdiff_t>(std::min(count, likely_.size()))};
+    const std::vector<Candidate>& next = first_.empty() ? likely_ : first_;
+    return {next.begin(), next.begin() + static_cast<std::ptrdiff_t>(std::min(count, next.size()))};
   }
 
   int64_t most() const override {

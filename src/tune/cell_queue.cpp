@@ -41,4 +41,9 @@ size_t CellQueue::left() const {
   return waiting_.size();
 }
 
+std::optional<size_t> CellQueue::coming() const {
+  const std::lock_guard lock(mutex_);
+  return ended_ || waiting_.empty() ? std::nullopt : std::optional(waiting_.front());
+}
+
 }  // namespace moetune

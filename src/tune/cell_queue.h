@@ -19,6 +19,8 @@ class CellQueue {
   void give_back(size_t index);  // the same, undone: the next that is handed out
   void end();                    // nothing is handed out any more
   size_t left() const;           // not handed out
+  /// What next() gives now, without taking it.
+  std::optional<size_t> coming() const;
 
  private:
   mutable std::mutex mutex_;

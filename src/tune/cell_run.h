@@ -27,6 +27,7 @@ struct CellRun {
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
   bool cut = false;  // the strategy asked for more candidates than are planned
+  std::optional<std::vector<Candidate>> coming = {};  // what the next cell begins with, once that was looked at
   Clock::time_point begin = Clock::now();
 };
 

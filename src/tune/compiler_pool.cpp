@@ -78,14 +78,15 @@ std::map<Candidate, CompileResult> CompilerPool::compile(const Shape& shape, std
   return results;
 }
 
-void CompilerPool::want(const Shape& shape, std::span<const Candidate> candidates) {
+bool CompilerPool::want(const Shape& shape, std::span<const Candidate> candidates) {
   const std::lock_guard lock(mutex_);
-  if (over_) return;
+  if (over_) return false;
   take_up(shape);
   wanted_.clear();
   for (const Candidate& candidate : candidates)
     if (!begun_.contains(candidate)) wanted_.push_back(candidate);
   start_lanes();
+  return !over_;
 }
 
 std::optional<CompilerPool::Job> CompilerPool::next_job() {

@@ -30,8 +30,8 @@ class CompilerPool {
   std::map<Candidate, CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates);
 
   /// Compiles these when nothing else is asked for, in this order, and returns at once. What an earlier call wanted and
-  /// has not been begun is forgotten. Where no process can start, or they end again and again, nothing is compiled.
-  void want(const Shape& shape, std::span<const Candidate> candidates);
+  /// has not been begun is forgotten. False where no process can start, or they end again and again: nothing is compiled.
+  bool want(const Shape& shape, std::span<const Candidate> candidates);
 
  private:
   using Result = std::optional<CompileResult>;  // none: it ended the process

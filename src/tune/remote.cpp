@@ -32,7 +32,7 @@ class WorkerBackend final : public Backend {
   Json environment() override { return environment_; }
   std::vector<std::string> baselines() const override { return baselines_; }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
-  void compile_ahead(const Shape& shape, std::span<const Candidate> candidates) override;
+  bool compile_ahead(const Shape& shape, std::span<const Candidate> candidates) override;
   void load(const Problem& problem) override;
   Verdict verify(const Contender& contender) override;
   Repetition repeat(const Contender& contender, double seconds) override;
@@ -233,9 +233,10 @@ std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<
   return results;
 }
 
-void WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> candidates) {
-  if (candidates.empty()) return;
-  if (CompilerPool* compilers = pool()) compilers->want(shape, candidates);
+bool WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> candidates) {
+  if (candidates.size() < kManyToCompile && !pool_) return false;
+  CompilerPool* compilers = pool();
+  return compilers && compilers->want(shape, candidates);
 }
 
 // A new worker compiles what the old one had, one by one as it is asked for, outside the limit of a trial.

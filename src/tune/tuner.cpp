@@ -97,11 +97,16 @@ std::vector<Ask> next_batch(CellRun& state) {
   return batch;
 }
 
-// Compiles those candidates of a batch that are new.
-std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state, const std::vector<Ask>& batch) {
+std::vector<Candidate> new_of(const CellRun& state, std::span<const Ask> batch) {
   std::vector<Candidate> fresh;
   for (const Ask& ask : batch)
     if (!state.places.contains(ask.candidate)) fresh.push_back(ask.candidate);
+  return fresh;
+}
+
+// Compiles those candidates of a batch that are new.
+std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state, std::span<const Ask> batch) {
+  const std::vector<Candidate> fresh = new_of(state, batch);
   std::map<Candidate, CompileResult> results;
   if (fresh.empty()) return results;
   const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, fresh);
@@ -110,10 +115,29 @@ std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state,
   return results;
 }
 
-// What is likely to be compiled after this batch.
-std::vector<Candidate> likely_next(const CellRun& state, const std::vector<Ask>& batch) {
-  const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(batch);
-  return state.strategy->likely(static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch)));
+// What the next cell begins with, where it has the same kernels. What this cell finds may change it.
+std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
+  const std::optional<size_t> next = run.shared.queue.coming();
+  if (!next || lists_candidates(run.request.strategy)) return {};
+  const Cell& cell = run.request.cells[*next];
+  if (cell.shape != state.problem.shape) return {};
+  const CellRun coming = open_cell(run, cell);
+  return coming.strategy->likely(kBatch);
+}
+
+// Has the new candidates of a batch compiled in the background; after them what is likely to come next, and what the
+// next cell begins with. False where the backend doesn't.
+bool compile_ahead(Run& run, CellRun& state, std::span<const Ask> batch) {
+  std::vector<Candidate> ahead = new_of(state, batch);
+  const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(ahead);
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch));
+  for (Candidate& candidate : state.strategy->likely(most)) ahead.push_back(std::move(candidate));
+  if (state.coming) ahead.insert(ahead.end(), state.coming->begin(), state.coming->end());
+  if (!run.backend.compile_ahead(state.problem.shape, ahead)) return false;
+  if (state.coming) return true;
+  state.coming = likely_first(run, state);  // found while the batch is compiled
+  ahead.insert(ahead.end(), state.coming->begin(), state.coming->end());
+  return state.coming->empty() || run.backend.compile_ahead(state.problem.shape, ahead);
 }
 
 void start(const Run& run, CellRun& state, const Candidate& candidate) {
@@ -145,7 +169,7 @@ Trial try_again(const Run& run, CellRun& state, const Ask& ask, const Trial& bef
 }
 
 // Tries what the strategy asks for. False where it was stopped early. The default is tried even when the time is up.
-bool search(const Run& run, CellRun& state) {
+bool search(Run& run, CellRun& state) {
   const auto over = [&](const Ask& next) {
     const bool must = next.candidate == state.fallback && state.trials.empty();
     return stopped(run) || (Clock::now() >= state.end && !must);
@@ -157,12 +181,14 @@ bool search(const Run& run, CellRun& state) {
     const bool cut = Clock::now() >= state.end && batch.size() > 1;
     if (cut) batch.resize(1);  // the default
     const Clock::time_point begin = Clock::now();
-    run.backend.compile_ahead(state.problem.shape, likely_next(state, batch));
-    const std::map<Candidate, CompileResult> compiled = compile(run, state, batch);
+    const bool one_by_one = compile_ahead(run, state, batch);
+    std::map<Candidate, CompileResult> compiled;
+    if (!one_by_one) compiled = compile(run, state, batch);
     const double compiling = seconds_since(begin) / static_cast<double>(batch.size());
     for (const Ask& ask : batch) {
       if (over(ask)) return false;
       const Clock::time_point trial_begin = Clock::now();
+      if (one_by_one) compiled = compile(run, state, std::span(&ask, 1));
       const auto known = state.places.find(ask.candidate);
       Trial trial = known == state.places.end() ? try_once(run, state, ask, compiled.at(ask.candidate))
                                                 : try_again(run, state, ask, state.trials[known->second]);

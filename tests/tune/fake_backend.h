@@ -46,6 +46,7 @@ struct Script {
   std::function<void(const std::string& call, const Contender&)> before =
       {};                                         // verify, repeat, sample: may throw, sleep or die
   std::function<void(const Problem&)> load = {};  // may throw
+  bool compiles_ahead = false;
   DeviceInfo device = {.kind = DeviceKind::cpu, .name = "fake", .id = "fake", .processors = 2};
 };
 
@@ -65,7 +66,7 @@ class FakeBackend final : public Backend {
   Script script;
   std::vector<std::string> calls;             // "verify cpu block_m=...", in order
   std::vector<size_t> batches;                // sizes of compile calls
-  std::vector<std::vector<Candidate>> ahead;  // what was likely to be compiled next, call by call
+  std::vector<std::vector<Candidate>> ahead;  // what was to be compiled next, call by call
   std::set<Regime> regimes;                   // of all samples
   int loads = 0;
 
@@ -87,8 +88,9 @@ class FakeBackend final : public Backend {
     return results;
   }
 
-  void compile_ahead(const Shape&, std::span<const Candidate> candidates) override {
+  bool compile_ahead(const Shape&, std::span<const Candidate> candidates) override {
     ahead.emplace_back(candidates.begin(), candidates.end());
+    return script.compiles_ahead;
   }
 
   void load(const Problem& problem) override {

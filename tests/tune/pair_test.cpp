@@ -49,7 +49,7 @@ TEST(Pair, TheSameProgramIsEquivalent) {
   EXPECT_NEAR(finding.change, 0, 1e-9);
   EXPECT_NEAR(finding.before_seconds, 100e-6, 1e-9);
   EXPECT_EQ(finding.control, "loop");
-  EXPECT_TRUE(holds(finding.reason, "its time differs from that of old/moetune by +0.0 %")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "its time differs from that with old/moetune by +0.0 %")) << finding.reason;
   EXPECT_TRUE(holds(finding.reason, "; that of loop by +0.0 %")) << finding.reason;
 }
 
@@ -101,7 +101,7 @@ TEST(Pair, AControlThatDiffersMakesARegressionUntrusted) {
   uneven.baselines = {{"loop", 1.1 * 300e-6}};
   const CellFinding finding = Pair(uneven).one();
   EXPECT_EQ(finding.finding, Finding::untrusted);
-  EXPECT_TRUE(holds(finding.reason, "but loop, which both sides run alike, changed by +10.0 %")) << finding.reason;
+  EXPECT_TRUE(holds(finding.reason, "but loop, which is the same on both sides, changed by +10.0 %")) << finding.reason;
 }
 
 TEST(Pair, WithoutACommonBaselineTheTimesDecide) {

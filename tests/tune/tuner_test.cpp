@@ -126,9 +126,57 @@ TEST(Tune, WhatComesNextIsCompiledAheadWhileABatchIsTried) {
   tuning.run();
   ASSERT_EQ(tuning.backend.ahead.size(), 2U);
   ASSERT_EQ(tuning.trials.size(), 70U);
-  ASSERT_EQ(tuning.backend.ahead[0].size(), 6U);
-  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tuning.backend.ahead[0][i], tuning.trials[64 + i].candidate);
-  EXPECT_TRUE(tuning.backend.ahead[1].empty());
+  ASSERT_EQ(tuning.backend.ahead[0].size(), 70U);
+  for (size_t i = 0; i < 70; ++i) EXPECT_EQ(tuning.backend.ahead[0][i], tuning.trials[i].candidate);
+  ASSERT_EQ(tuning.backend.ahead[1].size(), 6U);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tuning.backend.ahead[1][i], tuning.trials[64 + i].candidate);
+}
+
+TEST(Tune, WhereABackendCompilesAheadEachCandidateIsTriedOnceItIsCompiled) {
+  Tuning tuning;
+  tuning.backend.script.compiles_ahead = true;
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+  ASSERT_GE(tuning.backend.batches.size(), 49U);
+  EXPECT_EQ(tuning.backend.batches[0], 1U);
+  const std::vector<std::string>& calls = tuning.backend.calls;
+  for (size_t trial = 0; trial < 49; ++trial) {
+    const std::string name = text(tuning.trials[trial].candidate);
+    const auto compiled = std::ranges::find(calls, "compile " + name);
+    ASSERT_GE(calls.end() - compiled, 3) << name;
+    EXPECT_EQ(compiled[1], "verify " + name);
+    EXPECT_EQ(compiled[2], "sample " + name);
+  }
+}
+
+// Cells of one shape have the same kernels.
+TEST(Tune, WhatTheNextCellBeginsWithIsCompiledLast) {
+  for (const bool same_shape : {true, false}) {
+    Tuning tuning;
+    tuning.request.strategy = "auto";
+    tuning.backend.script.compiles_ahead = true;
+    Cell other = tuning.request.cells[0];
+    other.tokens *= 4;
+    if (!same_shape) other.shape.layer.n *= 2;
+    tuning.request.cells.push_back(other);
+    std::vector<Candidate> first, last;  // of the second cell; and of what is compiled ahead in the first
+    tuning.also = [&](const Event& event) {
+      if (const auto* finished = std::get_if<TrialFinished>(&event)) {
+        if (last.empty()) last = tuning.backend.ahead.back();
+        if (tuning.backend.loads == 2 && first.empty()) first.push_back(finished->trial->candidate);
+      }
+    };
+    tuning.run();
+    ASSERT_EQ(first.size(), 1U);
+    const size_t calls = same_shape ? 2 : 1;
+    ASSERT_GE(tuning.backend.ahead.size(), calls);
+    EXPECT_EQ(last, tuning.backend.ahead[calls - 1]);
+    if (!same_shape) continue;
+    const std::vector<Candidate>& before = tuning.backend.ahead[0];
+    ASSERT_GT(last.size(), before.size());
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), last.begin()));
+    EXPECT_EQ(last[before.size()], first[0]);
+  }
 }
 
 TEST(Tune, ARightButSlowerResultBeatsAFasterWrongOne) {
