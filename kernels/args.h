@@ -3,23 +3,24 @@
 
 namespace moetune {
 
-// A CUtensorMap: how a copy engine sees a matrix. Opaque; made by the driver.
+// A CUtensorMap, which describes a matrix to tensor copies. Opaque; the driver makes it.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-// What Args::counters holds: [0] tiles taken or begun, [1] blocks that are done, from taken_from_ends two halves of one
-// 64-bit number, the tiles taken from each end of the mixed experts; from first_arrival on, for each tile that is cut
-// along k, the pieces or parts whose sums are in memory. An SM's blocks cut at most arrivals_per_sm: fewer than two
-// tiles for each of eight blocks, or one part for each of three warpgroups.
-constexpr int taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
-// Rows that are gathered first are counted together, so many by one counter.
+// Layout of Args::counters. At tiles_begun: tiles taken or begun. At blocks_done: blocks that are done. From
+// taken_from_ends: two halves of one 64-bit number, the tiles taken from each end of the mixed experts. From
+// first_arrival: for each tile that is cut along k, how many pieces or parts have their sums in memory. An SM needs at
+// most arrivals_per_sm of these: fewer than two tiles for each of eight blocks, or one part for each of three
+// warpgroups.
+constexpr int tiles_begun = 0, blocks_done = 1, taken_from_ends = 2, first_arrival = 4, arrivals_per_sm = 16;
+// Rows that one counter of Args::gathered counts.
 constexpr int gathered_together = 128;
 
-// Ragged maps, of operands whose rows go along k and of y, have four dimensions: columns, kRaggedRows rows, and two
-// that move the matrix so that any of its rows is the last, as in Triton's ragged descriptors: rows [first, end) of the
-// matrix are at (column, row + kRaggedRows - (end - first), end, kRaggedRows). Behind them zeros are read, and nothing
-// is written.
+// Ragged maps, of y and of operands whose rows are summed over, have four dimensions: columns, kRaggedRows rows, and
+// two that shift the matrix so that any of its rows can be the last, as in Triton's ragged descriptors. Row `row` of
+// rows [first, end) is at (column, row + kRaggedRows - (end - first), end, kRaggedRows). Loads past `end` give zeros,
+// and stores past it write nothing.
 constexpr int kRaggedRows = 1 << 30;
 
 struct Args {
@@ -38,16 +39,16 @@ struct Args {
   long long k;
   int experts;
   int top_k;
-  // [first_arrival + arrivals_per_sm * SMs] zeros, left as zeros.
+  // [first_arrival + arrivals_per_sm * SMs], zeros before and after a launch.
   unsigned* counters = nullptr;
-  float* workspace = nullptr;  // sums of pieces and parts of tiles: workspace bytes of the plan for each block
-  // Where the plan gathers rows of X, or of W for dW, first:
-  void* gathered_x = nullptr;  // room for them, in expert order
-  // [max(rows / gathered_together + 1, experts)] zeros, left as zeros: rows that are in order, of each place, or of
-  // each expert where they are summed over.
+  float* workspace = nullptr;  // sums of pieces and parts of tiles: split_workspace_bytes() for each block
+  // With gather=first:
+  void* gathered_x = nullptr;  // room for the gathered rows of x, or of w for dW, in expert order
+  // [max(rows / gathered_together + 1, experts)], zeros before and after a launch: how many rows are already gathered,
+  // of each gathered_together in expert order, or of each expert where rows are summed over.
   unsigned* gathered = nullptr;
-  // Where the plan has boxes: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] for
-  // pointers), and a ragged one of y.
+  // With tensor copies: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] with pointers), and a
+  // ragged one of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};
   TensorMap w_map = {};
@@ -58,7 +59,7 @@ struct Args {
   const void* const* w_of = nullptr;  // [experts]
   void* const* y_of = nullptr;        // [experts]
   TensorMap* maps = nullptr;          // [blocks][map_turns][2] room for maps that blocks write
-  long long m = 0;                    // rows of the result an expert, where k is ragged
+  long long m = 0;                    // rows of each expert's result, where k is ragged
 };
 
 }  // namespace moetune

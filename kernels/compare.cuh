@@ -1,4 +1,4 @@
-// Comparing every element of a result with the reference, which is kept in fp32 and expert order.
+// Compares every element of a result with the reference, which is in fp32 and expert order.
 #pragma once
 #include "numbers.cuh"
 
@@ -13,7 +13,7 @@ struct Comparison {
   unsigned padding;
 };
 
-// Weights that multiply the rows of a result, by flat slot; none without `weights`. Twin of RowWeights in the cuda
+// Weights that multiply the rows of a result, by flat slot; null if there are none. Twin of RowWeights in the cuda
 // backend.
 struct RowWeights {
   const float* weights;
@@ -30,8 +30,8 @@ __device__ __forceinline__ float weight_of(const RowWeights& weights, long long 
   return weights.rounded ? to_float(round_to<Element>(weight)) : weight;
 }
 
-// `d` has row i of expert order at to[i], or at i. With `rms`, errors are measured against the reference too: an ulp is
-// that of max(|reference|, rms of its rows) with `precision` bits; rms[row / rms_rows].
+// `d` has row i of expert order at row to[i], or at row i without `to`. With `rms`, errors are measured too: an ulp is
+// that of max(|reference|, rms[row / rms_rows]) with `precision` bits.
 template <class Element>
 __device__ __forceinline__ void compare(const Element* d, const float* reference, const int* to, RowWeights weights,
                                         long long rows, long long n, const float* rms, long long rms_rows,
@@ -76,7 +76,7 @@ __device__ __forceinline__ void compare(const Element* d, const float* reference
   }
 }
 
-// sums[row / sum_rows] grows by the squares of the reference, weighted as the result is.
+// Adds the squares of the reference, weighted as the result is, to sums[row / sum_rows].
 template <class Element>
 __device__ __forceinline__ void sum_squares(const float* reference, RowWeights weights, long long rows, long long n,
                                             long long sum_rows, double* sums) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void sum_squares(const float* reference, RowWeights w
   }
 }
 
-// How many bytes of a region differ from `byte`: guards and rows that nobody may write.
+// Counts the bytes of a region that differ from `byte`: of guard zones and rows that no kernel may write.
 __device__ __forceinline__ void count_changed(const unsigned char* region, unsigned long long bytes, unsigned char byte,
                                               unsigned long long* changed) {
   unsigned long long count = 0;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void count_changed(const unsigned char* region, unsig
   if (threadIdx.x % 32 == 0 && count) atomicAdd(changed, count);
 }
 
-// Elements of d that still hold the fill pattern, all bits set (a NaN in every format).
+// Counts the elements of d that still have the fill pattern, all bits set (a NaN in every format).
 template <class Element>
 __device__ __forceinline__ void count_unwritten(const Element* d, unsigned long long count,
                                                 unsigned long long* unwritten) {

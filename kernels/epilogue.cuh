@@ -9,11 +9,11 @@ namespace moetune {
 // Where in memory row i of expert order lies: at row i, at that of its token, or at that of its flat slot.
 enum class RowOrder { in_place, by_token, by_slot };
 
-// Where the top-k weight w of a row multiplies: round(round(sum) * round(w)), or round(sum * w) in fp32, or the rows of
-// the first operand, round(x * w) in fp32, before the product.
+// How the top-k weight w of a row is applied. rounded_result: round(round(sum) * round(w)). result: round(sum * w), in
+// fp32. a: to the rows of the first operand before the product, round(x * w), in fp32.
 enum class Weighting { none, rounded_result, result, a };
 
-// Row of an operand in that order that row `row` of expert order stands for.
+// The row of memory, in this order, of row `row` of expert order.
 template <RowOrder order>
 __forceinline__ long long memory_row(const Args& args, int row) {
   if constexpr (order == RowOrder::by_token)
@@ -30,7 +30,7 @@ __forceinline__ long long target_row(const Args& args, int row) {
   return memory_row<Config::y_rows>(args, row);
 }
 
-// The factor of a row of the result as it multiplies: in fp32, or rounded as an operand is; 1 without weights.
+// The weight that multiplies a row of the result: in fp32, or rounded to Element; 1 without weights.
 template <class Config>
 using RowWeight = typename Choice<Config::weighting == Weighting::result, fp32, typename Config::Element>::type;
 template <class Config>
@@ -50,7 +50,7 @@ __forceinline__ float finish(float accumulator, RowWeight<Config> weight) {
   return accumulator;
 }
 
-// The factors of two neighbours of a row or of a column.
+// The weights of two neighbours in a row or a column.
 template <class Config>
 using PairOfWeights = typename Choice<Config::weighting == Weighting::result, float2, unsigned>::type;
 template <class Element>
@@ -59,7 +59,7 @@ __forceinline__ unsigned both(Element weight) {
 }
 __forceinline__ float2 both(fp32 weight) { return {weight.value, weight.value}; }
 
-// Two such neighbours as they are stored, in one register.
+// Two neighbours of the result as they are stored, in one register.
 template <class Config>
 __forceinline__ unsigned finish_pair(float low, float high, const PairOfWeights<Config>& weights) {
   using Element = typename Config::Element;

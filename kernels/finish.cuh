@@ -1,11 +1,10 @@
-// What becomes of a product's fp32 sums where it takes another pass: sums over the slots of a token, and the gradient
-// of the top-k weights.
+// Second passes over a product's fp32 sums: adding up the slots of a token, and the gradient of the top-k weights.
 #pragma once
 #include "numbers.cuh"
 
 namespace moetune {
 
-// row_of[slots[row]] = row. A row behind the last one has a slot below 0, here and in weigh_rows.
+// row_of[slots[row]] = row. Rows past the last have a slot below 0, here and in weigh_rows.
 __device__ __forceinline__ void invert(int* row_of, const int* slots, int rows) {
   for (int row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += gridDim.x * blockDim.x)
     if (slots[row] >= 0) row_of[slots[row]] = row;
@@ -26,7 +25,7 @@ __device__ __forceinline__ Neighbours<count> load_neighbours(const float* from) 
   }
 }
 
-// out[token] = the sums of its slots, in their order, rounded once; of slots with row_of < 0 there are none. A block a
+// out[token] = the sum over its slots, in their order, rounded once; slots with row_of < 0 are left out. One block a
 // token.
 template <int count, class Element>
 __device__ __forceinline__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k,
@@ -45,8 +44,8 @@ __device__ __forceinline__ void sum_slots(Element* out, const float* sums, const
     }
 }
 
-// Of each row: out = round(sums * weight), and gradient[slot] = the product of sums and x, added in an order that
-// depends on the number of threads alone. A block a row, of at most 1024 threads.
+// For each row: out = round(sums * weight), and gradient[slot] = the dot product of sums and x, added in an order that
+// depends on the number of threads alone. One block a row, of at most 1024 threads.
 template <class Element>
 __device__ __forceinline__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x,
                                            const int* slots, const float* weights, int rows, long long width) {

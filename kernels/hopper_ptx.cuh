@@ -6,7 +6,7 @@
 namespace moetune {
 
 // clang-format off
-// Barriers are 8 bytes of shared memory, named by their address. A wait is for the phase of that parity to be over.
+// mbarriers: 8 bytes of shared memory, given by their address. A wait ends when the phase of that parity is complete.
 __forceinline__ void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -16,8 +16,8 @@ __forceinline__ void barrier_arrive(unsigned barrier) {
 __forceinline__ void barrier_arrive_expect(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Arrives at the same barrier of block `rank` of the cluster. It releases reads by wgmma that are over, and no writes:
-// the wider .release.cluster would wait for every store of the thread.
+// Arrives at the same barrier of block `rank` of the cluster. It only has to order completed reads by wgmma:
+// .release.cluster would wait for every store of the thread.
 __forceinline__ void barrier_arrive_at(unsigned barrier, int rank) {
   asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
                "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier), "r"(rank) : "memory");
@@ -26,7 +26,7 @@ __forceinline__ void barrier_arrive_at(unsigned barrier, int rank) {
 __forceinline__ void barrier_arrive_after_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
-// The thread sleeps until then, 10 ms at a time: asking again and again takes power from the threads that multiply.
+// The thread sleeps until then, up to 10 ms at a time: polling takes power from the threads that multiply.
 __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
   asm volatile("{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, 10000000; "
                "@!done bra again; }" ::"r"(barrier), "r"(parity) : "memory");
@@ -34,7 +34,7 @@ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
 // Makes initialised barriers visible to the cluster and to copies.
 __forceinline__ void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-// True for one lane of a whole warp, always the same one: the compiler knows that what follows is one lane's.
+// True for one lane of a whole warp, always the same one: the compiler knows that a single lane runs what follows.
 __forceinline__ bool elect_one() {
   unsigned chosen;
   asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(chosen));
@@ -46,7 +46,7 @@ __forceinline__ int cluster_rank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// For threads of all blocks; lanes of a warp may come one by one.
+// All threads of all blocks call it; lanes of a warp may arrive one by one.
 __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -79,13 +79,13 @@ __forceinline__ void acquire_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-// The box of `map` whose first element is (row, column), to shared memory; its bytes are counted on `barrier`.
+// Loads the box of `map` at (row, column) to shared memory; its bytes are counted on `barrier`.
 #define MOETUNE_LOAD_BOX "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column) {
   asm volatile(MOETUNE_LOAD_BOX " [%0], [%1, {%4, %3}], [%2];"
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column) : "memory");
 }
-// The box of a map of many matrices at (row, column) of one of them; clipped where it leaves that.
+// The same from one matrix of a map of many; zeros past its end.
 #define MOETUNE_LOAD_BOX_OF "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
 __forceinline__ void load_box_of(int matrix, unsigned destination, const TensorMap& map, unsigned barrier, int row,
                                  int column) {
@@ -97,7 +97,7 @@ __forceinline__ void load_box_of_to_all(int matrix, unsigned destination, const 
   asm volatile(MOETUNE_LOAD_BOX_OF ".multicast::cluster [%0], [%1, {%4, %3, %5}], [%2], %6;" ::"r"(destination),
                "l"(&map), "r"(barrier), "r"(row), "r"(column), "r"(matrix), "h"(blocks) : "memory");
 }
-// The box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros behind them.
+// Loads the box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros past them.
 __forceinline__ void load_box_of_rows(int first, int rows, unsigned destination, const TensorMap& map, unsigned barrier,
                                       int row, int column) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -112,13 +112,13 @@ __forceinline__ void load_box_of_rows_to_all(int first, int rows, unsigned desti
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
                "r"(first + rows), "r"(kRaggedRows), "h"(blocks) : "memory");
 }
-// The same to all blocks of a mask, at the same place of each, counted there.
+// load_box to all blocks of a mask: to the same address in each, counted on its barrier.
 __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                                      unsigned short blocks) {
   asm volatile(MOETUNE_LOAD_BOX ".multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;"
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks) : "memory");
 }
-// The same with a cache policy for L2.
+// load_box with a cache policy for L2.
 __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                               unsigned long long policy) {
   asm volatile(MOETUNE_LOAD_BOX ".L2::cache_hint [%0], [%1, {%4, %3}], [%2], %5;"
@@ -135,13 +135,13 @@ __forceinline__ unsigned long long policy_to_drop() {
   return policy;
 }
 
-// `bytes` (a multiple of 16) from shared to global memory; part of this thread's current group of stores.
+// Stores `bytes` (a multiple of 16) from shared to global memory; part of this thread's current group of stores.
 __forceinline__ void store_bytes(void* destination, unsigned source, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
                ::"l"(destination), "r"(source), "r"(bytes) : "memory");
 }
-// The first rows of a box in shared memory to rows [first, first + rows) of a ragged map (args.h) from `column` on;
-// clipped behind them, and where columns end. With a cache policy for L2 or without.
+// Stores the first `rows` rows of a box from shared memory to rows [first, first + rows) of a ragged map (args.h), from
+// `column` on; clipped at the last column. With a cache policy for L2 or without.
 #define MOETUNE_STORE_BOX_OF_ROWS "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
 __forceinline__ void store_box_of_rows(int first, int rows, unsigned source, const TensorMap& map, int column) {
   asm volatile(MOETUNE_STORE_BOX_OF_ROWS " [%0, {%2, %3, %4, %5}], [%1];"
@@ -170,7 +170,7 @@ __forceinline__ void stores_wait_read() {
 
 // Orders this thread's ordinary accesses to shared memory before copies and wgmma that follow a barrier.
 __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// The same for global memory, whichever thread wrote what this thread has seen.
+// The same for global memory, also for writes of other threads that this thread has seen.
 __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Four 8x8 matrices of 16-bit elements to shared memory; lane i gives the address of row i % 8 of matrix i / 8. With
@@ -197,10 +197,10 @@ template <int pending>
 __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
 // clang-format on
 
-// An operand in shared memory, rows of 128 bytes in the 128-byte swizzle, at a 1024-byte boundary (PTX ISA, "Matrix
-// Descriptor Format"). The low half is address / 16, and the distance from one plane of 64 columns to the next where
-// rows go along k; without that, k goes along rows, and a step of 16 elements adds 2. The high half, alike for all, is
-// 1024 / 16 from one group of eight rows to the next, and the swizzle's mode.
+// wgmma's descriptor of an operand in shared memory: rows of 128 bytes in the 128-byte swizzle, from a 1024-byte
+// boundary on (PTX ISA, "Matrix Descriptor Format"). The low half has address / 16 and, where each row is a step along
+// k, the distance between planes of 64 columns. Where k is contiguous, a step of 16 elements along k adds 2 to it. The
+// high half is always 1024 / 16, the distance between groups of eight rows, and the swizzle mode.
 __forceinline__ unsigned descriptor_low(unsigned address, int plane_bytes = 16) {
   return (address & 0x3ffffu) >> 4 | static_cast<unsigned>(plane_bytes / 16) << 16;
 }

@@ -19,7 +19,7 @@ struct SharedLastRound {
     if (threadIdx.x % 32 == 0) *last = shared;
     __syncwarp();
   }
-  // The tile at the index: a whole one, the beginning of one, or one of which a part is missing.
+  // The tile at the index, which stands for a whole tile, its beginning or a missing part of it.
   template <class State>
   __forceinline__ int tile_at(const State& s, Tile& tile) const {
     tile.piece = -1;
@@ -47,8 +47,8 @@ struct SharedLastRound {
   static __forceinline__ Steps steps_of(const PartialTile& tile, int) { return {tile.first_step, tile.end_step}; }
   static __forceinline__ bool all_begin(const PartialTile& tile) { return tile.begins; }
 
-  // One thread calls leave() behind a barrier after all threads' stores of a part, and wait() before one that lets them
-  // read it. Each part has one waiter.
+  // One thread calls leave() after a barrier that follows all threads' stores of a part, and wait() before a barrier
+  // that precedes their loads. Only one thread waits for a part.
   static __forceinline__ void leave(const Args& args, int part) {
     __threadfence();
     atomicExch(args.counters + first_arrival + part, 1);

@@ -120,8 +120,8 @@ struct Mma {
     }
   };
 
-  // The copies of a stage are spread over the rows of mma tiles of its k_steps steps, beginning with the last step of
-  // the stage before, behind the barrier that frees the memory.
+  // The copies of a stage are issued a few at a time, with each row of mma tiles of k_steps steps. The first of these
+  // steps is the last of the stage before, behind the barrier that frees the memory.
   static constexpr int copies = X::copies + W::copies;
   static constexpr int slots = k_steps * (warp_m / 16);
   static constexpr int copies_before(int s) { return copies * s / slots; }
@@ -173,21 +173,21 @@ struct Mma {
       }
   }
 
-  // Sums begin with what is in Y; of a tile cut into pieces those of the first.
+  // Sets the sums to what is in Y; of a tile cut into pieces those of the first piece.
   static __forceinline__ void add_y(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
     if (tile.piece > 0 && tile.piece % split != 0) return;
     for_sums(args, tile, sum, m0, n0, [](float& d, const Result& y, int) { d = to_float(y); });
   }
 
-  // Sums in fp32 leave from registers.
+  // Stores fp32 sums from registers.
   static __forceinline__ void store_sums(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
     for_sums(args, tile, sum, m0, n0, [&](float& d, Result& y, int row) {
       y = round_to<Result>(finish<Config>(d, row_weight<Config>(args, tile.row + row)));
     });
   }
 
-  // Leaves a piece's sums; true for the block that is then to store the tile, with their total. They lie as
-  // [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread.
+  // Leaves a piece's sums in memory: [tiles that are cut][split][warp_m / 16][warp_n / 8][threads], four a thread. True
+  // for the block that finishes last: `sum` is then the total of the tile, which it stores.
   static __forceinline__ bool add_pieces(const Args& args, int piece, Accumulators& sum) {
     constexpr int of_piece = warp_m / 16 * (warp_n / 8) * threads;
     float4* first = reinterpret_cast<float4*>(args.workspace) +
@@ -221,7 +221,7 @@ struct Mma {
     if constexpr (row < warp_m / 16) {
 #pragma unroll
       for (int j = 0; j < warp_n / 8; ++j) {
-        // Back and forth along n: the last column's fragment serves the next row at once.
+        // Back and forth along n: the next row begins with the last column's fragment.
         const int column = row % 2 ? warp_n / 8 - 1 - j : j;
         mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2],
                               f.w[column / 2][column % 2 * 2 + 1]);
@@ -232,8 +232,8 @@ struct Mma {
     }
   }
 
-  // A warp writes its part of the tile 16 rows at a time through its own staging rows, so that a row leaves in 16-byte
-  // pieces and no other warp has to wait.
+  // A warp stores its part of the tile 16 rows at a time through its own staging rows, so that stores are 16 bytes wide
+  // and no other warp has to wait.
   static __forceinline__ void store(const Args& args, const TileType tile, const Accumulators& sum, Element* staging,
                                     int m0, int n0) {
     const int lane = threadIdx.x % 32;
@@ -278,7 +278,7 @@ struct Mma {
   static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentReader& reader,
                                      int& stage) {
     if constexpr (step == k_steps - 1) {
-      // The next stage has landed, and every warp holds its last fragments of this one: it may be overwritten.
+      // Behind the barrier the next stage has landed, and this one may be overwritten: all its fragments are loaded.
       loader.commit();
       cp_async_wait<stages - 2>();
       __syncthreads();

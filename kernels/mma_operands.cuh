@@ -1,5 +1,5 @@
-// Operands of the mma variant: from memory by cp.async into a stage, and from there into fragments. One policy for rows
-// that go along k, one for rows that go across it.
+// Operands of the mma variant: from memory by cp.async into a stage, and from there into fragments. One policy where k
+// is contiguous in memory, one where each row of memory is a step along k.
 #pragma once
 #include "epilogue.cuh"
 #include "mma_plan.h"
@@ -7,7 +7,7 @@
 
 namespace moetune {
 
-// What both policies know. X or W of a tile: block rows of the product, block_k of its depth.
+// What both policies use. X or W of a tile: `block` rows of the product, block_k of its depth.
 template <class Config, bool is_x>
 struct MmaOperand {
   static constexpr MmaKnobs knobs = Config::knobs;
@@ -31,8 +31,7 @@ struct MmaOperand {
   }
 };
 
-// Rows of the product lie in memory with k contiguous, and so in a stage. A thread copies one 16-byte chunk of every
-// row_step-th row.
+// k is contiguous in memory and in a stage. A thread copies one 16-byte chunk of every row_step-th row.
 template <class Config, bool is_x>
 struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   using Base = MmaOperand<Config, is_x>;
@@ -77,7 +76,7 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
     rows_now = valid > 0 ? rows_left : 0;
   }
   // Rows past the end become zeros. Copies come in order: each moves the pointer down to the next row, and the last
-  // moves it back up.
+  // moves it to the first row of the next stage.
   template <int number>
   __forceinline__ void copy() {
     const bool inside = number * row_step < rows_now;
@@ -109,8 +108,8 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   };
 };
 
-// Rows in memory go along k, and the rows of the product are its columns. A stage has planes of up to 64 columns, in
-// which a row is a step along k. ldmatrix transposes.
+// Each row of memory, and of a stage's planes of up to 64 columns, is a step along k; columns are the rows of the
+// product. ldmatrix transposes.
 template <class Config, bool is_x>
 struct MmaRowsAcrossK : MmaOperand<Config, is_x> {
   using Base = MmaOperand<Config, is_x>;
@@ -186,7 +185,7 @@ template <class Config, bool is_x>
 using MmaOperandOf = typename Choice<is_x ? Config::x_across : Config::w_across, MmaRowsAcrossK<Config, is_x>,
                                      MmaRowsAlongK<Config, is_x>>::type;
 
-// Weights of the rows of X that a tile sums over: in shared memory beside each stage, and into its fragments.
+// Weights of the rows of X that a tile sums over: copied beside each stage, and multiplied into its fragments.
 template <class Config>
 struct NoMmaWeights {
   __forceinline__ explicit NoMmaWeights(float*) {}

@@ -13,7 +13,7 @@ struct MmaKnobs {
   int split = 1;
 };
 
-/// How a block's warps divide its tile: m * n = warps, each with a multiple of 16 x 16. Zeros where no grid does.
+/// How a block's warps divide its tile: m * n = warps, each with a multiple of 16 x 16. Zeros where no grid fits.
 struct WarpGrid {
   int m = 0, n = 0;
   constexpr bool operator==(const WarpGrid&) const = default;
@@ -32,7 +32,7 @@ constexpr WarpGrid warp_grid(int block_m, int block_n, int warps) {
 }
 constexpr WarpGrid warp_grid(const MmaKnobs& k) { return warp_grid(k.block_m, k.block_n, k.warps); }
 
-/// fp32 sums and fragments (two sets of X and W) that a thread holds in registers.
+/// A thread's registers for fp32 sums and fragments (two sets of X and W).
 constexpr int mma_registers(const MmaKnobs& k) {
   const WarpGrid grid = warp_grid(k);
   const int m = k.block_m / grid.m, n = k.block_n / grid.n;
@@ -42,7 +42,7 @@ constexpr int mma_registers(const MmaKnobs& k) {
 /// Tiles under way. The loader writes one when it begins it, the epilogue reads it when it is multiplied; the loader is
 /// at most stages - 1 steps ahead, so that eight slots are enough.
 constexpr int kMmaTileSlots = 8;
-/// Elements between the rows that a warp stages: the pad spreads them over the banks.
+/// Elements from one staged row to the next: the pad spreads them over the banks.
 constexpr int mma_staging_pitch(const MmaKnobs& k) { return k.block_n / warp_grid(k).n + 8; }
 
 /// What the shared memory of a block depends on beside the knobs.

@@ -1,4 +1,4 @@
-// Number formats and their conversions, and the hash that operands are made of. No headers: bits and PTX.
+// Number formats and their conversions, and the hash that generates operands. No headers: bits and PTX.
 #pragma once
 
 namespace moetune {

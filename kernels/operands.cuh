@@ -28,9 +28,9 @@ __device__ __forceinline__ void widen(float* out, const Element* in, unsigned lo
     out[i] = to_float(in[i]);
 }
 
-// A separate gather, scatter or weighting of rows, as somebody without a fused kernel needs it: out[to[i]] =
-// in[from[i]], times weights[slots[i]] where there are weights, rounded once. No map: row i. `round_weights` rounds
-// them to Out first. One block a row, 16 bytes a thread where rows are copied and whole multiples of that.
+// A separate gather, scatter or weighting of rows, as needed without a fused kernel: out[to[i]] = in[from[i]], times
+// weights[slots[i]] if there are weights, rounded once. Without `from` or `to`: row i. `round_weights` rounds weights
+// to Out first. One block a row; a thread copies 16 bytes where rows are only copied and a multiple of that long.
 template <class Out, class In>
 __device__ __forceinline__ void move_rows(Out* out, const In* in, const int* from, const int* to, const int* slots,
                                           const float* weights, bool round_weights, int rows, long long width) {
@@ -51,8 +51,8 @@ __device__ __forceinline__ void move_rows(Out* out, const In* in, const int* fro
   }
 }
 
-// Every SM's cycle counter beside the time: out[2 * sm] and out[2 * sm + 1]. Two readings of one SM tell its clock
-// between them. Launch several blocks an SM, so that none is missed.
+// Each SM's cycle counter, out[2 * sm], and the time, out[2 * sm + 1]. Two readings of one SM give its clock between
+// them. Launch several blocks an SM, so that no SM is missed.
 __device__ __forceinline__ void read_clocks(unsigned long long* out) {
   unsigned sm;
   unsigned long long time;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void read_all(const uint4* in, unsigned long long cou
     const uint4 v = in[i];
     sum ^= v.x ^ v.y ^ v.z ^ v.w;
   }
-  if (sum == 0x12345678u) *out = sum;  // never seen by the compiler as dead
+  if (sum == 0x12345678u) *out = sum;  // or the compiler removes the loads
 }
 
 __device__ __forceinline__ void copy_all(const uint4* in, unsigned long long count, uint4* out) {

@@ -22,8 +22,8 @@ __forceinline__ void cp_async(unsigned destination, const void* source, bool val
                  ::"r"(destination), "l"(source), "r"(static_cast<unsigned>(valid)), "n"(bytes) : "memory");
 }
 
-// The same of 16 bytes, and only if place < end. No branch: before the first copy after one the assembler inserts loads
-// that do nothing.
+// The same for 16 bytes, and only if place < end. No branch: the assembler inserts useless loads before the first copy
+// after one.
 __forceinline__ void cp_async_below(int place, int end, unsigned destination, const void* source, bool valid) {
   asm volatile("{ .reg .pred ignore, below; setp.eq.u32 ignore, %2, 0; setp.lt.s32 below, %3, %4;\n"
                "@below cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore; }"
@@ -68,7 +68,7 @@ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigne
 }
 // clang-format on
 
-// A word that other blocks write; never from a cache of this SM.
+// Loads a word that other blocks write, never from a cache of this SM.
 __forceinline__ unsigned load_relaxed(const unsigned* word) {
   unsigned value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");

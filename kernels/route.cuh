@@ -4,8 +4,8 @@
 
 namespace moetune {
 
-// Threads of one block, each with 0 or 1: how many before this thread have 1, and how many have it in all. `of_warp`
-// is [32] ints of shared memory, free again behind the next barrier.
+// How many threads of the block with `mine` there are before this one, and in all. All threads call it; `of_warp` is
+// [32] ints of shared memory, free again on return.
 struct Rank {
   int before, all;
 };
@@ -23,10 +23,10 @@ __device__ __forceinline__ Rank rank_in_block(bool mine, int* of_warp) {
   return rank;
 }
 
-// A block an expert, of whole warps, at most 1024 threads. Expert e of this rank is `first_expert` + e of the model;
-// slots of other experts are left out. Rows of an expert keep the order of their slots, so that equal ids give equal
-// rows. No block waits for another: each counts the slots before its expert's itself. Behind the last row the last
-// block writes -1 up to `rows`.
+// One block an expert, of whole warps, at most 1024 threads. Expert e of this rank is `first_expert` + e of the model;
+// slots of other experts are left out. Rows of an expert are in the order of their slots, so that the result is
+// deterministic. No block waits for another: each counts the slots of the experts before its own. The last block writes
+// -1 from the last row up to `rows`.
 template <class Id>
 __device__ __forceinline__ void route(int* m_sizes, int* gather_indices, const Id* ids, int slots, int first_expert,
                                       int rows) {

@@ -1,5 +1,5 @@
 // Which expert and tile comes next. A persistent block takes tiles blockIdx, blockIdx + gridDim, ... or those whose
-// index it is given. Nothing is read on the host. How tiles are cut along k is a policy: WholeTiles, TilePieces or
+// index it is given. The host reads no m_sizes. How tiles are cut along k is a policy: WholeTiles, TilePieces or
 // SharedLastRound.
 #pragma once
 #include "args.h"
@@ -18,8 +18,8 @@ struct Steps {
   int first, end;
 };
 
-// The policy that cuts no tile. Each policy says at which tile an index stands, what of it the block multiplies, and
-// where the block's next index is. LastRound lies in shared memory; only SharedLastRound uses it.
+// The policy that cuts no tile. A policy says which tile belongs to an index, which of its steps the block multiplies,
+// and what the block's next index is. LastRound lies in shared memory; only SharedLastRound uses it.
 struct WholeTiles {
   __forceinline__ explicit WholeTiles(LastRound*) {}
   // Decides which tiles are cut; a whole warp calls it before its first tile.
@@ -56,7 +56,7 @@ __forceinline__ void grouped_order(int index, int fast_tiles, int slow_tiles, in
   }
 }
 
-// The same of an expert's m_tiles x n_tiles tiles, by the knobs raster and group.
+// The same for an expert's m_tiles x n_tiles tiles, by the knobs raster and group.
 template <class Config>
 __forceinline__ void place_in_expert(int index, int m_tiles, int n_tiles, int& m_tile, int& n_tile) {
   if constexpr (Config::knobs.raster == Raster::n)
@@ -65,10 +65,10 @@ __forceinline__ void place_in_expert(int index, int m_tiles, int n_tiles, int& m
     grouped_order<Config::knobs.group>(index, m_tiles, n_tiles, m_tile, n_tile);
 }
 
-// A warp finds the expert of a tile with a scan over 32 experts at a time: the cost is that of a few shuffles for 8 and
-// for 512 experts, and empty experts are free. Every lane holds the same state. The blocks of a cluster, cluster_m x
-// cluster_n of them, walk together over neighbouring tiles; one may then have no rows. With row_step > 0 the rows of an
-// expert are divided evenly over its tiles, in steps of that many.
+// A warp finds the expert of a tile with a scan over 32 experts at a time, so that many experts, and empty ones, cost
+// little. Every lane has the same state. The cluster_m x cluster_n blocks of a cluster take neighbouring tiles; one may
+// then have no rows. With row_step > 0 the rows of an expert are divided evenly over its tiles, in multiples of
+// row_step.
 template <class Config, class Cut, class Order = ExpertsInOrder, int cluster_m = 1, int cluster_n = 1, int row_step = 0>
 struct Scheduler {
   using State = Walk<Order>;
@@ -81,8 +81,8 @@ struct Scheduler {
                  static_cast<int>((args.n + block_n * cluster_n - 1) / (block_n * cluster_n)), blockIdx.x / cluster);
   }
 
-  // The tile at `index`; then goes on to the block's next. False when there are no more. `index` may be set in between,
-  // upwards. All lanes of a warp must call it together.
+  // Finds the tile at `index` and advances to the block's next. False when there are no more. Between calls `index` may
+  // be raised. All lanes of a warp must call it together.
   template <class TileType>
   static __forceinline__ bool next(State& s, TileType& tile, const Cut& cut) {
     const int at = cut.tile_at(s, tile);
@@ -114,10 +114,10 @@ struct Scheduler {
 
   static __forceinline__ int depth_of(const Args& args, const auto&) { return depth(args); }
 
-  // Rows of all experts, when the last tile is found.
+  // Rows of all experts, once next() has returned false.
   static __forceinline__ int all_rows(const State& s) { return s.window_rows; }
 
-  // For all lanes of a warp.
+  // All lanes of a warp call it.
   static __forceinline__ int all_tiles(const State& s) {
     int tiles = 0;
     for (int e = static_cast<int>(threadIdx.x % 32); e < s.experts; e += 32) tiles += m_tiles_of(s.m_sizes[e]);
@@ -156,8 +156,8 @@ struct Scheduler {
   }
 };
 
-// The same where experts have equal grids of tiles and sum over their rows. What adds to Y leaves out experts without
-// rows.
+// The same where experts have equal grids of tiles and sum over their rows. Kernels that add to Y leave out experts
+// without rows.
 template <class Config, class Cut, class Order, int cluster_m = 1, int cluster_n = 1>
 struct GridScheduler {
   using State = GridWalk<Order>;
@@ -194,7 +194,7 @@ struct GridScheduler {
     return true;
   }
   static __forceinline__ int round() { return static_cast<int>(gridDim.x) / cluster; }
-  // Experts that are left out. For all lanes of a warp.
+  // Number of experts that are left out. All lanes of a warp call it.
   static __forceinline__ int left_out(const State& s) {
     int without = 0;
     if constexpr (Config::accumulates)
@@ -207,7 +207,8 @@ struct GridScheduler {
     for (int e = 0; e < s.experts; ++e) rows += s.m_sizes[e];
     return rows;
   }
-  // Steps along k of the deepest tile, and of a tile. Without rows there is a step too, over zeros: it makes the sums.
+  // A bound for the steps along k of any tile, and the steps of one. Without rows there are steps too, over zeros: they
+  // set the sums.
   static __forceinline__ int depth(const Args&) { return 0x7fffffff; }
   static __forceinline__ int depth_of(const Args&, const auto& tile) {
     return max(Config::knobs.split, (tile.depth + block_k - 1) / block_k);

@@ -14,7 +14,7 @@ struct SimtExpert {
   const Args& args;
   int expert, first_row, rows;  // of expert order
 
-  // None where no sum is added to what is there.
+  // None where an expert without rows adds nothing to Y.
   __forceinline__ int m() const {
     if (Config::accumulates && rows == 0) return 0;
     return ragged_k ? static_cast<int>(args.m) : rows;
@@ -61,7 +61,7 @@ __device__ void simt(const Args& args) {
 
   const int n_tiles = static_cast<int>((args.n + block_n - 1) / block_n);
   const int thread_m = threadIdx.x / columns, thread_n = threadIdx.x % columns;
-  // Neighbouring threads load what lies side by side in memory.
+  // Neighbouring threads load neighbouring elements.
   const auto place = [](int i, int block, bool across) {
     return across ? int2{i % block, i / block} : int2{i / block_k, i % block_k};
   };

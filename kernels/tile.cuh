@@ -1,5 +1,5 @@
-// Tiles of 16-bit operands in shared memory: rows of 16-byte chunks, swizzled so that both the copies in
-// and ldmatrix out touch every bank once.
+// Tiles of 16-bit operands in shared memory: rows of 16-byte chunks, swizzled so that neither cp.async nor ldmatrix has
+// bank conflicts.
 #pragma once
 #include "ptx.cuh"
 
@@ -11,13 +11,13 @@ struct Swizzle {
   static constexpr int chunks = columns / 8;  // in a row
 
   static __forceinline__ int key(int row) { return chunks == 2 ? row / 4 % 2 : chunks == 4 ? row / 2 % 4 : row % 8; }
-  // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index fall on eight different bank groups. The
-  // key is exclusive-ored, so that going 2^i chunks on flips one bit of the address of a chunk below it.
+  // Byte offset of chunk `chunk` of row `row`. Eight rows at one chunk index use eight different bank groups. Because
+  // of the XOR, a step of 2^i chunks flips one address bit of a chunk below 2^i.
   static __forceinline__ int offset(int row, int chunk) { return (row * chunks + (chunk ^ key(row))) * 16; }
 };
 
-// Copies one 16-byte chunk in pieces that the source's alignment allows. The first `valid` bytes are real, a multiple
-// of the piece; the rest become zeros.
+// Copies one 16-byte chunk, `load_bytes` at a time as the source's alignment allows. The first `valid` bytes, a
+// multiple of load_bytes, are copied; the rest become zeros.
 template <int load_bytes>
 __forceinline__ void copy_chunk(unsigned destination, const void* source, int valid) {
   if constexpr (load_bytes >= 4) {

@@ -1,7 +1,7 @@
-// Tiles that are cut along k into equal pieces, so that blocks finish at about the same time: those beyond whole rounds
-// of the blocks, and half a round more where blocks take tiles from a counter; all where there are fewer than two
-// rounds. Each piece leaves its sums in memory; the last to finish adds them up in order of k, so that a result doesn't
-// depend on which was last.
+// Cuts the last tiles along k into equal pieces, so that blocks finish at about the same time: the tiles of the last,
+// incomplete round, and half a round more where blocks take tiles from a counter; all tiles where there are fewer than
+// two rounds. Each piece leaves its sums in memory; the last to finish adds them up in order of k, so that the result
+// doesn't depend on which was last.
 #pragma once
 #include "ptx.cuh"
 #include "scheduler.cuh"
@@ -35,8 +35,8 @@ struct TilePieces {
   }
   static __forceinline__ bool all_begin(const Tile&) { return true; }
 
-  // Whether all other pieces counted at `number` have left their sums. One thread calls this, behind a barrier after
-  // all threads' stores and before one that lets them read.
+  // Counts a piece whose sums are stored; true for the last of its tile, whose counter has this number. One thread
+  // calls it, between a barrier after all threads' stores and one before their loads.
   static __forceinline__ bool is_last(const Args& args, int number) {
     __threadfence();
     unsigned* arrivals = args.counters + first_arrival + number;

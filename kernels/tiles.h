@@ -28,15 +28,14 @@ struct Tile {
   int piece;   // number of the piece along k, counted through all tiles that are cut; -1 for a whole tile
 };
 
-/// A tile where the last round is shared. `piece` is -1 for a whole tile, -2 - p for a tile that its block begins and
-/// whose first missing part is number p, and 2 p for missing part number p, or 2 p + 1 where the block that multiplies
-/// part p also adds part p + 1 to it.
+/// A tile where the last round is shared. `piece` is -1 for a whole tile, -2 - p for the beginning of a tile whose
+/// first missing part is p, 2 p for missing part p, and 2 p + 1 for missing part p if its block also adds the next one.
 struct PartialTile : Tile {
   int first_step, end_step;  // steps along k that the block multiplies
   int begins;                // whether all blocks begin a tile at the same time as this one
 };
 
-/// A tile of a product that sums over the rows of its expert. Its own rows are those of all experts' results.
+/// A tile of a product that sums over its expert's rows. `row` counts through the results of all experts.
 struct TileOverRows : Tile {
   int first_row;  // of the expert, in expert order
   int depth;      // rows of the expert
@@ -62,7 +61,7 @@ struct ExpertsInOrder {
   constexpr void find(int&, int&) const {}
 };
 
-/// Or by their number of rows: some blocks walk from the fewest rows up, the others from the most down.
+/// Experts sorted by their rows: some blocks walk up from the fewest rows, the others down from the most.
 struct ExpertsFromBothEnds {
   const int* expert_of;  // [experts] in the order of the walk
   const int* row_of;     // [experts] first row of each
@@ -115,7 +114,7 @@ struct GridByRows {
   const int* row_of;     // [experts] first row of each
   int experts;
 
-  /// The expert at `place`, or false where there is none, or none with rows if only those count.
+  /// Finds the expert at `place`. False if there is none or, where only experts with rows count, if it has none.
   constexpr bool find(int place, bool with_rows, FoundExpert& found) {
     if (place >= experts || (with_rows && m_sizes[place] == 0)) return false;
     found = {expert_of[place], row_of[place], m_sizes[place]};
@@ -124,10 +123,10 @@ struct GridByRows {
   constexpr int tile_in_expert(int tile, int) const { return tile; }
 };
 
-/// Or, in some blocks, fewest first, until they meet the others.
+/// The same, but some blocks go from the fewest rows up, until they meet the others.
 struct GridFromBothEnds : GridByRows {
   int tiles;      // of all experts, or of those with rows if only these count
-  int left_out;   // experts without rows, if they don't
+  int left_out;   // experts without rows, if these don't count
   bool from_few;  // whether this block starts with the fewest rows
 
   constexpr bool find(int place, bool with_rows, FoundExpert& found) {
@@ -136,11 +135,11 @@ struct GridFromBothEnds : GridByRows {
   constexpr int tile_in_expert(int tile, int grid) const { return from_few ? grid - 1 - tile : tile; }
 };
 
-/// Or that of their rows in memory. Places are asked for in ascending order.
+/// The order of their rows in memory. `place` never decreases from call to call.
 struct GridInOrder {
   const int* m_sizes;  // [experts] rows
   int experts;
-  int next = 0;  // expert that was not looked at
+  int next = 0;  // first expert not looked at yet
   int places = 0;
   FoundExpert last = {0, 0, 0};
 
@@ -194,13 +193,13 @@ constexpr LastRound share_last_round(int tiles, int depth, int blocks, int block
 constexpr int pieces_of_split(int split) { return split == 0 ? 1 + kMaxParts : split; }
 
 /// Bytes of device memory that a block needs for fp32 sums of tiles cut along k. With split > 1 fewer than two tiles a
-/// block are cut; with split = 0 no more than one part a block is missing.
+/// block are cut; with split = 0 no more parts are missing than there are blocks.
 constexpr long long split_workspace_bytes(int split, int block_m, int block_n) {
   const int tiles = split == 1 ? 0 : split == 0 ? 1 : 2 * split;
   return static_cast<long long>(tiles) * block_m * block_n * static_cast<int>(sizeof(float));
 }
 
-/// Bytes and alignment of a type, one after the other as in an array.
+/// Bytes and alignment of an array's elements.
 struct Extent {
   int bytes, align;
 };
@@ -209,11 +208,11 @@ constexpr Extent extent() {
   return {static_cast<int>(sizeof(T)), static_cast<int>(alignof(T))};
 }
 
-/// Gives out shared memory from its beginning on.
+/// Allocates shared memory from its beginning on.
 struct SharedMemory {
   int end = 0;
 
-  /// The offset of `count` elements.
+  /// Allocates `count` elements and returns their offset.
   constexpr int add(Extent element, int count) {
     const int offset = round_up(end, element.align);
     end = offset + count * element.bytes;

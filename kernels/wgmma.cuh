@@ -1,6 +1,6 @@
-// The wgmma variant: persistent, warp-specialised blocks for sm_90a. A warpgroup of producers finds tiles and fills a
-// ring of stages with X and W; one to three warpgroups of consumers multiply the stages and store Y. W may stand on
-// wgmma's M side and the rows of X on its N side ("swapped"): tiles are then as high as their rows.
+// The wgmma variant: persistent, warp-specialised blocks for sm_90a. One warpgroup, the producer, finds tiles and fills
+// a ring of stages with X and W; one to three warpgroups, the consumers, multiply the stages and store Y. W may be on
+// wgmma's M side and the rows of X on its N side ("swapped"): a tile is then only as high as it has rows.
 //
 //   tiles ──slot──▶ loader ──full──▶ multiplier ──sums──▶ epilogue ──▶ Y
 //     └──────slot────────────────────────┘  │
@@ -42,7 +42,7 @@ struct Wgmma {
       WgmmaAddresses<Block>::prefetch(block.args);
       WgmmaBoxes<Block>::prefetch(block.args);
       WgmmaStore<Block>::prefetch(block.args);
-      // full: the copies of a stage have landed, consumers wait. empty: consumers have read it, the loader waits.
+      // full: a stage's copies have landed; consumers wait for it. empty: they have read it; the loader waits for it.
       for (int i = 0; i < Block::stages; ++i) {
         barrier_init(block.full(i), (Block::by_boxes ? 1 : 0) + (Block::by_rows ? 128 : 0));
         barrier_init(block.empty(i), warpgroups_a_tile(Block::knobs) * Block::cluster);
@@ -51,7 +51,7 @@ struct Wgmma {
       Targets::init_barriers(block);
       fence_barrier_init();
       block.scheduler().value = Block::Scheduler::begin(block.args);
-      block.scheduler().value.m_sizes = block.m_sizes();  // a scan reads no memory
+      block.scheduler().value.m_sizes = block.m_sizes();  // scans read shared memory only
     }
     Tiles::read_sizes(block);
     __syncthreads();
@@ -60,7 +60,7 @@ struct Wgmma {
     WgmmaGather<Block>::begin(block);
   }
 
-  // The four warps of the producer. Where rows are copied all four load, and the first finds tiles too.
+  // The four warps of the producer. With cp.async all four load, and the first also finds tiles.
   static __forceinline__ void produce(const Block& block) {
     const int warp = threadIdx.x / 32;
     if (Block::by_rows || warp == 0) {

@@ -1,5 +1,5 @@
-// Where the matrices of a tile's expert begin: at an offset from one base, or at pointers of its own (the GroupGEMM
-// way), which two tensor maps of each block follow.
+// Where the matrices of a tile's expert begin: at an offset from one base, or at pointers of its own (as in GroupGEMM),
+// to which each block sets two tensor maps.
 #pragma once
 #include "wgmma_block.cuh"
 
@@ -62,7 +62,7 @@ struct PointerAddresses {
   }
   static __forceinline__ void prefetch(const auto&...) {}
 
-  // The finding warp reads the expert's pointers; null for rows that belong to all experts.
+  // The finding warp reads the expert's pointers, except of rows that belong to all experts.
   static __forceinline__ void locate(const Args& args, const Block::Scheduler::State& scheduler, Tile& tile) {
     tile.first = tile.row - scheduler.expert_row;
     tile.w = args.w_of[tile.expert];
@@ -70,7 +70,7 @@ struct PointerAddresses {
     if constexpr (!Block::scatters) tile.y = args.y_of[tile.expert];
   }
 
-  // Makes the maps those of the tile's expert; rows of X then end where the expert ends. The warp that issues copies
+  // Sets the maps to the tile's expert; rows of X then end where the expert ends. The warp that issues copies
   // calls it once a tile.
   __forceinline__ void follow(const Block& block, const Tile& tile) {
     if (tile.expert == expert) return;

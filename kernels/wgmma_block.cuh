@@ -34,7 +34,11 @@ struct SlotPosition {
   __forceinline__ unsigned parity() const { return taken / count % 2; }
 };
 
-__forceinline__ void warpgroup_sync() { named_sync(8 + threadIdx.x / 128, 128); }
+// Named barriers: from kTurnBarrier one for each consumer's turn with ping-pong, from kWarpgroupBarrier one for each
+// warpgroup.
+constexpr int kTurnBarrier = 2, kWarpgroupBarrier = 8;
+
+__forceinline__ void warpgroup_sync() { named_sync(kWarpgroupBarrier + threadIdx.x / 128, 128); }
 
 template <class Config>
 struct WgmmaBlock : Config {
@@ -61,9 +65,9 @@ struct WgmmaBlock : Config {
   // Rows of Y are looked up where they are scattered or weighted.
   static constexpr bool scatters = problem.looks_up_rows, weighs = weights_result<Config>;
   static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
-  static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // rows of X or W go along k
+  static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // each row is a step along k
   static constexpr bool stores_sums = problem.stores_sums;
-  static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, and both are across it
+  static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
@@ -76,7 +80,7 @@ struct WgmmaBlock : Config {
   static_assert(height % (64 * warpgroups_a_tile(knobs)) == 0, "a warpgroup multiplies whole groups of 64 rows");
   static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
   static_assert(!w_across || (!w_by_rows && block_n % (64 * (sums_rows ? 1 : cluster_m)) == 0),
-                "tensor copies bring planes of W");
+                "W whose rows are steps along k needs tensor copies of whole planes");
   static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && !pointers && !scatters && !gathers &&
                                !together && !shares && knobs.hold == 0),
                 "sums over rows need whole planes of X and W, by tensor copies from one base");

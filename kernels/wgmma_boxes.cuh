@@ -18,7 +18,7 @@ struct WgmmaBoxes {
   const Addresses& addresses;
   const Tile& tile;
   int rank;          // in the cluster
-  int large, small;  // boxes of each size that bring the tile's rows of X
+  int large, small;  // boxes of each size that cover the tile's rows of X
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
@@ -71,7 +71,7 @@ struct WgmmaBoxes {
       load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
   }
 
-  // Planes of 64 columns, whose rows go along k.
+  // Planes of 64 columns, in which each row is a step along k.
   __forceinline__ void load_w_across(int stage, unsigned full, int k) const {
     const unsigned w = shared_address(block.w()[stage]);
     constexpr int planes = Block::block_n / 64 / Block::cluster_m;

@@ -1,13 +1,13 @@
-// Sums of a warpgroup and Y without staging: results in fp32, whose parts of a row fill whole sectors, and what lies in
-// Y before sums are added to it.
+// Y without staging: stores of fp32 results, which fill whole sectors of a row, and loads of the Y to which sums are
+// added.
 #pragma once
 #include "wgmma_store.cuh"
 
 namespace moetune {
 
-// Calls use(at, g, v, i) for the places in Y of a tile's sums: at is where element i of the four (g, v) belongs (see
-// OwnSums). Where tiles aren't swapped the next element belongs behind it, and only even i are named. `row_at(r)` is
-// row r of the tile in Y.
+// Calls use(at, g, v, i) for each sum of this thread: `at` is the place in Y of element i of the four (g, v) (see
+// OwnSums). Where tiles aren't swapped element i + 1 follows it, and i is always even. `row_at(r)` is row r of the tile
+// in Y.
 template <class Block, class RowAt, class Use>
 __forceinline__ void for_places_in_y(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile,
                                      const RowAt& row_at, const Use& use) {
@@ -25,7 +25,7 @@ __forceinline__ void for_places_in_y(const WgmmaWarpgroup<Block>& group, const t
       }
 }
 
-// Threads store or add their sums as they hold them: eight neighbours of a row are a sector.
+// Threads store or add their sums from registers: eight neighbours of a row are a sector.
 template <class Block>
 struct StoresOfSums {
   template <class Sum>
@@ -59,12 +59,12 @@ struct SumsFromZero {
   static __forceinline__ void setup(const auto&...) {}
 };
 
-// Sums begin with what Y holds, so that it is added in fp32 before they are rounded. All its loads are under way at
-// once, and with ping-pong while the other warpgroup multiplies.
+// Sums begin with Y, which is so added in fp32 before they are rounded. All its loads are in flight at once, with
+// ping-pong while the other warpgroup multiplies.
 template <class Block>
 struct SumsFromY {
   static constexpr bool reads_y = true;
-  // Of a tile cut into pieces the first begins so.
+  // Of a tile cut into pieces only the first begins with Y.
   static __forceinline__ void setup(const WgmmaWarpgroup<Block>& group, const Block::Tile& tile, Block::Sums& sum) {
     using Result = Block::Result;
 #pragma unroll

@@ -1,4 +1,4 @@
-// The role of the epilogue: a warpgroup takes the sums of its tiles to Y.
+// The role of the epilogue: a warpgroup stores the sums of its tiles in Y.
 #pragma once
 #include "wgmma_held.cuh"
 #include "wgmma_sums.cuh"
@@ -20,7 +20,7 @@ struct WgmmaEpilogue {
     rows.make_room(group, tile);
     Targets::prepare(group.block, tile, group.consumer, slot);
   }
-  // What its sums begin with.
+  // Sets what its sums begin with.
   __forceinline__ void begin(const Tile& tile, bool busy, Block::Sums& sum) const {
     if (busy) WgmmaFirstSums<Block>::setup(group, tile, sum);
   }

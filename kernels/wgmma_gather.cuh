@@ -16,8 +16,8 @@ struct NoGatherFirst {
   static __forceinline__ void load_first(const auto&...) {}
 };
 
-// How a warp copies rows into expert order: of X, or of W where sums over rows have those gathered; weighted where they
-// are weighted as they are multiplied.
+// How a warp copies rows into expert order: of X, or of W if that is permuted in sums over rows. They are multiplied by
+// their weights where weights apply before the product.
 template <class Block>
 struct GatheredRows {
   using Element = Block::Element;
@@ -37,7 +37,7 @@ struct GatheredRows {
     return !Block::sums_rows ? args.k : of_w ? args.n : args.m;
   }
 
-  // Copies rows [first, first + count) of expert order. One lane may then count them.
+  // Copies rows [first, first + count) of expert order. Lane 0 may then count them.
   template <int unrolled>
   static __forceinline__ void copy(const Args& args, int first, int count) {
     const int lane = threadIdx.x % 32;
@@ -57,7 +57,7 @@ struct GatheredRows {
   }
 
  private:
-  // Eight elements of a row as they are multiplied: times the row's weight where that is so.
+  // Eight elements of a row, times its weight where weights apply before the product.
   struct NoWeight {
     __forceinline__ NoWeight(const Args&, int) {}
     __forceinline__ uint4 operator()(const uint4& chunk) const { return chunk; }
@@ -76,7 +76,7 @@ struct GatheredRows {
   using Weigh = typename Choice<Block::weighting == Weighting::a, WeightOfRow, NoWeight>::type;
 };
 
-// Rows of X in the order in which they lie, counted in places of gathered_together rows.
+// Rows in expert order; each gathered_together of them have a counter.
 template <class Block>
 struct GatherInOrder : GatheredRows<Block> {
   using Tile = Block::Tile;
@@ -129,7 +129,7 @@ struct GatherInOrder : GatheredRows<Block> {
   }
 
  private:
-  // The last of all `rows` fills up its count.
+  // With the last of all `rows` the counter of an incomplete group is filled up to gathered_together.
   template <int unrolled>
   static __forceinline__ void copy(const Args& args, int first, int count, int rows) {
     Rows::template copy<unrolled>(args, first, count);
@@ -140,8 +140,8 @@ struct GatherInOrder : GatheredRows<Block> {
     }
   }
 
-  // Waits until the tile's rows are in order; for lanes of a warp or one thread. A block of a cluster may have no rows,
-  // and no counter where they would begin.
+  // Waits until the tile's rows are in order; for all lanes of a warp or one thread. Where a block of a cluster has no
+  // rows there may be no counter either.
   template <int lanes>
   static __forceinline__ void wait(const Args& args, const Tile& tile) {
     const int end = tile.rows == 0 ? 0 : tile.row + tile.rows;

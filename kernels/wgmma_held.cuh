@@ -1,5 +1,5 @@
-// Held rows: memory that turns from reading to writing for a few rows loses more time than their bytes take. So a
-// warpgroup may hold the staged rows of several tiles until they leave together.
+// Held rows: for a few rows, switching memory from reads to writes takes longer than the writes. So a warpgroup may
+// hold the staged rows of several tiles and store them together.
 #pragma once
 #include "wgmma_staging.cuh"
 
@@ -18,7 +18,7 @@ struct StoreEachTile {
   __forceinline__ void finish(const Group&) { WgmmaStaging<Block>::finish(); }
 };
 
-// Rows are stored together when the next tile may not find room beside them.
+// Rows are stored together when the next tile has no room beside them.
 template <class Block>
 struct HoldRows {
   using Tile = Block::Tile;
@@ -47,7 +47,7 @@ struct HoldRows {
   // Stores all that is held.
   __forceinline__ void finish(const Group& group) {
     constexpr int chunks = Staging::shape.planes * 8;
-    warpgroup_sync();  // it is staged
+    warpgroup_sync();  // all rows are staged
     for (int i = 0; i < tiles; ++i) {
       const auto& [tile, first] = held(group).tiles[i];
       const long long column = tile.column + group.first_group * 64;
@@ -58,7 +58,7 @@ struct HoldRows {
                         Staging::Store::at(group.staging(), first + r, c));
       }
     }
-    warpgroup_sync();  // its room may be written
+    warpgroup_sync();  // the buffer may be written again
     *this = {};
   }
 

@@ -1,4 +1,4 @@
-// The role of the loader where X and W both come by tensor copies: one warp fills the ring of stages.
+// The role of the loader where tensor copies load both X and W: one warp fills the ring of stages.
 #pragma once
 #include "wgmma_boxes.cuh"
 #include "wgmma_tiles.cuh"

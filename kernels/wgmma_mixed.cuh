@@ -1,5 +1,5 @@
 // Mixed experts: one block in `mix` takes tiles of the experts with fewest rows first, the others of those with most,
-// until they meet. Experts of few rows wait for W, those of many for the multipliers: both are kept busy.
+// until they meet. Experts of few rows are bound by loads of W, those of many by wgmma: so both are busy all the time.
 #pragma once
 #include "wgmma_order.cuh"
 
@@ -39,7 +39,7 @@ struct TilesFromBothEnds {
     const int few = gridDim.x / mix, many = gridDim.x - few;  // blocks at each end
     const int own = from_few() ? blockIdx.x / mix : blockIdx.x - blockIdx.x / mix;
     if (first) return own + (from_few() ? many : 0) < scheduler.tiles ? own : scheduler.tiles;
-    unsigned long long taken = 0;  // from the end of many in the low half
+    unsigned long long taken = 0;  // low half: from the end with most rows
     if (threadIdx.x % 32 == 0)
       taken = atomicAdd(reinterpret_cast<unsigned long long*>(args.counters + taken_from_ends),
                         from_few() ? 1ull << 32 : 1ull);

@@ -17,24 +17,24 @@ struct WgmmaMultiplier {
 
   // With ping-pong, consumer 0 goes first.
   __forceinline__ void setup() {
-    if (Block::alternates && group.consumer == 1) named_arrive(2, 256);
+    if (Block::alternates && group.consumer == 1) named_arrive(kTurnBarrier, 256);
   }
   // Whether the tile that is taken next is this warpgroup's; with ping-pong every other one is.
   __forceinline__ bool is_next(const Slot& slot) const {
     return !(Block::alternates && slot.index() % 2 != group.consumer);
   }
-  // Lets another warpgroup's tile pass.
+  // Skips the stages of another warpgroup's tile.
   __forceinline__ void skip(const Steps& steps) { stage.advance(steps.end - steps.first); }
 
   // Whether this warpgroup has rows of the tile.
   __forceinline__ bool is_busy(const Tile& tile) const {
     return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * 64;
   }
-  // The tile's product, where the warpgroup is busy; else its stages pass. With ping-pong the two warpgroups multiply
+  // Multiplies the tile if the warpgroup is busy, else only releases stages. With ping-pong the two warpgroups multiply
   // by turns: each waits for the other's arrival before, and arrives for the other after.
   __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
-    if constexpr (Block::alternates) named_sync(2 + group.consumer, 256);
-    const Operands first = first_operands();  // anew for each tile, or the compiler doesn't take it for uniform
+    if constexpr (Block::alternates) named_sync(kTurnBarrier + group.consumer, 256);
+    const Operands first = first_operands();  // for each tile, or the compiler doesn't see that it is uniform
     const int count = steps.end - steps.first;
     if (!busy)
       multiply<0>(count, first, sum);
@@ -42,12 +42,12 @@ struct WgmmaMultiplier {
       multiply_rows<8>(count, first, tile.rows, sum);
     else
       multiply<Block::width>(count, first, sum);
-    if constexpr (Block::alternates) named_arrive(3 - group.consumer, 256);
+    if constexpr (Block::alternates) named_arrive(kTurnBarrier + 1 - group.consumer, 256);
   }
 
  private:
-  // How an operand of `rows` rows of wgmma's M or N side lies in a stage: planes of 64 columns. Along k, or across it,
-  // where a plane's rows go along k and each plane has 64 rows of the side.
+  // How an operand, `rows` rows of wgmma's M or N side, lies in a stage: in planes of 64 columns along k or, `across`,
+  // in planes of 64 rows of the side, in which each row of memory is a step along k.
   template <int rows, bool is_across>
   struct Place {
     static constexpr bool across = is_across;
@@ -60,8 +60,8 @@ struct WgmmaMultiplier {
   using A = Place<Block::height, Block::swapped ? Block::w_across : Block::x_across>;
   using B = Place<Block::width, Block::swapped ? Block::x_across : Block::w_across>;
 
-  // Where the first stage's operands begin, as descriptors have it. A shuffle tells the compiler what is alike in all
-  // lanes; it then keeps that once a warp, and fewer instructions lie between two stages.
+  // Low halves of the first stage's descriptors. A shuffle tells the compiler that they are uniform: they then take
+  // uniform registers, and fewer instructions lie between two stages.
   struct Operands {
     unsigned a, b;
   };
@@ -81,7 +81,7 @@ struct WgmmaMultiplier {
     }
   }
 
-  // `count` stages. `columns` of the N side are multiplied; 0 lets the stages pass.
+  // Multiplies `count` stages, `columns` of the N side; with 0 it only releases them.
   template <int columns>
   __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
     constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
@@ -109,7 +109,7 @@ struct WgmmaMultiplier {
         wgmma_commit();
         wgmma_wait<behind>();
       } else {
-        warpgroup_sync();  // without wgmma nothing keeps the warps together
+        warpgroup_sync();  // without wgmma the warps would drift apart
       }
       const unsigned empty = group.block.empty(stage.index);
       if (behind == 0)
@@ -126,7 +126,7 @@ struct WgmmaMultiplier {
     if constexpr (behind > 0) release(before);
   }
 
-  // Nothing that reads or writes the sums may be moved past this.
+  // The compiler may not move any use of the sums past this.
   template <int columns>
   static __forceinline__ void keep_in_place(Sums& sum) {
 #pragma unroll

@@ -4,8 +4,8 @@
 
 namespace moetune {
 
-// Sorts the experts by their rows, which lie in shared memory: most first, or fewest. All threads of the block
-// call it and meet behind it.
+// Sorts the experts by their rows, which lie in shared memory: most first, or fewest. All threads of the block call it,
+// and a __syncthreads must follow.
 template <class Block>
 __forceinline__ void sort_experts(const Block& block, bool fewest_first) {
   constexpr int experts = Block::experts, threads = Block::threads, count = (experts + threads - 1) / threads;
@@ -40,7 +40,7 @@ __forceinline__ void sort_experts(const Block& block, bool fewest_first) {
   }
 }
 
-// Tiles as `Source` gives them, of the experts with most rows first: what takes longest doesn't come last.
+// The tiles of `Source`, from experts with most rows first: the longest tiles don't come last.
 template <class Block, class Source>
 struct TilesOfMostRowsFirst : Source {
   static __forceinline__ void begin(const Block& block) {

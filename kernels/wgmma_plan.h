@@ -39,8 +39,8 @@ struct WgmmaKnobs {
 
 /// What the shared memory of a block depends on beside the knobs.
 struct WgmmaProblem {
-  bool permutes_x = false;     // rows of X, or of W that are summed, lie elsewhere than in expert order
-  bool looks_up_rows = false;  // those of Y do, or are weighted
+  bool permutes_x = false;     // rows of X, or of W in sums over rows, aren't in expert order
+  bool looks_up_rows = false;  // rows of Y aren't in expert order, or are weighted
   bool sums_rows = false;      // k is an expert's number of rows
   bool stores_sums = false;    // Y is stored in fp32, from registers
   int experts = 0;
@@ -65,14 +65,14 @@ constexpr bool keeps_x(const WgmmaKnobs& k) {
 
 /// Warpgroups that share a tile.
 constexpr int warpgroups_a_tile(const WgmmaKnobs& k) { return pingpong(k) ? 1 : k.consumers; }
-/// The sides of a tile as wgmma sees them: its M side in groups of 64 a warpgroup, and its N side.
+/// The sides of a tile for wgmma: M, of which each warpgroup has groups of 64, and N.
 constexpr int m_side(const WgmmaKnobs& k) { return k.swap ? k.block_n : k.block_m; }
 constexpr int n_side(const WgmmaKnobs& k) { return k.swap ? k.block_m : k.block_n; }
 constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / 64 / warpgroups_a_tile(k); }
-/// fp32 sums that a thread of a consumer holds.
+/// fp32 sums of a consumer's thread.
 constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
 
-/// The most sums a thread with which nothing spills and no wgmma is serialised, as seen in compiled kernels.
+/// The most sums a thread for which the compiler neither spills nor serialises wgmma, as seen in compiled kernels.
 constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums) {
   const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
   if (k.split > 1) {
@@ -91,7 +91,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
 }
 
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
-/// of three warpgroups, 128 of four. One consumer changes nothing.
+/// of three warpgroups, 128 of four. With one consumer they stay as they are.
 struct Registers {
   int producer = 0, consumer = 0;
 };
@@ -103,9 +103,9 @@ constexpr Registers registers(const WgmmaKnobs& k) {
   return finds_with_more_state ? Registers{56, 224} : Registers{40, 232};
 }
 
-/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Many small boxes cost their issue; but what
-/// a large box has beyond the rows of an expert is read in vain. So where tiles are narrow and high, large boxes are
-/// followed by small ones. Without small ones both numbers are equal.
+/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Every box has to be issued, but a large box
+/// reads rows past the expert's end in vain. So where tiles are narrow and high, large boxes are followed by small
+/// ones. Without small ones both numbers are equal.
 struct BoxRows {
   int large = 0, small = 0;
 };
@@ -117,28 +117,28 @@ constexpr BoxRows x_boxes(const WgmmaKnobs& k) {
     if (k.block_m % rows == 0) return {rows, rows};
   return {8, 8};
 }
-/// Rows of W in one tensor copy, and of Y: those of a tile that a warpgroup stages one below the other.
+/// Rows of W in one tensor copy, and of Y: rows of a tile that are contiguous in a warpgroup's staging.
 constexpr int w_box(const WgmmaKnobs& k) { return k.cluster == Cluster::m ? k.block_n / 2 : k.block_n; }
 constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : 64; }
 
-/// Pairs of tensor maps that a block rewrites in turn. Copies that were issued with a map may still read it; each
-/// change is followed by at least one copy, and once `stages` copies have been issued after it, a stage was filled and
-/// emptied.
+/// Pairs of tensor maps that a block rewrites in turn. A map may be rewritten once the copies that read it have landed.
+/// At least one stage is filled after each change, so that `stages` changes later the last of these copies has landed:
+/// its stage has been emptied and filled again.
 constexpr int map_turns(const WgmmaKnobs& k) { return k.stages + 1; }
 
-/// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one; even
-/// for ping-pong, whose consumers use them alternately. Tiles that sum over few rows end soon: the next but one is
-/// loaded meanwhile.
+/// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one. An
+/// even number for ping-pong, whose consumers alternate. Tiles that sum over few rows end soon, so one more is found
+/// ahead.
 constexpr int tile_slots(const WgmmaKnobs& k, bool sums_rows) {
   return pingpong(k) ? 4 : copies_rows(k) || (sums_rows && k.tiles == TileOrder::fixed) ? 2 : 1;
 }
-/// Whether a warp of the producer looks up where rows of Y go; with cp.async all its warps copy, and consumers do.
+/// Whether a warp of the producer looks up where rows of Y go. With cp.async all its warps copy, so consumers look up.
 constexpr bool looks_up_ahead(const WgmmaKnobs& k) { return !copies_rows(k); }
 constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 : k.consumers; }
 
-/// Rows of Y on their way through shared memory. For tensor copies a warpgroup stages all that it has of a tile: the
-/// copies go on while the next tile is multiplied. Else, swapped, it stages a few rows at a time in two buffers used in
-/// turn, or each of its four warps has a buffer. A buffer has planes of 64 columns in the swizzle of tensor copies, or,
+/// Buffers in shared memory for rows of Y. For tensor copies a warpgroup stages its whole part of a tile: the copies go
+/// on while the next tile is multiplied. Otherwise it stages a few rows at a time: swapped in two buffers by turns,
+/// else in a buffer for each of its four warps. A buffer has planes of 64 columns in the swizzle of tensor copies or,
 /// for copies of rows, rows padded so that eight of them use different banks.
 struct Staging {
   int rows = 0, planes = 0;
@@ -178,8 +178,8 @@ struct HeldTiles {
   int target[rows];
 };
 
-/// Where the rows of a tile go, and with what weight. full: they are looked up, consumers wait. empty: the tile is
-/// stored, the warp that looks up waits.
+/// Where the rows of a tile go, and with what weight. full: they are looked up; consumers wait for it. empty: the tile
+/// is stored; the warp that looks up waits for it.
 template <class Weight, int block_m>
 struct TargetSlot {
   Barrier full, empty;
@@ -198,7 +198,7 @@ struct TileTypes {
 
 /// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.
 struct WgmmaLayout {
-  int maps = 0;                       // [2] TensorMap: of an expert's X and W, addressing by pointers
+  int maps = 0;                       // [2] TensorMap: of an expert's X and W, with addressing=pointers
   int w = 0, x = 0;                   // [stages][block_k / 64][block_n or block_m][64] elements
   int staging = 0;                    // [consumers][buffers][buffer] elements
   int scheduler = 0;                  // state of the warp that finds tiles
@@ -210,7 +210,7 @@ struct WgmmaLayout {
   int target_bytes = 0;
   int held = 0;  // [consumers] HeldTiles, of held_bytes each
   int held_bytes = 0;
-  int last = 0;                   // [consumers] whether the other pieces of a tile were finished before
+  int last = 0;                   // [consumers] whether its piece of a tile was finished last
   int gathered = 0;               // [2][block_m] rows of X
   int expert_of = 0, row_of = 0;  // [experts] each, experts sorted by their rows
   int last_round = 0;

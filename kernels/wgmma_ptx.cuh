@@ -1,5 +1,5 @@
-// The wgmma instruction for every width, once or four times along k: one statement that lists the sums compiles faster
-// than four that do. Operands are written out, which only macros can count. No policy.
+// The wgmma instruction for every width, once or four times along k: one asm statement of four instructions compiles
+// faster than four statements. Macros write the lists of operands. No policy.
 #pragma once
 #include "hopper_ptx.cuh"
 #include "numbers.cuh"
@@ -7,7 +7,7 @@
 namespace moetune {
 
 // Operands 0 to 5 are the low halves of the two descriptors, whether to add to the sums, the high half, and what a step
-// adds to each low half. They are listed as written to so that they come first: their numbers then don't depend on the
+// adds to each low half. They are declared as outputs so that they come first: their numbers then don't depend on the
 // width. The sums follow, four for every 8 columns, 16 for every 32.
 // clang-format off
 #define MOETUNE_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -49,7 +49,7 @@ namespace moetune {
     MOETUNE_STEPS(MOETUNE_STEP(columns, "f16", names, across), __VA_ARGS__) \
   }
 // Widths of 8, 16, 24 and 32 columns beyond `before`; sums begin at `i`, n8 to n32 name those of 8 columns each, and x8
-// to x32 the operands behind the sums of a width.
+// to x32 the two operands after the sums.
 #define MOETUNE_WIDTHS(before, w8, w16, w24, w32, i, n8, n16, n24, n32, x8, x16, x24, x32) \
   MOETUNE_WIDTH(w8, MOETUNE_NAMES_##before n8, x8, MOETUNE_SUMS_##before MOETUNE_FOUR(i)) \
   MOETUNE_WIDTH(w16, MOETUNE_NAMES_##before n8 "," n16, x16, \
@@ -62,7 +62,7 @@ namespace moetune {
 
 // D[64, width] = a[64, k] b[width, k]^T, plus D where `accumulate`; k = 16 `steps`, fp32 sums. `a` and `b` are the low
 // halves of descriptors (descriptor_low), a_step and b_step what 16 elements along k add to them. An operand that is
-// `across` lies in memory as its transpose. A thread of warp w and lane l of the warpgroup holds in d[4 j ...] rows
+// `across` lies in memory as its transpose. A thread of warp w and lane l of the warpgroup has in d[4 j ...] rows
 // 16 w + l / 4 and 8 further down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps; completes
 // asynchronously.
 template <class Element, int width, int steps, bool a_across, bool b_across, int size>

@@ -21,14 +21,14 @@ struct CommonPace {
   // Waits until all blocks have arrived at this tile. One thread of the loader calls it.
   __forceinline__ void begin(const Args& args, const Block::Tile& tile) {
     if (!Block::Cut::all_begin(tile)) return;
-    atomicAdd(args.counters, 1);
+    atomicAdd(args.counters + tiles_begun, 1);
     const unsigned all = ++begun * gridDim.x;
-    while (load_relaxed(args.counters) < all) {
+    while (load_relaxed(args.counters + tiles_begun) < all) {
     }
   }
-  // Counts as begun for a round in which this block has no tile.
+  // Counts this block as begun in a last round in which it has no tile.
   static __forceinline__ void finish(const Args& args) {
-    atomicAdd(args.counters, 1);
+    atomicAdd(args.counters + tiles_begun, 1);
     __threadfence();
   }
 };
@@ -46,8 +46,8 @@ struct NoKeptX {
   }
 };
 
-// A round of tiles that goes through one expert and a part of the next reads that part's X again in the round after,
-// when most of L2 is W. A few of its columns are kept; only few, because what was kept once stays until more is.
+// Where a round ends inside an expert, the next round reads that expert's X again, when most of L2 is W. A few of its
+// columns are kept; only few, because kept lines stay in L2 until others are kept.
 template <class Block>
 struct KeptX {
   using Tile = Block::Tile;

@@ -12,7 +12,7 @@ namespace moetune {
 __forceinline__ int first_row() { return threadIdx.x / 8; }
 __forceinline__ int chunk_of_row() { return threadIdx.x % 8; }
 
-// X comes by tensor copies.
+// X is loaded by tensor copies.
 template <class Block>
 struct NoRowsOfX {
   __forceinline__ void ask(const auto&...) {}
@@ -21,18 +21,18 @@ struct NoRowsOfX {
   __forceinline__ void copy(const auto&...) const {}
 };
 
-// A tile's rows of X. One warp of each scheduler of the SM issues all copies, and each instruction beside a copy
-// counts.
+// A tile's rows of X. One warp on each of the SM's four schedulers issues all copies, so that each instruction beside a
+// copy counts.
 template <class Block>
 struct RowsOfX {
   using Tile = Block::Tile;
   static constexpr int count = Block::block_m / 16;
   static constexpr int asked_count = (Block::block_m + 127) / 128;
   unsigned
-      chunk[count];  // of X, where this thread's part of each row begins: 16 bytes each, so that 64 GiB have numbers
-  int asked[asked_count];  // row numbers in X of the next tile that this thread has asked memory for
+      chunk[count];  // number of the 16 bytes of X where this thread's part of each row begins; 32 bits reach 64 GiB
+  int asked[asked_count];  // row numbers in X of the next tile that this thread loads
 
-  // Asks for the row numbers of the next tile.
+  // Begins to load the row numbers of the next tile.
   __forceinline__ void ask(const Block& block, const Tile& tile) {
     if constexpr (Block::gathers) {
 #pragma unroll
@@ -42,8 +42,8 @@ struct RowsOfX {
       }
     }
   }
-  // Passes them to the other threads through shared memory, in two turns: a thread that is ahead by a tile writes
-  // beside what others read.
+  // Passes them to the other threads through shared memory, in two buffers by turns: a thread that is a tile ahead
+  // overwrites nothing that others still read.
   __forceinline__ void give(const Block& block, unsigned turn) {
     if constexpr (Block::gathers) {
 #pragma unroll
@@ -67,9 +67,9 @@ struct RowsOfX {
     const int first = first_row(), column = chunk_of_row();
     const unsigned x = shared_address(block.x()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
     const char* from = WgmmaAddresses<Block>::x(block.args, tile) + k * 2;
-    asm volatile("" : "+l"(from));  // one sum, of which a copy's address is one multiply-add away
+    asm volatile("" : "+l"(from));  // computed once: each copy's address is then one multiply-add
     int rows = tile.rows;
-    asm volatile("" : "+r"(rows));  // compared at each copy: predicates are too few to last
+    asm volatile("" : "+r"(rows));  // compared again for each copy: predicate registers are few
 #pragma unroll
     for (int i = 0; i < count; ++i)
 #pragma unroll
@@ -85,14 +85,14 @@ struct RowsOfX {
   }
 };
 
-// W comes by tensor copies.
+// W is loaded by tensor copies.
 template <class Block>
 struct NoRowsOfW {
   __forceinline__ void find(const auto&...) {}
   __forceinline__ void copy(const auto&...) const {}
 };
 
-// A tile's rows of W. They follow each other: the address of this thread's first stands for all.
+// A tile's rows of W. They are contiguous: the address of this thread's first is enough.
 template <class Block>
 struct RowsOfW {
   const char* row = nullptr;
@@ -114,7 +114,7 @@ struct RowsOfW {
         cp_async_below(i, rows, w + (half * Block::block_n + i) * Block::row_bytes, from + half * 128,
                        k + half * 64 + column * 8 < args.k);
       from += args.k * 32;
-      asm volatile("" : "+l"(from));  // one address after the other
+      asm volatile("" : "+l"(from));  // computed one after the other, not all in advance
     }
   }
 };

@@ -1,10 +1,10 @@
-// Sums of a warpgroup to rows of Y: finished, staged in shared memory and stored, each tile on its own.
+// Finishes the sums of a warpgroup, stages them in shared memory and stores them in Y, each tile on its own.
 #pragma once
 #include "wgmma_direct.cuh"
 
 namespace moetune {
 
-// Swapped tiles: sum[g][4 j ...] holds columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1
+// Swapped tiles: sum[g][4 j ...] has columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1
 // on). The four warps of a warpgroup stage rows together.
 template <class Block>
 struct StagingOfColumns {
@@ -14,7 +14,7 @@ struct StagingOfColumns {
   using Targets = RowTargets<Block>;
   static constexpr Staging shape = staging(Block::knobs);
 
-  // Stages kStoreRows rows from `row` of the tile, to row `to` of the staging and on.
+  // Stages kStoreRows rows, from `row` of the tile on, in rows `to` and on of the staging buffer.
   template <class Sum>
   static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
@@ -48,7 +48,7 @@ struct StagingOfColumns {
       Store::begin_buffer(first);
 #pragma unroll
       for (int r = 0; r < shape.rows && first + r < Block::block_m; r += kStoreRows) {
-        if (shape.rows > 2 * kStoreRows && r >= tile.rows) break;
+        if (shape.rows > 2 * kStoreRows && r >= tile.rows) break;  // of few rows, staging all takes no longer
         stage(targets, staging, r, first + r, sum);
       }
       Store::publish();
@@ -60,7 +60,7 @@ struct StagingOfColumns {
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
 };
 
-// Other tiles: sum[g][4 j ...] holds rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
+// Other tiles: sum[g][4 j ...] has rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
 // on). Each warp stages its own rows, 64 columns at a time.
 template <class Block>
 struct StagingOfRows {
@@ -71,8 +71,8 @@ struct StagingOfRows {
   using Group = WgmmaWarpgroup<Block>;
   static constexpr Staging shape = staging(Block::knobs);
 
-  // Stages the warp's 16 rows of group g, columns from `from` of the tile, to the staging's row `to`, column `column`
-  // and on.
+  // Stages 64 columns of the warp's 16 rows of group g, from the tile's column `from` on, at row `to` and column
+  // `column` of the staging buffer.
   template <class Sum>
   static __forceinline__ void stage(const PairOfWeights<Block>* weights, Element* staging, int to, int column, int g,
                                     int from, const Sum& sum) {
@@ -91,7 +91,7 @@ struct StagingOfRows {
     }
   }
 
-  // A warp at a time.
+  // Each warp stores on its own.
   template <class Sum>
   static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
@@ -118,7 +118,7 @@ struct StagingOfRows {
   static __forceinline__ void finish() { Store::template wait<32, 0>(); }
 };
 
-// The same where a warpgroup stages all its rows of a tile before they leave together.
+// The same where a warpgroup stages all its rows of a tile and then stores them together.
 template <class Block>
 struct StagingOfAllRows : StagingOfRows<Block> {
   using Rows = StagingOfRows<Block>;
@@ -128,7 +128,7 @@ struct StagingOfAllRows : StagingOfRows<Block> {
   static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
     const int first = group.first_group * 64;
     if (first >= tile.rows) return;
-    const PairOfWeights<Block> weights[2] = {};  // tensor copies store plain sums
+    const PairOfWeights<Block> weights[2] = {};  // tensor copies store sums without weights
     Store::begin_buffer(0);
 #pragma unroll
     for (int g = 0; g < Block::groups; ++g)

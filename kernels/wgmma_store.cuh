@@ -1,5 +1,5 @@
-// Staged rows of Y on their way from shared memory: stored by threads, by tensor copies of boxes, or by copies of whole
-// rows. Each policy also says how rows lie in the staging buffer, and when that may be written again.
+// Stores staged rows of Y: by threads, by tensor copies of boxes, or by copies of whole rows. Each policy also says how
+// rows lie in the staging buffer, and when that may be written again.
 #pragma once
 #include "wgmma_addresses.cuh"
 #include "wgmma_targets.cuh"
@@ -19,8 +19,8 @@ __forceinline__ typename Block::Result* row_of_y(const Args& args, const Tile& t
   return static_cast<typename Block::Result*>(args.y) + target * args.n;
 }
 
-// The policies' store() takes `columns` columns of the rows in a staging buffer to rows `row` and on of the tile,
-// columns from `column` of Y; `targets` where rows scatter.
+// Each policy's store() stores `columns` columns of the staged rows in the tile's rows from `row` on, from column
+// `column` of Y on; scattered rows in `targets`.
 
 // Threads store 16 bytes each, a few rows at a time.
 template <class Block>
@@ -33,9 +33,9 @@ struct ThreadStores {
   static __forceinline__ const Element* at(const Element* staging, int row, int column) {
     return staging + column / 64 * shape.plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
   }
-  // Before a warpgroup stages a tile: the rows of the tile before have left.
+  // Before a warpgroup stages a tile: waits until the rows of the tile before are read from the buffer.
   static __forceinline__ void begin_tile() { warpgroup_sync(); }
-  // Before `threads` threads write a staging buffer again: the copies that read it are over, but for the `newer` last.
+  // Before `threads` threads write a staging buffer again: waits for all but the last `newer` copies that read it.
   template <int threads, int newer>
   static __forceinline__ void wait() {}
   // Before a warpgroup stages the rows of a tile from `first` on, into one of two buffers.
@@ -73,8 +73,7 @@ struct ThreadStores {
   }
 };
 
-// What both kinds of copies do to a staging buffer: threads that issued copies wait for them before it is written
-// again.
+// For both kinds of copies: threads that issued copies wait for them before the staging buffer is written again.
 template <class Kind>
 struct CopyStores {
   static __forceinline__ void begin_tile() {}
@@ -82,8 +81,8 @@ struct CopyStores {
   static __forceinline__ void wait() {
     if (Kind::template issues<threads>()) stores_wait_read<newer>();
   }
-  // The two buffers are used in turn, so the copies of the one before may go on; which one the last tile used depends
-  // on its rows.
+  // The two buffers are used in turn, so that the other buffer's copies may go on. Not where a tile begins: which
+  // buffer the tile before used last depends on its rows.
   static __forceinline__ void begin_buffer(int first) {
     if (first == 0)
       wait<128, 0>();
@@ -94,8 +93,8 @@ struct CopyStores {
   static __forceinline__ void publish() { fence_async_shared(); }
 };
 
-// All that a warpgroup has of a tile leaves by tensor copies of y_box rows, issued by one thread each. They go on while
-// the next tile is multiplied.
+// Tensor copies of y_box rows, issued by one thread each, store a warpgroup's part of a tile. They go on while the next
+// tile is multiplied.
 template <class Block>
 struct BoxStores : CopyStores<BoxStores<Block>> {
   using Element = Block::Result;
@@ -120,7 +119,7 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
     if (rows > 0 && column + plane * 64 < args.n) {
       const unsigned source = shared_address(staging + plane * shape.plane + first * 64);
       const int to = tile.row + row + first, to_column = static_cast<int>(column) + plane * 64;
-      // dW is larger than L2: it leaves first, so that memory writes many rows at a time.
+      // dW is larger than L2: it is evicted first, so that memory writes many rows at a time.
       if constexpr (Block::sums_rows)
         store_box_of_rows(to, rows, source, args.y_map, to_column, policy_to_drop());
       else
@@ -130,7 +129,7 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
   }
 };
 
-// Whole rows leave by copies of their bytes, each issued by a thread; staged rows are padded.
+// Copies of bytes store whole rows, each issued by one thread; staged rows are padded.
 template <class Block>
 struct RowStores : CopyStores<RowStores<Block>> {
   using Element = Block::Result;

@@ -5,8 +5,8 @@
 
 namespace moetune {
 
-// The sums that a warpgroup holds, as the epilogue reads them: four of group g a thread, from row or column 8 v of
-// wgmma's N side. with() calls `use` with such a function.
+// A warpgroup's sums as the epilogue reads them: (g, v) gives a thread its four of group g and columns 8 v to 8 v + 7
+// of wgmma's N side. with() calls `use` with such a function.
 template <class Sums>
 struct OwnSums {
   const Sums& sum;
@@ -30,8 +30,8 @@ struct SumsOfTiles {
   }
 };
 
-// Sums in memory: [numbers][warpgroups a tile][copies][groups][vectors][128 threads], four a thread. A number is a tile
-// with a copy for each piece, or a missing part with one.
+// Sums in memory: [numbers][warpgroups a tile][copies][groups][vectors][128 threads], four a thread. A number is a
+// tile, with a copy for each piece, or a missing part, with one copy.
 template <class Block, int copies>
 struct SumsInMemory {
   using Sums = Block::Sums;
@@ -41,7 +41,7 @@ struct SumsInMemory {
   static __forceinline__ int index(int number, int consumer) {
     return number * warpgroups + (Block::alternates ? 0 : consumer);
   }
-  static __forceinline__ int thread() {  // read again, not kept: one register less while all sums are held
+  static __forceinline__ int thread() {  // read each time: one register less while all sums are live
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread % 128;
@@ -95,8 +95,8 @@ struct SumsOfPieces : SumsInMemory<Block, Block::knobs.split> {
     return Memory::place(block.args, index_of(tile, consumer));
   }
 
-  // Of all pieces, a few at a time: in registers, sums of several pieces would be tied to wgmma's, and the assembler
-  // would serialise it.
+  // The total of all pieces, read four sums at a time: if it were added up in wgmma's registers, the assembler would
+  // serialise wgmma.
   struct Total {
     const float4* pieces;
     __forceinline__ float4 operator()(int g, int v) const {
@@ -140,7 +140,7 @@ struct SumsOfParts : SumsInMemory<Block, 1> {
     if (threadIdx.x % 128 == 0) Block::Cut::wait(args, index);
     warpgroup_sync();
   }
-  // Leaves a part's sums, with the next part's added where that belongs to it.
+  // Leaves a part's sums, after adding the next part's where this block has to.
   static __forceinline__ void leave(const Args& args, const Tile& tile, int consumer, const Sums& sum) {
     const int index = index_of(tile, consumer);
     float4* mine = Memory::place(args, index);

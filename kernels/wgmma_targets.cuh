@@ -1,13 +1,13 @@
-// Targets: where the rows of a tile are stored, and with what weight. Each takes two loads, one after the other, so a
-// warp of the producer looks them up while the tile before is multiplied. Where all its warps copy rows, a consumer
-// looks up its own before it multiplies.
+// Targets: where the rows of a tile are stored, and with what weight. Each takes two dependent loads, so a warp of the
+// producer looks them up while the tile before is multiplied. Where all its warps copy rows, each consumer looks up the
+// targets of its tile before it multiplies.
 #pragma once
 #include "epilogue.cuh"
 #include "wgmma_tiles.cuh"
 
 namespace moetune {
 
-// Of a tile's rows, from its first on; null where rows aren't scattered.
+// Targets of a tile's rows, from its first on; null where rows aren't scattered.
 template <class Block>
 struct RowTargets {
   const int* row = nullptr;
@@ -81,7 +81,7 @@ struct TargetsAhead : TargetSlots<Block> {
       if (tile.expert < 0) break;
       barrier_wait(empty(block, turn(slot)), parity(slot) ^ 1);
       if (tile.rows > 0) Slots::template look_up<32>(block, turn(slot), tile);
-      barrier_arrive(full(block, turn(slot)));  // each lane, for its own
+      barrier_arrive(full(block, turn(slot)));  // each lane, for its own writes
     }
   }
   // Consumers, before they multiply a tile: frees the slot of the tile that they stored before. Right behind its stores
@@ -89,7 +89,7 @@ struct TargetsAhead : TargetSlots<Block> {
   static __forceinline__ void prepare(const Block& block, const Tile&, int, const Slot& slot) {
     constexpr int tiles = Block::alternates ? 2 : 1;  // since that tile
     if (slot.taken > tiles) barrier_arrive(empty(block, (slot.taken - 1 - tiles) % slots));
-    if constexpr (!Block::alternates) warpgroup_sync();  // or the compiler no longer knows that the warps are together
+    if constexpr (!Block::alternates) warpgroup_sync();  // or the compiler no longer sees that warps are converged
   }
   static __forceinline__ void wait(const Block& block, const Slot& slot) {
     barrier_wait(full(block, turn(slot)), parity(slot));

@@ -29,7 +29,7 @@ struct TilesFromCounter {
   static __forceinline__ void take(const Block& block, Block::Scheduler::State& scheduler, const Slot& slot) {
     barrier_wait(block.barrier(Block::layout.tile_empty, slot.index()), slot.parity() ^ 1);
     if (slot.taken == 0) return;
-    if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(block.args.counters, 1);
+    if (threadIdx.x % 32 == 0) scheduler.index = gridDim.x + atomicAdd(block.args.counters + tiles_begun, 1);
     scheduler.index = __shfl_sync(~0u, scheduler.index, 0);
   }
   static __forceinline__ void wait_for_slot(const auto&...) {}
@@ -50,7 +50,7 @@ struct WgmmaTiles {
   // targets.
   static constexpr int takers = 4 * Block::consumers + (Block::by_rows ? 3 : Block::scatters ? 2 : 1);
 
-  // One thread calls it before the block meets.
+  // One thread calls it before the block's first barrier.
   static __forceinline__ void init_barriers(const Block& block) {
     for (int i = 0; i < Block::tile_slots; ++i) {
       barrier_init(block.barrier(Block::layout.tile_full, i), 1);
@@ -107,8 +107,8 @@ struct WgmmaTiles {
     return of_first_lane(tile);
   }
 
-  // The finding warp, and one thread of the loader, call these when there are no more tiles. The last user of the
-  // counters leaves.
+  // The finding warp, and one thread of the loader, call these when there are no more tiles. The one that uses the
+  // counters last calls leave().
   static __forceinline__ void finish_finding(const Block& block) {
     if constexpr (Block::dynamic && !Block::gathers_first)
       if (threadIdx.x % 32 == 0) leave(block);
@@ -125,8 +125,8 @@ struct WgmmaTiles {
 
   // The last block to leave clears the counters for the next launch.
   static __forceinline__ void leave(const Block& block) {
-    if (atomicAdd(block.args.counters + 1, 1) == gridDim.x - 1) {
-      block.args.counters[0] = block.args.counters[1] = 0;
+    if (atomicAdd(block.args.counters + blocks_done, 1) == gridDim.x - 1) {
+      block.args.counters[tiles_begun] = block.args.counters[blocks_done] = 0;
       Source::clear(block.args);
       Gather::clear(block);
     }

@@ -21,12 +21,12 @@ def includes(path):
 
 for path in sorted((root / "src").rglob("*")):
     if FORBIDDEN_NAMES & {path.stem, path.name}:
-        breaches.append(f"{path.relative_to(root)}: a name that says nothing")
+        breaches.append(f"{path.relative_to(root)}: the name says nothing: name the file by what is in it")
     if path.suffix not in (".h", ".cpp", ".inc"):
         continue
     room = path.relative_to(root / "src").parts[0]
     if room not in FLOORS:
-        breaches.append(f"{path.relative_to(root)}: no such room")
+        breaches.append(f"{path.relative_to(root)}: the room is not in FLOORS of scripts/layers.py")
         continue
     for number, kind, name in includes(path):
         target = name.split("/")[0]

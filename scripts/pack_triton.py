@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Makes a kernel pack (moetune tune --pack DIR) of a Triton kernel, compiled for an architecture without a GPU.
 
-    scripts/pack_triton.py -o triton-pack                          # scripts/triton_moe.py over vLLM's 1,920 configurations
+    scripts/pack_triton.py -o triton-pack              # scripts/triton_moe.py over vLLM's 1,920 configurations
     scripts/pack_triton.py -o mine --kernel my_moe.py --arch sm_90a,sm_80 --set num_stages=3,4
     moetune tune --pack triton-pack --variant triton_moe --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
 
-FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has: kernels, their arguments, the steps that
-prepare, knobs, rules, operands and buffers. Candidates whose knobs are values of launches alone share a cubin. What does not
-compile is left out of the pack, and told. Needs triton; configs/schema/pack.json describes what it writes.
+FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has: kernels, their arguments, preparing
+steps, knobs, rules, operands and buffers. Candidates that differ only in values of launches share a cubin. Those that
+do not compile are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it writes.
 """
 import argparse
 import concurrent.futures
@@ -44,7 +44,7 @@ def combinations(knobs):
 
 
 def registers_of(cubin):
-    """Registers a thread and spilled bytes, by cuobjdump where triton has one."""
+    """Registers per thread, by cuobjdump where triton has one and the kernel tells its stack."""
     try:
         from triton import knobs
         path = knobs.nvidia.cuobjdump.path
@@ -184,7 +184,7 @@ def manifest_of(description, folder, prepared, binaries, made_by):
 
 
 def text_of(manifest):
-    """A line a knob, launch, file, binary and candidate."""
+    """The JSON, with one line for each knob, launch, file, binary and candidate."""
     def lines(value, indent):
         inner = "\n" + " " * indent
         if isinstance(value, dict):
@@ -196,7 +196,7 @@ def text_of(manifest):
 
 
 def collect(results, folder):
-    """Steps that prepare and binaries, by place and key, with files for each architecture; and what failed."""
+    """Preparing steps by place, and binaries by key, each with a file for every architecture; and what failed."""
     prepared, binaries, failed = {}, {}, []
     for place, key, arch, cubin, binary, registers in results:
         if cubin is None:
@@ -259,7 +259,7 @@ def main(argv):
     folder = Folder(arguments.output)
     prepared, binaries, failed = collect(compile_all(tasks, arguments.jobs), folder)
     for place, key, arch, reason in failed:
-        what = "the kernel" if place is None else f"step {place} that prepares"
+        what = "the kernel" if place is None else f"preparing step {place}"
         print(f"{what} {' '.join(f'{name}={value}' for name, value in key)} for {arch} does not compile: {reason}", file=sys.stderr)
     if not binaries or len(prepared) < len(description["prepare"]):
         print("pack_triton.py: error: nothing that can be launched was compiled", file=sys.stderr)

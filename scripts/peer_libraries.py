@@ -56,7 +56,7 @@ TRITON_SPACE = (
 
 
 def choose_sets(touched_bytes, cache_bytes):
-    """Operand sets that one rotation needs to find nothing of itself in the cache; at least two."""
+    """Operand sets that a rotation needs so that the cache has none of its operands left; at least two."""
     return min(max(math.ceil(COLD_FACTOR * cache_bytes / touched_bytes), 2), MAX_SETS)
 
 
@@ -115,7 +115,7 @@ def triton_configs(experts, width, tokens, m_sizes, tune):
 
 if triton:
 
-    # What differs from cell to cell is no constant: one compilation serves all cells of a configuration.
+    # What differs from cell to cell is not specialised: one compilation serves all cells of a configuration.
     @triton.jit(do_not_specialize=["m_blocks", "slots", "slots_a_row"])
     def gathered_rows_kernel(x, w, y, slot_ids, block_experts, m_blocks, n, k, slots, slots_a_row,
                              EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -366,7 +366,7 @@ def deepgemm_contiguous(p, options):
 
         return Variant(f"{p.moved_before()}; experts padded to {multiple} rows", launch, outputs, lambda y: y[places])
 
-    # Its tiles are as high as the alignment, which callers may choose in newer releases: the fastest counts.
+    # Its tiles are as high as the alignment, which callers may choose in newer releases: the fastest alignment counts.
     own = int(ask()) if ask else 128
     return [variant(multiple) for multiple in (sorted({own, *CONTIGUOUS_ALIGNS}) if choose else [own])]
 
@@ -391,7 +391,7 @@ def deepgemm_masked(p, options):
         note = f"X permuted before, {p.experts} x {room} rows of memory; expected_m {expected}"
         return Variant(note, launch, outputs, lambda y: y.view(-1, p.n)[places])
 
-    # What a caller expects steers its choice of tiles: both guesses that callers make, the faster one counts.
+    # The expected rows steer its choice of tiles. Callers guess either the mean or the maximum: the faster one counts.
     return [variant(expected) for expected in sorted({-(-p.rows // p.experts), max(p.m_sizes)})]
 
 
@@ -451,7 +451,7 @@ def unsloth(p, options):
     with contextlib.redirect_stdout(sys.stderr):  # it greets
         from unsloth.kernels.moe.grouped_gemm import interface
 
-    # Its tuner knows a problem by E, N, K and flags: what it chose for another number of tokens would be used again.
+    # Its tuner knows a problem by E, N, K and flags only, and would use its choice for another number of tokens again.
     for name, kernel in vars(interface).items():
         if name.startswith("_autotuned") and hasattr(kernel, "cache"):
             kernel.cache.clear()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures other libraries' grouped GEMMs, forward and backward, on the problems of tables that moetune tuned: same
 rows per expert, same cold-L2 method. Needs torch and a GPU; other libraries are used where they can be imported, and
-left out with a word where not.
+left out with a message where not.
 
     moetune tune --suite hopper-peers -o table.json
     scripts/peers.py table.json -o peers.json
@@ -142,12 +142,12 @@ def read_entries(paths):
             if known["m_sizes"] != entry["m_sizes"]:
                 raise WrongRequest(f"{path}: entries[{i}]: {entry['id']} has other rows than in an earlier table")
     if not entries:
-        raise WrongRequest(f"{', '.join(map(str, paths))}: no entries")
+        raise WrongRequest(f"{', '.join(map(str, paths))}: the tables have no entries")
     return list(entries.values())
 
 
 def unsuited(entry):
-    """Why no peer can stand beside this cell, or nothing."""
+    """Why no peer can be measured on this cell, or nothing."""
     cell = entry["cell"]
     if cell.get("op", "fwd") not in FORWARD + GRADIENTS:
         return f"op {cell['op']} is not measured here"
@@ -303,7 +303,7 @@ def measure_cell(torch, entry, peers, options, keep):
 
 
 def markdown(results):
-    """One row a cell, a column a peer, microseconds, the best in bold."""
+    """One row per cell, one column per peer, in microseconds, the best in bold."""
     peers = [peer for peer in PEERS if any(result["peer"] == peer for result in results)]
     times = {}
     for result in results:
@@ -361,7 +361,7 @@ def read_results(path, environment):
         return []
     before = read_json(path)
     if not isinstance(before, dict) or before.get("schema") != SCHEMA or not isinstance(before.get("entries"), list):
-        raise WrongRequest(f"{path}: not a file of {SCHEMA}: it cannot be continued")
+        raise WrongRequest(f"{path}: not a file of {SCHEMA}: it cannot be continued; give another -o")
     if before.get("environment") != environment:
         raise WrongRequest(f"{path}: measured in another environment: {json.dumps(before.get('environment'))}")
     return before["entries"]
@@ -430,7 +430,7 @@ def run(options):
                     require_alive(torch, "this cell")
                 torch.cuda.empty_cache()
     except GpuLost as error:
-        tell(f"peers.py: error: {error}\nGo on with --resume and --peers without it.")
+        tell(f"peers.py: error: {error}\nhint: go on with --resume, and leave that peer out of --peers")
         code = 1
     except KeyboardInterrupt:
         code = 130

@@ -1,23 +1,23 @@
-"""The grouped GEMM of a mixture-of-experts layer in Triton, by the calling convention of vLLM's fused_moe_kernel, and how
-scripts/pack_triton.py makes a pack of it.
+"""The grouped GEMM of a mixture-of-experts layer in Triton, by the calling convention of vLLM's fused_moe_kernel, and
+how scripts/pack_triton.py makes a pack of it.
 
-    sorted_token_ids [padded]     rows sorted by expert, an expert's padded to whole blocks of BLOCK_SIZE_M; what is not
-                                  below num_valid_tokens is padding
-    expert_ids [padded / BLOCK_SIZE_M]  of each block
-    num_tokens_post_padded [1]    how many of sorted_token_ids there are
+    sorted_token_ids [padded]     rows sorted by expert, each expert's padded to whole blocks of BLOCK_SIZE_M; ids of
+                                  num_valid_tokens and more are padding
+    expert_ids [padded / BLOCK_SIZE_M]  the expert of each block
+    num_tokens_post_padded [1]    how many sorted_token_ids there are
     a [.., k]: row id // top_k    b [experts, n, k]    c [num_valid_tokens, n]: row id
 
-vLLM reads and stores rows by slot: id = token * top_k + slot. It gathers X for up (top_k that of the layer) and reads what
-up stored for down (top_k 1), and stores by slot both times. moetune has no fusion that reads and stores by the same ids:
-permute_x stores in expert order, permute_y reads in it. So the pack computes `plain`: its ids are the rows in expert
-order, top_k is 1, and each row of X is read from, and each row of Y stored to, a row of its own. The kernel, its tiles
-and the steps around it are the same; rows of X that several experts read lie side by side instead of being shared, which
-for up costs memory traffic that vLLM's call has less of. Tune down where they are to be equal.
+vLLM reads and stores rows by slot: id = token * top_k + slot. It gathers X for up (top_k that of the layer) and reads
+what up stored for down (top_k 1), and stores by slot both times. moetune has no fusion that reads and stores by the
+same ids: permute_x stores in expert order, permute_y reads in it. So the pack computes `plain`: its ids are the rows in
+expert order, top_k is 1, and each row of X is read from, and each row of Y stored to, a row of its own. The kernel, its
+tiles and the steps around it are the same. Rows of X that several experts read are copies here, which for up costs more
+memory traffic than vLLM's call has. Tune the down projection where the traffic must be equal.
 """
 import triton
 import triton.language as tl
 
-MOST_EXPERTS = 1024  # whose row counts one block sums
+MOST_EXPERTS = 1024  # one block sums the row counts of all experts
 
 
 @triton.jit
@@ -59,7 +59,7 @@ def moe_gemm(a, b, c, topk_weights, sorted_token_ids, expert_ids, num_tokens_pos
 @triton.jit
 def align_rows(sorted_token_ids, expert_ids, num_tokens_post_padded, m_sizes, rows, experts, block_size_m,
                EXPERTS: tl.constexpr, CHUNK: tl.constexpr):
-    # A block an expert: its rows in expert order, then padding up to a whole block.
+    # One block per expert: its rows in expert order, then padding up to a whole block.
     expert = tl.program_id(0)
     others = tl.arange(0, EXPERTS)
     sizes = tl.load(m_sizes + others, mask=others < experts, other=0)
@@ -88,7 +88,7 @@ def int32(formula):
     return {"int32": formula}
 
 
-# The most blocks of rows that any routing makes: each expert ends in a partial one, and no block is without a row.
+# The most blocks of rows that any routing makes: each expert ends in a partial block, and every block has a row.
 BLOCKS_M = "max(1, min(ceil_div(rows + experts * (BLOCK_SIZE_M - 1), BLOCK_SIZE_M), rows))"
 
 
@@ -115,7 +115,7 @@ def describe(dtype):
             {"zero": "k % 16", "reason": "k must be a multiple of 16"},
             {"zero": f"max(experts - {MOST_EXPERTS}, 0)", "reason": f"{MOST_EXPERTS} experts are the most"},
         ],
-        # Bytes that every build of a candidate needs at least: what passes the most that a block may have is not compiled.
+        # The least bytes of any build of a candidate: it is not compiled where a block may have fewer.
         "least_shared_bytes": lambda knobs: 2 * (knobs["num_stages"] - 1) * knobs["BLOCK_SIZE_K"]
         * (knobs["BLOCK_SIZE_M"] + knobs["BLOCK_SIZE_N"]),
         "kernel": {

@@ -19,7 +19,7 @@ double seconds_at_most(const SampleRequest& request) {
 void require_regime(Regime regime, const DeviceInfo& device) {
   if (regime == Regime::burst || device.kind == DeviceKind::cuda) return;
   throw request_error(
-      fmt::format("--regime {}: {} is a cpu, whose times are of the regime burst", name(regime), device.name),
+      fmt::format("--regime {}: {} is a cpu, which is timed in the regime burst only", name(regime), device.name),
       "leave --regime out, or name a GPU with --device");
 }
 

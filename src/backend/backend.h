@@ -103,8 +103,8 @@ class Backend {
   virtual Ceilings ceilings() = 0;
 };
 
-/// `identity`, what two environments must have in common so that they compare, and the packs in the catalog of this
-/// process, where there are any.
+/// `identity`, what two environments must have in common to be compared, with the packs in this process's catalog, if
+/// any.
 Json with_packs(Json identity);
 
 /// Settings that every backend may read.

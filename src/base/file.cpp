@@ -1,4 +1,4 @@
-// POSIX file calls with every error told.
+// POSIX file calls. Every error is reported.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ void write_all(int fd, std::string_view text, const fs::path& path) {
   }
 }
 
-// A device, a pipe or a socket: written to, never replaced by a rename.
+// A device, a pipe or a socket is written to directly, never replaced by a rename.
 bool is_special(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -74,8 +74,8 @@ Error cannot_be_written(const fs::path& path, const std::string& reason) {
   return request_error(fmt::format("{}: cannot be written: {}", path.string(), reason));
 }
 
-// What symbolic links point to in the end, whether it is there or not: they stay links.
-// Nothing for links that lead to themselves.
+// The path behind all symbolic links, whether a file is there or not.
+// Nothing for a cycle of links.
 std::optional<fs::path> follow_links(fs::path path) {
   constexpr int kMostLinks = 40;  // the kernel's own limit
   std::error_code error;
@@ -92,7 +92,7 @@ fs::path behind_links(const fs::path& name) {
   return path ? *path : throw cannot_write(name);
 }
 
-// The text on disk, under a name in the same folder.
+// Writes the text to a temporary in the same folder, and syncs it.
 fs::path write_temporary(const fs::path& path, std::string_view text) {
   const fs::path temporary = temporary_of(path);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -116,7 +116,7 @@ void rename_to(const fs::path& temporary, const fs::path& path) {
   throw error;
 }
 
-// path.old, path.old2, ...: the first name at which `make` succeeds; it sets errno where it doesn't.
+// The first of path.old, path.old2, ... that `make` can create. `make` sets errno where it fails.
 template <typename Make>
 fs::path make_beside(const fs::path& path, Make make) {
   for (int number = 1;; ++number) {
@@ -128,7 +128,7 @@ fs::path make_beside(const fs::path& path, Make make) {
 
 int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
-// False, with errno, where the name is taken or cannot be made.
+// Returns false and sets errno where the name exists or cannot be created.
 bool write_new(const fs::path& name, std::string_view text) {
   const Descriptor file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
   if (file.fd < 0) return false;
@@ -184,7 +184,7 @@ void require_writable(const fs::path& path, bool make_folder) {
   if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: no such folder", folder.string()));
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none)
-    throw cannot_be_written(path, error.message());  // a name that leads nowhere
+    throw cannot_be_written(path, error.message());  // the name cannot be resolved
   if (fs::exists(status) && ::access(path.c_str(), W_OK) != 0) throw cannot_be_written(path, std::strerror(errno));
   if (is_special(path)) return;
   // Root passes every access(2) check, a read-only file system or /proc included: try for real.

@@ -12,25 +12,25 @@ namespace moetune {
 /// over `limit` bytes.
 std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
 
-/// Writes to a temporary in the same folder, syncs and renames: a reader sees the old file or the new one. A symbolic
-/// link stays one, the file that it names is replaced; a device or a pipe is written to and stays what it is.
-/// Throws Exit::machine with the reason (disk full, no permission); the old file is then as it was.
+/// Writes to a temporary in the same folder, syncs and renames: a reader sees the old file or the new one. Behind a
+/// symbolic link, the file that it names is replaced; a device or a pipe is written to directly.
+/// Throws Exit::machine with the reason (disk full, no permission); then the old file is unchanged.
 void write_atomic(const std::filesystem::path& path, std::string_view text);
 
-/// Throws Exit::request unless a file could be written at `path`: its name can be resolved and leaves room for that of
-/// a temporary, its folder exists (made where `make_folder`) and is writable, and the path is no folder. Leaves nothing
-/// behind.
+/// Throws Exit::request unless a file can be written at `path`: the name resolves and leaves room for the suffix of a
+/// temporary, the folder exists (or is made, with `make_folder`) and is writable, and `path` is not a folder. Leaves no
+/// file behind.
 void require_writable(const std::filesystem::path& path, bool make_folder = true);
 
-/// Whether two names lead to one file: the same device and inode, behind symbolic links; where no file is there yet,
+/// Whether two names lead to one file: the same device and inode behind symbolic links, or, where neither file exists,
 /// the same name in the same folder.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Gives the file at `path` a second name beside it that was free: path.old, else path.old2, path.old3, ... Where the
-/// file system has no such links, the second name gets a copy. Returns the name; throws Exit::machine.
+/// Gives the file at `path` a second name (a hard link): the first free one of path.old, path.old2, path.old3, ...
+/// Where the file system has no hard links, it makes a copy. Returns the name; throws Exit::machine.
 std::filesystem::path keep_old(const std::filesystem::path& path);
 
-/// The same with a copy, for a file that will be written on.
+/// The same, but always with a copy: for a file that will be changed in place.
 std::filesystem::path copy_old(const std::filesystem::path& path);
 
 /// A file that one run writes several times. A file that another process wrote there is kept under a second name.
@@ -38,11 +38,11 @@ class KeptFile {
  public:
   explicit KeptFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Writes as write_atomic does. A file that is there, that another wrote and that holds anything else gets a second
-  /// name first, as keep_old gives it. Returns that name; empty where nothing had to be kept.
+  /// Writes as write_atomic does. If another process has written other text there, that file first gets a second name
+  /// by keep_old. Returns that name, or an empty path.
   std::filesystem::path write(std::string_view text);
 
-  /// What is there now counts as written by this run: its content goes into what will be written.
+  /// From now on the present file counts as written by this run: for a run whose next text includes its content.
   void take_over();
 
  private:
@@ -61,7 +61,7 @@ class AppendFile {
   ~AppendFile();
   void append(std::string_view line);  // adds the newline; throws Exit::machine (disk full)
   void lock();                         // until it is closed; throws like lock_file
-  bool empty() const;                  // as a device or a pipe always is
+  bool empty() const;                  // always true of a device or a pipe
   void clear();                        // throws Exit::machine
   bool is_open() const { return fd_ >= 0; }
   const std::filesystem::path& path() const { return path_; }

@@ -23,15 +23,15 @@ std::string padded(const std::string& text, size_t width, bool right) {
 
 int width_of(std::string_view text) { return display_width(markdown_text(text)); }
 
-// The columns that a word of `text` takes at most.
+// The width of the longest word of `text`.
 int longest_word(std::string_view text) {
   int longest = 0;
   for (const std::string& line : lines_of(text, 1)) longest = std::max(longest, width_of(line));
   return longest;
 }
 
-// Widths of the columns for a table of at most `columns` columns: the widest text gives way first. Empty where words
-// are too long.
+// Widths of the columns in a table of at most `columns` characters: the widest one shrinks first. Empty where words are
+// too long.
 std::vector<int> widths_within(const Grid& grid, int columns) {
   std::vector<int> widths, least;
   for (size_t i = 0; i < grid.columns.size(); ++i) {
@@ -54,7 +54,7 @@ std::vector<int> widths_within(const Grid& grid, int columns) {
   return widths;
 }
 
-// Each text in as many rows as it has lines of its column's width.
+// Breaks each text into lines of its column's width, one row for each line.
 Grid broken(const Grid& grid, const std::vector<int>& widths) {
   Grid result{grid.columns, {}};
   for (const std::vector<std::string>& row : grid.rows) {
@@ -68,7 +68,7 @@ Grid broken(const Grid& grid, const std::vector<int>& widths) {
   return result;
 }
 
-// A row after another.
+// Rows written one below another: see `fitted`.
 std::string stacked(const Grid& grid, int columns) {
   size_t width = 0;
   for (size_t i = 1; i < grid.columns.size(); ++i)

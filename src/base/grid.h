@@ -34,10 +34,10 @@ std::string csv(const Grid& grid);
 /// A printable text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
 std::string markdown_text(std::string_view text);
 
-/// What a Markdown report of a run that ended early ends with: `fault` in a paragraph; nothing for an empty one.
+/// The last paragraph of a Markdown report of a run that ended early, which tells `fault`; "" without a fault.
 std::string cut_short(std::string_view fault);
 
-/// Columns that a text takes on a terminal: one a code point.
+/// Columns that a text takes on a terminal: one per code point.
 int display_width(std::string_view text);
 
 }  // namespace moetune

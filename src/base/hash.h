@@ -1,4 +1,4 @@
-// Content hashes for cache keys and fingerprints. Not for anything secret.
+// Hashes of content, for cache keys and fingerprints. They are not cryptographic.
 #pragma once
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 
 namespace moetune {
 
-/// 128-bit FNV-1a (Fowler, Noll, Vo), fed piece by piece; each piece is closed with its length, so that moving a
-/// border between pieces changes the hash.
+/// 128-bit FNV-1a (Fowler, Noll, Vo) of several pieces of text. The length of each piece is hashed after it, so that
+/// the same text cut into other pieces has another hash.
 class Hash {
  public:
   Hash& add(std::string_view piece) {

@@ -89,7 +89,7 @@ struct Plain {
   }
 };
 
-// Python's words for numbers that JSON doesn't have become null, of their length where that fits.
+// Replaces Python's words for numbers that JSON lacks by null, padded to their length where that fits.
 Plain without_python_numbers(std::string_view text) {
   constexpr std::string_view kWords[] = {"NaN", "Infinity", "-Infinity"};
   Plain plain;

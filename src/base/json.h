@@ -16,11 +16,11 @@ namespace moetune {
 /// Keys keep their order, so that files diff well.
 using Json = nlohmann::ordered_json;
 
-/// strict: JSON as RFC 8259 has it, with each key at most once in an object. python: what Python's json module writes
-/// and reads: NaN, Infinity and -Infinity are values too (null here), and the last of equal keys counts.
+/// strict: JSON as RFC 8259 defines it, with each key at most once in an object. python: what Python's json module
+/// writes and reads: NaN, Infinity and -Infinity become null, and of equal keys the last one counts.
 enum class Dialect { strict, python };
 
-/// Parses `text`. Errors (Exit::request) name `where` and the line and column, or the place of a key that is there
+/// Parses `text`. Errors (Exit::request) name `where` and the line and column, or the place of a key that appears
 /// twice. Nesting deeper than 64 is refused.
 Json parse_json(std::string_view text, const std::string& where, Dialect dialect = Dialect::strict);
 
@@ -56,7 +56,7 @@ class JsonAt {
   std::string where_;
 };
 
-/// An array of integers, each within [low, high] and of 32 bits. A million of them take milliseconds.
+/// An array of 32-bit integers, each within [low, high]. It is fast for long arrays.
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 
 /// Checks that a file says `"schema": "moetune.<kind>/<version>"`; errors say what it is instead.

@@ -1,5 +1,5 @@
-// flock. The locks of devices are files that stay; the lock of an output is removed by its holder, so that whoever
-// takes it next looks whether the name still leads to the file that it has locked.
+// Locks by flock. The lock file of a device stays. That of an output is removed with the lock, so a process that has
+// locked one checks that the name still leads to the file that it has locked.
 #include "base/lock.h"
 
 #include <fcntl.h>
@@ -29,8 +29,8 @@ fs::path lock_path(const std::string& id) {
   return lock_folder() / fmt::format("moetune-{}.lock", name);
 }
 
-// Another user's file in a sticky folder opens neither with O_CREAT (fs.protected_regular) nor, where that user's umask
-// won, for writing; flock is content with reading. No symbolic links: the file gets truncated.
+// Another user's file in a sticky folder cannot be opened with O_CREAT (fs.protected_regular), nor for writing if that
+// user's umask forbids it; flock only needs reading. Symbolic links are refused, because the file is truncated.
 Fd open_lock(const fs::path& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW;
   for (const int flags : {kFlags | O_RDWR, kFlags | O_RDWR | O_CREAT, kFlags | O_RDONLY}) {
@@ -43,7 +43,7 @@ Fd open_lock(const fs::path& path) {
                       "set MOETUNE_LOCK_DIR to a folder that can be written");
 }
 
-// What failed is left in errno.
+// With `failed`, errno has the reason.
 enum class Flock { held, taken, failed };
 Flock try_flock(int fd) {
   for (;;) {
@@ -59,7 +59,7 @@ Error in_use(const std::string& holder, const fs::path& path) {
                        "wait until it has ended, or choose another file");
 }
 
-// This process's id, and a line more. For error messages of others; the lock doesn't need it.
+// Writes this process's id and a line into the file, for error messages of other processes.
 void note_holder(int fd, const std::string& line) {
   const std::string note = fmt::format("{}\n{}\n", ::getpid(), line);
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, note.data(), note.size(), 0);
@@ -85,7 +85,7 @@ std::string another_here_or_there(int fd) {
   return host.empty() || host == host_name() ? another(pid) : fmt::format("another moetune (pid {} on {})", pid, host);
 }
 
-// One name for all that lead to the file; of a file that is not there, its folder's and its own.
+// One path for all names of the file. For a file that doesn't exist: the path of its folder, and its name.
 fs::path behind_names(const fs::path& path) {
   std::error_code error;
   const fs::path file = fs::canonical(path, error);
@@ -102,7 +102,7 @@ bool is_at(int fd, const fs::path& path) {
          open.st_ino == named.st_ino;
 }
 
-// As the kernel lists it, "1: FLOCK ADVISORY WRITE 17 08:01:4711 0 EOF"; 0 where it doesn't tell.
+// The pid in the kernel's list, "1: FLOCK ADVISORY WRITE 17 08:01:4711 0 EOF"; 0 where it isn't listed.
 int64_t listed_pid(const struct stat& file) {
   const std::string sought =
       fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), static_cast<uint64_t>(file.st_ino));

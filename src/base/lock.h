@@ -1,4 +1,5 @@
-// One tuner a device, a table and a journal: locks that the kernel releases when their holder ends, however it ends.
+// Locks that allow one tuner for each device, table and journal. The kernel releases them when their process ends,
+// however it ends.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace moetune {
 
-/// Holds the device for as long as it lives.
+/// The device is locked while this lives.
 class DeviceLock {
  public:
   DeviceLock(Fd fd, std::filesystem::path path) : fd_(std::move(fd)), path_(std::move(path)) {}
@@ -18,26 +19,25 @@ class DeviceLock {
   std::filesystem::path path_;
 };
 
-/// $MOETUNE_LOCK_DIR, else /tmp: a place that all sessions of all users of this machine share, as they share the
-/// device.
+/// $MOETUNE_LOCK_DIR, else /tmp: a folder that is the same for all users of this machine, as the device is.
 std::filesystem::path lock_folder();
 
-/// Locks <lock_folder>/moetune-<id>.lock, which then tells this process's id and `command`. Throws Exit::machine where
-/// another process holds it ("another moetune (pid 17) is using cuda:0") or the file can't be made. `device` is the
-/// word that people know the device by, `command` what they typed.
+/// Locks <lock_folder>/moetune-<id>.lock, and writes this process's id and `command` into it. Throws Exit::machine
+/// where another process has the lock ("another moetune (pid 17) is using cuda:0") or the file can't be made. `device`
+/// is the user's word for the device, `command` the user's command line.
 DeviceLock lock_device(const std::string& id, const std::string& device = {}, const std::string& command = {});
 
-/// Locks the open file itself until `fd` and its copies are closed; nobody's other descriptor has it meanwhile. Throws
-/// Exit::request where another does ("another moetune (pid 17) is using table.json.journal.jsonl"). A device or a pipe
-/// is anybody's, and so is a file where the file system has no locks. `path` is the name that people know it by.
+/// Locks the open file itself until `fd` and its copies are closed. Throws Exit::request where another descriptor has
+/// the lock ("another moetune (pid 17) is using table.json.journal.jsonl"). A device, a pipe, or a file on a file
+/// system without locks is not locked. `path` is the user's name for the file.
 void lock_file(int fd, const std::filesystem::path& path);
 
-/// Holds <path>.lock, the right to replace the file at `path`, for as long as it lives; then removes it.
+/// Locks <path>.lock while it lives, then removes it. Whoever has that lock may replace the file at `path`.
 class OutputLock {
  public:
-  /// Throws Exit::request where another process has it ("another moetune (pid 17) is using table.json", "(pid 17 on
-  /// node3)") or the lock file can't be made. All names of one file share a lock, on all machines that share the file;
-  /// where the file system has no locks, nothing is locked. What a killed process left locks nothing.
+  /// Throws Exit::request where another process has the lock ("another moetune (pid 17) is using table.json", "(pid 17
+  /// on node3)") or the lock file can't be made. All names of one file have one lock, on all machines that see the
+  /// file. Nothing is locked on a file system without locks. The lock file of a killed process is not locked.
   explicit OutputLock(const std::filesystem::path& path);
   OutputLock(OutputLock&&) = default;
   OutputLock& operator=(OutputLock&&) = delete;

@@ -40,7 +40,8 @@ struct Actions {
   }
 };
 
-// Signals as a fresh program expects them, but for those that a terminal sends to a whole process group.
+// Default signal handling, as a new program expects. Signals that a terminal sends to a whole process group are
+// blocked.
 void set_signals(posix_spawnattr_t& attributes) {
   sigset_t blocked, defaults;
   sigemptyset(&blocked);

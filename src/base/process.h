@@ -1,4 +1,4 @@
-// Child processes that talk over a socket. Not what is said there.
+// Child processes connected by a socket. The messages are not defined here.
 #pragma once
 #include <sys/types.h>
 
@@ -32,7 +32,7 @@ std::string text(const Ending& ending);  // "died of signal 11 (Segmentation fau
 /// A child process. File descriptor 3 there is the other end of socket() here; its standard input and output are
 /// /dev/null, its standard error can be read, without blocking, at errors(). It inherits no other descriptor.
 /// SIGINT, SIGTERM and SIGHUP are blocked in it from birth, so that a Ctrl-C meant for the parent can't end it before
-/// it has said how it takes them.
+/// it has set its own handling.
 class Child {
  public:
   static constexpr int kSocket = 3;
@@ -41,7 +41,7 @@ class Child {
   /// Throws Exit::machine where the program can't be started.
   explicit Child(const std::vector<std::string>& command);
   Child(Child&& other) noexcept;
-  Child& operator=(Child&& other) noexcept;  // ends the one held before
+  Child& operator=(Child&& other) noexcept;  // ends the one that it had
   ~Child();                                  // SIGKILL, and no zombie stays
 
   bool running() const { return pid_ > 0; }  // not yet reaped

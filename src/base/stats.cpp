@@ -36,7 +36,7 @@ Interval median_interval(std::span<const double> samples, double confidence) {
   if (n == 0) return {std::nan(""), std::nan("")};
   // P(fewer than r samples below the median), binomial(n, 1/2), grows with r: take the largest r that keeps coverage.
   const double tail = (1 - confidence) / 2;
-  // The terms are kept as logarithms: 2^-n is no double from n = 1075 on.
+  // The terms are logarithms, because 2^-n underflows from n = 1075 on.
   double log_term = -static_cast<double>(n) * std::log(2.0);
   double below = std::exp(log_term);
   size_t r = 0;

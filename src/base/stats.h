@@ -30,7 +30,8 @@ Interval bootstrap_median_interval(std::span<const double> samples, double confi
 /// `tolerance` times the larger.
 bool has_settled(std::span<const double> series, size_t window, double tolerance);
 
-/// Half the interval's width in the logarithm: 0.01 means about 1 % to either side. Infinite where it has no logarithm.
+/// Half the width of the interval's logarithm: 0.01 means about 1 % to either side. Infinite where there is no
+/// logarithm.
 double log_half_width(const Interval& interval);
 
 /// exp of the mean of logs; all samples > 0. NaN for no samples.

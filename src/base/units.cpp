@@ -28,7 +28,7 @@ double parse_share(std::string_view text, std::string_view what) {
   const double value = parse_number(percent ? text.substr(0, text.size() - 1) : text, what);
   const double share = percent ? value / 100 : value;
   if (!(share > 0) || share > 1)
-    throw request_error(fmt::format("{}: {} is outside 0% to 100%", what, text), "write it as 5% or 0.05");
+    throw request_error(fmt::format("{}: {} is not above 0% and up to 100%", what, text), "write it as 5% or 0.05");
   return share;
 }
 

@@ -13,7 +13,7 @@ void require_other(const std::string& path);
 
 /// Opens the same device again: with the kernels of a folder, or in a worker of another moetune binary. `here` is this
 /// program's. Exit::request for a folder where the device is a cpu, whose code is in the binary; Exit::machine where
-/// the file is no moetune that this program can talk to, or opens another device.
+/// the file is not a moetune that this program can talk to, or opens another device.
 std::unique_ptr<Backend> open_other(const std::string& path, const DeviceOptions& options, const Backend& here);
 
 /// What a user should know before both run: how much memory the operands of the largest cell take twice, and whether

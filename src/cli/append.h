@@ -22,9 +22,9 @@ struct Whole {
 std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend, Regime regime,
                             const std::function<void(const std::string&)>& say);
 
-/// All that the file is to hold: the entries of before, those of `now` in place of entries of the same cells, then its
-/// new ones; choices of before whose entries are the same, but those of `now` in place of others of the same shape. The
-/// tool is that of `now`.
+/// All that the file will hold: the entries of `before`, with those of `now` in place of entries of the same cells,
+/// then the new ones; the choices of `before` whose entries are unchanged, with those of `now` in place of choices of
+/// the same shape. The tool is that of `now`.
 TunedTable whole_table(const Whole& whole, const TunedTable& now);
 
 /// The asked cells, and those of `before` that have a shape of theirs.

@@ -18,9 +18,9 @@ Exit update_baseline(const Baseline& baseline, const TunedTable& whole, const Ch
   const UpdatedTable updated =
       update_table(whole, result, environment,
                    {.date = run.timestamp, .reason = baseline.reason, .tool = tool_json(invocation.argv), .cells = {}});
-  for (const std::string& kept : updated.kept) warn(invocation.terminal, "its times stay: " + kept);
+  for (const std::string& kept : updated.kept) warn(invocation.terminal, "times are not updated: " + kept);
   for (const std::string& layer : updated.dropped_choices)
-    warn(invocation.terminal, fmt::format("the robust choices of {} are dropped, for they rest on older times: make "
+    warn(invocation.terminal, fmt::format("the robust choices of {} are dropped, because they use older times: make "
                                           "them again with tune --append --choose",
                                           layer));
   const size_t cells = result.findings.size() - updated.kept.size();

@@ -1,4 +1,4 @@
-// `check --update`: the table of a check gets its times.
+// `check --update`: writes the times of a check into its table.
 #pragma once
 #include <string>
 
@@ -9,8 +9,8 @@
 namespace moetune {
 
 struct Baseline {
-  std::string file;    // is replaced
-  std::string reason;  // is kept in it
+  std::string file;    // the table, which is replaced
+  std::string reason;  // goes into the table
 };
 
 /// Writes `whole`, the table in the file, with the times of `result`; tells which cells keep theirs, and why. Returns

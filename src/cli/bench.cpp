@@ -61,7 +61,7 @@ void prove(Point& point, const Shape& shape, Backend& backend, const BenchOption
   } catch (const CandidateFault& fault) {
     require_context(options, fault.status, text(contender), fault.what());
     fail(point, fault.status, fault.what());
-  } catch (const OutOfMemory& error) {  // a worker tells it as a fault
+  } catch (const OutOfMemory& error) {  // a worker reports it as a fault
     fail(point, Status::launch_error, fmt::format("out of memory: {}", error.what()));
   }
 }
@@ -93,7 +93,7 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
   }
 }
 
-// A baseline that cannot multiply this problem is no contender: `say` hears why.
+// Removes baselines that cannot multiply this problem; `say` gets the reasons.
 void leave_out_baselines(std::vector<Point>& points, const std::function<void(const std::string&)>& say) {
   std::erase_if(points, [&](const Point& point) {
     const bool lacking = !point.entrant.contender.baseline.empty() && point.status == Status::illegal;

@@ -40,7 +40,7 @@ LayerMaker maker_of(const Model& model) {
   };
 }
 
-// A layer from --n and --k: tp divides the side that the model's intermediate width makes.
+// A layer from --n and --k: tp divides the side that comes from the intermediate width.
 LayerMaker maker_of_sizes(int64_t experts, int64_t top_k, int64_t n, int64_t k) {
   return [=](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
     Layer layer;
@@ -169,7 +169,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME|FILE",
-            "Lists kept under a name (moetune list suites) or in a file; --tokens picks", suite_words);
+            "A named list of cells (moetune list suites), or a file; --tokens picks", suite_words);
   set.list("--model", options.models, "NAME|FILE", "A preset (moetune list models) or a Hugging Face config.json",
            model_words);
   set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
@@ -236,8 +236,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
 std::vector<std::string> cell_arguments(const Cell& cell) {
   const Layer& layer = cell.shape.layer;
   const Fusion& fusion = cell.shape.fusion;
-  const bool up =
-      layer.projection == Projection::up;  // tp shares out the side that the model's intermediate width makes
+  const bool up = layer.projection == Projection::up;  // tp divides the side that comes from the intermediate width
   std::vector<std::string> arguments;
   const auto add = [&](const std::string& option, const std::string& value) {
     arguments.push_back(option);

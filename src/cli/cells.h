@@ -22,13 +22,13 @@ struct CellOptions {
 void declare(OptionSet& set, CellOptions& options, const std::string& title = "Cells: the product of these lists");
 
 /// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
-/// names no layer becomes a cell a recorded layer, and without --tokens keeps its recorded count. With both
+/// names no layer becomes one cell per recorded layer, and without --tokens has its recorded count. With both
 /// projections, permute_x and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
 /// ops, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the products of its parts one
 /// after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
-/// The options that make this cell alone, but for the name of its model: "--experts", "8", "--top-k", ...
+/// The options that make this cell alone, except for the name of its model: "--experts", "8", "--top-k", ...
 std::vector<std::string> cell_arguments(const Cell& cell);
 
 /// Realises every routing once, so that a cell that cannot be made ends the command before hours of work.

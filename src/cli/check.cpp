@@ -48,9 +48,9 @@ Undecided parse_undecided(const std::string& word) {
   throw unknown_word("--inconclusive", word, {"fail", "pass"});
 }
 
-// How long machines have been seen to stay slow for reasons of their own: virtual ones, after idling, for seconds.
+// Longer than machines stay slow for reasons of their own, as virtual ones do after idling.
 constexpr double kCpuPatience = 30, kGpuPatience = 1;
-// A cpu's caches are other ones in each look, and others come and go.
+// On a cpu, caches differ from look to look, and other programs come and go.
 constexpr double kCpuWait = 30;
 constexpr int kCpuRounds = 40, kGpuRounds = 15;
 // Two processes have their operands at other addresses: looks with operands made anew show how much that matters.
@@ -82,7 +82,7 @@ std::vector<Cell> cells_of(const TunedTable& table) {
   return cells;
 }
 
-// What a signal took along of `cells`: empty where it came after the last verdict, or where none came.
+// What a signal interrupted, of `cells` to check: empty where it came after the last verdict, or where none came.
 std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
   if (!stopped) return "";
   if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
@@ -169,7 +169,7 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
   return sides;
 }
 
-// The findings as they come, for people and for what an error leaves.
+// Tells findings as they come, and keeps them for the report after an error.
 struct Listener {
   const CheckOptions& options;
   size_t cells = 0;
@@ -211,7 +211,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
                          .environment = sides.here->environment(),
                          .other_environment = sides.there ? sides.there->environment() : Json(),
                          .next = {}};
-    if (result.fault.empty() && !options.update)  // what is left of another check is nothing to judge
+    if (result.fault.empty() && !options.update)  // a check that was cut short gives no advice
       context.next =
           advice(result, sides.request, invocation.argv, table.tool, bench_command_line(options, table.regime));
     CheckOutputs outputs = options.outputs;
@@ -247,7 +247,7 @@ Action declare_check(OptionSet& set) {
   set.value(
       "--against", options->against, "PATH",
       "Compare with another moetune binary, or this one with a folder of kernels: both run the table's winners in "
-      "the same rounds, and its times count for nothing. Both keep their operands: twice the memory");
+      "the same rounds, and its times are not used. Operands take twice the memory");
   set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
   set.value("--rounds", options->rounds, "N",
             "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive");
@@ -266,7 +266,8 @@ Action declare_check(OptionSet& set) {
             "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
   set.flag("--annotate", options->outputs.annotate,
            "Print ::error and ::warning lines on standard error, as where GITHUB_ACTIONS is true");
-  set.flag("--update", options->update, "Rewrite BASELINE with the times of now; its winners stay. Needs --reason");
+  set.flag("--update", options->update,
+           "Rewrite BASELINE with the times measured now; its winners stay. Needs --reason");
   set.value("--reason", options->reason, "TEXT", "Why: the table keeps it with the date and the tool");
   declare_format(set, options->outputs.format, kFormats);
   set.flag("-v,--verbose", options->outputs.verbose,

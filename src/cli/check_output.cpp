@@ -69,7 +69,7 @@ void write_named(const std::string& path, const std::string& text) {
   if (!path.empty()) write_atomic(path, text);
 }
 
-// A job summary is a courtesy: that it can't be written changes no verdict.
+// A job summary is optional: a failure to write it changes no verdict.
 void append_step_summary(const std::string& text, const Terminal& terminal) {
   const char* path = std::getenv("GITHUB_STEP_SUMMARY");
   if (path == nullptr || *path == 0) return;

@@ -26,8 +26,8 @@ struct CheckContext {
   std::string next;        // the command to run next, or empty
 };
 
-/// Writes everything that was asked for, standard output first: it needs no disk. A failing output takes no other
-/// along; errors as of try_all. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a warning.
+/// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
+/// the others; errors as of try_all. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a warning.
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal);
 

@@ -16,7 +16,7 @@
 namespace moetune {
 namespace {
 
-constexpr double kWait = 0.5;  // seconds of a cell, as the shortest of a final
+constexpr double kWait = 0.5;  // seconds per cell, as the shortest wait of a final
 
 const Entry* find_entry(const TunedTable& table, const Cell& cell) {
   const auto found = std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.cell == cell; });
@@ -97,7 +97,7 @@ void declare(OptionSet& set, ChoosingOptions& options) {
   set.value("--choose", options.rule, "worst|mean",
             "For each token count, choose the candidate of least regret over its routings, the worst or the mean");
   set.value("--bucket-loss", options.bucket_loss, "SHARE",
-            "Merge token counts while the regret of one candidate stays within 2%, say [--choose worst]");
+            "Merge token counts while one candidate's regret stays within this, such as 2% [--choose worst]");
 }
 
 std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {

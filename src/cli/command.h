@@ -1,4 +1,4 @@
-// What a subcommand is: its words for people, its options, and what it does. Not how a command line is cut up.
+// What a subcommand is: its words for people, its options, and what it does. How a command line is parsed: options.h.
 #pragma once
 #include <functional>
 #include <string>

@@ -71,14 +71,14 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
   return candidates;
 }
 
-// What prunes most of the space that is named.
+// The reason that prunes most of the named space.
 std::string why_none(const CompileOptions& options, const Cell& cell, Offer& offer) {
   if (!options.names_space()) return "";
   const Grid pruned = pruned_grid(offer.to(cell.shape, cell.seed)->pruned);
   return ": " + (pruned.rows.empty() ? "its variants run on another device" : pruned.rows.front().front());
 }
 
-// One kernel a different unit: cells of one shape share theirs.
+// One kernel for each different unit: cells of one shape share theirs.
 std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
                                const DeviceInfo& device) {
   std::vector<Kernel> kernels;

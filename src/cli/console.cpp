@@ -41,7 +41,7 @@ int write_all(int fd, std::string_view text) {
 
 bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
-// `beginning` is ours, colours and all; `sentence` may be anybody's.
+// `beginning` is our own and may have colours; `sentence` may have text from files, which is made printable.
 void tell_sentence(std::string_view beginning, std::string_view sentence) {
   write_all(STDERR_FILENO, fmt::format("{} {}\n", beginning, printable(sentence)));
 }

@@ -20,8 +20,8 @@ Terminal look_at_terminal(const std::string& color);
 // What these write is made printable first: names and messages come from files and devices. Colours and the moving
 // line alone reach a terminal as they are.
 
-/// Writes results to standard output, all or an Exit::machine error (a full disk). A reader that went away
-/// (`| head`) is no error: the rest is dropped.
+/// Writes results to standard output, all or an Exit::machine error (a full disk). A reader that went away (`| head`)
+/// is not an error: the rest is dropped.
 void print(std::string_view text);
 
 /// Writes to standard error; never fails.

@@ -1,4 +1,4 @@
-// Lists of contenders a cell.
+// The contenders of each cell.
 #include "cli/contenders.h"
 
 #include <fmt/format.h>
@@ -75,7 +75,7 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
                         const std::string& hint) {
   Shape before;
   for (const Cell& cell : cells) {
-    if (cell.shape == before) continue;  // legality knows nothing of rows
+    if (cell.shape == before) continue;  // legality does not depend on rows
     before = cell.shape;
     static_cast<void>(
         default_candidate(space, make_problem(cell), device));        // throws where no variant is for the device

@@ -36,8 +36,8 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
 
-/// What is good without tuning, by the built-in space `quick`: whatever the space of a run, candidates are named by
-/// what differs from it.
+/// The default of the built-in space `quick`. Candidates are named by what differs from it, whatever the space of a
+/// run.
 Candidate usual_default(const Problem& problem, const DeviceInfo& device);
 
 /// Names complete candidates as short_text does beside the usual default, and baselines by their own name.

@@ -1,4 +1,4 @@
-// Options of commands that run on a device, and the worker behind them. No command touches a device itself, but for
+// Options of commands that run on a device, and the worker behind them. No command touches a device itself, except
 // `bench --in-process`.
 #pragma once
 #include <memory>
@@ -38,14 +38,14 @@ WorkerOptions worker_options(const DeviceOptions& options);
 /// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
 
-/// Opens the device in this very process, so that profilers see its kernels. What ends a worker ends the command.
+/// Opens the device in this very process, so that profilers see its kernels. A crash then ends the command.
 std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation);
 
 /// Every GPU that CUDA shows, each in a worker, where the device is cuda:all; else that device alone. GPUs of unlike
 /// models are refused unless `mixed`. Errors as of open_worker.
 std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed);
 
-/// Nobody else times anything on the device while this lives. Errors as of lock_device.
+/// No other moetune uses the device while this lives. Errors as of lock_device.
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);
 
 }  // namespace moetune

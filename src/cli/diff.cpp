@@ -146,7 +146,7 @@ std::vector<Section> sections_of(const Diff& diff) {
   return sections;
 }
 
-// "2 of 36 cells differ: 1 is only in the new table, 1 has another winner."
+// "2 of 36 cells differ: 1 in one table only, 1 with another winner."
 std::string answer(const TableDifferences& found) {
   int64_t differ = 0, lone = 0, winners = 0, slower = 0, faster = 0, rows = 0;
   for (const CellDifference& one : found.cells) {

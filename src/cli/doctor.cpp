@@ -17,7 +17,7 @@
 namespace moetune {
 namespace {
 
-constexpr double kNoisy = 0.02;      // half-width of a block time's interval above which small gains drown
+constexpr double kNoisy = 0.02;      // half-width of a block time's interval, above which small gains are lost in noise
 constexpr double kThrottled = 0.90;  // of the burst rate
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json};
 
@@ -73,7 +73,7 @@ std::vector<std::string> notes_on(const Patient& patient) {
   if (c.dense_burst > 0 && c.dense_sustained < kThrottled * c.dense_burst)
     notes.push_back(
         fmt::format("{}: under sustained load its rate is {:.0f} % of the burst rate (a power or heat limit): tables "
-                    "hold times of short runs, near the burst rate",
+                    "hold times near the burst rate, unless tuned with --regime sustained",
                     patient.word, 100 * c.dense_sustained / c.dense_burst));
   return notes;
 }

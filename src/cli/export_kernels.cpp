@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 #ifdef MOETUNE_HAS_CUDA
 
 std::string of_pack(const Candidate& candidate) {
-  return fmt::format("its kernel is of the pack {}, whose folder holds it", candidate.variant);
+  return fmt::format("its kernel is in the folder of the pack {}", candidate.variant);
 }
 
 constexpr const char* kPointers = "its kernel takes arrays of pointers, which the loaders do not make";
@@ -113,7 +113,7 @@ class Collection {
       left_out(fmt::format("{} for {}", id(cell), arch(device)), *reason);
       return std::nullopt;
     }
-    notes.push_back(fmt::format("{} for {} is its default, {}: the winner cannot run there", id(cell), arch(device),
+    notes.push_back(fmt::format("{} for {} gets its default, {}: the winner cannot run there", id(cell), arch(device),
                                 text(candidate)));
     return candidate;
   }
@@ -207,7 +207,7 @@ std::string readme(const KernelExport& exported, const TunedTable& table) {
       arch(table.device), exported.kernels.front().name);
 }
 
-// The manifest comes last: a folder without it is no export.
+// The manifest comes last: a folder without it is not an export.
 void write_folder(const KernelExport& exported, const TunedTable& table, const fs::path& folder) {
   std::error_code ignored;
   fs::remove(folder / "manifest.json", ignored);
@@ -234,12 +234,12 @@ void write_folder(const KernelExport& exported, const TunedTable& table, const f
   write("manifest.json", pretty_json(kernel_manifest(exported, table)));
 }
 
-// The kernels of today are not those that were measured.
+// Tells where the kernels of this program are not those that were measured.
 void tell_of_other_kernels(const TunedTable& table, const Terminal& terminal) {
   const Json& identity = table.environment.contains("identity") ? table.environment["identity"] : Json();
   if (!identity.is_object() || !identity.contains("kernels")) return;
   if (identity["kernels"] != hash(kernel_sources()))
-    note(terminal, "the table was tuned with other kernels than this moetune has: its times are not theirs");
+    note(terminal, "the table was tuned with other kernels than this moetune has: its times do not apply");
 }
 
 #endif

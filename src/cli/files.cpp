@@ -24,13 +24,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStandardOutput = "-";
 
-// How a file of each content is known.
+// How a file of each content is recognised.
 struct Sign {
   Content content;
-  std::string_view name;       // "a table of moetune"
+  std::string_view name;       // for "is not a ..."
   std::string_view schema;     // of a JSON file: "moetune.table/"; empty for others
   std::string_view begin;      // of other files
-  std::string_view mark = {};  // further down
+  std::string_view mark = {};  // must occur in them too
 };
 constexpr Sign kSigns[] = {
     {Content::table, "table of moetune", "moetune.table/", {}},
@@ -55,7 +55,7 @@ const Sign* sign_of(Content content) {
   return found == std::end(kSigns) ? nullptr : found;
 }
 
-// A file that was cut off while it was written still begins as ours do.
+// A file that was cut off while it was written still begins as whole ones do.
 bool has_schema(const std::string& text, std::string_view schema) {
   try {
     const Json json = parse_json(text, "");
@@ -75,7 +75,7 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-// All of a file, but of a journal, which may be long, the first line: that is its header.
+// The whole text of a file; of a journal, which may be long, only the first line, its header.
 std::string text_to_judge(const OutputFile& output) {
   return output.content == Content::journal ? first_line(output.path) : read_text(output.path);
 }
@@ -95,7 +95,7 @@ void require_replaceable(const OutputFile& output) {
                         "give another file name, or remove that file first");
 }
 
-// The path itself, or, where its folder is not there yet, one of the same name in the nearest folder that is.
+// The path itself, or, where its folder doesn't exist yet, the same name in the nearest folder that exists.
 fs::path in_existing_folder(const fs::path& path) {
   std::error_code error;
   fs::path folder = fs::absolute(path, error).parent_path();

@@ -1,4 +1,4 @@
-// The files that a command reads and writes: what it may replace is settled here, before any work is done.
+// The files that a command reads and writes: what it may replace is decided here, before any work is done.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -46,7 +46,7 @@ struct Files {
 };
 
 /// Files that these options read, which no output may replace: a suite, models' config.json files, recordings; a space.
-/// Built-in ones are none.
+/// Built-in files don't count.
 void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell>& cells);
 void add_inputs(Files& files, const SearchOptions& options);
 
@@ -54,9 +54,9 @@ void add_inputs(Files& files, const SearchOptions& options);
 void add_input(Files& files, const std::string& option, const std::string& path);
 void add_output(Files& files, const std::string& option, const std::string& path, Content content);
 
-/// Throws Exit::request where an output is an input or another output (by identity, links included), cannot be
-/// written, is no regular file (a journal may be a device), or is there and holds anything but what will be written.
-/// Makes the folders of outputs, unless `dry`; then it is enough that they can be made.
+/// Throws Exit::request where an output is an input or another output (also through links), cannot be written, is not a
+/// regular file (a journal may be a device), or exists and holds anything but what will be written. Makes the folders
+/// of outputs, unless `dry`; then it is enough that they can be made.
 void require_outputs(const Files& files, bool dry = false);
 
 /// Whether a file begins as a journal does. A file that cannot be read does not.

@@ -1,4 +1,4 @@
-// The layout of --help for a given width. Not what it tells: see options.cpp.
+// The layout of --help for a given width. What it tells: options.cpp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -26,7 +26,7 @@ std::string wrapped(std::string_view text, int width, int indent = 0);
 /// "Title:" and its lines, with one left column for all sections: names that don't fit it stand on a line of their own.
 std::string section_text(const std::vector<HelpSection>& sections, int width);
 
-/// Command lines, one a line; a long one goes on behind a backslash, so that it can be pasted.
+/// Command lines, each on a line of its own; a long one continues after a backslash, so that it can be pasted.
 std::string examples_text(std::string_view examples, int width);
 
 }  // namespace moetune

@@ -22,7 +22,7 @@
 namespace moetune {
 namespace {
 
-// Readers let pass what the schema of their files does not: each of these asks for that too.
+// Readers accept files that their schema does not: each of these functions checks the rest.
 
 void read_table_document(const JsonAt& json) {
   table_from_json(json);

@@ -139,7 +139,8 @@ Json list_devices_here() {
 
 Json list_strategies() {
   Json items = Json::array();
-  for (const std::string& name : strategy_names()) items.push_back({{"name", name}});
+  for (const StrategyText& strategy : strategies())
+    items.push_back({{"name", strategy.name}, {"description", strategy.description}});
   return items;
 }
 

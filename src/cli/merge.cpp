@@ -20,7 +20,7 @@ struct MergeOptions {
   std::string prefer, output;
 };
 
-// What a merge comes to, whatever it is of.
+// The result of a merge, of tables or of journals.
 struct Product {
   std::string text;
   int64_t cells = 0;
@@ -79,7 +79,7 @@ void warn_of_missing(const Product& product, const Terminal& terminal) {
 
 void warn_of_dropped_choices(const Product& product, const Terminal& terminal) {
   for (const std::string& layer : product.dropped_choices)
-    warn(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
+    warn(terminal, fmt::format("the robust choices of {} are dropped, because winners of its cells changed: make "
                                "them again with tune --append --choose",
                                layer));
 }

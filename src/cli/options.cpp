@@ -80,7 +80,7 @@ std::string in_our_words(const CLI::ParseError& error) {
   const std::string name = what.substr(0, what.find(':'));
   if (what.find(" received ") != std::string::npos) return name + " is given more than once";
   if (what.ends_with(" missing")) return name + " needs a value";
-  // "Could not convert: --quiet = maybe": of a flag alone, for values stay text here.
+  // "Could not convert: --quiet = maybe": only of flags, because values stay text here.
   constexpr std::string_view kUnread = "Could not convert: ";
   if (const size_t equals = what.find(" = "); what.starts_with(kUnread) && equals != std::string::npos)
     return fmt::format("{} is a flag: '{}' is neither true nor false",
@@ -88,7 +88,7 @@ std::string in_our_words(const CLI::ParseError& error) {
   return what;
 }
 
-// Words that stand where the command should: the first is a mistyped one, unless it is an option.
+// Throws where there are words but no command: the first is a mistyped command, unless it is an option.
 void require_command(const std::vector<Command>& commands, const std::vector<std::string>& extras) {
   if (extras.empty() || extras.front().starts_with('-')) return;
   std::vector<std::string> names;
@@ -106,7 +106,7 @@ std::vector<std::string> arguments_of(const std::vector<std::string>& argv) {
   return words;
 }
 
-// "" in place of a value is the slip of a script whose variable is unset.
+// An empty value is a common mistake of scripts: a variable that is not set.
 void require_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& value : option->results())

@@ -20,8 +20,8 @@ Format parse_format(const std::string& word, const std::vector<Format>& known);
 /// what they are.
 std::string table_text(const Grid& grid, Format format, const Terminal& terminal);
 
-/// Runs `report`, which keeps what an error was about to take along: an error of its own becomes a warning, so that the
-/// first one stays the command's.
+/// Runs `report`, which saves results before the command ends with an error. Its own errors become warnings, so that
+/// the first error stays the command's.
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report);
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Parts of files, read by the rules of configs/schema/parts.json: those of the readers, and what readers let pass.
+// Checks parts of files by the rules of configs/schema/parts.json, also by those that readers don't check.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -56,7 +56,7 @@ void add_flag(Criteria& criteria, std::string_view option, bool given, bool Fusi
                       [](const Cell& cell) { return text(cell.shape.fusion); }});
 }
 
-// Sizes as the options give them: before tp shares out the side that the model's intermediate width makes.
+// Sizes as the options give them: before tp divides the side that comes from the intermediate width.
 bool is_up(const Cell& cell) { return cell.shape.layer.projection == Projection::up; }
 int64_t whole_n(const Cell& cell) { return cell.shape.layer.n * (is_up(cell) ? cell.shape.layer.tp : 1); }
 int64_t whole_k(const Cell& cell) { return cell.shape.layer.k * (is_up(cell) ? 1 : cell.shape.layer.tp); }

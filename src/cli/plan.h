@@ -30,8 +30,8 @@ Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& d
 std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
-/// A row a cell: the cell, its figures, counts of candidates (empty where not counted), and why most of those pruned
-/// are.
+/// One row per cell: the cell, its figures, counts of candidates (empty where not counted), and the most frequent
+/// reason for pruning.
 std::string csv(const Plan& plan);
 /// Cells, then pruned reasons with their counts, then the files. Fits `columns`, as `fitted` does.
 std::string markdown(const Plan& plan, int columns = 0);

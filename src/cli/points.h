@@ -29,13 +29,14 @@ Json to_json(const Point& point);
 /// of a cell follow each other.
 std::vector<CellTimes> cell_times(const std::vector<Point>& points);
 
-/// A row a point for spreadsheets, with the contender's sum over the six cells of a training step where there is one.
+/// One row per point for spreadsheets, with the contender's sum over the six cells of a training step where there is
+/// one.
 std::string csv(const std::vector<Point>& points);
 
 /// How many points failed.
 int64_t failures(const std::vector<Point>& points);
 
-/// For people: a table a cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
+/// For people: a table per cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
 /// roles, intervals and rates. What training steps take comes last. Points of a cell follow each other.
 std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose);
 

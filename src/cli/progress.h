@@ -1,4 +1,4 @@
-// Tells a tuning run on standard error as it happens: one line that moves on a terminal, a line a cell elsewhere.
+// Tells a tuning run on standard error as it happens: one line that moves on a terminal, a line per cell elsewhere.
 #pragma once
 #include <chrono>
 #include <map>
@@ -22,7 +22,7 @@ struct RunState {
   double best = 0;                // seconds; 0 = none yet
 };
 
-/// Seconds to go at the pace so far, with cells to come taken for the average of those begun; NaN = can't tell yet.
+/// Seconds to go at the pace so far, where cells to come take as long as those begun on average; NaN = can't tell yet.
 double remaining_seconds(const RunState& state);
 
 /// "[2/6] qwen3…zipf:1  37/120  best 12.3 µs  ETA 2 min 10 s" in at most `columns` columns.
@@ -31,7 +31,7 @@ std::string progress_line(const RunState& state, int columns);
 /// What became of a cell, in a line.
 std::string cell_line(const Entry& entry, const DeviceInfo& device, size_t cell, size_t cells);
 
-/// Listens to a run. Copies would count apart: hand it on by reference.
+/// Listens to a run. It has no copies, which would count separately: pass it by reference.
 class Progress {
  public:
   Progress(const Terminal& terminal, const DeviceInfo& device, bool quiet, double budget);

@@ -148,7 +148,7 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   const bool passed = summary.mean <= max_mean && summary.worst <= max_worst;
   if (format == Format::text)
     print(
-        fmt::format("\n{} in {}: winners lose {} to the best of the journal (geometric mean), {} at worst, after {} "
+        fmt::format("\n{} in {}: winners are {} slower than the journal's best (geometric mean), {} at worst, after {} "
                     "candidates at most.{}\n",
                     request.strategy, counted(std::ssize(cells), "cell", "cells"), loss_text(summary.mean),
                     loss_text(summary.worst), summary.most, passed ? "" : " That is more than allowed."));
@@ -161,7 +161,7 @@ Action declare_replay(OptionSet& set) {
   set.value("--strategy", options->strategy, "NAME", "The strategy to try (moetune list strategies)");
   set.value("--runs", options->runs, "N", "Runs of each cell, with the seeds 0 to N - 1");
   set.value("--max-candidates", options->max_candidates, "N", "At most N candidates per cell");
-  set.flag("--cold", options->cold, "Begin no cell with the winners of those before it");
+  set.flag("--cold", options->cold, "Begin each cell without the winners of earlier cells");
   set.value("--max-loss", options->max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
   set.value("--max-worst", options->max_worst, "PERCENT", "Exit with 1 where any loss is higher");
   declare_packs(set, options->packs);

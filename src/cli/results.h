@@ -1,5 +1,5 @@
-// Readers of the results that commands write as JSON and no command takes in: for `validate`. Parts of them are read as
-// in the files that commands take in.
+// For `validate`: readers of results that commands write as JSON and no command reads. Their parts are read as in files
+// that commands read.
 #pragma once
 #include "base/json.h"
 

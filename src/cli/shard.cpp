@@ -33,7 +33,7 @@ constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZ
                                    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"}};
 
 Error unusable(const std::string& sentence) {
-  return request_error(fmt::format("the environment names no shard: {}", sentence),
+  return request_error(fmt::format("cannot tell the shard from the environment: {}", sentence),
                        "pass --shard i/n, or --shard 1/1 for all cells");
 }
 

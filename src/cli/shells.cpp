@@ -38,7 +38,7 @@ std::vector<std::string> command_names(const std::vector<DeclaredCommand>& comma
   return names;
 }
 
-// --- bash: words by hand, for bash cuts them at ':' and '=' ---
+// --- bash: the script cuts words itself, because bash cuts them at ':' and '=' too ---
 
 constexpr std::string_view kBashBegin = R"(# Completions of moetune for bash. Made by: moetune completions bash
 
@@ -84,7 +84,7 @@ constexpr std::string_view kBashEnd = R"(  esac
 complete -F _moetune moetune
 )";
 
-// A command that adds what the value may become; ":" where nothing is known of it.
+// A shell command that adds the completions of a value; ":" where there are none.
 std::string bash_action(const DeclaredOption& option) {
   std::vector<std::string> parts;
   if (!option.words.empty())
@@ -106,8 +106,8 @@ std::string bash_values(const DeclaredCommand& command) {
   return cases;
 }
 
-// What stands by itself: an argument, or an option where a dash is typed or there are no arguments. `more` are words
-// beside the options.
+// Completes a word that is not the value of an option: to an argument, or to an option where a dash is typed or there
+// are no arguments. `more` are words beside the options.
 std::string bash_words(const DeclaredCommand& command, const std::string& more) {
   std::vector<std::string> names;
   if (!more.empty()) names.push_back(more);

@@ -1,4 +1,4 @@
-// Ctrl-C and its relatives become a flag that the loops look at.
+// Ctrl-C and similar signals become a flag that the loops look at.
 #pragma once
 #include <atomic>
 
@@ -11,8 +11,8 @@ const std::atomic<bool>& stop_on_signals();
 /// Writes to closed pipes and past file size limits fail with an error instead of a signal.
 void ignore_write_signals();
 
-/// Puts something on those of the descriptors 0 to 2 that are closed, or the next file that is opened would be taken
-/// for standard output. Reading and writing them fails as before.
+/// Opens /dev/null on those of the descriptors 0 to 2 that are closed, or the next file to be opened could become
+/// standard output. Reading and writing them still fails.
 void hold_standard_descriptors();
 
 }  // namespace moetune

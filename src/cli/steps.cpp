@@ -10,7 +10,7 @@ namespace {
 
 // "qwen3-30b-a3b training step, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then what differs from plain.
 std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
-  // What dw and dx each have of their own stands beside what they share.
+  // The heading tells the fusions of dw alone and of dx alone beside those that they share.
   Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
   up.fusion.sum_slots = cells[step.cells[1]].cell.shape.fusion.sum_slots;
   down.fusion.weight_gradient = cells[step.cells[4]].cell.shape.fusion.weight_gradient;

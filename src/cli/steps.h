@@ -7,8 +7,8 @@
 
 namespace moetune {
 
-/// A section a layer with training steps: for each step a row a contender with the sum of its six times, and how much
-/// faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
+/// One section per layer with training steps. Each step has a row per contender with the sum of its six times, and how
+/// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
 std::vector<Section> step_sections(const std::vector<CellTimes>& cells);
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Named lists of cells: files of moetune.suite/1, built in or on disk. What a list means is said in cells.h.
+// Named lists of cells: files of moetune.suite/1, built in or on disk. What the lists mean: cells.h.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-// Errors are kept until everything has had its turn.
+// Errors are kept until every writer has run.
 #include "cli/try_all.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What commands do with several outputs: one that fails takes no other along.
+// How commands write several outputs: one that fails doesn't prevent the others.
 #pragma once
 #include <functional>
 #include <vector>

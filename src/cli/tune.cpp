@@ -57,7 +57,7 @@ double parse_prune(const std::string& text, const std::string& strategy) {
   const double factor = parse_number(text, "--prune");
   if (factor < 1) throw request_error("--prune is " + text + ", it must be at least 1", "such as --prune 2");
   if (!lists_candidates(strategy))
-    throw request_error("--prune is for strategies that go through a list: " + strategy + " asks for no hopeless ones",
+    throw request_error("--prune is for strategies that go through a list: " + strategy + " skips hopeless ones itself",
                         "add --strategy exhaustive or --strategy random");
   return factor;
 }
@@ -81,7 +81,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   return request;
 }
 
-// What the run would find out after it has moved an older journal aside.
+// Finds faults of the request before the run puts an older journal aside.
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
   require_regime(request.regime, device);
   require_knobs(options.search, request.space, device);
@@ -128,7 +128,7 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   return files;
 }
 
-// One tuner a table, and one a journal: looked at before a device is opened. The journal itself stays as it is.
+// Allows one tuner per table and per journal, before a device is opened. The journal itself stays as it is.
 OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
   OutputLock lock(output);
   std::error_code error;
@@ -136,8 +136,8 @@ OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
   return lock;
 }
 
-// The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is ours
-// before anything is read or moved: on another device another tuner may be writing there.
+// The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is locked
+// before anything is read or moved, because a tuner on another device may be writing there.
 Journal open_journal(const TuneOptions& options, const JournalHeader& header, Replay& before,
                      const Terminal& terminal) {
   const fs::path path = options.journal;
@@ -203,7 +203,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-// For an estimate alone. What is wrong with the journal the run tells.
+// For an estimate only: the run itself tells what is wrong with the journal.
 Replay journal_beside(const TuneOptions& options) {
   std::error_code error;
   try {
@@ -270,7 +270,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
 
 void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
   for (const std::string& layer : lost_choices(whole, table))
-    note(terminal, fmt::format("the robust choices of {} are dropped, for winners of its cells are others now: make "
+    note(terminal, fmt::format("the robust choices of {} are dropped, because winners of its cells changed: make "
                                "them again with --append --choose",
                                layer));
 }

@@ -25,7 +25,7 @@ struct Case {
   std::optional<Repetition> repetition = {};  // where asked for, and the verdict is good
 };
 
-/// A candidate of a space that the assembler made spill is pruned as any illegal one: no search would take it.
+/// A candidate of a space whose registers spill is pruned like an illegal one: no search would take it.
 bool is_pruned(const Case& finding);
 bool is_failed(const Case& finding);
 
@@ -34,7 +34,7 @@ struct Verdicts {
   std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
   size_t cells = 0;                       // done
   size_t asked = 0;                       // cells to do
-  std::string fault = {};                 // what ended the run before its last cell was done; a signal has none
+  std::string fault = {};                 // what ended the run before its last cell was done; empty for a signal
 
   bool whole() const { return cells == asked; }
 };
@@ -47,7 +47,7 @@ std::string again(const Case& finding, const DeviceOptions& device);
 
 Json to_json(const Case& finding, const DeviceOptions& device);
 
-/// A row a finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
+/// One row per finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
 std::string csv(const std::vector<Case>& findings);
 
 /// For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and

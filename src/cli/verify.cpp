@@ -27,8 +27,8 @@ namespace moetune {
 namespace {
 
 constexpr const char* kSpace = "quick";
-constexpr size_t kCompileBatch = 64;       // kernels at a time: a limit of time stands around each batch
-constexpr const char* kOfSpace = "space";  // the role of what nobody named
+constexpr size_t kCompileBatch = 64;       // kernels at a time: each batch has a time limit
+constexpr const char* kOfSpace = "space";  // the role of candidates that nobody named
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct VerifyOptions {
@@ -47,7 +47,7 @@ Offer offer_of(const VerifyOptions& options, const DeviceInfo& device) {
                candidate_limit(options.max_candidates, options.names_space()));
 }
 
-// One compiled candidate; `seconds` of launches behind a good verdict.
+// One compiled candidate; after a good verdict it is launched again for `seconds`.
 void verify_one(Case& finding, double seconds, Backend& backend) {
   const Contender contender{.baseline = "", .candidate = finding.candidate};
   try {

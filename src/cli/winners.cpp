@@ -53,7 +53,8 @@ std::string marks(const Entry& entry) {
 
 using Entries = std::vector<const Entry*>;
 
-// Rows are left out of the figures, for tokens tell as much, and where losses stand beside them, what the CV tells.
+// Leaves the rows out of the figures, because the tokens tell as much; beside losses also the effective experts,
+// because the CV tells as much.
 std::vector<size_t> told_figures(bool any_loss) {
   const std::vector<Column> all = figures_columns();
   std::vector<size_t> told;

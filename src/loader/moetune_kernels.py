@@ -132,7 +132,8 @@ class _Driver:
             raise Error(f"{what}: {text.value.decode() if text.value else f'error {result}'}")
 
     def need_context(self):
-        """The device of the current context; where there is none, of the first device's own, as torch uses it."""
+        """The device of the current context. Where there is none, the first device's primary context, as torch uses it,
+        becomes the current one."""
         self("cuInit", 0, what="no CUDA device")
         self.context = ctypes.c_void_p()
         self("cuCtxGetCurrent", ctypes.byref(self.context), what="no CUDA context")
@@ -144,7 +145,7 @@ class _Driver:
         return device
 
     def enter(self):
-        """Threads begin without a context, those of torch's backward pass too: there it becomes need_context's."""
+        """Makes need_context's context current in a thread without one, such as that of torch's backward pass."""
         context = ctypes.c_void_p()
         self("cuCtxGetCurrent", ctypes.byref(context), what="no CUDA context")
         if not context:
@@ -156,7 +157,7 @@ class _Driver:
         return value.value
 
     def held_blocks(self, function, launch, processors):
-        """Blocks of a launch that the device holds at once."""
+        """How many blocks of a launch fit on the device at once."""
         threads, shared, cluster = launch["threads"], launch["shared_bytes"], launch["cluster"]
         self("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared, what="cannot set the kernel's shared memory")
         count = ctypes.c_int()
@@ -165,7 +166,7 @@ class _Driver:
             attribute.value.cluster = _Dim(cluster, 1, 1)
             config = _Config(_Dim(cluster, 1, 1), _Dim(threads, 1, 1), shared, None, ctypes.pointer(attribute), 1)
             self("cuOccupancyMaxActiveClusters", ctypes.byref(count), function, ctypes.byref(config),
-                 what="cannot tell how many clusters the device holds")
+                 what="cannot tell how many clusters fit on the device")
             if count.value == 0:
                 raise Error("no cluster of the kernel fits on the device")
             return count.value * cluster
@@ -246,7 +247,7 @@ class _Step:
         fields = [(field["offset"], *self._field(field, sizes)) for field in struct["fields"]]
         for offset, kind, _ in fields:
             if not 0 <= offset <= struct["size"] - {"map": _MAP_BYTES, "int32": 4}.get(kind, 8):
-                raise Error("the manifest has a field outside of its struct")
+                raise Error("the manifest has a field outside its struct")
         return struct["size"], fields
 
     def _field(self, field, sizes):
@@ -300,8 +301,8 @@ class Call:
 
     def launch(self, stream=None, **operands):
         """Puts the launches into the stream (a handle; torch's current one where it is None): nothing is synchronised,
-        m_sizes stay on the device. Tensor maps hold the operands' addresses: a graph that captures the launch reads and
-        writes there ever after. Error for operands that are missing, of another dtype or too small."""
+        m_sizes stay on the device. Tensor maps contain the operands' addresses: a graph that captures the launch
+        uses the same addresses in every replay. Error for operands that are missing, of another dtype or too small."""
         for name, (dtype, rows, columns) in self._operands.items():
             if operands.get(name) is None:
                 raise Error(f"{self._name}: the operand '{name}' is missing")
@@ -348,7 +349,7 @@ class Kernel:
                 for buffer in self.description["buffers"]}
 
     def call(self, tokens, workspace, rows=None):
-        """What a launch of so many tokens takes. `rows` is the capacity of what lies in expert order: tokens * top_k
+        """All that a launch of this many tokens needs. `rows` is the capacity of operands in expert order: tokens * top_k
         unless this rank holds fewer; m_sizes must not sum to more. Error where the workspace lacks room."""
         with _telling(self._library.folder / "manifest.json"):
             sizes = self._sizes(tokens, rows)
@@ -443,8 +444,8 @@ class Library:
         """The kernel for a computation. `fusion` is spelled as moetune does: "plain", "permute_x",
         "permute_y+topk_weights". `skew` is a hint: rows of the largest expert over the mean; with it the nearest cell
         counts, by doublings of tokens and of skew together. Without it the robust choice for the tokens; where the
-        table has none, of the cells nearest in tokens the most skewed. Of two as near that of fewer tokens. Error where
-        there is no kernel for it."""
+        table has none, of the cells nearest in tokens the most skewed. Of two equally near cells the one with fewer
+        tokens. Error where there is no kernel for it."""
         asked = {"op": op, "dtype": dtype, "experts": experts, "top_k": top_k, "n": n, "k": k, "fusion": fusion}
         with _telling(self.folder / "manifest.json"):
             if skew is None:
@@ -469,8 +470,8 @@ class Library:
             return self._load(*best)
 
     def route(self, topk_ids, m_sizes, gather_indices, first_expert=0, stream=None):
-        """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] of int32 or int64; of them
-        those of the experts from first_expert on. Writes m_sizes [experts] and gather_indices [rows], both int32: the
+        """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those of
+        the experts from first_expert on are sorted. Writes m_sizes [experts] and gather_indices [rows], both int32: the
         slot (token * top_k + choice) of each row in expert order, -1 behind the last."""
         ids = "int64" if str(topk_ids.dtype) == "torch.int64" else "int32"
         slots, rows = math.prod(topk_ids.shape), math.prod(gather_indices.shape)
@@ -494,7 +495,7 @@ class Library:
         return self._kernels[key]
 
     def _loaded(self, launch):
-        """(function, blocks that the device holds at once)."""
+        """(function, how many of its blocks fit on the device at once)."""
         files = [file for arch, file in launch["cubin"].items() if arch_runs_on(arch, self.capability)]
         if not files:
             raise Error(f"{launch['entry']}: has no cubin for compute capability {self.capability}")

@@ -7,9 +7,9 @@ GEMMs of an MoE layer, and their gradients where the export has kernels of dx an
     down = grouped_gemm("kernels-h200", hidden, w_down, m_sizes, gather, topk_weights, top_k=8,
                         fusion="permute_y+topk_weights")
 
-Fusions, as moetune names them: "plain" (rows in expert order in and out), "permute_x" (x is [tokens, k], rows are gathered
-while they are loaded), "permute_y" (y is by slot = token * top_k + choice, rows are scattered while they are stored),
-"permute_y+topk_weights" (and weighted). Results of one routing are [tokens * top_k, n].
+Fusions, as moetune names them: "plain" (rows in expert order in and out), "permute_x" (x is [tokens, k], rows are
+gathered while they are loaded), "permute_y" (y is by slot = token * top_k + choice, rows are scattered while they are
+stored), "permute_y+topk_weights" (and weighted). Results of one routing are [tokens * top_k, n].
 """
 import contextlib
 import threading
@@ -70,7 +70,7 @@ class Workspace:
 
 
 def _workspace():
-    """That of the innermost `with`, else one for each stream, whose launches follow one another."""
+    """The one of the innermost `with`, else one for each stream, whose launches follow one another."""
     used = getattr(_local, "used", [])
     if used:
         return used[-1]
@@ -80,8 +80,8 @@ def _workspace():
 
 @contextlib.contextmanager
 def skew_hint(skew):
-    """Inside of it kernels are picked for this skew, the rows of the largest expert over the mean, in place of those of
-    least regret."""
+    """Inside the `with`, kernels are picked for this skew (rows of the largest expert over the mean), not by robust
+    choices."""
     before, _local.skew = getattr(_local, "skew", None), skew
     try:
         yield
@@ -218,7 +218,7 @@ def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, to
     w [experts, n, k]; y [tokens * top_k, n], in expert order, or with permute_y by slot. topk_weights, in fp32 and by
     slot, with "permute_y+topk_weights". Differentiable in x, w and topk_weights where the export has kernels of dx and
     dw for the same fusion (with "+weight_gradient" for topk_weights; for permute_x those with "+sum_slots" are
-    preferred). Error, in a sentence, where it has not."""
+    preferred); Error where it has none."""
     if ("topk_weights" in _words(fusion)) != (topk_weights is not None):
         raise Error("topk_weights go with the fusion permute_y+topk_weights")
     return _forward(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion)

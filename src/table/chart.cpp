@@ -13,7 +13,7 @@ namespace moetune {
 namespace {
 
 constexpr double kWidth = 360, kHeight = 240;
-constexpr double kHalfDigit = 4;  // of a label, half its width at most
+constexpr double kHalfDigit = 4;  // half the width of a label's digit, at most
 constexpr double kLeft = 50, kRight = kWidth - 12, kTop = 12, kBottom = kHeight - 40;
 constexpr int kColours = 8;  // of report.css
 constexpr double kLabelRoom[] = {34, 18};

@@ -43,7 +43,7 @@ struct Bar {
   double value = 0;
   std::string title;
 };
-/// One bar a value, from 0, with the value above it. Empty text where there are no bars.
+/// One bar per value, from 0, with the value above it. Empty text where there are no bars.
 std::string svg_bars(const std::string& description, const std::string& x_label, const std::vector<Bar>& bars);
 
 /// The line and marker of a style, for a legend.

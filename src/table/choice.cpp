@@ -65,7 +65,7 @@ std::vector<Choice> divide(const Contest& contest, const std::vector<Count>& cou
     for (size_t begin = end; begin-- > 0;) {
       if (bucket_loss <= 0 && end - begin > 1) break;
       auto choice = choice_of(contest, counts[begin].begin, counts[end - 1].end, rule, bucket_loss);
-      if (!choice) break;  // nor has a longer one a contender
+      if (!choice) break;  // a longer range has no contender either
       const double loss = score(*choice, choice->chosen);
       if (end - begin > 1 && loss > bucket_loss) continue;
       const auto now = std::tuple(best[begin].choices + 1, best[begin].sum + loss);
@@ -162,7 +162,7 @@ std::vector<Choice> choose(const Contest& contest, Rule rule, double bucket_loss
   std::vector<Count> counts = counts_of(contest.cells);
   std::erase_if(counts, [&](const Count& one) { return !choice_of(contest, one.begin, one.end, rule, bucket_loss); });
   std::vector<Choice> choices;
-  // A token count without a contender divides those on its two sides.
+  // A token count without a contender separates those on its two sides.
   for (size_t begin = 0, end = 0; begin < counts.size(); begin = end) {
     for (end = begin + 1; end < counts.size() && counts[end].begin == counts[end - 1].end;) ++end;
     const std::vector<Count> run(counts.begin() + static_cast<std::ptrdiff_t>(begin),

@@ -14,7 +14,7 @@
 
 namespace moetune {
 
-/// What a choice keeps least: the largest regret over its cells, or their mean.
+/// What a choice minimises: the largest regret over its cells, or their mean.
 enum class Rule { worst, mean };
 std::string_view name(Rule rule);
 Rule parse_rule(std::string_view text, std::string_view option);
@@ -66,7 +66,7 @@ struct Choice {
 double regret(const Choice& choice, size_t contender, size_t cell);
 double worst_regret(const Choice& choice, size_t contender);
 double mean_regret(const Choice& choice, size_t contender);
-/// The one of the two that its rule keeps least.
+/// The one of the two that its rule minimises.
 double score(const Choice& choice, size_t contender);
 /// The contender of the least score; of equal ones that of the least other regret, then the first.
 size_t best_contender(const Choice& choice);

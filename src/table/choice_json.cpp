@@ -11,9 +11,9 @@
 namespace moetune {
 namespace {
 
-constexpr double kRounding = 2e-5;  // of 1 + a regret, from the digits of its times
+constexpr double kRounding = 2e-5;  // relative error of 1 + a regret, from the digits of its times
 
-// A time as a reader gets it: regrets are computed from that, so that reading and writing gives the same text.
+// A time as a reader gets it. Regrets are computed from it, so that reading and writing gives the same text.
 double as_written_us(double seconds) { return rounded(seconds * 1e6).get<double>(); }
 
 Choice as_read(Choice choice) {
@@ -102,7 +102,7 @@ void read_contenders(const JsonAt& json, Choice& choice) {
 void require_regret(const JsonAt& json, double counted) {
   const double told = json.number();
   if (std::abs(told - counted) > kRounding * (1 + std::abs(counted)))
-    json.fail(fmt::format("{:g} contradicts the times, from which follows {:.5g}", told, counted));
+    json.fail(fmt::format("{:g} contradicts the times: expected {:.5g}", told, counted));
 }
 
 void require_regrets(const JsonAt& json, const Choice& choice, size_t who) {
@@ -148,7 +148,7 @@ Choice choice_from_json(const JsonAt& json, const std::map<std::string, const Ce
   return choice;
 }
 
-// The ranges of a shape, one after another, are all token counts.
+// The ranges of a shape must follow one another and cover all token counts.
 void require_ranges(const JsonAt& json, const std::vector<Choice>& choices) {
   std::vector<bool> told(choices.size(), false);
   for (size_t first = 0; first < choices.size(); ++first) {

@@ -18,12 +18,12 @@ void require_figure(const JsonAt& json, std::string_view key, double counted, st
   if (!json.has(key)) return;
   const double told = json[key].number();
   if (std::abs(told - counted) > kRounding * std::max(std::abs(told), std::abs(counted)))
-    json[key].fail(fmt::format("{:g} contradicts {}, from which follows {:.5g}", told, source, counted));
+    json[key].fail(fmt::format("{:g} contradicts {}: expected {:.5g}", told, source, counted));
 }
 
 void require_count(const JsonAt& json, std::string_view key, int64_t counted) {
   const int64_t told = json[key].integer();
-  if (told != counted) json[key].fail(fmt::format("{} contradicts m_sizes, from which follows {}", told, counted));
+  if (told != counted) json[key].fail(fmt::format("{} contradicts m_sizes: expected {}", told, counted));
 }
 
 void require_own_id(const Entry& entry, const JsonAt& json) {
@@ -59,8 +59,8 @@ void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
   for (size_t i = 0; i < entry.rivals.size(); ++i) {
     const Rival& rival = entry.rivals[i];
     if (contradicts_times(entry, rival))
-      rivals[i]["ratio"].fail(fmt::format("{:g} contradicts the times {:g} and {:g} us, from which follows {:.4g}",
-                                          rival.ratio, 1e6 * entry.measurement.seconds, 1e6 * rival.measurement.seconds,
+      rivals[i]["ratio"].fail(fmt::format("{:g} contradicts the times {:g} and {:g} us: expected {:.4g}", rival.ratio,
+                                          1e6 * entry.measurement.seconds, 1e6 * rival.measurement.seconds,
                                           entry.measurement.seconds / rival.measurement.seconds));
   }
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kNames[] = {"within_noise", "faster", "slower", "untrusted", "other_rows"};
 
-// The kernels are the program's own: a change of them is what a comparison is for.
+// Kernels are a part of the program: times with other kernels are what a comparison is for.
 constexpr std::string_view kKernels = "identity.kernels";
 
 using Values = std::map<std::string, std::string>;

@@ -9,8 +9,8 @@
 
 namespace moetune {
 
-/// How sure a change of a time is. within_noise: the interval of the ratio holds 1. untrusted: a table could not judge
-/// by its own entry. other_rows: the routing of the cell came to other rows.
+/// How sure a change of a time is. within_noise: the interval of the ratio contains 1. untrusted: one of the entries is
+/// too noisy to judge by. other_rows: the routing of the cell gave other rows.
 enum class TimeChange { within_noise, faster, slower, untrusted, other_rows };
 std::string_view name(TimeChange change);
 std::vector<std::string> time_change_names();

@@ -1,4 +1,4 @@
-// Tables in other programs' formats. A table goes in, files come out; loaded back with the other program's rules.
+// Writes tables in other programs' formats.
 #pragma once
 #include <string>
 #include <vector>

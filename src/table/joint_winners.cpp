@@ -1,4 +1,4 @@
-// The least sums of two cells' times.
+// Finds the pair of candidates with the least sum of two cells' times.
 #include "table/joint_winners.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace moetune {
 namespace {
 
-// The knobs that a pair has in common.
+// The values of the knobs that must be equal in a pair.
 using Key = std::vector<std::pair<std::string, std::string>>;
 
 Key key_of(const Candidate& candidate, const std::vector<std::string>& shared) {
@@ -70,7 +70,7 @@ double least(const std::map<Key, const Trial*>& best) {
 
 struct Pair {
   const Trial *up = nullptr, *down = nullptr;
-  double loss = 0;  // of the sum, to that of each cell's fastest
+  double loss = 0;  // of the sum, over the sum of each cell's fastest
   double seconds() const { return up->measurement.seconds + down->measurement.seconds; }
 };
 
@@ -112,7 +112,7 @@ TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std
   }
   if (joined > 0)
     notes.push_back(
-        fmt::format("up and down have one configuration by the least sum of their times, {} of {}: at worst "
+        fmt::format("{} of {} pairs of up and down get one configuration, by the least sum of their times: at worst "
                     "{:.1f} % over the fastest of each",
                     joined, joined + apart, 100 * worst));
   if (apart > 0)

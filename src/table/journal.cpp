@@ -38,7 +38,7 @@ void cut_partial_line(const fs::path& path) {
   const bool cut = whole >= 0 && ::ftruncate(fd, whole) == 0;
   const int reason = errno;
   ::close(fd);
-  if (!cut) throw machine_error(fmt::format("{}: cannot be mended: {}", path.string(), std::strerror(reason)));
+  if (!cut) throw machine_error(fmt::format("{}: cannot be repaired: {}", path.string(), std::strerror(reason)));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void Journal::begin(const JournalHeader& header) {
   try {
     file_.append(line);
   } catch (const Error&) {
-    file_.clear();  // a part of a header could not be resumed
+    file_.clear();  // a partial header could not be resumed
     throw;
   }
 }

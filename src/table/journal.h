@@ -43,7 +43,7 @@ class Journal {
   void go_on();                             // appends from now on; removes a last line that was cut off
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
-  /// The final of a cell is over, it took so long; `searched`: the strategy had come to its end, it was not cut off.
+  /// The final of a cell is over, after `seconds`; `searched`: the strategy had come to its end, it was not cut off.
   void decided(const std::string& cell_id, double seconds, bool searched);
 
  private:
@@ -54,8 +54,8 @@ class Journal {
 struct Replay {
   JournalHeader header;
   std::map<std::string, std::vector<Trial>> trials;  // by cell id, in order
-  /// Candidates that were started and not finished, and how often. One that ran at two ends of a run is taken for the
-  /// reason; a single end may have been the user's.
+  /// Candidates that were started and not finished, and how often. A candidate that ran when two runs ended is blamed
+  /// for it; a single end may have been the user's.
   std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
   std::map<std::string, double> final_seconds = {};  // of each cell that was decided: what its last final took
   std::set<std::string> searched = {};               // cells whose strategy had come to its end

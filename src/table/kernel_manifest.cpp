@@ -1,4 +1,4 @@
-// Kernels, what they are handed, and which cells they serve, as JSON.
+// Kernels, their arguments, and which cells they serve, as JSON.
 #include "table/kernel_manifest.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ bool reads_gather_indices(const Product& p) {
   return moved(p.a) || moved(p.b) || moved(p.d) || p.weighting != Weighting::none || takes_another_pass(p);
 }
 
-// What the caller hands over.
+// The operands that the caller passes.
 Json operands_of(const Product& p) {
   Json list = {operand(p, p.a, "read"), operand(p, p.b, "read"), operand(p, p.d, p.accumulates ? "update" : "write"),
                operand("m_sizes", "int32", {"experts"}, "read")};
@@ -113,7 +113,7 @@ Json main_launch(const ExportedKernel& kernel, const Product& product, const Lau
           {"arguments", {args_json(product, rule)}}};
 }
 
-// A kernel beside the variants': so many blocks, at most 2^16.
+// A launch of a kernel beside those of the variants, with `blocks` blocks, at most 2^16.
 Json pass(Json cubins, std::string_view entry, int threads, std::string_view blocks, Json arguments) {
   return {{"cubin", std::move(cubins)},
           {"entry", entry},
@@ -162,7 +162,7 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
   const Product first = before_last_pass(product);
   const LaunchRule rule = launch_rule(kernel.plan, first);
   Json launches = Json::array();
-  // Y of the kernel is what `product` says it becomes: the sums, where another pass follows.
+  // The kernel's Y is what `product` says: the sums, where another pass follows.
   Product handed = product;
   handed.weighting = first.weighting;
   launches.push_back(main_launch(kernel, handed, rule));
@@ -202,7 +202,7 @@ Json files_json(const KernelExport& exported) {
   return files;
 }
 
-// By the type of the ids.
+// One launch for each type of ids.
 Json route_json(const ServiceCubins& services) {
   Json cubins = Json::object(), route = Json::object();
   for (const CubinFile& cubin : services.route) cubins[cubin.arch] = cubin.name;

@@ -1,5 +1,5 @@
-// The manifest of exported kernels: everything that another program must know to launch the cubins beside it. The text
-// of each field stands in configs/schema/kernels.json. Not compiling, not files.
+// The manifest of exported kernels: everything that another program must know to launch the cubins beside it.
+// configs/schema/kernels.json describes each field. Nothing is compiled or written here.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace moetune {
 
-/// The number of the manifest's meaning; loaders refuse others.
+/// The version of the manifest's meaning; loaders refuse other versions.
 constexpr int kKernelAbi = 1;
 
 /// The name of a candidate's kernel for a computation, "wgmma-5f2c1a3b4d5e": equal where the same kernel is launched in
@@ -35,7 +35,7 @@ struct ExportedKernel {
   std::vector<CubinFile> cubins;  // one an architecture
 };
 
-/// What a cell or a robust choice is served by.
+/// The kernel that serves a cell or a robust choice.
 struct ServedCell {
   Cell cell;
   double skew = 0;  // realised rows of the largest expert over the mean
@@ -65,14 +65,14 @@ struct KernelExport {
   ServiceCubins services;
 };
 
-/// What of a shape a caller asks by: equal for all cells whose kernels may stand in for one another.
+/// The part of a shape that a caller asks for: equal for all cells whose kernels may replace one another.
 Json asked_json(const Shape& shape);
 void require_asked(const JsonAt& json);
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 
 /// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of
-/// another kind, formulas that are none, names of kernels, files, operands or buffers that are not there.
+/// another kind, formulas that cannot be read, and names of kernels, files, operands or buffers that don't exist.
 void require_kernel_manifest(const JsonAt& json);
 
 }  // namespace moetune

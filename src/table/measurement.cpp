@@ -29,8 +29,8 @@ Json blocks_to_json(const std::vector<Block>& blocks) {
 std::vector<Block> blocks_from_json(const JsonAt& json) {
   const JsonAt us = json["us"], launches = json["launches"], clocks = json["clock_mhz"];
   if (launches.size() != us.size() || clocks.size() != us.size())
-    json.fail(fmt::format("{} times, {} counts of launches and {} clocks must be as many", us.size(), launches.size(),
-                          clocks.size()));
+    json.fail(fmt::format("{} times, {} counts of launches and {} clocks must be equally many", us.size(),
+                          launches.size(), clocks.size()));
   std::vector<Block> blocks;
   for (size_t i = 0; i < us.size(); ++i) {
     if (us[i].number() <= 0) us[i].fail(fmt::format("a time must be positive, found {}", us[i].number()));
@@ -92,7 +92,7 @@ Measurement measurement_from_json(const JsonAt& json) {
   if (result.launches < result.samples)
     json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.samples));
   if (result.clock_mhz < 0) json["clock_mhz"].fail("a clock cannot be negative");
-  if (result.waited < 0 || result.waited > 1) json["waited"].fail("a share lies between 0 and 1");
+  if (result.waited < 0 || result.waited > 1) json["waited"].fail("a fraction lies between 0 and 1");
   return result;
 }
 

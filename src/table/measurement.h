@@ -39,8 +39,8 @@ struct Trial {
   std::vector<Block> blocks = {};  // where ok, in the order of time; none in journals from before
   Verdict verdict;                 // where it ran
   CompileResult compile;
-  double took = 0;  // seconds of its last blocks, and of what came before its first: verifying, a share of compiling
-                    // its batch; 0 = unknown
+  double took = 0;  // seconds of its last blocks, and of what came before its first: verifying, and its part of
+                    // compiling its batch; 0 = unknown
 };
 Json to_json(const Trial& trial);
 Trial trial_from_json(const JsonAt& json);

@@ -1,4 +1,4 @@
-// Journals are read twice: once to judge them, once for their lines, which are taken over as they are.
+// Journals are read twice: once to check them, once for their lines, which are copied as they are.
 #include "table/merge_journals.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ void require_same_request(const JournalHeader& a, const JournalHeader& b, const 
     if (first != second)
       throw request_error(
           fmt::format("{}: the {} is {}, that of the first journal {}", path.string(), what, second, first),
-          "merge journals of one run alone");
+          "merge only journals of one run");
   };
   require("space", a.space, b.space);
   require("strategy", a.strategy, b.strategy);

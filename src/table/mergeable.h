@@ -1,4 +1,4 @@
-// What two files must share to become one, and the order of the cells then.
+// What two files must have in common to be merged, and the order of the merged cells.
 #pragma once
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ struct Origin {
   Regime regime = Regime::burst;
 };
 
-/// Whether times of one tell those of the other: the same device, or GPUs of one model.
+/// Whether times of one device apply to the other: it is the same device, or both are GPUs of one model.
 bool same_model(const DeviceInfo& a, const DeviceInfo& b);
 
 /// "NVIDIA H200 with 132 SMs".

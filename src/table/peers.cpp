@@ -20,7 +20,7 @@ Peers peers_from_json(const JsonAt& json) {
     const JsonAt entry = entries[i];
     times.push_back({entry["id"].string(), entry["peer"].string(), measurement_from_json(entry)});
     if (!known.emplace(times.back().cell, times.back().peer).second)
-      entry.fail(fmt::format("{} is twice in {}", times.back().peer, times.back().cell));
+      entry.fail(fmt::format("{} appears twice in {}", times.back().peer, times.back().cell));
   }
   return peers;
 }

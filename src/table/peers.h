@@ -21,7 +21,7 @@ struct Peers {
   std::vector<PeerTime> times;  // in the order of the file
 };
 
-/// Errors name the place; a peer twice in one cell is one.
+/// Errors name the place, also of a peer that appears twice in one cell.
 Peers peers_from_json(const JsonAt& json);
 Peers read_peers(const std::string& file);
 

@@ -10,7 +10,7 @@ namespace moetune {
 /// plain values stay on one line where they fit into 160 columns: a new winner is then one changed line.
 std::string pretty_json(const Json& json);
 
-/// On one line, without a newline. Bytes that are no UTF-8 (a compiler's message, say) become U+FFFD.
+/// On one line, without a newline. Bytes that are not UTF-8, as in a compiler's message, become U+FFFD.
 std::string compact_json(const Json& json);
 
 }  // namespace moetune

@@ -14,7 +14,7 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{64} << 20;  // the header of 100,000 cells has half of it
+constexpr size_t kMaxLineBytes = size_t{64} << 20;  // more than the header of 100,000 cells
 constexpr size_t kMaxFileBytes = size_t{4} << 30;
 constexpr std::string_view kAfresh = "start afresh without --resume";
 
@@ -26,7 +26,7 @@ class Lines {
     if (!fs::exists(path, ignored))
       throw request_error(fmt::format("{}: there is no such journal", path.string()), std::string(kAfresh));
     if (!fs::is_regular_file(path, ignored))
-      throw request_error(fmt::format("{}: a journal is a plain file, this is none", path.string()));
+      throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
     file_.open(path, std::ios::binary);
     if (!file_) throw request_error(fmt::format("{}: cannot be read", path.string()));
   }
@@ -90,7 +90,7 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay&
   if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
   if (kind != "started" && kind != "trial" && kind != "final") return;  // a later version may write other kinds
   const std::string cell = json["cell"].string();
-  if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is no cell of the header", cell));
+  if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is not a cell of the header", cell));
   if (kind == "final") {
     replay.final_seconds[cell] = json["took_us"].number() * 1e-6;
     if (json.has("searched") && json["searched"].boolean())

@@ -13,7 +13,7 @@
 namespace moetune {
 namespace {
 
-constexpr int kShortText = 24, kLongText = 64;  // above these a column is wider on narrow screens, and everywhere
+constexpr int kShortText = 24, kLongText = 64;  // a longer text makes its column wider, on narrow screens or everywhere
 
 std::vector<ReportSection> sections_of(const ReportInput& input) {
   return {summary_section(input), results_section(input), roofline_section(input),
@@ -38,7 +38,7 @@ Grid shown(const Grid& grid) {
 
 // --- HTML ---
 
-// A line may break after a slash: ids of cells are long.
+// Lines may break after a slash, because ids of cells are long.
 std::string html_line(const std::string& text) {
   std::string out;
   for (const char c : html_text(text)) out += c == '/' ? std::string("/<wbr>") : std::string(1, c);

@@ -1,4 +1,4 @@
-// At which clocks all was timed.
+// The clocks at which everything was timed.
 #include <fmt/format.h>
 
 #include <algorithm>

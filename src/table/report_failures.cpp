@@ -111,7 +111,7 @@ ReportPart pruned(const ReportInput& input) {
     for (const auto& [reason, count] : drawn.pruned) found[reason].add(count, title(shape));
   }
   part.paragraphs.push_back(fmt::format(
-      "Of each layer, up to {} candidates at random of the space {}, as this program has it: {} in all, {} of them "
+      "For each layer, up to {} random candidates of the space {}, as this program has it: {} in all, {} of them "
       "legal. Variants that were not tried are left out; what --set chose is not known here.",
       kDrawn, header.space, total, legal));
   part.grid.columns = {{"pruned because"}, {"candidates", true}, {"share", true}, {"layers", true}};

@@ -31,7 +31,7 @@ Series roof_line(const DeviceInfo& device, const std::vector<double>& intensitie
   return series;
 }
 
-// A share above 100 % means that operands stayed in the cache, or that the device is faster than its peaks say.
+// More than 100 % means that operands stayed in the cache, or that the device is faster than its peaks say.
 std::vector<std::string> roofline_row(const Entry& entry, const DeviceInfo& device) {
   std::vector<std::string> row = {id(entry.cell), fmt::format("{:.4g}", intensity(entry)),
                                   fmt::format("{:.4g}", tflops(entry))};
@@ -71,7 +71,7 @@ ReportSection roofline_section(const ReportInput& input) {
     chart.series.push_back(roof_line(device, intensities));
     part.legend.emplace_back("roof");
   } else {
-    part.paragraphs.emplace_back("The table does not tell the device's peaks, so that there is no roof.");
+    part.paragraphs.emplace_back("The table does not tell the device's peaks, so there is no roof.");
   }
   part.figures.push_back({chart.description, svg(chart)});
   return {"Roofline", {part}};

@@ -27,7 +27,7 @@ std::vector<double> best_so_far(const std::vector<Trial>& trials) {
   return best;
 }
 
-// After how many trials the best was within a share of the final best; 0 = none was timed.
+// After how many trials the best was within a fraction of the final best; 0 = none was timed.
 size_t trials_until(const std::vector<double>& best, double within) {
   const auto found = std::ranges::find_if(best, [&](double ratio) { return ratio > 0 && ratio <= 1 + within; });
   return found == best.end() ? 0 : static_cast<size_t>(found - best.begin()) + 1;

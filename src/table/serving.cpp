@@ -89,7 +89,7 @@ std::optional<std::string> unfit(const ServingRow& row, Dtype dtype, int64_t sha
   const std::pair<std::string_view, int64_t> blocks[] = {
       {"block_m", row.block_m}, {"block_n", row.block_n}, {"block_k", row.block_k}};
   for (const auto& [what, value] : blocks) {
-    if (!power_of_two(value)) return fmt::format("{} {} is no power of two", what, value);
+    if (!power_of_two(value)) return fmt::format("{} {} is not a power of two", what, value);
     if (value < 16) return fmt::format("{} {} is under 16", what, value);
   }
   if (row.warps != 4 && row.warps != 8) return fmt::format("{} warps are neither 4 nor 8", row.warps);

@@ -46,7 +46,7 @@ std::string serving_file_name(Server server, int64_t experts, int64_t intermedia
 std::string serving_text(const ServingRows& rows);
 
 /// Reads a file with the server's own rules: vLLM drops a top-level triton_version, SGLang takes every key for a
-/// number; a key twice counts with its last row. Exit::request with the place where the server would fail.
+/// number; the last of equal keys counts. Exit::request with the place where the server would fail.
 ServingRows load_serving(Server server, std::string_view text, const std::string& where);
 
 /// The row that the server takes for `tokens`: the nearest key, the first of two equally near ones.

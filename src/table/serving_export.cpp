@@ -36,7 +36,7 @@ struct Writer {
   std::optional<ServingRow> fitting(const Candidate& candidate, const ServingWinner& winner,
                                     std::string& reason) const {
     const std::optional<ServingRow> row = serving_row(candidate, winner.max_rows, reason);
-    if (!row || is_triton(candidate)) return row;  // which ran on the table's device
+    if (!row || is_triton(candidate)) return row;  // its kernel ran on the table's device
     if (const auto why = unfit(*row, layer.dtype, table.device.shared_memory_per_block)) {
       reason = *why;
       return std::nullopt;
@@ -68,7 +68,7 @@ struct Writer {
     std::vector<Candidate> choices = {winner.candidate};
     choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
     const auto has_block_m = [&](const Candidate& candidate) { return block_m_of(candidate) == block_m; };
-    const bool changeable = !is_packed(winner.candidate);  // what of a pack was not measured may not be there at all
+    const bool changeable = !is_packed(winner.candidate);  // a pack may lack what was not measured
     if (changeable) choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
     std::string reason, first_reason = changeable ? "" : "it has another BLOCK_SIZE_M than up";
     for (size_t i = 0; i < choices.size(); ++i) {
@@ -110,11 +110,11 @@ void tell(const Writer& writer, const std::string& file, const Tally& tally, std
   if (tally.tuned.size() == writer.token_counts().size())
     notes.push_back(fmt::format("{}: tuned for all of its token counts", file));
   else if (!tally.tuned.empty())
-    notes.push_back(fmt::format("{}: tuned for {} tokens; the other rows pin {}'s default", file,
+    notes.push_back(fmt::format("{}: tuned for {} tokens; the other rows are {}'s default", file,
                                 fmt::join(tally.tuned, ", "), server));
   for (const auto& [reason, count] : tally.pinned)
-    notes.push_back(fmt::format("{}: {} {} to {}'s default: {}", file, count,
-                                count == 1 ? "winner gave way" : "winners gave way", server, reason));
+    notes.push_back(fmt::format("{}: {} {} replaced by {}'s default: {}", file, count,
+                                count == 1 ? "winner is" : "winners are", server, reason));
   if (tally.block_m_changed > 0)
     notes.push_back(
         fmt::format("{}: {} rows carry up's BLOCK_SIZE_M instead of the winner's own, a combination that was "
@@ -136,13 +136,13 @@ struct RowPair {
   bool operator==(const RowPair&) const = default;
 };
 
-// Where one file goes from the row of a token count to that of the next.
+// Where a file changes from the row of a token count to that of the next.
 struct Turns {
   const ServingWinners& winners;
   const std::vector<int64_t>& tuned;  // of the token counts with a row
 
   // The last count that the row at `low` serves, where the next row is at `high`: between winners as `lookup` has it,
-  // at their geometric mean or where a robust choice ends. Other rows are the server's own, and turn as it does.
+  // at their geometric mean or where a robust choice ends. Other rows are the server's own, and change as it would.
   int64_t between(int64_t low, int64_t high) const {
     const auto is_tuned = [&](int64_t tokens) { return std::ranges::find(tuned, tokens) != tuned.end(); };
     if (!is_tuned(low) || !is_tuned(high)) return (low + high) / 2;
@@ -198,7 +198,7 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
         refusals[reason].winners += count;
         refusals[reason].layers.insert(fmt::format("E={},N={}", writer.layer.experts, writer.layer.intermediate));
       }
-    result.notes.push_back(fmt::format("{}: not written, it would hold nothing but defaults", file));
+    result.notes.push_back(fmt::format("{}: not written, because it would only hold defaults", file));
     return;
   }
   if (from_down)

@@ -4,9 +4,9 @@
 
 namespace moetune {
 
-// By the server's rule, the nearest key, a file gives for every token count what `lookup` gives by tokens, where the
-// counts beside it were tuned or a robust choice covers it. The server's own counts without a winner keep its default
-// row.
+// A server takes the row of the nearest key. Keys are added so that this gives for every token count what `lookup`
+// gives by tokens, where the counts beside it were tuned or a robust choice covers it. The server's own counts without
+// a winner keep its default row.
 
 /// One file a layer, from up's winners: vLLM runs both projections with one row.
 Export export_vllm(const TunedTable& table);

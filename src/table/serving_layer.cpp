@@ -37,12 +37,12 @@ int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vect
     if (model.name == layer.model && model.hidden == layer.k) return model.gated ? layer.n / 2 : layer.n;
   if (layer.n % 2 != 0) return layer.n;
   const std::string note =
-      fmt::format("{} is no preset: its experts are taken for gated, so N = n / 2 = {}", layer.model, layer.n / 2);
+      fmt::format("{} is not a preset: its experts are assumed gated, so N = n / 2 = {}", layer.model, layer.n / 2);
   if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
   return layer.n / 2;
 }
 
-// Their kernel gathers rows of up and scatters rows of down: entries with these fusions are preferred.
+// The servers' kernel gathers rows of up and scatters rows of down: entries with these fusions are preferred.
 bool is_fused(const Shape& shape) {
   return shape.layer.projection == Projection::up ? shape.fusion.permute_x : shape.fusion.permute_y;
 }
@@ -58,7 +58,7 @@ struct Group {
   std::map<int64_t, const Entry*> up = {}, down = {};  // the entry taken for each token count
   std::vector<std::string> other_models = {};          // of the same file name, left out
   std::map<int64_t, std::string> chosen = {};          // tokens with several routings -> the one taken
-  std::vector<const Choice*> choices = {};             // of both projections; of one only those of one shape
+  std::vector<const Choice*> choices = {};             // of both projections; those of one projection have one shape
 };
 
 bool same_file(const ServingLayer& a, const ServingLayer& b) {
@@ -130,7 +130,7 @@ ServingWinners winners_of(const Group& group, Projection projection, const Tuned
   return winners;
 }
 
-// The knobs of such a kernel as they are.
+// The knobs of a Triton kernel, as they are.
 ServingRow triton_row(const Candidate& candidate) {
   ServingRow row;
   const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
@@ -154,7 +154,7 @@ void tell(const Group& group, std::vector<std::string>& notes) {
                                   name(projection), fmt::join(ranges, ", ")));
   }
   if (!group.other_models.empty())
-    notes.push_back(fmt::format("{}: taken from {}; left out, for they share the file name: {}", file,
+    notes.push_back(fmt::format("{}: taken from {}; left out, because the file name is the same: {}", file,
                                 group.first.model, fmt::join(group.other_models, ", ")));
 }
 

@@ -13,9 +13,9 @@ namespace moetune {
 /// What won for a token count: an entry's winner, or a robust choice.
 struct ServingWinner {
   Candidate candidate;
-  std::vector<Candidate> ties;       // which serve as well
+  std::vector<Candidate> ties;       // which may replace it
   int64_t max_rows = 0;              // of the largest expert; unknown counts as very many
-  std::optional<int64_t> last = {};  // of the token counts that a robust choice serves; empty: no end, or no choice
+  std::optional<int64_t> last = {};  // token count that a robust choice serves; empty: no end, or no choice
 };
 using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count
 
@@ -29,12 +29,12 @@ struct ServingLayer {
 
 /// The layers of a table that have a forward winner. Notes name what was left out and what was assumed. Of several
 /// routings for a token count uniform is preferred, then balanced, then the first; of several layers with one file name
-/// (bf16 and fp16, or two models of the same sizes) the first stays. A projection with robust choices has one for each
-/// of the servers' token counts and of its own, and none of its entries is taken.
+/// (bf16 and fp16, or two models of the same sizes) the first stays. A projection with robust choices uses those, for
+/// the servers' token counts and its own, and none of its entries.
 std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes);
 
 /// Whether a candidate is of a pack whose knobs are those of the servers' kernel (BLOCK_SIZE_M, BLOCK_SIZE_N and
-/// BLOCK_SIZE_K; GROUP_SIZE_M, num_warps and num_stages where they are there): rows hold them as they are.
+/// BLOCK_SIZE_K; GROUP_SIZE_M, num_warps and num_stages where they exist): rows have them unchanged.
 bool is_triton(const Candidate& candidate);
 
 /// Rows of a candidate's tiles: block_m, or BLOCK_SIZE_M where is_triton.

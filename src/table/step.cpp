@@ -20,7 +20,7 @@ struct Half {
 std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < cells.size(); ++i) places.emplace(id(cells[i].cell), i);
-  // The cell with another op beside a dw cell; the last two are of dx alone.
+  // The cell that differs from a dw cell in its op; the last two arguments are for dx alone.
   const auto place = [&](Cell cell, Op op, bool sum_slots = false,
                          bool weight_gradient = false) -> std::optional<size_t> {
     cell.shape.op = op;

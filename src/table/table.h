@@ -90,8 +90,9 @@ std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& ent
 
 /// One table from several. Two different entries of one cell conflict; `prefer` is "", "fastest", "first" or
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned. Entries come in the
-/// order of the tables' sweeps, one after another; a table without one has that of its entries. The shards of a run so
-/// give its order, whatever theirs. Where cells of a sweep are missing, the merged table has it too.
+/// order of the tables' sweeps, one after another; a table without a sweep counts with the order of its entries. So the
+/// shards of a run give the run's order, in whatever order they are merged. Where cells of a sweep are missing, the
+/// merged table has the sweep too.
 /// The updates are those of all tables, each once.
 /// The choices of a shape are those of the first table that has any (the last for `prefer` "last") and whose entries of
 /// their cells are still the same; choices of a shape are dropped where there is no such table.

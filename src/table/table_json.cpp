@@ -168,7 +168,7 @@ void read_winner(const JsonAt& json, Entry& entry) {
   entry.candidate = placed(json["candidate"], candidate_from_json);
   entry.measurement = measurement_from_json(json["measurement"]);
   entry.verdict = verdict_from_json(json["verdict"]);
-  if (!entry.verdict.ok) json["verdict"].fail("a winner whose result is wrong");
+  if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
   entry.occupancy = at_least_zero(json["occupancy"]);
   if (entry.occupancy > 1) json["occupancy"].fail(fmt::format("{} is more than 1", entry.occupancy));
   for (size_t i = 0; i < json["rivals"].size(); ++i) {

@@ -55,7 +55,7 @@ std::string distrust(const Entry& entry) {
   if (std::string reason = uncertainty(entry); !reason.empty() || !entry.skipped.empty()) return reason;
   for (const Rival& rival : entry.rivals)
     if (contradicts_times(entry, rival))
-      return fmt::format("its ratio to {}, {:.4g}, is not that of their times", rival.name, rival.ratio);
+      return fmt::format("its ratio to {}, {:.4g}, contradicts their times", rival.name, rival.ratio);
   return "";
 }
 

@@ -12,7 +12,7 @@ struct Update {
   std::string date;                // UTC: "2026-11-23T01:26:06"
   std::string reason;              // the user's words
   Json tool;                       // that measured, as in a table
-  std::vector<std::string> cells;  // ids of those whose times are of then
+  std::vector<std::string> cells;  // ids of those whose times it replaced
 };
 
 Json to_json(const Update& update);

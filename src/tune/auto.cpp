@@ -1,4 +1,4 @@
-// Generations of questions: a race among the best so far, then the most promising of what is near them.
+// Asks in generations: first a race among the best so far, then the most promising candidates near them.
 #include "tune/auto.h"
 
 #include <algorithm>
@@ -14,32 +14,32 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kSmall = 48;         // a domain that is tried whole
-constexpr int64_t kMostFirst = 150;    // candidates of a cell that is the first of its kind
-constexpr int64_t kMostNear = 32;      // of one near a cell that has a winner
-constexpr size_t kModelsBest = 12;     // that should be the fastest by the variants' models
-constexpr size_t kModelsBestNear = 8;  // where a cell near it has a winner
+constexpr int64_t kSmall = 48;         // a domain with no more candidates is tried whole
+constexpr int64_t kMostFirst = 150;    // candidates of a cell without a winner near it
+constexpr int64_t kMostNear = 32;      // the same, with a winner near it
+constexpr size_t kModelsBest = 12;     // first candidates by the variants' models
+constexpr size_t kModelsBestNear = 8;  // the same, with a winner near the cell
 constexpr uint64_t kStream = 0xa070;   // of random numbers
-constexpr int64_t kFewestTried = 16;   // before the search may end
+constexpr int64_t kFewestTried = 16;   // candidates, before the search may end
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
-constexpr size_t kLeaders = 5;         // of a variant, whose neighbours are looked at
-constexpr int kKicked = 16;            // candidates some knobs away from each leader
-constexpr double kRivalVariant = 1.3;  // a variant is searched while its best takes no longer than that
-constexpr int kSteps = 8;              // from the most promising to its neighbours
+constexpr size_t kLeaders = 5;         // fastest candidates of a variant whose neighbours are looked at
+constexpr int kKicked = 16;            // random candidates some knobs away from each leader
+constexpr double kRivalVariant = 1.3;  // a variant is searched while its best over the best of all is less
+constexpr int kSteps = 8;              // from the most promising candidate to its neighbours
 constexpr int kFirstBlocks = 2;
 constexpr int kMoreBlocks = 2;
-constexpr int kRaceBlocks = 6;    // of a candidate, while the search goes on
-constexpr int kFinalBlocks = 12;  // at its end
+constexpr int kRaceBlocks = 6;    // of a candidate at most, while the search goes on
+constexpr int kFinalBlocks = 12;  // the same, at its end
 constexpr size_t kRacers = 4;
 constexpr double kUsualNoise = 0.005;
-constexpr double kSlowest = 0.5;        // of the logarithm: slower ones all count as so slow
-constexpr double kUnknown = 0.15;       // what candidates are thought to differ by before much is measured
-constexpr double kKnown = 0.03;         // and later, or by what a model tells
-constexpr int64_t kMuch = 16;           // measured
-constexpr double kSmallestGain = 2e-3;  // that is worth trying for
-constexpr double kModestGain = 5e-3;    // when the last candidates were tried in vain:
-constexpr int64_t kPatience = 8;        // so many
-constexpr int64_t kPatienceNear = 6;    // where a cell near it has a winner
+constexpr double kSlowest = 0.5;        // logarithm of the time over the best: slower candidates count as this slow
+constexpr double kUnknown = 0.15;       // assumed standard deviation of a variant without a model and with few measured
+constexpr double kKnown = 0.03;         // the same for other variants
+constexpr int64_t kMuch = 16;           // measured candidates that aren't few
+constexpr double kSmallestGain = 2e-3;  // least expected gain for which a candidate is tried
+constexpr double kModestGain = 5e-3;    // the same, after kPatience candidates without a gain
+constexpr int64_t kPatience = 8;        // candidates
+constexpr int64_t kPatienceNear = 6;    // the same, with a winner near the cell
 
 class Auto final : public Strategy {
  public:
@@ -101,10 +101,10 @@ class Auto final : public Strategy {
   };
   struct Promise {
     Point point;
-    double modelled = 0;  // above the best, by the variant's model
-    double gain = 0;      // expected, as it was when it was computed
+    double modelled = 0;  // logarithm of its modelled time over that of the variant's fastest
+    double gain = 0;      // expected, when it was last computed
   };
-  // What was not tried near the fastest of a variant. The surrogate tells what is to be added to the model.
+  // Untried candidates near the fastest of a variant. The surrogate predicts how far times differ from the model's.
   struct Near {
     Surrogate surrogate;
     std::map<Candidate, Promise> promises = {};
@@ -114,9 +114,9 @@ class Auto final : public Strategy {
       return expected_improvement({promise.modelled + more.mean, more.sd}, 0);
     }
   };
-  // Learned again when there are a quarter more points.
+  // Relevances of a variant's knobs. They are learned again when there are a quarter more points.
   struct Learned {
-    size_t points = 0;  // when it was learned
+    size_t points = 0;  // when they were learned
     std::vector<double> relevances;
   };
   using Ranked = std::vector<std::pair<const Candidate*, const Known*>>;
@@ -134,7 +134,7 @@ class Auto final : public Strategy {
     return !queue_.empty();
   }
 
-  // Those that are right, the fastest first.
+  // Candidates with right results, the fastest first.
   Ranked ranked() const {
     Ranked result;
     for (const auto& [candidate, known] : known_)
@@ -163,15 +163,15 @@ class Auto final : public Strategy {
     return !queue_.empty();
   }
 
-  // Whether the last candidates were tried in vain.
+  // Whether the last candidates brought no gain.
   bool in_vain(double best) {
     const int64_t tried = std::ssize(known_);
     if (!marked_ || best < *marked_ - std::max(2 * kSmallestGain, noise() / 2)) marked_ = best, tried_then_ = tried;
     return tried >= kFewestTried && tried - tried_then_ >= (near_ ? kPatienceNear : kPatience);
   }
 
-  // Asks for the most promising candidates, one by one as if those before it were known. False where none promises
-  // enough.
+  // Asks for the most promising candidates one by one, each as if the times of those before it were known. False where
+  // none promises enough.
   bool step() {
     const Ranked all = ranked();
     const double best = all.empty() ? 0 : all.front().second->racer.median;
@@ -200,7 +200,7 @@ class Auto final : public Strategy {
     return !queue_.empty();
   }
 
-  // Takes a candidate out, if it promises that much.
+  // Takes a candidate out where its expected gain is at least `least`.
   static bool take(std::vector<Near>& nears, const Candidate& candidate, double least) {
     for (Near& near : nears) {
       const auto found = near.promises.find(candidate);
@@ -213,8 +213,8 @@ class Auto final : public Strategy {
     return false;
   }
 
-  // Takes the most promising candidate out. Gains only fall as more is believed, so that the largest is known when its
-  // own is up to date.
+  // Takes the most promising candidate out. Gains only fall as more is believed, so the largest stored gain is the best
+  // once it is up to date.
   static std::optional<Candidate> take_best(std::vector<Near>& nears, double least) {
     for (;;) {
       Near* from = nullptr;
@@ -235,7 +235,7 @@ class Auto final : public Strategy {
     }
   }
 
-  // Neighbours of the fastest of a variant, others some knobs away, and what lies uphill from the most promising.
+  // Neighbours of a variant's fastest candidates, random ones some knobs away, then neighbours of the most promising.
   Near look_near(const Ranked& own, double best) {
     const Candidate& fastest = *own.front().first;
     const Variant& variant = find_variant(fastest.variant);
@@ -272,7 +272,7 @@ class Auto final : public Strategy {
     return place->second;
   }
 
-  // The logarithm of the time that the model tells, above another candidate's; 0 without a model.
+  // The logarithm of a candidate's modelled time over another's; 0 without a model.
   double modelled_above(const Candidate& candidate, const Candidate& other) {
     const double above = modelled(candidate) - modelled(other);
     return std::clamp(above, -kSlowest, kSlowest);
@@ -285,7 +285,7 @@ class Auto final : public Strategy {
     return place->second;
   }
 
-  // Of logarithms above the best, less what the model tells. `fastest` is the fastest of its variant.
+  // Fits logarithms of times over the best, minus what the model predicts. `fastest` is the fastest of its variant.
   Surrogate fit(const Candidate& fastest, double best) {
     const Variant& variant = find_variant(fastest.variant);
     std::vector<Point> points;
@@ -310,7 +310,7 @@ class Auto final : public Strategy {
   std::shared_ptr<const Domain> domain_;
   Random random_;
   bool near_, small_ = false;
-  int64_t small_size_ = 0;  // where small_
+  int64_t small_size_ = 0;  // candidates, where small_
   std::vector<Candidate> first_;
   std::deque<Ask> queue_;
   std::vector<Candidate> likely_;  // to be asked for after those in the queue
@@ -318,9 +318,9 @@ class Auto final : public Strategy {
   std::map<Candidate, Known> known_;
   std::map<Candidate, std::vector<Candidate>> neighbours_;
   std::map<Candidate, double> modelled_;
-  std::map<std::string, Learned> learned_;  // of a variant's knobs
-  std::optional<double> marked_;            // the best when it last fell enough,
-  int64_t tried_then_ = 0;                  // after so many candidates
+  std::map<std::string, Learned> learned_;  // by variant
+  std::optional<double> marked_;            // the best when it last improved enough,
+  int64_t tried_then_ = 0;                  // and how many candidates were tried then
 };
 
 }  // namespace
@@ -328,7 +328,7 @@ class Auto final : public Strategy {
 double block_noise(const std::vector<std::vector<double>>& logs, double usual) {
   constexpr size_t kEnough = 5;
   constexpr double kLeast = 2e-4;
-  constexpr double kSdOfMedian = 1.4826;  // of a normal distribution: its standard deviation by its median deviation
+  constexpr double kSdOfMedian = 1.4826;  // a normal distribution's standard deviation over its median deviation
   std::vector<double> differences;
   for (const std::vector<double>& one : logs)
     for (size_t i = 1; i < one.size(); ++i) differences.push_back(std::abs(one[i] - one[i - 1]));

@@ -1,4 +1,4 @@
-// Rivals of a table, the other program's winner, and a first run of all.
+// Chooses who is measured, and runs each contender once.
 #include "tune/bout.h"
 
 #include <fmt/format.h>
@@ -19,20 +19,21 @@ void drop(Bout& bout, size_t runner) {
   bout.rivals.erase(bout.rivals.begin() + static_cast<std::ptrdiff_t>(runner - 1));
 }
 
-// The baseline here and there leave together: one alone says nothing.
+// The baseline of both programs leaves the bout: one side alone says nothing.
 void drop_witness(Bout& bout) {
   drop(bout, 2);
   drop(bout, 1);
 }
 
-// What the other program refuses, it does not know: a knob, a variant or a fusion that came later.
+// The other program refuses what it does not know: a knob, a variant or a fusion that came later.
 template <typename Call>
 auto asked_of(const CheckRequest& request, Call call) {
   try {
     return call();
   } catch (const Error& error) {
     if (error.exit() != Exit::request) throw;
-    throw CandidateFault(Status::illegal, fmt::format("{} does not know it: {}", request.against->name, error.what()));
+    throw CandidateFault(Status::illegal,
+                         fmt::format("{} does not support it: {}", request.against->name, error.what()));
   }
 }
 
@@ -55,7 +56,7 @@ CellFinding not_judged(const CellFinding& finding, const CheckRequest& request, 
       fmt::format("{} cannot run this winner, so there is nothing to compare with: {}", request.against->name, why));
 }
 
-// The same winner at the other side: it must run and be right, or its time says nothing.
+// The same winner in the other program: it must run and be right, or its time says nothing.
 std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& problem, const Bout& bout,
                                      const CheckRequest& request) {
   const Runner& there = bout.runners.back();

@@ -1,4 +1,4 @@
-// Who is measured beside a winner, and whether they all run. What the times say is change.h's.
+// Who is measured beside a winner, and whether they all run. What their times show: change.h.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace moetune {
 
-/// An entry's winner and those that it is measured beside. Where a table is the baseline these are its rivals, with
-/// what the table says of them. Where another program is, they are a baseline here, the same one there, and last the
-/// same winner there, whose ratio should be 1.
+/// One comparison: an entry's winner and those that it is measured beside. Against a table these are the entry's
+/// rivals, with the times that the table has. Against another program they are a baseline here, the same one there (the
+/// witness), and last the same winner there, whose ratio should be 1.
 struct Bout {
   const Entry* entry = nullptr;
   std::vector<Runner> runners;  // the winner first, then the rivals
@@ -31,7 +31,7 @@ std::optional<Bout> set_up(const Entry& entry, Backend& backend, bool all);
 /// The winner here and there, and a baseline that both offer, of the table if it has one.
 Bout set_up_pair(const Entry& entry, Backend& here, const Against& there);
 
-/// Loads the problem everywhere where runners are.
+/// Loads the problem in every backend that a runner has.
 void load(const Bout& bout, const Problem& problem);
 
 /// Compiles and verifies the winner and runs each contender once; a rival besides the control that fails leaves the
@@ -39,7 +39,7 @@ void load(const Bout& bout, const Problem& problem);
 std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem, Bout& bout,
                                    const CheckRequest& request);
 
-/// The finding of a cell that one of its runners ended.
+/// The finding of a cell where the fault of a runner ended the bout.
 CellFinding ended(const CellFinding& finding, const Bout& bout, const ContenderFault& fault,
                   const CheckRequest& request);
 

@@ -1,4 +1,4 @@
-// Which cell a device takes next, where several share a run. Not what it does with it.
+// Which cell a device takes next, where several share a run.
 #pragma once
 #include <condition_variable>
 #include <deque>

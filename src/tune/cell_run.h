@@ -1,4 +1,4 @@
-// What is known of a cell while it is tuned, and what earlier runs and lost devices left of it. Of this room alone.
+// What is known of a cell while it is tuned, and what earlier runs and lost devices left of it. For this folder only.
 #pragma once
 #include <deque>
 #include <map>
@@ -16,7 +16,7 @@ struct CellRun {
   std::string id;
   Problem problem;
   std::shared_ptr<const Enumeration> listed;  // where the strategy goes through a list; else null
-  std::shared_ptr<const Domain> domain;       // else
+  std::shared_ptr<const Domain> domain;       // null where there is a list
   Candidate fallback;                         // the default
   std::unique_ptr<Strategy> strategy;
   int64_t planned = 0;                      // trials at most
@@ -26,7 +26,7 @@ struct CellRun {
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
-  bool cut = false;  // the strategy asked for more candidates than are planned
+  bool cut = false;                                   // the strategy asked for more candidates than are planned
   std::optional<std::vector<Candidate>> coming = {};  // what the next cell begins with, once that was looked at
   Clock::time_point begin = Clock::now();
 };
@@ -44,7 +44,7 @@ bool is_searched(const Run& run, const CellRun& state);
 /// Leaves the cell to another device. The faults that came last may be those of the lost device: they are tried again.
 void leave(const Run& run, const CellRun& state);
 
-/// Whether two earlier runs ended while this candidate ran: it is then taken for the reason.
+/// Whether two earlier runs ended while this candidate ran: it is then blamed for that.
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate);
 
 }  // namespace moetune

@@ -1,5 +1,5 @@
 // How a cell changed since its table was made, or against another program: the winner's ratios to its rivals, and its
-// time. The verdict is rules.h's.
+// time. Verdicts: rules.h.
 #pragma once
 #include <string>
 
@@ -26,10 +26,10 @@ Change change_of_ratio(const Rounds& rounds, const Bout& bout);
 Change change_of_time(const Rounds& rounds, const Bout& bout);
 Change excess_of_time(const Rounds& rounds, const Bout& bout);
 
-/// How many times as long the control takes as in the table.
+/// The control's time now over its time in the table.
 double control_moved(const Rounds& rounds, const Bout& bout);
 
-/// The change of the baseline that both programs of a pair run, which should be none.
+/// The difference in time of the baseline that both programs of a pair run, which should be 0.
 Change change_of_witness(const Rounds& rounds);
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Contenders meet in each cell; which of them is chosen then: table/choice.cpp.
+// Measures the contenders of each cell. Which of them is chosen: table/choice.cpp.
 #include "tune/choose.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ std::vector<Cell> cells_of(const Entries& entries) {
   return cells;
 }
 
-// Candidates, those first that are in the list most often.
+// The different candidates of a list, the most frequent first.
 std::vector<Candidate> by_frequency(const std::vector<Candidate>& list) {
   std::map<Candidate, int> counts;
   for (const Candidate& one : list) ++counts[one];
@@ -91,7 +91,7 @@ void verify_all(Meeting& meeting) {
   }
 }
 
-// Rounds of all that are able, over operands that are made anew for each look. Throws ContenderFault.
+// Rounds of all contenders that are able to run, over operands made anew for each look. Throws ContenderFault.
 Rounds play(Meeting& meeting) {
   std::vector<Contender> contenders;
   for (const Candidate& candidate : meeting.able) contenders.push_back({.baseline = "", .candidate = candidate});
@@ -152,7 +152,7 @@ void compile(const Field& field, Contest& contest, std::vector<Pool>& pools) {
   }
 }
 
-// Adds the cell and what its contenders take. Nothing is added where it does not fit into memory.
+// Adds the cell and the times of its contenders. Nothing is added where it does not fit into memory.
 void add_cell(Contest& contest, const Field& field, const Entry& entry, const std::vector<Candidate>& contenders) {
   Meeting meeting{field.backend, field.request, field.stop, make_problem(entry.cell), contenders};
   if (field.listener.begins) field.listener.begins(entry.cell, contenders.size());
@@ -234,8 +234,8 @@ std::vector<Choice> choose(const TunedTable& table, Backend& backend, const Choo
     const std::optional<Contest> contest = measure(field, entries);
     if (!contest) {
       if (!stop)
-        field.note(
-            fmt::format("the time is over: {} gets no choice; run again with --append", title(entries[0]->cell.shape)));
+        field.note(fmt::format("the time budget is spent: {} gets no choice; run again with --append",
+                               title(entries[0]->cell.shape)));
       continue;
     }
     for (Choice& choice : choose(*contest, request.rule, request.bucket_loss)) choices.push_back(std::move(choice));

@@ -1,4 +1,4 @@
-// Measures what robust choices are made from: the winners of a layer's cells in each other's cells.
+// Measures the times that robust choices are made from: the winners of a layer's cells in each other's cells.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -15,24 +15,24 @@ struct ChooseRequest {
   Rule rule = Rule::worst;
   double bucket_loss = 0;  // token counts are merged while the regret stays within it; 0 = none is merged
   int rounds = 11;
-  int looks = 1;    // the rounds of a cell are divided among so many looks, each over operands made anew
+  int looks = 1;    // parts of a cell's rounds, each over operands made anew
   double wait = 0;  // seconds a cell may wait while other programs use the processors
   SampleRequest sample = {};
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();  // no cell begins later
 };
 
-/// What is told on the way.
+/// What is told while measuring.
 struct ChooseListener {
   std::function<void(const Cell&, size_t contenders)> begins = {};  // a cell
   std::function<void(const std::string&)> note = {};                // a warning that says what to do
 };
 
-/// Whether choices can be made of these cells: two differ in their rows alone, or, where token counts may be merged, in
-/// these and their tokens.
+/// Whether there is anything to choose for these cells: two of one shape have equal tokens, or any tokens where token
+/// counts may be merged.
 bool has_choice(const std::vector<Cell>& cells, double bucket_loss);
 
-/// The contenders of cells: all their winners, then their defaults and the ties that most of them share, while there
-/// are fewer than eight.
+/// The contenders of cells: all their winners, then the most frequent of their defaults and ties, while there are fewer
+/// than eight.
 std::vector<Candidate> pick_contenders(const std::vector<const Entry*>& entries);
 
 /// Verifies and times the contenders of each shape of the table in each of its cells, in interleaved rounds, and

@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-// What XML 1.0 has no way to write (control characters) and what is not UTF-8 becomes printable first.
+// Control characters, which XML 1.0 cannot hold, and bytes that are not UTF-8 are made printable first.
 std::string escaped(const std::string& text) {
   std::string safe;
   for (const char c : printable(text)) switch (c) {
@@ -32,7 +32,7 @@ std::string escaped(const std::string& text) {
         break;
       case '\n':
       case '\t':
-        safe += ' ';  // an attribute would lose it anyhow
+        safe += ' ';  // attributes don't preserve it
         break;
       default:
         safe += c;
@@ -40,7 +40,7 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-// What a workflow command would end at; in its title commas and colons too.
+// Escapes what would end a workflow command; in its title commas and colons too.
 std::string command_text(const std::string& text, bool title) {
   std::string safe;
   for (const char c : text) {

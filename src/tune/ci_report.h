@@ -15,7 +15,7 @@ struct CheckRun {
   Undecided undecided = Undecided::fail;
 };
 
-/// One test case a cell: failures are findings of exit code 1, errors those of exit code 4, which are skipped cases
+/// One test case per cell: failures are findings of exit code 1, errors those of exit code 4, which are skipped cases
 /// with Undecided::pass. The mean is a case where there is one. A fault is a case of its own with an error: cells after
 /// it have not passed.
 std::string junit_xml(const CheckResult& result, const CheckRun& run);
@@ -25,8 +25,8 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run);
 /// not there.
 Json benchmark_json(const CheckResult& result, const TunedTable& table);
 
-/// A line a finding that is not well, wrong results first, as GitHub Actions shows beside a commit: "::error
-/// title=...::" for what makes exit code 1 and for a fault, "::warning title=...::" for what is undecided.
+/// One line for each finding that is not good, wrong results first, as GitHub Actions shows beside a commit:
+/// "::error title=...::" for what makes exit code 1 and for a fault, "::warning title=...::" for what is undecided.
 std::string annotations(const CheckResult& result);
 
 }  // namespace moetune

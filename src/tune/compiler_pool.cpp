@@ -14,7 +14,7 @@ namespace moetune {
 namespace {
 
 constexpr int kDeathsInARow = 3;
-constexpr size_t kMostLanes = 32;  // a process takes some 200 MB
+constexpr size_t kMostLanes = 32;  // each process takes memory for NVRTC
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void CompilerPool::start_lanes() {
     Lane& lane = lanes_.emplace_back();
     try {
       lane.thread = std::thread([this, &lane] { work(lane); });
-    } catch (const std::system_error&) {  // the system has no more: those that run do the work
+    } catch (const std::system_error&) {  // no more threads: those that run do the work
       lanes_.pop_back();
       most_lanes_ = lanes_.size();
     }
@@ -111,7 +111,7 @@ void CompilerPool::finish(const Job& job, Result result) {
   changed_.notify_all();
 }
 
-// Nothing that goes wrong here is told: the backend compiles what is missing and tells it then.
+// Errors are not reported here: the backend compiles what is missing and reports them then.
 void CompilerPool::work(Lane& lane) {
   try {
     while (const std::optional<Job> job = next_job()) finish(*job, ask(lane, *job));
@@ -120,7 +120,7 @@ void CompilerPool::work(Lane& lane) {
   }
 }
 
-// A process that gets a SIGKILL (a person's, or the kernel's when memory is short) may be without fault: one more try.
+// A SIGKILL may come from a user, or from the kernel when memory is short, so the candidate gets one more try.
 CompilerPool::Result CompilerPool::ask(Lane& lane, const Job& job) {
   for (int attempt = 1;; ++attempt) {
     if (!lane.link.alive()) {

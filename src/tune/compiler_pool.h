@@ -1,5 +1,5 @@
-// Processes that compile, each one kernel at a time: threads of one process wait for one another in NVRTC. The process
-// that times is left alone, and a crash of the compiler ends one candidate.
+// Processes that compile, each one kernel at a time, because threads of one process wait for one another in NVRTC. The
+// process that measures doesn't compile, and a crash of the compiler costs one candidate.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -30,7 +30,7 @@ class CompilerPool {
   std::map<Candidate, CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates);
 
   /// Compiles these when nothing else is asked for, in this order, and returns at once. What an earlier call wanted and
-  /// has not been begun is forgotten. False where no process can start, or they end again and again: nothing is compiled.
+  /// has not been begun is forgotten. False where no process can start, or they keep dying: nothing is compiled.
   bool want(const Shape& shape, std::span<const Candidate> candidates);
 
  private:
@@ -53,7 +53,7 @@ class CompilerPool {
 
   WorkerOptions options_;
   size_t most_lanes_;
-  Fd cancel_;  // can be read once the processes shall end
+  Fd cancel_;  // can be read once the processes must end
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-// How many cells may be called changed by chance.
+// Limits how many cells are called changed where only chance changed them.
 #pragma once
 #include <span>
 #include <vector>
@@ -8,9 +8,9 @@ namespace moetune {
 /// The chance of a standard normal value above `z`.
 double normal_tail(double z);
 
-/// Which hypotheses may be rejected so that among those rejected the expected share of errors is at most `rate`
+/// Which hypotheses may be rejected so that among those rejected the expected fraction of errors is at most `rate`
 /// (Benjamini, Hochberg 1995: of m p-values in ascending order, the first k for the largest k whose p <= rate k / m).
-/// A NaN is never rejected, and counts.
+/// A NaN is never rejected, but counts in m.
 std::vector<bool> discoveries(std::span<const double> p_values, double rate);
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Means of what a journal tells, and figures for where it tells nothing.
+// Means of a journal's times, and guesses where it has none.
 #include "tune/estimate.h"
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 namespace moetune {
 namespace {
 
-// What a trial or a final takes however small the problem is, and how often it launches it.
+// The time of a trial or a final besides its launches, and how many launches it has.
 struct Figures {
   double seconds, launches;
-  double sustained_loads;  // in the sustained regime the GPU is loaded so often until its clock is steady
+  double sustained_loads;  // how often the sustained regime loads the GPU until its clock is steady
 };
 constexpr Figures kCpuTrial{.seconds = 0.03, .launches = 10, .sustained_loads = 0};
 constexpr Figures kCpuFinal{.seconds = 1, .launches = 200, .sustained_loads = 0};
 constexpr Figures kGpuTrial{.seconds = 0.05, .launches = 20, .sustained_loads = 3};
 constexpr Figures kGpuFinal{.seconds = 1.5, .launches = 200, .sustained_loads = 60};
-constexpr double kCpuFlops = 1e10, kGpuFlops = 2e12;     // a second, of a processor
+constexpr double kCpuFlops = 1e10, kGpuFlops = 2e12;     // per second, of one processor
 constexpr int kCpuProcessors = 2, kGpuProcessors = 100;  // where a device doesn't tell how many it has
 constexpr double kLoadSeconds = 0.2;
 
@@ -40,7 +40,7 @@ Guess guess(double flops, const DeviceInfo& device, Regime regime) {
   return {seconds(gpu ? kGpuTrial : kCpuTrial), seconds(gpu ? kGpuFinal : kCpuFinal)};
 }
 
-// Seconds that are told over those that were guessed.
+// Seconds that the journal has over those that were guessed.
 struct Comparison {
   double told = 0, guessed = 0;
   void add(double seconds, double guess) { told += seconds, guessed += guess; }
@@ -74,7 +74,7 @@ Pace pace_of(const Replay& journal) {
       if (final == journal.final_seconds.end()) continue;
       pace.final[name] = final->second;
       finals.add(final->second, guessed.final);
-    } catch (const Error&) {  // a recording that is gone: the cell tells nothing
+    } catch (const Error&) {  // its recording is missing: the cell is left out
     }
   pace.trial_scale = trials.scale();
   pace.final_scale = finals.scale();
@@ -95,7 +95,8 @@ double estimated_seconds(const CellWorkload& cell, const Pace& pace, const Devic
 
 namespace {
 
-// As many as the strategy asks for at most, where cells before this one have winners: what these are doesn't matter.
+// The most trials that the strategy asks for, as if the cells before this one had winners. Which winners doesn't
+// matter.
 int64_t planned_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
                        const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
   std::vector<const Entry*> entries;

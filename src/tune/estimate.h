@@ -1,4 +1,4 @@
-// How long a tuning run will take, told before it begins. Measures nothing.
+// How long a tuning run will take, estimated before it begins. Measures nothing.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,24 +12,23 @@
 
 namespace moetune {
 
-/// Seconds of a trial and of a final by cell id, as a journal tells them, and how its sums compare with those that
-/// figures of the kind of device give for the same cells. 0 = not told.
+/// Seconds of a trial and of a final by cell id, from a journal. A scale is the journal's sum over the sum of guesses
+/// for the same cells; 0 = unknown.
 struct Pace {
   std::map<std::string, double> trial, final;
   double trial_scale = 0, final_scale = 0;
 };
 Pace pace_of(const Replay& journal);
 
-/// What is to be tuned of a cell.
+/// What remains to be tuned of a cell.
 struct CellWorkload {
   std::string id;
   int64_t trials = 0;
   double flops = 0;  // of the problem
 };
 
-/// Seconds that a cell takes on one device: by the journal's figures of this cell, else by figures of the kind of
-/// device, scaled as the journal's other cells tell. `guessed` (may be null) becomes true where the journal tells of no
-/// trial.
+/// Seconds that a cell takes on one device: by the journal's trials of this cell, else by a guess from the kind of
+/// device, scaled by the journal's other cells. `guessed` (may be null) becomes true where the journal has no trial.
 double estimated_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
                          bool* guessed);
 

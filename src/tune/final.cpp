@@ -104,7 +104,7 @@ double ratio_uncertainty(const Final& final) {
   return log_half_width(paired_ratio(final.rounds, winner, *rival).interval);
 }
 
-// Makes the operands anew. False where reload_seconds have passed, or memory is short the second time.
+// Makes the operands anew. False where reload_seconds have passed, or memory is too short now.
 bool reload(const FinalRequest& request, Clock::time_point begin) {
   if (std::chrono::duration<double>(Clock::now() - begin).count() > request.reload_seconds) return false;
   try {
@@ -138,7 +138,7 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
   final.rounds = undisturbed(final.rounds, quiet);
 }
 
-// Measures the finalists again without those that fail. Nothing where no candidate is left.
+// Measures the finalists, and again without those that fail. Nothing where no candidate is left.
 std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
                             const FinalRequest& request, const Say& note) {
   std::vector<std::string> baselines = able_baselines(backend, request.sample, note);

@@ -15,11 +15,11 @@ namespace moetune {
 
 struct FinalRequest {
   int rounds = 11;  // to begin with; up to three times as many while the winner's ratio is uncertain
-  int looks = 1;    // the rounds are divided among so many looks, each over operands that `reload` makes anew
+  int looks = 1;    // parts of the rounds, each over operands that `reload` makes anew
   std::function<void()> reload = {};
   double reload_seconds = std::numeric_limits<double>::infinity();  // no look begins later than that
   double wait = 0;                          // seconds to wait while other programs use the processors
-  bool stretch = true;                      // whether more rounds may follow
+  bool stretch = true;                      // whether more than `rounds` may be measured
   const std::atomic<bool>* stop = nullptr;  // once it is set, one look is enough and waiting ends
   SampleRequest sample;
   std::optional<Candidate> fallback;  // the default candidate

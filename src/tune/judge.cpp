@@ -1,5 +1,4 @@
-// Measures all winners again, then what seems slower once more. The rules are rules.cpp's, the words
-// judge_report.cpp's.
+// Measures all winners again, then once more those that seem slower. The rules: rules.cpp. The words: judge_report.cpp.
 #include "tune/judge.h"
 
 #include <fmt/format.h>
@@ -74,7 +73,7 @@ bool screen(const Problem& problem, const Bout& bout, const CheckRequest& reques
   }
 }
 
-// What ends a cell alone.
+// Turns faults that end only this cell into its finding.
 template <typename Work>
 CellFinding guarded(const Case& one, const CheckRequest& request, Work work) {
   try {
@@ -122,7 +121,7 @@ CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request
   return guarded(one, request, [&] {
     if (const auto early = try_out(finding, problem, *one.bout, request)) return *early;
     if (!one.bout->paired && one.bout->control().measurement.samples < kFewest)
-      return settled(finding, Finding::inconclusive, "the table's final was cut short, it has no interval: tune again",
+      return settled(finding, Finding::inconclusive, "the table's final was cut short and has no interval: tune again",
                      Remedy::tune);
     wait_for_quiet(one, request);
     one.suspect = screen(problem, *one.bout, request, one.limits, one.rounds);
@@ -192,7 +191,7 @@ class Checking {
     discover();
   }
 
-  // Changes that chance brings about among so many cells are none.
+  // Changes that chance explains among so many cells don't count.
   void discover() {
     std::vector<double> slower, faster;
     std::vector<Case*> measured;
@@ -263,7 +262,7 @@ class Checking {
     if (listen_) listen_(one.finding);
   }
 
-  // What an error of another cell left open.
+  // Tells the finding of a cell whose confirmation another cell's error prevented.
   void give_up(Case& one) {
     if (one.finding.rounds > 0) tell(one);
   }

@@ -42,8 +42,9 @@ struct CellFinding {
   Verdict verdict = {};                // of the winner, now
   std::vector<Rival> rivals_now = {};  // measured beside it, the control last
 };
-// Against another program: change is that of the winner's time here to its time there, before_seconds its time there,
-// time_change nothing; control a baseline that both run, or empty, with its times here (now) and there (before).
+// Against another program: `change` is that from the winner's time there to its time here, before_seconds its time
+// there, and time_change is not used; `control` is a baseline that both run, or empty, with its times here (now) and
+// there (before).
 
 /// The geometric mean over the cells that could be judged.
 struct MeanFinding {
@@ -64,7 +65,7 @@ struct CheckResult {
 
 /// Whether the time shows a regression while the ratio is too uncertain.
 bool is_told_by_time(const CellFinding& finding);
-/// Whether the winner takes longer than in the table only as its control does.
+/// Whether the winner takes longer than in the table, but so does its control.
 bool is_slower_machine(const CellFinding& finding);
 
 /// Another program, or this one with other kernels.
@@ -77,7 +78,7 @@ struct CheckRequest {
   double threshold = 0.05;  // smallest change that counts
   int rounds = 15;          // to begin with
   int max_rounds = 60;      // while inconclusive
-  int looks = 1;            // the rounds are divided among so many looks, each over operands made anew
+  int looks = 1;            // parts of the rounds, each over operands made anew
   double wait = 0;          // seconds a cell may wait while other programs use the processors
   double patience = 0;      // seconds that a slowdown must last; it is measured at least twice
   double time_budget = 0;   // seconds; 0 = none
@@ -98,7 +99,8 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// With `against` nothing of the table but its winners is used: the same winner is measured here and there in the same
 /// rounds, and change = here / there - 1. Both sides keep their operands at the same time.
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does
-///   improved      the same, and the median is below minus the threshold, the interval below 0, also among all cells
+///   improved      the same, the median is below minus the threshold and the interval below 0, and it is a discovery
+///                 among all cells
 ///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or
 ///                 the time; it is a discovery among all cells at a false discovery rate of 5 %; and further sets of
 ///                 rounds, over operands made anew after all cells were measured, confirm it until `patience` has
@@ -106,9 +108,9 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///   inconclusive  after all rounds the noise is larger than the threshold; or there is nothing to compare with
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
 ///                 changed, takes more than 1.25 times as long as in the table, or less than 1 / 1.25 (1.15 where
-///                 rounds were also chosen by its time), or, against a program, differs between both sides by more than
-///                 the threshold; or other programs used the processors, then or now (kBusy), unless
-///                 such a control shows that they slowed both sides alike
+///                 rounds with a slow control were left out). Against a program: the baseline of both sides differs
+///                 by more than the threshold. Or other programs used the processors, then or now (kBusy), unless
+///                 such a baseline shows that they slowed both sides alike
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Where the geometric mean alone shows a regression, fresh rounds of every cell must show it again.
 /// Entries without a winner are skipped. `listen` gets each finding when it is final, those to confirm last. Entries
@@ -135,7 +137,7 @@ std::string change_text(const CellFinding& finding);
 /// "1.4 %": the smallest slowdown that would have been found; empty where nothing was measured.
 std::string detectable_text(const CellFinding& finding);
 
-/// What the change is measured by: "time", "cublas-loop"; the other program has no name here: "pair".
+/// What the change is measured by: "time", "cublas-loop", or "paired time" against another program.
 std::string judged_by(const CellFinding& finding, const CheckResult& result);
 
 /// "cell: reason" for each finding that needs one, wrong results first: failures, regressions, what is undecided, and a

@@ -148,7 +148,8 @@ std::string sentence(const CheckResult& result) {
   const auto open = count(is_open);
   const std::string undecided = open > 0 ? fmt::format(", {} undecided", open) : "";
   if (mean_regressed(result))
-    return fmt::format("{}: their geometric mean regressed by more than {}, no cell alone{}.", cells, limit, undecided);
+    return fmt::format("{}: their geometric mean regressed by more than {}, but no single cell{}.", cells, limit,
+                       undecided);
   if (open > 0) return fmt::format("{}: no regression over {} was found{}.", cells, limit, undecided);
   const auto slower = std::ranges::count_if(findings, is_slower_machine);
   return fmt::format("{}: none is slower than {} by more than {}{}.", cells,

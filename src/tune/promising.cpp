@@ -11,9 +11,9 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kListed = 1 << 18;  // combinations of a domain that is looked at whole
+constexpr int64_t kListed = 1 << 18;  // a domain with no more combinations is looked at whole
 constexpr int kExpanded = 64;         // candidates whose neighbours are looked at
-constexpr int kStarts = 16;           // random ones around each of those given
+constexpr int kStarts = 16;           // random candidates around each of `from`
 constexpr size_t kDifferentKnobs = 2;
 constexpr uint64_t kSeed = 0x9205;
 
@@ -43,7 +43,7 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
                                  const std::vector<Candidate>& from, size_t count) {
   std::map<Candidate, double> seen;
   std::priority_queue<Predicted, std::vector<Predicted>, std::greater<>> next;
-  // A candidate that is no different to the model from the one beside it is left out.
+  // Leaves out a candidate whose modelled time is that of the one beside it.
   const auto look_at = [&](const Candidate& candidate, double beside) {
     if (seen.contains(candidate)) return;
     const double seconds = seconds_of(candidate, problem, device);
@@ -51,7 +51,7 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
     seen[candidate] = seconds;
     next.push({seconds, candidate});
   };
-  // The candidate with the values of the first of `from` for knobs that make no difference to the model.
+  // Gives knobs that make no difference to the model the values of the first of `from`.
   const auto plain = [&](Candidate candidate) {
     if (from.empty() || from.front().variant != candidate.variant) return candidate;
     const double seconds = seconds_of(candidate, problem, device);

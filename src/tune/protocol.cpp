@@ -34,7 +34,7 @@ Json answer_of_current_exception() {
   } catch (const std::exception& fault) {
     return error(Exit::bug, fault.what(), "");
   } catch (...) {
-    return error(Exit::bug, "the worker threw something that is no exception", "");
+    return error(Exit::bug, "the worker threw something other than an exception", "");
   }
 }
 

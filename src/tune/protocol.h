@@ -1,6 +1,5 @@
-// What parent and worker say to each other: JSON, a line a message. A request is {"id", "call", ...}; its answer has
-// the same id and one of "ok" (the result), "fault" (of the candidate), "out_of_memory" or "error" (of request or
-// machine).
+// The messages between parent and worker: JSON, one line each. A request is {"id", "call", ...}; its answer has the
+// same id and one of "ok" (the result), "fault" (of the candidate), "out_of_memory" or "error" (of request or machine).
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,8 +9,8 @@
 
 namespace moetune {
 
-/// The version of what is said, which a worker tells in its greeting; one that tells none speaks version 1. It grows
-/// where an older program would misread a message.
+/// The version of the messages, which a worker tells in its greeting; one that tells none has version 1. It grows where
+/// an older program would misread a message.
 constexpr int kProtocol = 1;
 
 /// One line, newline included. Bytes that are not UTF-8 are replaced; it doesn't throw.

@@ -29,15 +29,15 @@ Recorded recorded_of(const Replay& journal, const std::string& cell) {
   if (found == journal.trials.end()) return result;
   for (const Trial& trial : found->second) {
     if (!trial.candidate.foreign.empty())
-      throw request_error(
-          fmt::format("{}: {} is of a pack that is not here, or of another build of it", cell, trial.candidate.variant),
-          "name the folder of the pack with --pack");
+      throw request_error(fmt::format("{}: {} is of a pack that is missing here, or of another build of it", cell,
+                                      trial.candidate.variant),
+                          "name the folder of the pack with --pack");
     result[trial.candidate] = trial;
   }
   return result;
 }
 
-// The values that recorded candidates have.
+// The space of all knob values that recorded candidates have.
 SearchSpace space_of(const Recorded& recorded) {
   std::map<std::string, std::vector<std::set<int>>> values;
   for (const auto& [candidate, trial] : recorded) {
@@ -63,7 +63,7 @@ Block drawn(const Trial& trial, Random& random) {
   return {.seconds = m.seconds * std::exp(sd * random.normal()), .launches = 1};
 }
 
-// What is asked of one cell, run after run.
+// One recorded cell, the same in all runs.
 struct Stage {
   const Problem problem;
   const DeviceInfo& device;
@@ -80,7 +80,7 @@ struct Found {
   int64_t candidates = 0, blocks = 0;
 };
 
-// One run. The winner is the best by the record of the three that were the fastest as measured.
+// One run. Of the three candidates that were the fastest in it, the winner is the one with the least recorded time.
 Found search(const Stage& stage, const RehearsalRequest& request, const WarmStart& warm, uint64_t seed) {
   const auto strategy = make_strategy(request.strategy, {.problem = stage.problem,
                                                          .device = stage.device,

@@ -1,4 +1,4 @@
-// What a strategy would have found on a device whose journal is there: `moetune replay`. Nothing runs.
+// What a strategy would have found on the device of a recorded journal: `moetune replay`. No kernel runs.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,16 +22,16 @@ struct RehearsedCell {
   Candidate best;        // of these
   double best_seconds = 0;
   double default_loss = 0;          // infinite where the journal lacks the default
-  std::vector<double> losses;       // a run each
-  std::vector<int64_t> candidates;  // that the run tried
-  std::vector<int64_t> blocks;      // that it measured
+  std::vector<double> losses;       // one per run
+  std::vector<int64_t> candidates;  // tried, one count per run
+  std::vector<int64_t> blocks;      // measured, one count per run
 };
 
-/// Runs a strategy over the cells of a journal, in their order. The space of a cell is what the journal has of it. A
+/// Runs a strategy over the cells of a journal, in their order. The space of a cell is its candidates in the journal. A
 /// block is drawn from those recorded of its candidate; where there are none, from a normal distribution as wide as the
-/// recorded interval. As in a final, the fastest three are told apart without an error. Cells without a right candidate
-/// are left out; the default is tried where the journal has it, else the search begins with the recorded candidate that
-/// is nearest to it.
+/// recorded interval. As in a final, the fastest three are compared again, here without noise. Cells without a right
+/// candidate are left out; the default is tried where the journal has it, else the search begins with the recorded
+/// candidate that is nearest to it.
 std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalRequest& request);
 
 }  // namespace moetune

@@ -60,7 +60,7 @@ class WorkerBackend final : public Backend {
   CompilerPool* pool();
 
   std::optional<CompilerPool> pool_;
-  bool cache_fails_ = false;  // kernels of the pool didn't come through
+  bool cache_fails_ = false;  // the worker didn't find the pool's kernels there
 
   // What a new worker must be given again.
   std::optional<Problem> problem_;
@@ -119,13 +119,13 @@ void WorkerBackend::make_ready(bool references) {
     prepare(references);
   } catch (const OutOfMemory& memory) {
     if (!again) throw CandidateFault(Status::launch_error, fmt::format("out of memory: {}", memory.what()));
-    throw machine_error(fmt::format("a problem that fitted before doesn't fit a new worker: {}", memory.what()),
-                        "something else takes the memory now; free it, then go on with --resume");
+    throw machine_error(fmt::format("a problem that fitted before doesn't fit into memory now: {}", memory.what()),
+                        "another program takes the memory; end it, then go on with --resume");
   }
 }
 
-// Loads the problem and makes its reference results, where this worker hasn't yet. A first death here may be a person's
-// doing (kill -9): one more try. A second SIGKILL is taken for the kernel's, which is out of memory.
+// Loads the problem and makes its reference results, where this worker hasn't yet. The first death may be a user's
+// doing (kill -9): it tries once more. A second SIGKILL is taken for the kernel's, which is out of memory.
 void WorkerBackend::prepare(bool references) {
   const auto timed = [&](const std::string& call, const Json& body) {
     const double before = now();
@@ -144,7 +144,8 @@ void WorkerBackend::prepare(bool references) {
       if (!gone.timed_out && attempt == 1) continue;
       const auto needed = static_cast<int64_t>(bytes(product_of(*problem_)));
       if (gone.signal == SIGKILL)
-        throw OutOfMemory(fmt::format("the worker was killed twice while it made them ({})", gone.what()), needed);
+        throw OutOfMemory(fmt::format("the worker was killed twice while it made the operands ({})", gone.what()),
+                          needed);
       throw machine_error(fmt::format("a problem of {} could not be loaded: {}",
                                       format_bytes(static_cast<double>(needed)), gone.what()),
                           "see `moetune doctor`, or try smaller sizes");
@@ -166,8 +167,8 @@ void WorkerBackend::load(const Problem& problem) {
   }
 }
 
-// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then. After one
-// SIGKILL (a person's, or the kernel's when memory is short) it is compiled again: it may be without fault.
+// Halves a batch until the candidate that ends the compiler is alone; the others come from the cache by then. A SIGKILL
+// may come from a user, or from the kernel when memory is short, so after the first it is compiled again.
 void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> part, double limit,
                                  std::vector<CompileResult>& to, bool may_be_killed) {
   if (part.empty()) return;
@@ -198,7 +199,7 @@ void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> 
   }
 }
 
-// None where kernels don't reach the worker, which is through the cache on disk. A cpu has nothing to compile.
+// Null where kernels can't reach the worker through the cache on disk. A cpu has nothing to compile.
 CompilerPool* WorkerBackend::pool() {
   if (device_.kind != DeviceKind::cuda || !options_.backend.cache || cache_fails_) return nullptr;
   if (!pool_) {
@@ -209,8 +210,8 @@ CompilerPool* WorkerBackend::pool() {
   return &*pool_;
 }
 
-// The pool makes them and the worker takes them from the cache: results say when and how long they were compiled. For a
-// few the worker is faster than processes that have to start.
+// The pool compiles and the worker loads from the cache; results are those of the pool. For a few candidates the worker
+// is faster, because processes have to start.
 std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<const Candidate> candidates) {
   if (compiled_shape_ != shape) {
     compiled_.clear();
@@ -275,8 +276,8 @@ void WorkerBackend::require_healthy() {
                       "the device may be stuck: see `moetune doctor` and dmesg; then go on with --resume");
 }
 
-// After one SIGKILL (a person's, or the kernel's when memory is short) a new worker gets the same question: the
-// candidate may be without fault.
+// A SIGKILL may come from a user, or from the kernel when memory is short, so after the first a new worker gets the
+// same request.
 Json WorkerBackend::ask_trial(const std::string& call, const Contender& contender, Json body, double limit) {
   require_healthy();
   body["contender"] = to_json(contender);

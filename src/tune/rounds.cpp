@@ -14,15 +14,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kEnoughCalm = 10;  // rounds
-constexpr size_t kTeachers = 3;     // blocks
+constexpr size_t kTeachers = 3;     // fastest blocks; the slowest of them counts
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Contenders that go first, second, ... Each follows each other equally often in every `count` rounds, or in twice as
-// many where their number is odd: after one that takes more power a GPU's clock is lower for a while. The order is
-// Williams's for a Latin square that is balanced for residual effects (1949): 0, 1, n - 1, 2, n - 2, ..., each plus the
-// round's number; of an odd number of contenders every other square is turned round.
+// The contender whose turn it is. Each contender follows every other one equally often in every `count` rounds, or in
+// twice as many where `count` is odd, because one that takes much power lowers a GPU's clock for the next. The order is
+// that of Williams's Latin square balanced for residual effects (1949): 0, 1, n - 1, 2, n - 2, ..., each plus the
+// round's number; where `count` is odd, every other square is reversed.
 size_t whose_turn(size_t round, size_t turn, size_t count) {
   if (count % 2 != 0 && round / count % 2 != 0) turn = count - 1 - turn;
   return (round + (turn % 2 != 0 ? (turn + 1) / 2 : count - turn / 2)) % count;

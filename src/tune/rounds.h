@@ -1,4 +1,4 @@
-// Interleaved rounds: contenders take turns, so that a drifting clock hits them all alike.
+// Interleaved rounds: contenders take turns, so that a drifting clock affects all of them alike.
 #pragma once
 #include <atomic>
 #include <limits>
@@ -27,7 +27,7 @@ struct ContenderFault : CandidateFault {
 
 /// How disturbances by other programs are detected and waited for. A round is disturbed where another program uses the
 /// processors (kBusy in any of its blocks), or where the control, whose code can't have changed, takes kDisturbed times
-/// its undisturbed time. On a virtual machine that shares its cores, only the second shows.
+/// its undisturbed time. On a virtual machine that shares its cores with others, only the second is visible.
 struct Quiet {
   double wait = 0;                                                   // seconds left for measuring again
   std::optional<size_t> control = {};                                // the contender
@@ -38,7 +38,7 @@ struct Quiet {
   bool waits() const { return wait > 0 && !(stop && *stop); }
 };
 constexpr double kDisturbed = 1.05;
-constexpr double kInPeace = 1.03;  // the median of undisturbed blocks over their minimum
+constexpr double kInPeace = 1.03;  // the median of undisturbed blocks over their third fastest
 
 /// A contender, and where it runs: several backends take turns where two programs are compared.
 struct Runner {

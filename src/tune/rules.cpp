@@ -12,14 +12,14 @@ namespace moetune {
 namespace {
 
 constexpr double kControlMoved = 1.25;
-constexpr double kControlStayed = 1.15;  // the limit where rounds were also chosen by the control's time
+constexpr double kControlStayed = 1.15;  // the limit where rounds with a slow control were left out
 constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
-constexpr double kDeviations = 1.959964;  // in half a 95 % interval
+constexpr double kDeviations = 1.959964;  // standard deviations in half a 95 % interval
 
 double sureness(const Change& change, double threshold) { return change.half <= threshold ? kSure : kSurerWhenNoisy; }
 
-// Why the machine, and not the code, may have changed. An empty reason: nothing points to that.
+// Why the machine may have changed, and not the code. An empty reason: there is no sign of that.
 struct Doubt {
   std::string reason;
   Remedy remedy = Remedy::rounds;
@@ -31,14 +31,14 @@ double busiest(const Rounds& rounds) {
   return most;
 }
 
-// What can't have changed, and seems to.
+// The doubt where code that can't have changed seems slower or faster.
 Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   if (bout.paired) {
     if (!bout.has_witness()) return {};
     const Change change = change_of_witness(rounds);
     const Change other{-change.middle, change.half};
     if (!shows_regression(change, limits.threshold) && !shows_regression(other, limits.threshold)) return {};
-    return {fmt::format("{}, which both sides run alike, changed by {} too", bout.rivals[0].name, text(change)),
+    return {fmt::format("{}, which is the same on both sides, changed by {} too", bout.rivals[0].name, text(change)),
             Remedy::again};
   }
   const double moved = control_moved(rounds, bout);
@@ -51,7 +51,7 @@ Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& lim
 
 Doubt doubt(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   const double then = bout.paired ? 0 : std::max(bout.entry->measurement.waited, bout.control().measurement.waited);
-  if (bout.has_witness()) return doubt_of_control(rounds, bout, limits);  // other programs would have slowed it too
+  if (bout.has_witness()) return doubt_of_control(rounds, bout, limits);  // the witness shows that too
   const double now = busiest(rounds);
   const auto busy = [](double waited, const std::string& when) {
     return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
@@ -66,7 +66,7 @@ std::string called(const std::string& rival) { return rival == "default" ? "the 
 
 std::string told_changes(const CellFinding& finding, const Rounds& rounds, const Bout& bout) {
   const std::string ratio = text(change_of_ratio(rounds, bout));
-  if (bout.paired) return fmt::format("its time differs from that of {} by {}", bout.control().name, ratio);
+  if (bout.paired) return fmt::format("its time differs from that with {} by {}", bout.control().name, ratio);
   const std::string control = called(finding.control), time = text(change_of_time(rounds, bout));
   const std::string control_time = percent(std::log(control_moved(rounds, bout)));
   std::string told = fmt::format("its ratio to {} changed by {}, its time by {}", control, ratio, time);

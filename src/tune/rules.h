@@ -21,10 +21,11 @@ struct Limits {
 };
 
 /// Whether the median is above the threshold, and surely above 0: by 1.7 halves of the 95 % interval, 3.3 standard
-/// deviations. An interval wider than the threshold underestimates the noise: then by 6.
+/// deviations. An interval wider than the threshold underestimates the noise: then by 6 halves.
 bool shows_regression(const Change& change, double threshold);
 
-/// By the ratio, or by the time where the ratio is less precise than the threshold and the bout has times of then.
+/// The same by the ratio to the control; where its interval is wider than the threshold, also by the winner's time over
+/// the table's.
 bool shows_regression(const Rounds& rounds, const Bout& bout, double threshold);
 
 /// The chance of such a slowdown, or a larger one, where nothing changed: one-sided, of the normal distribution, with
@@ -41,7 +42,7 @@ double detectable(const Change& change, double threshold);
 /// equivalent, improved or inconclusive by one change; regressed where that was confirmed.
 Finding judge(const Change& change, bool confirmed, double threshold);
 
-/// The finding of a cell whose rounds are over. `confirmed`: a regression was seen, and seen again.
+/// The finding of a cell whose rounds are over. `confirmed`: further rounds showed its regression again.
 CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
                          const Limits& limits);
 

@@ -1,4 +1,4 @@
-// A run over several devices: a thread each, cell by cell. A cell itself: tuner.cpp.
+// A run over several devices, each with a thread that takes cell after cell. How one cell is tuned: tuner.cpp.
 #include "tune/run.h"
 
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ bool work_on(Run& run, size_t index) {
   return true;
 }
 
-// A device that is lost leaves its cell to the others. The last one's error is that of the run.
+// A device that is lost leaves its cell to the others. The error of the last device ends the run.
 void retire(const Run& run, size_t index, const std::string& why) {
   {
     const std::lock_guard lock(run.shared.mutex);
@@ -81,7 +81,7 @@ void retire(const Run& run, size_t index, const std::string& why) {
   run.shared.queue.give_back(index);
 }
 
-// Tunes a cell. False where the device is lost to it.
+// Tunes a cell. False where the device was lost.
 bool take(Run& run, size_t index) {
   try {
     if (!work_on(run, index)) run.shared.queue.end();

@@ -1,4 +1,4 @@
-// What the devices of a run share, and how they take turns at it. Of this room alone: others call `tune`.
+// What the devices of a run share, and how they take turns at it. For this folder only: others call `tune`.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -53,13 +53,13 @@ bool stopped(const Run& run);
 /// Ends the run for all devices; the first failure is the one that is thrown. The mutex must be held.
 void fail(Shared& shared, const std::exception_ptr& failure);
 
-/// Does what concerns all devices, one device at a time. What it throws ends the run.
+/// Does what concerns all devices while the mutex is held. What it throws ends the run.
 void in_turn(const Run& run, const std::function<void()>& action);
 
 /// Tells the listener.
 void tell(const Run& run, const Event& event);
 
-/// Tells a warning, once a run.
+/// Tells a warning, the same text once per run.
 void warn(const Run& run, const std::string& text);
 
 /// Tunes a cell of the request. Nothing where the run was stopped before the first trial. Where the device is lost, its

@@ -1,5 +1,7 @@
-// Strategies by name, and those that fix their order at the start: exhaustive and random.
+// Strategies by name, and those that fix their order at the start: exhaustive, random and model.
 #include "tune/strategy.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -47,7 +49,7 @@ class InOrder final : public Strategy {
   size_t next_ = 0;
 };
 
-// Fisher and Yates, as Durstenfeld wrote it.
+// The shuffle of Fisher and Yates, as Durstenfeld wrote it.
 std::vector<Candidate> shuffled(std::vector<Candidate> candidates, uint64_t seed) {
   Random random(seed);
   for (size_t left = candidates.size(); left > 1; --left)
@@ -57,7 +59,20 @@ std::vector<Candidate> shuffled(std::vector<Candidate> candidates, uint64_t seed
 
 }  // namespace
 
-std::vector<std::string> strategy_names() { return {"auto", "exhaustive", "model", "random"}; }
+const std::vector<StrategyText>& strategies() {
+  static const std::vector<StrategyText> all = {
+      {"auto", "the models' best first, then local search, racing by confidence intervals"},
+      {"exhaustive", "every candidate of the space"},
+      {"model", fmt::format("the {} candidates that the variants' models put first", kModelsBest)},
+      {"random", "candidates of the space in a random order of the seed"}};
+  return all;
+}
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const StrategyText& strategy : strategies()) names.emplace_back(strategy.name);
+  return names;
+}
 
 void require_strategy(const std::string& name) {
   const std::vector<std::string> names = strategy_names();

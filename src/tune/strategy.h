@@ -1,4 +1,4 @@
-// Which candidate to try next, and for how long. Asks nothing of devices, so that recorded journals can replay it.
+// Which candidate to try next, and for how long. A strategy needs no device, so that recorded journals can replay it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-/// What a strategy wants: so many blocks of a candidate, which is verified before its first.
+/// What a strategy asks for: to measure some blocks of a candidate, which is verified before the first.
 struct Ask {
   Candidate candidate;
   int blocks = 1;
@@ -28,7 +28,7 @@ class Strategy {
   virtual void tell(const Trial& trial) = 0;
   /// Candidates that it may ask for next, the likeliest first: they can be compiled ahead. At most `count`.
   virtual std::vector<Candidate> likely(size_t count) const = 0;
-  /// Candidates that it asks for, at most.
+  /// The most candidates that it asks for.
   virtual int64_t most() const = 0;
 };
 
@@ -46,9 +46,12 @@ struct SearchSetting {
 
 /// "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in order, "random" in a random order of
 /// `seed`, "model" through the 32 that should be the fastest by the variants' models. All but the last ask for the
-/// default first. No strategy asks for what it was told already, but for more blocks of
-/// it.
+/// default first. No strategy asks again for a candidate that it was told, except for more blocks of it.
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
+struct StrategyText {
+  std::string name, description;
+};
+const std::vector<StrategyText>& strategies();  // in the order in which they are listed
 std::vector<std::string> strategy_names();
 /// Exit::request, with the nearest name.
 void require_strategy(const std::string& name);

@@ -13,11 +13,11 @@
 namespace moetune {
 namespace {
 
-constexpr double kRelevances[] = {0.5, 0.25, 0.125, 0.0625};  // of all knobs alike
+constexpr double kRelevances[] = {0.5, 0.25, 0.125, 0.0625};  // tried first, the same for all knobs
 constexpr double kNoises[] = {1e-4, 1e-2, 0.1};
-constexpr double kChange = 3;  // of one knob's relevance, up or down
+constexpr double kChange = 3;  // factor by which a knob's relevance is changed
 constexpr double kLeastRelevance = 1e-3, kMostRelevance = 4;
-constexpr double kLongestList = 4;  // from end to end
+constexpr double kLongestList = 4;  // the most that coordinates in a list of values differ by
 
 using Triangle = std::vector<std::vector<double>>;  // rows of a lower triangle
 
@@ -47,7 +47,7 @@ void append_row(Triangle& factor, std::vector<double> covariances, double varian
   factor.push_back(std::move(covariances));
 }
 
-// Between two numbers of the list in proportion.
+// The place of a value in the list, interpolated between two of its numbers.
 double place_in_list(std::vector<int> values, int value) {
   std::erase(values, kMost);
   std::sort(values.begin(), values.end());
@@ -82,7 +82,7 @@ Surrogate::Surrogate(std::vector<Point> points, std::vector<double> values, doub
   choose(learns);
 }
 
-// Relevances of all knobs alike and noise first, where no earlier fit tells; then one knob after another.
+// First the noise, and one relevance for all knobs where no earlier fit gives them; then one knob after another.
 void Surrogate::choose(bool learns) {
   const bool fresh = relevances_.empty();
   std::vector<double> best_relevances;
@@ -117,7 +117,7 @@ double Surrogate::kernel(const Point& a, const Point& b) const {
   return std::exp(-distance);
 }
 
-// With the first so many of the points.
+// With the first `points` of the points.
 std::vector<double> Surrogate::covariances(const Point& point, size_t points) const {
   std::vector<double> result(points);
   for (size_t i = 0; i < points; ++i) result[i] = variance_ * kernel(point, points_[i]);

@@ -13,7 +13,7 @@ namespace moetune {
 Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileResult& compile,
                    const SampleRequest& request, std::optional<double> best);
 
-/// The same trial with the blocks of `request` more; what is known of it otherwise stays, unless it fails now.
+/// The trial with the blocks of `request` added; the rest of it stays, unless it fails now.
 Trial measure_more(Backend& backend, Trial trial, const SampleRequest& request);
 
 }  // namespace moetune

@@ -23,15 +23,15 @@ namespace {
 
 constexpr int64_t kBatch = 64;  // compiled at once, ahead of their trials
 constexpr std::string_view kOutOfMemory = "out of memory: ";
-constexpr double kReloadSeconds = 2;  // of a final, and no less than a third of its search
+constexpr double kReloadSeconds = 2;  // looks of a final begin within this, or within a third of its search
 // Seconds that a final waits for a quiet machine: as long as its search took, within these limits. On a virtual machine
-// a small cell may keep a slower speed for the whole run; waiting for the faster one must then cost little.
+// a small cell may stay slow for the whole run; waiting must then cost little.
 constexpr double kShortestWait = 0.5;
 constexpr double kLongestWait = 20;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// What the cells before it say, of this run and of others.
+// The winners of cells before it, of this run and of other runs.
 WarmStart warm_start_of(const Run& run, const Problem& problem) {
   std::vector<const Entry*> entries;
   WarmStart start;
@@ -115,7 +115,7 @@ std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state,
   return results;
 }
 
-// What the next cell begins with, where it has the same kernels. What this cell finds may change it.
+// The candidates that the next cell begins with, where it has the same shape. This cell's results may change them.
 std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
   const std::optional<size_t> next = run.shared.queue.coming();
   if (!next || lists_candidates(run.request.strategy)) return {};
@@ -125,8 +125,8 @@ std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
   return coming.strategy->likely(kBatch);
 }
 
-// Has the new candidates of a batch compiled in the background; after them what is likely to come next, and what the
-// next cell begins with. False where the backend doesn't.
+// Compiles the new candidates of a batch in the background; after them those that are likely next, and those that the
+// next cell begins with. False where the backend cannot.
 bool compile_ahead(Run& run, CellRun& state, std::span<const Ask> batch) {
   std::vector<Candidate> ahead = new_of(state, batch);
   const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(ahead);
@@ -249,7 +249,7 @@ bool load(Run& run, const CellRun& state, Entry& entry) {
   }
 }
 
-// Seconds are divided among the cells that remain, and devices work side by side.
+// Divides the remaining time among the remaining cells; devices work side by side.
 void set_end(const Run& run, CellRun& state) {
   const Shared& shared = run.shared;
   if (shared.end == Clock::time_point::max()) return;

@@ -20,13 +20,13 @@ struct TuneRequest {
   SearchSpace space;
   std::string strategy = "auto";
   int64_t max_candidates = 0;  // a cell; 0 = no limit
-  double prune = 0;            // of what is listed, as Offer takes it
+  double prune = 0;            // of lists of candidates, as Offer takes it; 0 = none
   double time_budget = 0;      // seconds for the whole run, divided among the cells that remain; 0 = no limit
   uint64_t seed = 0;
   int blocks = 5;  // timed blocks of a trial, where the strategy doesn't race
   double block_seconds = 2e-3;
   int final_rounds = 11;             // of winner, default and baselines
-  int final_looks = 1;               // the rounds are divided among so many looks, each over operands made anew
+  int final_looks = 1;               // parts of the rounds, each over operands made anew
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
   Regime regime = Regime::burst;
   std::vector<Entry> warm = {};  // of other runs, whose winners a search may begin with

@@ -23,7 +23,7 @@ int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list
 
 struct WorkerOptions {
   std::vector<std::string> command;  // argv of the worker process; it serves file descriptor 3
-  std::string program = {};          // where that is not this program: its file, for people
+  std::string program = {};          // its file, for messages; empty where it is this program
   std::string device = "auto";
   BackendOptions backend;
   double start_seconds = 60;  // limits of the watchdog
@@ -35,7 +35,8 @@ struct WorkerOptions {
 
 /// A Backend that lives in a worker process. When the worker dies or outlasts its limit, the call throws
 /// CandidateFault (crashed with the signal, or timeout) and the next call starts a new worker, which loads and compiles
-/// what the old one had. Three deaths in a row with nothing done between them are Exit::machine.
+/// what the old one had. After three deaths in a row with nothing done between them, a contender that ran before is
+/// tried; where that fails too, Exit::machine is thrown.
 std::unique_ptr<Backend> make_worker_backend(const WorkerOptions& options);
 
 /// Devices as a worker sees them (the parent never touches CUDA).

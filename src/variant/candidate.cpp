@@ -29,7 +29,7 @@ void set_absent_values(Candidate& candidate, const Variant& variant) {
   }
 }
 
-// Notes a value of a retired knob; the value that stayed needs no note.
+// Records a value of a retired knob, unless the variant still does what it says.
 void set_retired(Candidate& candidate, const RetiredKnob& knob, const std::string& value) {
   if (value != knob.value) candidate.retired = fmt::format("{}={}", knob.name, value);
 }
@@ -55,14 +55,14 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Whether the catalog has the variant, of a pack with this hash.
+// Whether the catalog has the variant, from a pack with this hash.
 bool is_here(std::string_view name, std::string_view hash) {
   return std::ranges::any_of(variants(), [&](const Variant& variant) {
     return variant.name == name && variant.pack && variant.pack->hash == hash;
   });
 }
 
-// What a file tells of a candidate whose variant is not here.
+// What a file says of a candidate whose pack is not in the catalog.
 Candidate foreign_candidate(const JsonAt& json) {
   Candidate candidate{.variant = json["variant"].string(), .values = {}};
   candidate.foreign.emplace_back("pack", json["pack"].string());

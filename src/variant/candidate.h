@@ -1,5 +1,5 @@
-// A candidate: a variant's name and a value for each of that variant's knobs. Which knobs there are stands with each
-// variant; here is how candidates become text and JSON, and back.
+// A candidate: a variant's name and a value for each of that variant's knobs. Each variant lists its own
+// knobs; here is how candidates become text and JSON, and back.
 #pragma once
 #include <compare>
 #include <optional>
@@ -22,12 +22,12 @@ struct Knob {
   std::string name;
   std::string help;
   std::vector<std::string> words = {};  // for the values 0, 1, ...; empty where values are plain numbers
-  std::vector<int> values = {};         // that a search tries; may hold kMost
-  int absent = kNeeded;  // its value in texts and files that don't name it: those from before the knob was there
+  std::vector<int> values = {};         // that a search tries; may contain kMost
+  int absent = kNeeded;  // its value in texts and files from before there was such a knob, which don't name it
   bool in_unit = true;   // whether device code sees it; candidates that differ in other knobs alone share a cubin
 };
 
-/// A knob that a variant had once. Files from before may name it.
+/// A knob that a variant no longer has. Older files may name it.
 struct RetiredKnob {
   std::string name;
   std::string value;  // as text: what the variant does today
@@ -38,13 +38,13 @@ struct Candidate {
   std::vector<int> values;   // of the variant's knobs, in the order of its list
   std::string retired = {};  // "knob=value" of a retired knob whose value no kernel has any more: it can't run
   // Of a pack that is not in the catalog of this run: "pack" and the hash of its manifest, then knobs and their values
-  // as text. `values` is empty then, and the candidate can be told of but not run.
+  // as text. `values` is empty then, and the candidate can be printed but not run.
   std::vector<std::pair<std::string, std::string>> foreign = {};
 
   auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
 };
 
-/// A knob's value as text ("128", "m") and back. Errors (Exit::request) tell the words, or the range of numbers.
+/// A knob's value as text ("128", "m") and back. Errors (Exit::request) name the words, or the range of numbers.
 std::string knob_text(const Knob& knob, int value);
 int parse_knob(const Knob& knob, std::string_view text);
 int knob_from_json(const Knob& knob, const JsonAt& json);
@@ -62,17 +62,17 @@ Candidate with_value(Candidate candidate, std::string_view knob, int value);
 /// "mma block_m=128 block_n=256 ...": the knobs of its variant in the order of its list.
 std::string text(const Candidate& candidate);
 
-/// The knobs of `candidate` whose values are others than those of `from`, as in text(): "block_m=64 stages=4"; empty
-/// where none are. The whole text where the variants differ.
+/// The knobs of `candidate` whose values differ from those of `from`, as in text(): "block_m=64 stages=4"; empty where
+/// none do. The whole text where the variants differ.
 std::string difference(const Candidate& candidate, const Candidate& from);
 
 /// From "variant knob=value knob=value", separated by spaces or commas. A partial candidate has kUnset where the text
-/// names nothing. parse_candidate wants every knob that has no value for files from before. Errors: Exit::request.
+/// names nothing. parse_candidate requires every knob whose `absent` is kNeeded. Errors: Exit::request.
 Candidate parse_partial_candidate(std::string_view text);
 Candidate parse_candidate(std::string_view text);
 
-/// A candidate of a pack carries the hash of its manifest as "pack". Read back where the catalog lacks the pack, or has
-/// one of another hash, it is foreign.
+/// A candidate of a pack carries the hash of its manifest as "pack". It is read back as foreign where the catalog
+/// lacks the pack, or has one of another hash.
 Json to_json(const Candidate& candidate);
 Candidate candidate_from_json(const JsonAt& json);
 

@@ -85,7 +85,7 @@ std::string short_text(const Candidate& candidate, const Candidate* fallback, co
 
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   if (!candidate.foreign.empty())
-    return fmt::format("{} is of a pack with the hash {}, which is not here; name its folder with --pack",
+    return fmt::format("{} is of a pack with the hash {}, which is not loaded; name its folder with --pack",
                        candidate.variant, candidate.foreign.front().second);
   const Variant& variant = find_variant(candidate.variant);
   if (variant.device != device.kind)

@@ -21,7 +21,7 @@ constexpr int kCpuPanelRows = 16;
 /// block_k is a multiple of this: whole vectors of the widest instruction set.
 constexpr int kCpuDepthStep = 16;
 
-/// Floats between rows of unpacked A: keeps rows out of the same cache sets.
+/// Floats between rows of unpacked A, so that rows fall into different cache sets.
 constexpr int kCpuRowPadding = 16;
 
 /// An expert with at most this many rows of A streams B from memory: packing all of it would cost more than it saves.
@@ -33,7 +33,7 @@ constexpr int kCpuDirectStep = 16;
 
 /// Packed B of one (expert, n-block) is kept over all of k, for the next block of rows, where it fits in this.
 constexpr int64_t kCpuKeepBytes = int64_t{16} << 20;
-/// What one thread may hold in packing buffers.
+/// The most bytes of one thread's packing buffers.
 constexpr int64_t kCpuScratchLimit = int64_t{64} << 20;
 
 /// Floats in one thread's scratch memory, part by part, in the order in which they lie there.
@@ -45,9 +45,9 @@ struct CpuScratch {
 };
 /// Packed B is kept over all of an expert's k.
 bool cpu_keeps_b(const CpuKnobs& knobs, int64_t k);
-/// What experts with that k need.
+/// What experts with this k need.
 CpuScratch cpu_scratch(const CpuKnobs& knobs, int64_t k);
-/// What all experts of a product need; where k is their number of rows and the product has none, any number of them.
+/// What all experts of a product need. Where k is their number of rows and the product has no rows: enough for any.
 CpuScratch cpu_scratch(const CpuKnobs& knobs, const Product& product);
 
 Variant cpu_variant();

@@ -78,7 +78,7 @@ DeviceInfo device_of_arch(const std::string& arch) {
 }
 
 std::string arch(const DeviceInfo& device) {
-  // The "a" targets hold what only that generation has: wgmma on sm_90a, for one.
+  // The "a" targets have what only that generation has: wgmma on sm_90a, for one.
   return fmt::format("sm_{}{}", device.compute_capability, device.compute_capability >= 90 ? "a" : "");
 }
 

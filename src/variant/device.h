@@ -1,4 +1,4 @@
-// What legality and launches must know of a device. Not how it is talked to.
+// What legality and launches must know of a device. Not how it is driven.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ struct DeviceInfo {
   int64_t registers_per_sm = 0;
   int64_t cache_bytes = 0;  // L2, or the last-level cache of a cpu
   int64_t memory_bytes = 0;
-  double peak_flops = 0;      // dense, of the dtype family the tables speak of (bf16); 0 = unknown
+  double peak_flops = 0;      // dense, of bf16 on a GPU; 0 = unknown
   double peak_bandwidth = 0;  // bytes a second; 0 = unknown
 
   bool operator==(const DeviceInfo&) const = default;

@@ -90,7 +90,7 @@ bool Domain::has(const Candidate& candidate) const {
   return part && settled(*part, point_of(*part, candidate)) == candidate;
 }
 
-// The legal candidates nearest to an illegal point, one for each other knob that mends it.
+// The legal candidates nearest to an illegal point, one for each other knob that can make it legal.
 std::vector<Candidate> Domain::repaired(const Part& part, const Candidate& point, size_t changed, size_t most) const {
   std::vector<Candidate> result;
   for (size_t i = 0; i < part.values.size() && result.size() < most; ++i) {

@@ -1,4 +1,4 @@
-// The candidates of a space, found one by one around others: a search needs no list of all.
+// The candidates of a space, found as neighbours of others: a search needs no list of all.
 #pragma once
 #include <functional>
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace moetune {
 
-/// Of one shape on one device. Knobs whose values a space tells as "most" have the largest legal value wherever a
-/// candidate that is found has another knob changed.
+/// For one shape on one device. A knob whose value in the space is "most" gets its largest legal value anew in each
+/// candidate that is found.
 class Domain {
  public:
   using Filter = std::function<bool(const Candidate&)>;
@@ -39,7 +39,7 @@ class Domain {
   std::optional<std::vector<Candidate>> all(int64_t most) const;
 
  private:
-  // The values of a variant's knobs as the space tells them: numbers ascending, then kMost.
+  // The values of a variant's knobs in the space: numbers ascending, then kMost.
   struct Part {
     const Variant* variant;
     std::vector<std::vector<int>> values;

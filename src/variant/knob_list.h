@@ -33,7 +33,7 @@ class KnobList {
     return add_any({.name = name, .help = help, .words = {"no", "yes"}, .absent = absent}, member, {});
   }
   /// The words of an enum, in the order of its values. `type` is the enum's name in the header that device code reads,
-  /// such as "Raster"; its values are spelled there as the words are, or, where given, as `spelled` tells.
+  /// such as "Raster"; its values are spelled there as the words are or, if given, as in `spelled`.
   template <class Enum>
   KnobList& add(const char* name, Enum Values::*member, const char* help, const char* type,
                 std::initializer_list<const char*> words, int absent = kNeeded,
@@ -44,7 +44,7 @@ class KnobList {
     return *this;
   }
 
-  /// The values that a search tries of the knob before, where these are not its words.
+  /// The values that a search tries of the knob added last, where these are not its words.
   KnobList& tries(std::vector<int> values) {
     fields_.back().knob.values = std::move(values);
     return *this;
@@ -64,7 +64,7 @@ class KnobList {
   }
   /// How a persistent block walks through tiles and loads them ahead.
   KnobList& add_walk(const std::vector<int>& stages) {
-    add("stages", &Values::stages, "tiles in flight between memory and the multiplier").tries(stages);
+    add("stages", &Values::stages, "steps in flight between memory and the multiplier").tries(stages);
     add("raster", &Values::raster, "which tile index moves fastest", "Raster", {"n", "m"});
     return add("group", &Values::group, "tiles of the slow index walked together, for L2 reuse; 1 = plain order")
         .tries({1, 2, 4, 8, 16});

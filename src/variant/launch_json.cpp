@@ -45,7 +45,7 @@ int64_t require_value(const JsonAt& value, const LaunchNames& names) {
 }
 
 void add_name(const JsonAt& name, LaunchNames& names) {
-  if (!names.pointers.insert(name.string()).second) name.fail(fmt::format("'{}' is there twice", name.string()));
+  if (!names.pointers.insert(name.string()).second) name.fail(fmt::format("'{}' appears twice", name.string()));
 }
 
 }  // namespace

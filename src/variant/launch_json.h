@@ -11,11 +11,11 @@ namespace moetune {
 
 /// What the launches of a manifest may name.
 struct LaunchNames {
-  moetune_kernels::Sizes sizes;    // names that formulas use, with values that formulas are tried by
+  moetune_kernels::Sizes sizes;    // names that formulas use, with values to try them with
   std::set<std::string> pointers;  // operands and buffers
 };
 
-/// Every name that formulas of moetune.kernels/1 may use, with a value by which none divides by zero unless it must.
+/// Every name that formulas of moetune.kernels/1 may use, with a value to try them that divides none by zero.
 moetune_kernels::Sizes any_sizes();
 
 // Each throws Exit::request with the place.
@@ -32,7 +32,7 @@ void require_argument(const JsonAt& argument, const LaunchNames& names);
 /// A fill, or a kernel whose cubins are among `files`.
 void require_launch(const JsonAt& launch, const LaunchNames& names, const JsonAt& files);
 
-/// What kernels of cubins and of candidates alike say: "cooperative", "grid" and "arguments".
+/// What every kernel's launch has, of a cubin or of the candidate: "cooperative", "grid" and "arguments".
 void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names);
 
 }  // namespace moetune

@@ -31,7 +31,7 @@ MapRule map_of(std::string field, std::string pointer, const Operand& operand, i
           .l2_promotion = 128};
 }
 
-// A row-major matrix. One without rows, of which nothing is read, is told as one row: maps of nothing there are none.
+// A row-major matrix. One without rows gets one, which is never read: a tensor map cannot be empty.
 MapRule matrix(MapRule map, const std::string& rows) {
   map.sizes.push_back(fmt::format("max(1, {})", rows));
   return map;
@@ -45,8 +45,8 @@ MapRule matrices(MapRule map, const std::string& count, std::string_view rows) {
   return map;
 }
 
-// Rows that go along k and end where an expert's do: see kRaggedRows. Addresses are counted modulo 2^64, and the last
-// dimension takes back what the others are ahead: kRaggedRows * 2^34 = 2^64.
+// Rows that end where an expert's do: see kRaggedRows. Addresses are modulo 2^64, so that the last dimension takes back
+// the kRaggedRows rows by which the second is ahead: kRaggedRows * 2^34 = 2^64.
 MapRule ragged(MapRule map) {
   constexpr int64_t kAnyRow = 0x7fff0000;
   map.sizes.insert(map.sizes.end(), {std::to_string(kRaggedRows), std::to_string(kAnyRow), std::to_string(kAnyRow)});
@@ -74,7 +74,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
       maps.push_back(matrix(map, one ? std::string(w_rows) : "w_rows"));
     else if (is_ragged(product, b))
       maps.push_back(ragged(map));
-    else  // rows along k end where the expert's do: what lies behind them must not be multiplied
+    else  // steps along k end where the expert's do: what lies behind them must not be multiplied
       maps.push_back(matrices(map, one ? "1" : "experts", w_rows));
   }
   if (plan.y_box > 0) {  // stored: promotion means nothing
@@ -84,7 +84,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   return maps;
 }
 
-// Tiles, by a bound that needs no row counts: every expert may end in a partial tile, or, where the blocks of a cluster
+// A bound on tiles that needs no row counts: every expert may end in a partial tile or, where the blocks of a cluster
 // walk together, in tiles of which all but one are empty.
 std::string grid_of(const LaunchPlan& plan, const Product& product) {
   const std::string partial = plan.cluster == 1 ? "" : fmt::format("{} * ", plan.cluster);

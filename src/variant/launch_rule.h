@@ -1,5 +1,5 @@
 // How a kernel is launched on operands of any number of rows, as formulas over their sizes: what another program needs
-// beside the cubin, and what the cuda backend itself goes by. Not what a candidate is (variant.h).
+// beside the cubin, and what the cuda backend itself uses. Not what a candidate is (variant.h).
 #pragma once
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ using moetune_kernels::Sizes;
 ///   experts, top_k  of this rank, and of a token
 ///   rows            rows of all experts, at most; slots = tokens * top_k
 ///   x_rows, w_rows, y_rows  rows in memory of the operands of kernels/args.h
-/// and, where blocks are counted, `held`, the blocks that the device holds at once, and `processors`, its SMs.
+/// and, where blocks are counted, `held`, the blocks that the device can run at once, and `processors`, its SMs.
 Sizes sizes_of(const Product& product);
 
 /// A tensor map in Args: which matrix it describes, dimensions with columns first.
@@ -36,7 +36,7 @@ struct MapRule {
 struct BufferRule {
   std::string name;     // field of Args
   std::string bytes;    // a formula; `blocks` is the grid
-  bool zeroed = false;  // zeros before the first launch; every launch leaves it so
+  bool zeroed = false;  // zeros before the first launch; every launch leaves zeros
 };
 
 struct LaunchRule {
@@ -59,7 +59,7 @@ struct ArgsField {
 const std::vector<ArgsField>& args_fields();
 size_t map_offset(std::string_view field);
 
-/// "dy" of dY: the name by which callers hand a matrix over.
+/// "dy" of dY: the name by which callers pass a matrix.
 std::string operand_name(LayerMatrix matrix);
 
 /// Rows in memory of an operand, as a formula over tokens, slots, rows and the extents; its columns as one.

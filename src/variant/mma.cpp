@@ -101,8 +101,8 @@ std::string unit(const Knobs& c, const Shape& shape) {
                     shape, plan(c, shape));
 }
 
-// Few rows an expert: wide tiles read W in long pieces and k goes by in large steps. Many, or dW: the largest tile that
-// registers allow.
+// Few rows an expert: wide tiles and large steps along k, so that W is read in long runs. Many, or dW: the largest tile
+// that registers allow.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
   Knobs c{.block_m = 16,
@@ -119,7 +119,7 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   if (problem.shape.op != Op::fwd && c.block_m == 128) c.block_n = 128;
   if (mean_rows > 384 && problem.shape.op != Op::dw) c.split = 4;
   if (illegal_split(c.split, c.block_m, c.block_n, 1, 1, device)) c.split = 1;
-  // Where shared memory is short, fewer stages first, then shorter ones.
+  // Where shared memory is short, fewer stages first, then smaller ones.
   while (c.block_k >= 32 && illegal(c, problem.shape, device))
     if (c.stages > 2)
       --c.stages;

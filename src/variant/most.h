@@ -7,9 +7,8 @@ namespace moetune {
 /// A value of a space: the largest with which the candidate is legal. Written "most".
 constexpr int kMost = -1;
 
-/// Gives knobs whose value is kMost their value: those of the last such knob are tried downwards and, with each, those
-/// of the knobs before it. A number that is illegal as 2 and as 1 is not tried any further. False where nothing is
-/// legal.
+/// Replaces each kMost by a value: values of the last such knob are tried downwards and, with each, values of the knobs
+/// before it. A number that is illegal at 2 and at 1 is not tried any further. False where no values are legal.
 bool resolve_most(Candidate& candidate, const Variant& variant, const Shape& shape, const DeviceInfo& device);
 
 }  // namespace moetune

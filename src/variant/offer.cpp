@@ -24,7 +24,7 @@ std::shared_ptr<const Enumeration> Offer::to(const Shape& shape, uint64_t seed) 
 std::shared_ptr<const Enumeration> Offer::to(const Problem& problem, uint64_t seed) {
   auto listed = to(problem.shape, seed);
   if (prune_ <= 0) return listed;
-  std::vector<double> seconds;  // 0 = not told
+  std::vector<double> seconds;  // 0 = unknown
   for (const Candidate& candidate : listed->legal) {
     const Variant& variant = find_variant(candidate.variant);
     seconds.push_back(variant.seconds ? variant.seconds(candidate, problem, device_) : 0);
@@ -34,7 +34,7 @@ std::shared_ptr<const Enumeration> Offer::to(const Problem& problem, uint64_t se
     if (one > 0 && (least == 0 || one < least)) least = one;
   auto kept = std::make_shared<Enumeration>();
   kept->pruned = listed->pruned, kept->total = listed->total;
-  const std::string reason = fmt::format("the model expects over {} times the least time", prune_);
+  const std::string reason = fmt::format("the model expects over {} times the time of the fastest candidate", prune_);
   for (size_t i = 0; i < seconds.size(); ++i) {
     if (seconds[i] > prune_ * least)
       ++kept->pruned[reason];

@@ -73,7 +73,7 @@ Json to_json(const Verdict& verdict) {
 }
 
 Verdict verdict_from_json(const JsonAt& json) {
-  const auto number_or_nan = [&](std::string_view key) {  // NaN travels as null
+  const auto number_or_nan = [&](std::string_view key) {  // NaN is written as null
     return json.has(key) ? json[key].number() : std::numeric_limits<double>::quiet_NaN();
   };
   return {.ok = json["ok"].boolean(),

@@ -1,4 +1,4 @@
-// What may become of a candidate: compiled, verified, timed. Plain values, told as data.
+// What compiling, verifying and timing a candidate result in, as plain values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace moetune {
 
-/// What became of a candidate; its own fault, told as data.
+/// What became of a candidate. Its own fault is data, not an Error.
 enum class Status { ok, illegal, compile_error, spills, launch_error, wrong_result, timeout, crashed };
 std::string_view name(Status status);
 Status parse_status(std::string_view text);
@@ -47,8 +47,8 @@ struct Repetition {
 Json to_json(const Repetition& repetition);
 Repetition repetition_from_json(const JsonAt& json);
 
-/// How a GPU is loaded while it is timed: with rests, near its boost clock, or busy all the time, so that its power
-/// limit shows. Times of the two regimes don't compare.
+/// How a GPU is loaded while it is timed. burst: with pauses, near its boost clock. sustained: all the time, so that
+/// its power limit bounds the clock. Times of the two regimes don't compare.
 enum class Regime { burst, sustained };
 std::string_view name(Regime regime);
 Regime parse_regime(std::string_view text);

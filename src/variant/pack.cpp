@@ -19,8 +19,8 @@ constexpr size_t kHashDigits = 12;
 
 int number_of(const std::string& arch) { return std::stoi(arch.substr(3)); }
 
-// "sm_90a" runs on compute capability 9.0 alone, a cubin for "sm_80" on 8.0 and what is newer of 8, PTX for it on all
-// that is newer.
+// "sm_90a" runs on compute capability 9.0 alone, a cubin for "sm_80" on 8.0 and newer 8.x, PTX for it on everything
+// newer.
 bool runs_on(const std::string& arch, bool ptx, int capability) {
   const int number = number_of(arch);
   if (arch.back() == 'a') return number == capability;
@@ -33,7 +33,7 @@ Pack load_pack(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     throw request_error(fmt::format("--pack: {} is not a folder", folder.string()),
-                        "name a folder that holds a pack.json");
+                        "name a folder that contains a pack.json");
   const std::filesystem::path path = folder / kManifest;
   const std::string text = read_text(path);
   const Json json = parse_json(text, path.string());
@@ -55,7 +55,7 @@ std::string read_pack_file(const Pack& pack, const std::string& name) {
   if (std::ssize(bytes) != file.bytes)
     throw fail(fmt::format("has {} bytes, but {} says {}", bytes.size(), kManifest, file.bytes));
   if (moetune_kernels::Sha256::hex(bytes) != file.sha256)
-    throw fail(fmt::format("its SHA-256 is another than {} says", kManifest));
+    throw fail(fmt::format("its SHA-256 differs from the one in {}", kManifest));
   return bytes;
 }
 

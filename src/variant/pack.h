@@ -33,7 +33,7 @@ struct PackBinary {
   int cluster = 1;
   int64_t shared_bytes = 0;   // dynamic, a block
   int64_t scratch_bytes = 0;  // of device memory a block: `scratch_bytes` in formulas
-  Json trailing;              // arguments behind those of the launch
+  Json trailing;              // arguments after those of the launch
 };
 
 struct PackComputation {
@@ -66,8 +66,8 @@ struct Pack {
 /// file.
 Pack pack_from_json(const JsonAt& json);
 
-/// Reads DIR/pack.json, and all files that it names: Exit::request for one that is missing or is another than the
-/// manifest says.
+/// Reads DIR/pack.json, and all files that it names: Exit::request for one that is missing or differs from the
+/// manifest.
 Pack load_pack(const std::filesystem::path& folder);
 
 /// A file's bytes. Exit::request unless size and SHA-256 are those of the manifest.
@@ -80,7 +80,7 @@ const std::string* file_for(const Pack& pack, const std::map<std::string, std::s
 /// The binary of a candidate of this pack, or null where none was compiled.
 const PackBinary* binary_of(const Pack& pack, const Candidate& candidate);
 
-/// Where weights round for a shape that the pack computes.
+/// How weights apply for a shape that the pack computes.
 Weighting weighting_of(const Pack& pack, const Shape& shape);
 
 /// The variant that stands for a pack in the catalog.

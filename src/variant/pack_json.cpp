@@ -16,7 +16,7 @@ namespace {
 using moetune_kernels::Sizes;
 
 constexpr int kMaxBlockThreads = 1024;
-constexpr int64_t kMaxSharedBytes = 1 << 20;  // of any device; each tells its own
+constexpr int64_t kMaxSharedBytes = 1 << 20;  // more than any device has; legality checks the device's own
 
 template <typename Read>
 void each(const JsonAt& array, Read read) {
@@ -34,7 +34,7 @@ std::string name_at(const JsonAt& json, std::string_view what) {
   return text;
 }
 
-// Names of formulas that mean something in any pack.
+// Names that the formulas of any pack may use.
 Sizes pack_sizes() {
   Sizes sizes = any_sizes();
   for (const char* name : {"threads", "shared_bytes", "scratch_bytes"}) sizes[name] = 1;
@@ -71,7 +71,7 @@ void read_knobs(const JsonAt& json, Pack& pack, Sizes& sizes) {
 Weighting parse_weighting(const JsonAt& json) {
   for (const Weighting w : {Weighting::none, Weighting::rounded_result, Weighting::result, Weighting::a})
     if (name(w) == json.string()) return w;
-  json.fail(fmt::format("'{}' is unknown", json.string()), "it is none, rounded_result, result or a");
+  json.fail(fmt::format("'{}' is unknown", json.string()), "use none, rounded_result, result or a");
 }
 
 Fusion parse_fusion(const JsonAt& json) {
@@ -83,7 +83,7 @@ Fusion parse_fusion(const JsonAt& json) {
   json.fail(fmt::format("'{}' is not a fusion", json.string()), "such as plain, permute_x or permute_y+topk_weights");
 }
 
-// A product that weights at the end may round them in either way; other places are those of the product.
+// Weights of a result may be rounded in either way; any other weighting must be the product's.
 bool may_weigh(Weighting product, Weighting pack) {
   const auto at_the_end = [](Weighting w) { return w == Weighting::result || w == Weighting::rounded_result; };
   return product == pack || (at_the_end(product) && at_the_end(pack));
@@ -103,8 +103,8 @@ PackComputation read_computation(const JsonAt& json) {
   const Weighting ours = product_of(shape).weighting;
   if (!may_weigh(ours, weighting))
     json["weighting"].fail(
-        fmt::format("'{}' is not a place for weights of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
-        fmt::format("moetune's own kernels have '{}'", name(ours)));
+        fmt::format("'{}' is not a weighting of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
+        fmt::format("use '{}', as moetune's own kernels do", name(ours)));
   return {shape.op, shape.layer.dtype, text(shape.fusion), weighting};
 }
 
@@ -119,7 +119,7 @@ void require_arch(const JsonAt& at, const std::string& arch) {
 
 PackFile read_file(const JsonAt& json, const std::string& name) {
   if (name.find_first_of("/\\") != std::string::npos || name.starts_with('.'))
-    json.fail("a file of a pack lies beside pack.json");
+    json.fail("a file of a pack must lie beside pack.json");
   PackFile file{.arch = json["arch"].string(), .bytes = json["bytes"].integer(1), .sha256 = json["sha256"].string()};
   require_arch(json["arch"], file.arch);
   if (file.sha256.size() != 64) json["sha256"].fail("expected 64 digits");
@@ -168,11 +168,11 @@ void read_candidates(const JsonAt& json, Pack& pack) {
     }
     const JsonAt binary = row[pack.knobs.size()];
     const auto place = static_cast<size_t>(binary.integer(0, std::ssize(pack.binaries) - 1));
-    if (!pack.candidates.emplace(std::move(values), place).second) row.fail("is there twice");
+    if (!pack.candidates.emplace(std::move(values), place).second) row.fail("appears twice");
   });
 }
 
-// What every computation of the pack hands over, under the names that it has there.
+// Every operand must be one that all computations of the pack have, under this name.
 void require_handed_over(const JsonAt& operands, const Pack& pack) {
   for (const PackComputation& computation : pack.computes) {
     Shape shape;
@@ -188,12 +188,12 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
         operand["name"].fail(fmt::format("{} has no operand '{}'", name(computation.op), operand["name"].string()));
       const bool result = found->first == "dw";  // whose dtype is the fusion's
       if (!result && operand["dtype"].string() != found->second)
-        operand["dtype"].fail(fmt::format("'{}' is {} here", found->first, found->second));
+        operand["dtype"].fail(fmt::format("the dtype of '{}' must be {}", found->first, found->second));
     });
   }
 }
 
-// One launch is the candidate's, which the binaries tell the rest of.
+// Exactly one launch is the candidate's; its binary says the rest of it.
 void require_launches(const JsonAt& launches, const LaunchNames& names, const JsonAt& files) {
   int own = 0;
   each(launches, [&](const JsonAt& launch) {

@@ -22,7 +22,7 @@ int64_t evaluate(const Json& formula, const Sizes& sizes) {
 
 int64_t bytes_of(const Json& formula, const Sizes& sizes, const std::string& what) {
   const int64_t bytes = evaluate(formula, sizes);
-  if (bytes < 0) throw std::invalid_argument(fmt::format("'{}' has {} bytes", what, bytes));
+  if (bytes < 0) throw std::invalid_argument(fmt::format("'{}' has {} bytes: they must be 0 or more", what, bytes));
   return bytes;
 }
 
@@ -37,7 +37,7 @@ MapRule map_rule(const Json& map) {
           .l2_promotion = map["l2_promotion"]};
 }
 
-// Bytes of a value that stands at `offset`.
+// Writes a value at `offset` and returns its bytes.
 size_t put(const Json& value, size_t offset, const Sizes& sizes, PackArgument& argument) {
   const auto copy = [&](auto scalar) {
     argument.bytes.resize(std::max(argument.bytes.size(), offset + sizeof scalar));
@@ -66,7 +66,7 @@ PackArgument argument_of(const Json& json, const Sizes& sizes) {
   return argument;
 }
 
-// The candidate's launch takes from its binary what others say themselves.
+// The candidate's launch takes from its binary what other launches say themselves.
 PackStep kernel_of(const Json& launch, const Pack& pack, const PackBinary& binary, int capability) {
   PackStep step{.cooperative = launch["cooperative"]};
   std::map<std::string, std::string> files = binary.files;
@@ -96,7 +96,7 @@ PackStep fill_of(const Json& fill, const Sizes& sizes) {
 int64_t grid_of(const Json& launch, const Sizes& sizes, const std::string& entry) {
   const int64_t grid = evaluate(launch["grid"], sizes);
   if (grid < 1 || grid > std::numeric_limits<int32_t>::max())
-    throw std::invalid_argument(fmt::format("'{}' has a grid of {} blocks", entry, grid));
+    throw std::invalid_argument(fmt::format("'{}' has a grid of {} blocks: it must have 1 to 2^31 - 1", entry, grid));
   return grid;
 }
 

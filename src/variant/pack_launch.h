@@ -12,13 +12,13 @@
 
 namespace moetune {
 
-/// The address of an operand or a buffer goes to `offset`; of "null" nothing.
+/// The address of an operand or a buffer goes to `offset`; none for "null".
 struct PackPointer {
   size_t offset = 0;
   std::string name;
 };
 
-/// A tensor map goes there; `rule.pointer` is the name of an operand or a buffer.
+/// A tensor map goes to `offset`; `rule.pointer` is the name of an operand or a buffer.
 struct PackMap {
   size_t offset = 0;
   MapRule rule;
@@ -48,7 +48,7 @@ struct PackStep {
 struct PackBuffer {
   std::string name;
   int64_t bytes = 0;
-  bool zeroed = false;  // zeros before the first launch; every launch leaves it so
+  bool zeroed = false;  // zeros before the first launch; every launch leaves zeros
 };
 
 struct PackLaunch {
@@ -57,7 +57,7 @@ struct PackLaunch {
   std::vector<PackStep> steps;  // in one stream, in order
 };
 
-/// How many blocks of a step's kernel the device holds at once: `held` of formulas. The step's grid and arguments are
+/// How many blocks of a step's kernel the device can run at once: `held` of formulas. The step's grid and arguments are
 /// not known yet.
 using HeldBlocks = std::function<int64_t(const PackStep&)>;
 

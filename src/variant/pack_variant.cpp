@@ -1,4 +1,4 @@
-// A pack as a variant: what is legal, and which candidate stands for all.
+// A pack as a variant: what is legal, and its default candidate.
 #include <fmt/format.h>
 
 #include <algorithm>

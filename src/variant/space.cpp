@@ -34,7 +34,7 @@ int knob_value(const Knob& knob, const JsonAt& json) {
   });
 }
 
-// A space from before may name a retired knob, if what it lists holds the value that stayed.
+// An older space may name a retired knob, if its list has the value that the variant still has.
 void require_knob(const Variant& variant, const std::string& name, const JsonAt& json) {
   for (const RetiredKnob& retired : variant.retired) {
     if (retired.name != name) continue;
@@ -119,7 +119,7 @@ void add(Enumeration& result, std::set<Candidate>& known, Candidate candidate, c
     result.legal.push_back(std::move(candidate));
 }
 
-// The numbers 0 to size - 1 in a random order, as Fisher and Yates shuffle them; only what was swapped is kept.
+// The numbers 0 to size - 1 in a random order, as Fisher and Yates shuffle them; only what was swapped is stored.
 class Shuffle {
  public:
   Shuffle(int64_t size, uint64_t seed) : left_(size), random_(seed, kStream) {}
@@ -133,7 +133,7 @@ class Shuffle {
   }
 
  private:
-  static constexpr uint64_t kStream = 0x5bace;  // routings of the same seed are drawn from others
+  static constexpr uint64_t kStream = 0x5bace;  // other than those of routings with the same seed
   int64_t number_at(int64_t place) const {
     const auto found = swapped_.find(place);
     return found == swapped_.end() ? place : found->second;
@@ -177,7 +177,7 @@ void add_packs(SearchSpace& space) {
     if (variant.pack) space.variants.push_back(whole(variant));
 }
 
-// A variant that this space says nothing of, and a built-in space that does.
+// The error for a variant that this space lacks; it names the built-in spaces that have it.
 Error variant_missing(const SearchSpace& space, const std::string& name) {
   find_variant(name);  // throws where there is no such variant at all
   std::vector<std::string> others;

@@ -20,12 +20,12 @@ struct SearchSpace {
 };
 
 /// "all", the whole space; "quick" and others from configs/spaces, with all candidates of the packs in the catalog; or
-/// a JSON file of the same form, which has what it names. Unknown variants or knobs, missing knobs and wrong values are
-/// errors that name the place.
+/// a JSON file of the same form, with packs only if it names them. Unknown variants or knobs, missing knobs and wrong
+/// values are errors that name the place.
 SearchSpace load_space(const std::string& name_or_file);
 
-/// All values that variants list for their knobs, called "all": the space of who names none. Packs come last, so that
-/// the default is of a variant that is built in, where one takes the problem.
+/// All values that variants list for their knobs, called "all": the space where none is named. Packs come last, so that
+/// the default candidate is of a built-in variant, where one takes the problem.
 SearchSpace whole_space();
 /// The same from JSON, without a name.
 SearchSpace space_from_json(const JsonAt& json);
@@ -58,8 +58,8 @@ bool is_listable(const SearchSpace& space, const DeviceInfo& device);
 void require_listable(const SearchSpace& space, const DeviceInfo& device);
 
 /// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or
-/// `most` were looked at; total and pruned count those drawn. More are the same and others after them. The same for
-/// two shapes of which the same is legal.
+/// `most` were looked at; total and pruned count those drawn. A larger `count` gives the same ones and
+/// others after them. Shapes with the same legal candidates give the same.
 Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed,
                  int64_t most = 5'000'000);
 

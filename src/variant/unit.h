@@ -26,8 +26,7 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
 /// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.
 int64_t alignment(int64_t bytes, int64_t most);
 
-/// A reason that every kernel variant shares, or nothing: an op or dtype that it lacks, or a
-/// fusion that no kernel has yet.
+/// Why a kernel variant can't compute a shape: its op or dtype. Nothing where it can.
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops = {Op::fwd});
 
@@ -37,11 +36,11 @@ bool one_of(int value, std::initializer_list<int> values);
 /// Tiles of block_m x block_n of the results of all experts.
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);
 
-/// How many processors the device has; where it isn't there to tell, as many as the largest of its kind.
+/// How many processors the device has; as many as the largest of its kind where only its architecture is known.
 int processors_of(const DeviceInfo& device);
 
-/// Why tiles can't be cut so where `blocks_per_sm` blocks run on a processor at the most and `fewest` is the least
-/// split that the variant knows, or nothing.
+/// Why `split` is illegal, or nothing. At most `blocks_per_sm` blocks run on an SM; `fewest` is the variant's smallest
+/// split.
 std::optional<std::string> illegal_split(int split, int block_m, int block_n, int fewest, int blocks_per_sm,
                                          const DeviceInfo& device);
 

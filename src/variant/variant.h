@@ -28,19 +28,19 @@ struct LaunchPlan {
   int min_blocks_per_sm = 1;            // as the unit's launch bounds promise; with a workspace, no more run
   int cluster = 1;                      // blocks that run together and share copies
   int tile_rows = 1, tile_columns = 1;  // of the result: a block's tile
-  int pieces = 1;                       // along k, at most, that a tile is cut into: so many blocks have work of it
+  int pieces = 1;                       // along k, at most, that a tile is cut into, each for a block
   int64_t workspace = 0;  // bytes of device memory for each block of the grid; at most kMaxWorkspace in all
   // Rows of a tensor map's box, 0 where the kernel uses no map; its columns are the 64 elements of a swizzled row.
   int x_box = 0;
-  int x_rest = 0;  // of small boxes of X, for what large ones leave; 0 without
+  int x_rest = 0;  // of small boxes of X, which follow large ones; 0 without
   int w_box = 0;
   int y_box = 0;
   int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
-  bool gathers_first = false;  // rows of X are put in order in memory before tiles read them: that takes room
+  bool gathers_first = false;  // rows of X are put in order in a buffer before tiles read them
   bool waits = false;          // blocks wait for one another, so that all of them must run at once
 };
 
-/// The functions hold what they need of the variant's context: one that is made from files at run time looks the same.
+/// The functions capture the variant's context, so that one made from files at run time looks the same.
 struct Variant {
   std::string name;
   DeviceKind device = DeviceKind::cuda;
@@ -56,7 +56,7 @@ struct Variant {
   std::function<std::string(const Candidate&, const Shape&)> unit = nullptr;
   /// The candidate that is good without tuning; legal wherever the variant takes the shape and the device at all.
   std::function<Candidate(const Problem&, const DeviceInfo&)> fallback;
-  /// Seconds that a legal candidate should take; 0 where that can't be told. Null without such a model.
+  /// Seconds that a legal candidate should take; 0 where unknown. Null without such a model.
   std::function<double(const Candidate&, const Problem&, const DeviceInfo&)> seconds = nullptr;
   /// Of kernels made elsewhere (pack.h); null for variants that are built in.
   std::shared_ptr<const Pack> pack = nullptr;
@@ -73,8 +73,8 @@ void add_variant(Variant variant);
 /// Exit::request with the nearest name.
 const Variant& find_variant(std::string_view name);
 
-/// Where a knob stands in the variant's list. Exit::request with the nearest name, or with the variant's knobs where
-/// only others have it.
+/// A knob's index in the variant's list. Exit::request with the nearest name, or with the variant's knobs where only
+/// other variants have it.
 size_t knob_place(const Variant& variant, std::string_view name);
 
 /// Names of all knobs of all variants, each once, in the order of the catalog.
@@ -83,9 +83,9 @@ std::vector<std::string> knob_names();
 /// `partial` with what it leaves unset taken from its variant's default for this problem.
 Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device);
 
-/// The candidate in short, as `complete` takes it: "wgmma stages=4" by the knobs whose values are not those of its
-/// variant's default for this problem, "mma" where all are. `fallback`, the default that the candidate is shown beside,
-/// is "wgmma, the default"; of its own variant it stands for the default. May be null.
+/// The candidate in short, as `complete` takes it: "wgmma stages=4" with the knobs that differ from its variant's
+/// default for this problem, "mma" where none do. `fallback`, which may be null, is the default that is shown beside
+/// it: if of the same variant, knobs that differ from it are shown, and it itself is "wgmma, the default".
 std::string short_text(const Candidate& candidate, const Candidate* fallback, const Problem& problem,
                        const DeviceInfo& device);
 

@@ -29,7 +29,7 @@ const KnobList<Knobs>& list() {
           .add("swap", &Knobs::swap, "rows of X on the N side of the multiplier, in steps of 8")
           .add("cluster", &Knobs::cluster, "two blocks share W (neighbours along m) or X (along n)", "Cluster",
                {"none", "m", "n"})
-          .add("in_flight", &Knobs::in_flight, "stages of wgmma under way when the next is issued")
+          .add("in_flight", &Knobs::in_flight, "stages of wgmma still running when the next is issued")
           .tries({0, 1})
           .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
           .tries({0, 1, kMost})
@@ -48,7 +48,7 @@ const KnobList<Knobs>& list() {
                "round",
                1)
           .tries({0, 1, 2, 4})
-          .add("hold", &Knobs::hold, "rows of Y that are kept to be stored together; 0 = each tile stores its own", 0)
+          .add("hold", &Knobs::hold, "rows of Y that wait to be stored together; 0 = each tile stores its own", 0)
           .tries({0, 64, 128, 256, 512})
           .add("gather", &Knobs::gather,
                "rows of X are gathered by each tile that reads them, or once before all tiles", "Gather",

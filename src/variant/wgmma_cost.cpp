@@ -10,37 +10,37 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1173;          // from asking for a stage to having it, under load
+constexpr double kLatency = 1173;          // from issuing a stage's copies until they have landed, under load
 constexpr double kStep = 10.2;             // of a consumer between two stages: barriers
-constexpr double kEmptied = 14.3;          // more where the multiplier has come to rest between them
+constexpr double kEmptied = 14.3;          // more where all wgmma is awaited between them
 constexpr double kTurn = 6.14;             // more of each step where consumers take turns
-constexpr double kLeastWgmma = 37.2;       // of 64 rows and 16 steps along k, whose A side is read from shared memory
+constexpr double kLeastWgmma = 37.2;       // of 64 rows and 16 along k, whose A side is read from shared memory
 constexpr double kWgmmaColumn = 0.0549;    // more of each column of the N side that is read
 constexpr double kLoadedBytes = 145;       // a cycle, from L2 to an SM
 constexpr double kAllLoadedBytes = 78.4;   // a cycle and SM, from L2 to all SMs at once
 constexpr double kStoredSum = 0.048;       // of a warpgroup for each sum of its tile, when it stores them
 constexpr double kStagedSum = 0.0146;      // the same where copies store them while the next tile is multiplied,
-constexpr double kStagedTile = 100;        // and more of a tile: warpgroups meet before and after they stage it
+constexpr double kStagedTile = 100;        // and more of a tile: warpgroups synchronise before and after they stage it
 constexpr double kFlops = 4096;            // a cycle and SM, dense, of 16 bits
 constexpr double kSustained = 0.873;       // of the peak clock, where all SMs multiply: power bounds it
 constexpr double kWritten = 0.671;         // of the peak bandwidth
 constexpr double kWrittenInOrder = 0.739;  // the same where a result leaves L2 in the order in which it was stored
-constexpr double kNarrow = 1.027;          // times as long to read rows in pieces of less than kWide bytes
+constexpr double kNarrow = 1.027;          // times as long to read less than kWide bytes of a row at once
 constexpr int kWide = 256;
-constexpr double kTurns = 1.66;    // times as long more to write few rows at once: memory turns from reading and back
-constexpr double kFewRows = 10.4;  // of a store; the more there are, the less turns weigh
+constexpr double kTurns = 1.66;    // times as long more to write few rows at once: memory switches from reads to writes
+constexpr double kFewRows = 10.4;  // of a store; the more there are, the less switches weigh
 constexpr double kStoredLate = 1180;   // cycles until held rows are stored at the end
 constexpr double kLastSteps = 1.176;   // until the last sums are stored
 constexpr double kLaunch = 3.674e-06;  // seconds
-constexpr double kMeeting = 306;       // until all blocks know that all are there
+constexpr double kMeeting = 306;       // until all blocks have arrived and know it
 constexpr double kShared = 2500;       // more where blocks share the last round: to begin parts and to add them up
 constexpr double kPaired = 1.047;      // times as long where two blocks wait for each other
 constexpr double kTogether = 0.985;    // of all work, where blocks stay together: they load the same at the same time
-constexpr double kSplit = 5130;        // more where tiles are cut: parts wait for one another
-constexpr double kUnswapped = 1.030;   // times memory's, where rows of X stand on the M side
+constexpr double kSplit = 5130;        // more where tiles are cut: the last piece adds up all
+constexpr double kUnswapped = 1.030;   // times memory's time, where rows of X are on the M side
 constexpr double kAdapts = 0.988;      // of memory's time, where blocks with the shorter way to it take more tiles
 constexpr double kCounter = 780;       // cycles more where tiles come from a counter
-constexpr double kSumBytes = 4;        // of a sum that parts of a tile add up
+constexpr double kSumBytes = 4;        // of a sum of a piece or part
 constexpr double kCopiedRows = 1.138;  // times as long where threads copy rows
 constexpr double kOverlap = 2.4;       // of SMs and memory: the exponent of a norm; the larger, the better they overlap
 constexpr double kOverlapOfClocks = 30.7;  // of the busiest SM at the peak clock and all work at the sustained one
@@ -123,7 +123,7 @@ double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
 
-// Of all rounds of tiles that SMs begin together: of each the longest tile.
+// All rounds of tiles that SMs begin together, each as long as its longest tile.
 double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
   double sum = 0, longest = 0, free = processors;  // of the round that is not full yet
   for (const Tiles& t : tiles) {
@@ -150,8 +150,8 @@ double shared_part(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int pro
   return 1 - (last.steps - last.own) / ((std::floor(count / processors) + 1) * last.steps);
 }
 
-// Of the busiest SM. In a fixed order SM i has tile i of every round; else each takes the next when it is free, and the
-// last ones end half a tile after the others on average.
+// Cycles of the busiest SM. In a fixed order SM i has tile i of every round; else each takes the next when it is free,
+// and the last ones end half a tile after the others on average.
 double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
   if (c.pace == Pace::common) return common_cycles(c, tiles, processors);
   double sum = 0, longest = 0, count = 0;
@@ -193,7 +193,7 @@ double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<i
   return (read * (narrow ? kNarrow : 1) + written / (in_order ? kWrittenInOrder : kWritten)) / bandwidth;
 }
 
-// Bytes of Y whose time is that of memory's turns.
+// Bytes of Y that would take as long as memory's switches from reads to writes.
 double turned_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles) {
   if (c.hold > 0) return 0;
   double rows = 0;
@@ -226,7 +226,7 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
     longest_step = std::max(longest_step, step_cycles(knobs, t));
   }
   const double each = clock / device.processors;
-  // What SMs save that wait for others, these may use: the clock falls with the work of all.
+  // SMs that wait leave power to the others: the clock depends on the work of all.
   const double busiest = busiest_cycles(knobs, tiles, device.processors) * shared_part(knobs, tiles, device.processors);
   const double together = knobs.pace == Pace::common ? kTogether : 1;
   const double busy = norm(busiest / each, together * work / (kSustained * clock), kOverlapOfClocks);

@@ -1,4 +1,4 @@
-// The model's first choice: of all plain tiles, then of what else the fastest of these may be given.
+// The model's first choice: among all plain tiles, then among variations of the fastest.
 #include "variant/wgmma_default.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using Knobs = WgmmaKnobs;
 
 const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
 const std::vector<int> kColumns = {64, 128, 192, 256};
-constexpr size_t kFastest = 8;  // tiles that are tried in other ways too
+constexpr size_t kFastest = 8;  // tiles whose variations are looked at too
 constexpr int kHold = 256;
 
-// What a device without measured or known peaks is taken for: one that has wgmma.
+// Assumed where the device's peaks are unknown: those of one that has wgmma.
 constexpr double kPeakFlops = 989e12, kPeakBandwidth = 4.8e12;
 
 struct Chooser {
@@ -70,7 +70,7 @@ void look_at_sums(Chooser& chooser, Knobs c) {
     }
 }
 
-// Tiles of an expert's rows, which stand on the N side: what the last tile lacks of its height is not multiplied.
+// Tiles of an expert's rows, which are on the N side: the last tile multiplies only the rows that it has.
 void look_at_rows(Chooser& chooser, Knobs c) {
   for (const Gather gather : {Gather::tiles, Gather::first})
     for (const int block_k : {kSwizzleColumns, 2 * kSwizzleColumns}) {

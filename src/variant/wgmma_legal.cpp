@@ -14,7 +14,7 @@ using Knobs = WgmmaKnobs;
 
 constexpr int kMaxHold = 1024;
 constexpr int kMaxMix = 16, kMaxMixed = 1024;
-constexpr int64_t kMaxMapRows = 0x7fff0000;  // coordinates are 32 bits with a sign; a last tile begins below
+constexpr int64_t kMaxMapRows = 0x7fff0000;  // coordinates are signed 32-bit numbers, and a tile may end past it
 
 bool in_cluster(const Knobs& c) { return c.cluster != Cluster::none; }
 bool dynamic(const Knobs& c) { return c.tiles == TileOrder::dynamic; }
@@ -74,10 +74,10 @@ std::optional<std::string> illegal_loads(const Knobs& c, const Shape& shape, con
     return "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must "
            "fit its registers";
   if (roles.w_across && !c.tma_w)
-    return "tma_w must be yes where W is read across its rows: only tensor copies bring it so";
+    return "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k";
   const int columns_a_copy = kSwizzleColumns * (c.cluster == Cluster::m && !roles.sums_rows ? 2 : 1);
   if (roles.w_across && c.block_n % columns_a_copy != 0)
-    return fmt::format("block_n must be a multiple of {} for dx and dw{}: tensor copies bring {} columns of W",
+    return fmt::format("block_n must be a multiple of {} for dx and dw{}: a tensor copy loads {} columns of W",
                        columns_a_copy, columns_a_copy > kSwizzleColumns ? " with cluster=m" : "", kSwizzleColumns);
   if (c.tma_w && !by_pointers(c) && !roles.w_across && shape.layer.local_experts() * roles.n > kMaxMapRows)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
@@ -89,13 +89,13 @@ std::optional<std::string> illegal_sums(const Knobs& c, const Shape& shape, cons
   if (roles.permutes_x && c.gather != Gather::first)
     return "gather must be first for dw: tensor copies read rows that are in order";
   if (!c.tma_x || by_pointers(c))
-    return "tma_x must be yes and addressing base for dw: one map holds all experts' rows";
+    return "tma_x must be yes and addressing base for dw: one tensor map describes all experts' rows";
   if (c.block_m % kSwizzleColumns != 0)
-    return fmt::format("block_m must be a multiple of {} for dw: tensor copies bring so many columns of dY",
+    return fmt::format("block_m must be a multiple of {} for dw: a tensor copy loads so many columns of dY",
                        kSwizzleColumns);
   if (c.pace == Pace::common || c.split == 0)
-    return "dw needs pace=own and split above 0: the tiles of an expert take as long as it has rows";
-  if (c.hold > 0) return "hold must be 0 for dw: its tiles have rows enough";
+    return "dw needs pace=own and split above 0: how long a tile takes depends on its expert's rows";
+  if (c.hold > 0) return "hold must be 0 for dw: its tiles have enough rows to store on their own";
   if (shape.layer.local_experts() > kMaxMixed)
     return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxMixed);
   if (shape.layer.local_experts() * roles.m > kMaxMapRows)

@@ -11,8 +11,8 @@
 namespace moetune {
 namespace {
 
-// The layer that the cell's model name stands for. Nothing for "custom", for a model from a file, and where the model
-// can't be divided by tp or ep.
+// The layer of the preset that the cell's model names. Nothing for "custom", for a model from a file, and where the
+// model can't be divided by tp or ep.
 std::optional<Layer> layer_of_preset(const Layer& layer) {
   for (const Model& model : model_presets()) {
     if (model.name != layer.model || model.intermediate % layer.tp != 0 || model.experts % layer.ep != 0) continue;

@@ -18,7 +18,7 @@ Trace trace_of(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
 const TraceLayer& layer_of(const Trace& trace, const RoutingSpec& spec) {
   if (!spec.layer.empty()) return find_layer(trace, spec.layer, spec.file);
   if (trace.layers.size() != 1)
-    throw request_error(fmt::format("{}: holds {} layers, but the routing names none", spec.file, trace.layers.size()),
+    throw request_error(fmt::format("{}: has {} layers, but the routing names none", spec.file, trace.layers.size()),
                         fmt::format("write {}#{}", text(spec), trace.layers.front().name));
   return trace.layers.front();
 }
@@ -33,7 +33,7 @@ Routing from_trace(const RoutingSpec& spec, int64_t tokens, int64_t experts, int
 
 Routing whole_model(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed) {
   if (spec.name == "trace") return from_trace(spec, tokens, experts, top_k);
-  // A spec that code built may lack numbers or hold wrong ones: its text is parsed and checked as a user's.
+  // A spec that code built may lack numbers or have wrong ones: its text is parsed and checked as a user's.
   const RoutingSpec checked = parse_routing(text(spec));
   if (draws_loads(checked)) return routing_from_rows(draw_loads(checked, tokens, experts, top_k, seed), tokens, top_k);
   return routing_from_ids(draw_choices(checked, tokens, experts, top_k, seed), tokens, top_k, experts);

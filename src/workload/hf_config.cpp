@@ -1,4 +1,4 @@
-// Hugging Face config.json files: which of their many field names hold a model's MoE shape.
+// Hugging Face config.json files: which of their many field names give a model's MoE shape.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 // In order: the first field that exists counts. Names of kExperts and of kTopK all mean the same, those of the others
-// don't: a dense layer's intermediate_size stands beside the experts' own. 'top_k' is not among them: it is a setting
-// of sampling.
+// don't: a config may have a dense layer's intermediate_size beside the experts' own. 'top_k' is not among them: it is
+// a setting of sampling.
 const Names kExperts = {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts",
                         "ffn_config.moe_num_experts"};
 const Names kTopK = {"num_experts_per_tok", "num_experts_per_token", "experts_per_token",   "moe_k", "moe_topk",
@@ -43,14 +43,14 @@ std::optional<JsonAt> first_field(const JsonAt& json, const Names& names) {
   return std::nullopt;
 }
 
-// Where the MoE fields are: multimodal models keep them in a part of the config.
+// Where the MoE fields are: multimodal models have them in a part of the config.
 JsonAt text_part(const JsonAt& config) {
   for (const std::string& name : kText)
     if (const std::optional<JsonAt> part = field(config, name); part && first_field(*part, kExperts)) return *part;
   return config;
 }
 
-// Lists hold one value for each layer, or for each modality with text first.
+// Lists have one value for each layer, or for each modality with text first.
 int64_t size_of(const JsonAt& json, std::string_view what, const Names& names, int64_t high) {
   const std::optional<JsonAt> found = first_field(json, names);
   if (!found)
@@ -68,7 +68,7 @@ void require_experts(const JsonAt& json, const std::string& name) {
   if (!found) json.fail(fmt::format("{}: it has none of the fields {}", what, fmt::join(kExperts, ", ")), hint);
 }
 
-// Synonyms must agree: nothing says which of them would count.
+// Synonyms must agree: nothing says which of them counts.
 void require_agreement(const JsonAt& json, const Names& names) {
   const auto first_of = [](const JsonAt& at) {
     return at.value().is_array() && at.size() > 0 ? at[0].value() : at.value();
@@ -81,7 +81,7 @@ void require_agreement(const JsonAt& json, const Names& names) {
     const Json a = first_of(*field(json, first)), b = first_of(*found);
     if (a != b)
       json.fail(fmt::format("'{}' is {} and '{}' is {}, though they mean the same", first, a.dump(), name, b.dump()),
-                "keep the right one");
+                "remove the wrong one");
   }
 }
 
@@ -94,7 +94,7 @@ bool is_gated(const JsonAt& json) {
 }  // namespace
 
 Model model_from_hf_config(const JsonAt& config, const std::string& name) {
-  if (!config.value().is_object()) config.fail("a config.json holds an object");
+  if (!config.value().is_object()) config.fail("a config.json must be an object");
   const JsonAt json = text_part(config);
   Model model;
   model.name = name;

@@ -1,4 +1,4 @@
-// Distributions of loads, and the rounding that makes whole rows of them.
+// Distributions of loads, and how they are rounded to whole rows.
 #include "workload/loads.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int kBisections = 64;
 
 double mean_of(int64_t total, size_t experts) { return static_cast<double>(total) / static_cast<double>(experts); }
 
-// Real-valued shares in proportion to the weights, none over the cap.
+// Divides the total in proportion to the weights, none over the cap; not yet rounded.
 std::vector<double> capped_shares(const std::vector<double>& weights, double total, double cap) {
   std::vector<double> shares(weights.size());
   std::vector<bool> full(weights.size(), false);
@@ -168,7 +168,7 @@ std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total
   std::iota(order.begin(), order.end(), size_t{0});
   const auto fraction = [&](size_t i) { return shares[i] - std::floor(shares[i]); };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return fraction(a) > fraction(b); });
-  // Usually one pass; rounding errors of the shares may need a second one, or take a row back.
+  // Usually one pass; rounding errors may need a second one, or take a row back.
   for (size_t i = 0; left > 0; i = (i + 1) % order.size())
     if (rows[order[i]] < cap) ++rows[order[i]], --left;
   for (size_t i = 0; left < 0; i = (i + 1) % order.size())

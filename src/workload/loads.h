@@ -7,9 +7,9 @@
 
 namespace moetune {
 
-/// Whole shares of `total` in proportion to `weights` (>= 0), none over `cap`: what is above the cap is spread over the
-/// others, remainders go to the largest fraction (Hamilton's method), the first of equals. Where no weight is left,
-/// equal shares. Needs total <= cap * weights.size().
+/// Divides `total` into whole numbers in proportion to `weights` (>= 0), none over `cap`: what is above the cap is
+/// spread over the others, remainders go to the largest fraction (Hamilton's method), the first of equals. Equal
+/// numbers where no weight is left. Needs total <= cap * weights.size().
 std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total, int64_t cap);
 
 /// The kinds that draw loads: balanced, single, powerlaw, lognormal, dirichlet, maxmean.

@@ -31,7 +31,7 @@ Model model_from_json(const JsonAt& json);
 const std::vector<Model>& model_presets();
 
 /// A preset by name or alias, or the model of a config.json where `name` ends in .json or names a file or a folder
-/// that holds a config.json. Errors name the nearest preset.
+/// that contains a config.json. Errors name the nearest preset.
 Model find_model(const std::string& name);
 
 /// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other word.

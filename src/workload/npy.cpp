@@ -59,7 +59,7 @@ bool read_fortran_order(std::string_view header, const std::string& where) {
   const std::string_view value = value_of(header, "fortran_order", where);
   if (value.starts_with("True")) return true;
   if (value.starts_with("False")) return false;
-  throw request_error(fmt::format("{}: fortran_order is neither True nor False", where));
+  throw request_error(fmt::format("{}: fortran_order must be True or False", where));
 }
 
 std::vector<int64_t> read_shape(std::string_view header, const std::string& where) {
@@ -106,10 +106,10 @@ void set_strides(bool fortran, NpyArray& array) {
 
 NpyArray read_npy(const std::string& bytes, const std::string& where) {
   if (!std::string_view(bytes).starts_with(kMagic) || bytes.size() < 12)
-    throw request_error(fmt::format("{}: this is no .npy file", where));
+    throw request_error(fmt::format("{}: expected a .npy file", where));
   const int version = static_cast<unsigned char>(bytes[6]);
   if (version < 1 || version > 3)
-    throw request_error(fmt::format("{}: .npy format version {} is not known", where, version));
+    throw request_error(fmt::format("{}: .npy format version {} is unknown", where, version));
   const size_t length_bytes = version == 1 ? 2 : 4;
   const uint64_t length = little_endian(bytes, 8, length_bytes);
   NpyArray array;

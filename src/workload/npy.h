@@ -20,7 +20,7 @@ struct NpyArray {
 /// Takes |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 in C or Fortran order. Errors (Exit::request) name `where`.
 NpyArray read_npy(const std::string& bytes, const std::string& where);
 
-/// One element; `index` has a number a dimension, each within the shape. Unsigned values over 2^63 come out negative.
+/// One element; `index` has a number for each dimension, within the shape. Unsigned values over 2^63 come out negative.
 int64_t element(const NpyArray& array, const std::string& bytes, std::span<const int64_t> index);
 
 }  // namespace moetune

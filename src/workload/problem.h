@@ -10,7 +10,7 @@
 
 namespace moetune {
 
-/// One point of a sweep: a table holds one winner a cell.
+/// One point of a sweep: a table has one winner for each cell.
 struct Cell {
   Shape shape;
   int64_t tokens = 0;

@@ -1,4 +1,4 @@
-// From a problem to its product, and what follows from that.
+// Makes the product of a problem, and computes what follows from it.
 #include "workload/product.h"
 
 #include <algorithm>

@@ -26,7 +26,7 @@ enum class RowOrder {
 std::string_view name(RowOrder order);  // as the enumerator
 
 /// Block scales of an operand: the value of an element is element * scale of its block, one fp32 for so many rows x
-/// columns. Blocks of an operand with one matrix an expert begin anew with each expert; those of a ragged one are
+/// columns. Blocks of an operand with one matrix an expert restart with each expert; those of a ragged one are
 /// counted over its rows in memory. Zeros: no scales. D has none.
 struct ScaleBlock {
   int64_t rows = 0;
@@ -50,7 +50,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-/// Where the top-k weight of a row multiplies, w = weights[gather_indices[row of expert order]].
+/// How the top-k weight of a row is applied, w = weights[gather_indices[row of expert order]].
 enum class Weighting {
   none,
   rounded_result,  // d = round(round(sum) * round(w)), all three to D's dtype
@@ -61,7 +61,7 @@ std::string_view name(Weighting weighting);  // as the enumerator
 
 /// The gradient of the top-k weights, a second result of the sums that make D: row i of expert order gives
 /// dweights[gather_indices[i]] = sum over N of its sums, before they are weighted or rounded, times its row of X.
-/// Integer inputs make whole numbers that grow with sqrt(N * K), and stay exact in fp32 for sides of any model.
+/// With integer inputs these are whole numbers of about sqrt(N * K), exact in fp32 for the sides of any model.
 struct WeightGradient {
   Operand x;         // [rows, N], as D lies
   Operand dweights;  // [slots, 1] in fp32, by slot
@@ -69,17 +69,17 @@ struct WeightGradient {
 };
 
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
-/// dx   dX_e = dY_e W_e     A = dY, B = W read across its rows, D = dX
-/// dw   dW_e = dY_e^T X_e   A = dY, B = X, both read across their rows, D = dW; zeros for experts without rows
+/// dx   dX_e = dY_e W_e     A = dY, B = W, whose rows are steps along K, D = dX
+/// dw   dW_e = dY_e^T X_e   A = dY, B = X, rows of both are steps along K, D = dW; zeros for experts without rows
 struct Product {
   Operand a, b, d;
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
   Axis ragged = Axis::m;        // its extent is an expert's number of rows
   Weighting weighting = Weighting::none;
-  bool accumulates = false;  // d = round(d before + sum), in fp32; experts without a sum keep theirs
+  bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
-  std::vector<int64_t> first_rows = {};      // [experts + 1] running sum of m_sizes
+  std::vector<int64_t> first_rows = {};      // [experts + 1] prefix sums of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
   int64_t top_k = 1;
   int64_t slots = 0;  // tokens * top_k: as many as there are top-k weights
@@ -102,10 +102,10 @@ bool is_moved(const Product& product, const Operand& operand);
 /// the only result. D is fp32 where sums are weighted or added before they are rounded.
 Product in_expert_order(const Product& product);
 
-/// Whether another pass makes the results of fp32 sums, those of all rows: where slots are added, or sums are the
-/// weights' gradient too.
+/// Whether a last pass makes the results from the fp32 sums of all rows: where slots are added, or sums also make the
+/// weights' gradient.
 bool takes_another_pass(const Product& product);
-/// What comes before that pass: D lies in expert order, in fp32 and unweighted, and is the only result. Any other
+/// The product before that pass: D lies in expert order, in fp32 and unweighted, and is the only result. Any other
 /// product is returned as it is.
 Product before_last_pass(const Product& product);
 
@@ -119,7 +119,7 @@ bool is_ragged(const Product& product, const Operand& operand);
 /// Whether K is contiguous in A or B; else M (of A) or N (of B) is.
 bool is_k_major(const Operand& operand);
 
-/// Rows that experts own, expert after expert: expert order. The first of `expert`; [0, experts].
+/// The first row of `expert` in expert order: rows that experts own, one expert after another. 0 <= expert <= experts.
 int64_t first_row(const Product& product, const Operand& operand, int64_t expert);
 /// How many they own in all: rows in memory less padding, rows of other ranks and the like.
 int64_t owned_rows(const Product& product, const Operand& operand);
@@ -139,7 +139,7 @@ Place place_of(const Product& product, const Operand& operand, int64_t row);
 ValueStream stream_of(LayerMatrix matrix);
 /// Top-k weight of a flat slot: operand_value's, rounded up to quarters where has_exact_weights.
 float topk_weight(const Product& product, Values values, int64_t slot);
-/// Integer inputs whose operand is weighted: with weights of few bits their sums stay exact in fp32.
+/// True for integer inputs whose operand is weighted: weights of few bits let their sums stay exact in fp32.
 bool has_exact_weights(const Product& product, Values values);
 
 bool has_scales(const Operand& operand);
@@ -155,7 +155,7 @@ double tile_occupancy(const Product& product, int64_t block_m);
 double flops(const Product& product);
 /// Fewest bytes through memory: matrices of experts with rows (all of them where they are written; written and
 /// read where they accumulate), rows used once each, results that are filled, scales, row counts, and an index or a
-/// weight a row where the fusions read one. What a kernel keeps to itself on the way does not count.
+/// weight a row where the fusions read one. What a kernel writes and reads only itself does not count.
 double bytes(const Product& product);
 
 }  // namespace moetune

@@ -20,8 +20,8 @@ void deduce(const std::string& where, int64_t sum, int64_t experts, int64_t& tok
     throw request_error(fmt::format("{}: neither tokens nor top_k is known", where), "write them into the recording");
   const std::string given = tokens != 0 && top_k != 0
                                 ? fmt::format("{} tokens with top_k {} make {}", tokens, top_k, tokens * top_k)
-                            : tokens != 0 ? fmt::format("that is no multiple of {} tokens", tokens)
-                                          : fmt::format("that is no multiple of top_k {}", top_k);
+                            : tokens != 0 ? fmt::format("that is not a multiple of {} tokens", tokens)
+                                          : fmt::format("that is not a multiple of top_k {}", top_k);
   if (tokens == 0) tokens = sum / top_k;
   if (top_k == 0) top_k = sum / tokens;
   if (tokens * top_k != sum) throw request_error(fmt::format("{}: rows sum to {}, but {}", where, sum, given));
@@ -66,7 +66,7 @@ void add_layer(Trace& trace, TraceLayer layer, const std::string& where) {
   if (layer.name.empty() || layer.name.find('#') != std::string::npos)
     throw request_error(fmt::format("{}: a layer cannot be called '{}'", where, layer.name));
   if (!is_printable(layer.name))
-    throw request_error(fmt::format("{}: the layer name '{}' holds characters that cannot be shown", where, layer.name),
+    throw request_error(fmt::format("{}: the layer name '{}' has characters that cannot be printed", where, layer.name),
                         "rename the layer: its name becomes a part of the cell's name");
   for (const TraceLayer& other : trace.layers)
     if (other.name == layer.name) throw request_error(fmt::format("{}: there are two layers '{}'", where, layer.name));

@@ -18,7 +18,7 @@ Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k);
 Trace trace_from_csv(std::string_view text, const std::string& where, int64_t experts, int64_t top_k);
 Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t experts, int64_t top_k);
 
-/// The number that is known (0 = unknown); Exit::request where both are and differ: "loads.json: experts: the
+/// Whichever number is known (0 = unknown); Exit::request where both are and differ: "loads.json: experts: the
 /// recording has 32, the layer 128".
 int64_t agreed(const std::string& where, std::string_view what, int64_t recorded, int64_t wanted);
 
@@ -32,7 +32,7 @@ TraceLayer layer_from_rows(const std::string& where, std::string name, std::vect
 TraceLayer layer_from_ids(const std::string& where, std::string name, std::vector<int32_t> ids, int64_t top_k,
                           int64_t experts);
 
-/// Appends the layer. Errors: a name that a routing's text cannot hold (empty, with '#', or not printable), a name
+/// Appends the layer. Errors: a name that a routing's text cannot contain (empty, with '#', or not printable), a name
 /// twice, too many layers.
 void add_layer(Trace& trace, TraceLayer layer, const std::string& where);
 

@@ -11,13 +11,13 @@ namespace moetune {
 /// Of other results the rows that experts own are written.
 bool is_filled(const Product& product, const Operand& result);
 
-/// Rows that are written, as references hold them one after another: those of filled results as they lie in memory, of
-/// others in expert order.
+/// Rows that are written, in the order of references: those of filled results as they lie in memory, those of others in
+/// expert order.
 int64_t result_rows(const Product& product, const Operand& result);
 /// [result_rows] where each lies in memory.
 std::vector<int64_t> result_map(const Product& product, const Operand& result);
-/// [result_rows] from how many products the rounding errors of an element add up: K, of every slot that is summed; of
-/// dweights K + N, since each of its N terms has the error of a sum over K. 0 where there is nothing to sum.
+/// [result_rows] how many products add rounding errors to an element: K for every slot that is summed; K + N for
+/// dweights, as each of its N terms has the error of a sum over K. 0 where there is nothing to sum.
 std::vector<int64_t> result_terms(const Product& product, const Operand& result);
 
 /// [slots] the row of expert order that has each slot, -1 where none has.

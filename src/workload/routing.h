@@ -39,7 +39,7 @@ std::string text(const RoutingSpec& spec);
 struct Routing {
   int64_t tokens = 0;
   int64_t top_k = 0;
-  std::vector<int32_t> m_sizes;         // [experts held] rows per expert; zeros are legal
+  std::vector<int32_t> m_sizes;         // [experts of the rank] rows per expert; zeros are legal
   std::vector<int32_t> gather_indices;  // [rows] flat slot of each row in expert order (stable argsort by expert)
 
   int64_t rows() const { return static_cast<int64_t>(gather_indices.size()); }
@@ -55,7 +55,7 @@ void require_sizes(int64_t tokens, int64_t experts, int64_t top_k);
 
 /// A pure function of its arguments: the same bits on every machine. No token gets an expert twice.
 /// experts, top_k and tokens as in the whole model; for ep > 1 the routing is that of the whole model and the result
-/// keeps the rows of rank 0's experts. Errors: top_k > experts, tokens < 1 (Exit::request), a trace that does not fit.
+/// has the rows of rank 0's experts. Errors: top_k > experts, tokens < 1 (Exit::request), a trace that does not fit.
 Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,
                          uint64_t seed);
 
@@ -72,7 +72,7 @@ struct RoutingFigures {
   int64_t rows = 0;
   int64_t active_experts = 0;  // with at least one row
   int64_t max_rows = 0;
-  double max_over_mean = 0;      // mean over all experts held
+  double max_over_mean = 0;      // mean over all experts of the rank
   double cv = 0;                 // standard deviation over mean
   double effective_experts = 0;  // inverse Simpson: (sum m)^2 / sum m^2
 };

@@ -74,11 +74,11 @@ bool looks_like_a_recording(const std::string& file) {
   return file.ends_with(".json") || file.ends_with(".csv") || file.ends_with(".npy");
 }
 
-// The last '#' begins the layer, unless there is a file with the whole text as its name.
+// The last '#' begins the layer, unless the whole text names a file that exists.
 RoutingSpec parse_trace(std::string_view text) {
   RoutingSpec spec{"trace", {}, std::string(text.substr(kTrace.size())), ""};
   if (!is_printable(spec.file))
-    throw request_error(fmt::format("routing '{}': the name holds characters that cannot be shown", text),
+    throw request_error(fmt::format("routing '{}': the name has characters that cannot be printed", text),
                         "rename the file or the layer: its name becomes a part of the cell's name");
   std::error_code ignored;
   const size_t hash = spec.file.rfind('#');
@@ -86,7 +86,7 @@ RoutingSpec parse_trace(std::string_view text) {
     const std::string whole = spec.file;
     spec.layer = whole.substr(hash + 1);
     spec.file.resize(hash);
-    // The whole text is the name of a file that isn't there: its '#' begins no layer.
+    // The whole text names a file that doesn't exist: its '#' begins no layer.
     if (looks_like_a_recording(spec.layer) && !looks_like_a_recording(spec.file))
       throw request_error(
           fmt::format("routing '{}': there is no file '{}', and what follows the last '#' names a layer", text, whole),
@@ -133,7 +133,7 @@ RoutingSpec parse_routing(std::string_view text) {
 
 std::string text(const RoutingSpec& spec) {
   if (spec.name == "trace") {
-    // A '#' in the file's name would be read as the layer's.
+    // A '#' in the file's name would be read as the beginning of the layer.
     const bool marked = !spec.layer.empty() || spec.file.find('#') != std::string::npos;
     return fmt::format("{}{}{}{}", kTrace, spec.file, marked ? "#" : "", spec.layer);
   }

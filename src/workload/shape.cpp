@@ -33,7 +33,7 @@ auto word_at(const JsonAt& at, Parser parse) {
   }
 }
 
-// Fields that files from before lack.
+// Fields that older files lack.
 bool flag_at(const JsonAt& json, std::string_view key) { return json.has(key) && json[key].boolean(); }
 
 }  // namespace
@@ -60,7 +60,7 @@ void require_valid(const Shape& shape) {
   // Ids of cells join their parts with '/'.
   if (layer.model.find('/') != std::string::npos || !is_printable(layer.model))
     throw request_error(
-        fmt::format("the model name '{}' has a character that names of cells cannot hold", layer.model));
+        fmt::format("the model name '{}' has a character that names of cells cannot contain", layer.model));
   require_size("experts", layer.experts, kMaxExperts);
   require_size("top_k", layer.top_k, kMaxExperts);
   require_size("n", layer.n, kMaxSide);

@@ -20,11 +20,11 @@ std::string_view name(Op op);
 Projection parse_projection(std::string_view text);
 Op parse_op(std::string_view text);
 
-/// One projection of an MoE layer, as one rank holds it.
+/// One projection of an MoE layer, as one rank has it.
 struct Layer {
   std::string model;  // "qwen3-30b-a3b", or "custom"
   Projection projection = Projection::up;
-  int64_t experts = 0;  // of the whole model; a rank holds experts / ep
+  int64_t experts = 0;  // of the whole model; a rank has experts / ep
   int64_t top_k = 0;
   int64_t n = 0;  // after tensor parallelism
   int64_t k = 0;
@@ -51,8 +51,8 @@ struct Layer {
 /// weight_       -                                dweights[gather[i]] = sum of   -
 /// gradient                                       the row dY W times row X, fp32
 ///
-/// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx leaves the sum over top_k to
-/// others, but for sum_slots: dX is then [tokens, k], rounded once, and rows of tokens without a local expert are
+/// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx doesn't sum over top_k, except
+/// with sum_slots: dX is then [tokens, k], rounded once, and rows of tokens without a local expert are
 /// zeros. dweights is [tokens * top_k] in fp32, of sums that are neither weighted nor rounded; slots without a local
 /// expert are zeros. The first three combine for every op in the same way; the others belong to the op of their column.
 struct Fusion {
@@ -85,7 +85,7 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), accumulate
 /// without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x, weight_gradient without dx and
 /// topk_weights, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
-/// model name that is empty, holds '/' or is not printable.
+/// model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

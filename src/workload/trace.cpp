@@ -30,7 +30,7 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   const std::string where = path.string();
   const fs::path extension = path.extension();
   std::error_code ignored;
-  // A folder of that name, a model's for instance, is not a recording.
+  // A folder of that name, for instance a model's, is not a recording.
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
     const std::string built_in = fmt::format("{}{}{}", kRecordings, where, kJson);
     if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
@@ -41,7 +41,7 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   if (extension == ".json") return read_json_text(read_text(path), where, experts, top_k);
   if (extension == ".csv") return trace_from_csv(read_text(path), where, experts, top_k);
   if (extension == ".npy") return trace_from_npy(read_text(path), where, experts, top_k);
-  throw request_error(fmt::format("{}: the kind of recording is not known by its name", where),
+  throw request_error(fmt::format("{}: the file name doesn't tell the kind of recording", where),
                       "it must end in .json, .csv or .npy");
 }
 

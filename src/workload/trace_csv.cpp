@@ -21,7 +21,7 @@ struct Entry {
 struct Table {
   std::vector<std::string> columns;
   std::map<std::string, int64_t> comments;  // tokens, top_k, experts
-  std::vector<std::string> layers;          // in the order in which they come
+  std::vector<std::string> layers;          // in the order of the file
   std::map<std::string, std::vector<Entry>> entries;
   bool has(std::string_view column) const { return std::find(columns.begin(), columns.end(), column) != columns.end(); }
 };
@@ -111,7 +111,7 @@ Table read_table(std::string_view text, const std::string& where) {
       read_entry(values_of(line, place), place, table);
   }
   if (table.columns.empty()) throw request_error(fmt::format("{}: the file is empty", where));
-  if (table.layers.empty()) throw request_error(fmt::format("{}: has a header and no lines", where));
+  if (table.layers.empty()) throw request_error(fmt::format("{}: has a header but no lines", where));
   return table;
 }
 

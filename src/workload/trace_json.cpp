@@ -25,7 +25,7 @@ std::vector<int32_t> rows_of(const JsonAt& array, int64_t experts) {
 
 void require_layers(const JsonAt& layers) {
   if (!layers.value().is_object()) layers.fail("expected an object of layers by name");
-  if (layers.value().empty()) layers.fail("holds no layers");
+  if (layers.value().empty()) layers.fail("has no layers");
 }
 
 void read_rows(const JsonAt& layers, int64_t tokens, Trace& trace) {
@@ -65,7 +65,7 @@ void read_ids(const JsonAt& layers, int64_t tokens, Trace& trace) {
 void read_loads(const JsonAt& loads, int64_t tokens, Trace& trace) {
   std::set<size_t> sizes;
   for (size_t i = 0; i < loads.size(); ++i) sizes.insert(loads[i]["counts"].size());
-  if (sizes.empty()) loads.fail("holds no loads");
+  if (sizes.empty()) loads.fail("has no loads");
   if (trace.experts == 0 && sizes.size() > 1)
     loads.fail(fmt::format("loads of {} experts are mixed", fmt::join(sizes, ", ")), "say how many experts are wanted");
   if (trace.experts != 0 && !sizes.contains(static_cast<size_t>(trace.experts)))
@@ -94,7 +94,7 @@ Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k) {
   const int64_t tokens = known(json, "tokens", kMaxRows);
   const int forms = json.has("layers") + json.has("topk_ids") + json.has("loads");
   if (forms != 1)
-    json.fail(forms == 0 ? "this is no recording: it has no \"layers\", \"topk_ids\" or \"loads\""
+    json.fail(forms == 0 ? "expected a recording: it has no \"layers\", \"topk_ids\" or \"loads\""
                          : "it has more than one of \"layers\", \"topk_ids\" and \"loads\"");
   if (json.has("layers")) read_rows(json["layers"], tokens, trace);
   if (json.has("topk_ids")) read_ids(json["topk_ids"], tokens, trace);

@@ -44,7 +44,7 @@ std::vector<int32_t> ids_of(const NpyArray& array, const std::string& bytes, con
       const int64_t id = element(array, bytes, sizes.flat ? std::span<const int64_t>(flat_index) : index);
       if (id < 0 || id >= kMaxExperts)
         throw request_error(
-            fmt::format("{}: token {}, layer {}, slot {}: {} is no expert", where, token, layer, slot, id),
+            fmt::format("{}: token {}, layer {}, slot {}: {} is not an expert", where, token, layer, slot, id),
             id == -1 ? "-1 often pads: leave those tokens out" : "");
       ids.push_back(static_cast<int32_t>(id));
     }

@@ -27,7 +27,7 @@ TEST(Units, SharesArePercentOrRatios) {
   EXPECT_DOUBLE_EQ(parse_share("5%", "--x"), 0.05);
   EXPECT_DOUBLE_EQ(parse_share("0.05", "--x"), 0.05);
   EXPECT_DOUBLE_EQ(parse_share("100%", "--x"), 1);
-  EXPECT_EQ(error_of([] { parse_share("0%", "--x"); }).what, "--x: 0% is outside 0% to 100%");
+  EXPECT_EQ(error_of([] { parse_share("0%", "--x"); }).what, "--x: 0% is not above 0% and up to 100%");
   EXPECT_EQ(error_of([] { parse_share("5", "--x"); }).hint, "write it as 5% or 0.05");
   EXPECT_EQ(error_of([] { parse_share("%", "--x"); }).exit, Exit::request);
 }

@@ -82,8 +82,9 @@ TEST(ChosenShard, OfAnArrayIsTheJobsPlace) {
   EXPECT_EQ(shard_text(job("2", "2", "1", "1")), "1/1");
   const Caught gap = error_of([&] { chosen(job("7", "1", "1", "3")); });  // --array=1,3,7
   EXPECT_EQ(gap.exit, Exit::request);
-  EXPECT_EQ(gap.what,
-            "the environment names no shard: SLURM_ARRAY_TASK_ID is 7, which is not one of 3 tasks from 1 by 1");
+  EXPECT_EQ(
+      gap.what,
+      "cannot tell the shard from the environment: SLURM_ARRAY_TASK_ID is 7, which is not one of 3 tasks from 1 by 1");
   EXPECT_EQ(gap.hint, "pass --shard i/n, or --shard 1/1 for all cells");
 }
 
@@ -111,7 +112,7 @@ TEST(ChosenShard, OfMpiIsTheRank) {
   EXPECT_EQ(error_of([] {
               chosen({{"PMIX_RANK", "1"}});
             }).what,
-            "the environment names no shard: PMIX_RANK is set, but nothing tells the number of ranks");
+            "cannot tell the shard from the environment: PMIX_RANK is set, but nothing tells the number of ranks");
 }
 
 TEST(ChosenShard, UnusableVariablesAreNamedWithTheRemedy) {

@@ -78,7 +78,7 @@ def test_mistakes_are_told_with_the_remedy(room):
     assert "--choose: no two cells differ in their routing alone" in alone
     assert "hint: name several --routing, or merge --tokens with --bucket-loss 2%" in alone
     assert "--bucket-loss: no layer has two cells to choose for" in mistake(*cells("8", "uniform"), "--bucket-loss", "2%")
-    assert "--bucket-loss: 300% is outside 0% to 100%" in mistake(*cells(), "--bucket-loss", "300%")
+    assert "--bucket-loss: 300% is not above 0% and up to 100%" in mistake(*cells(), "--bucket-loss", "300%")
     shard = mistake(*cells(), *CHOOSE, "--shard", "1/2")
     assert "merge the shards' tables, then run tune with --append --choose and --shard 1/1" in shard
     assert room.files() == []

@@ -97,9 +97,9 @@ def trace(**changes):
     (trace(layers={"a": [6, -3, 8, 1]}), "layers.a[1]: -3 is outside 0 to"),
     (trace(top_k=3), "top_k: the recording has 3, the layer 2"),
     (trace(tokens=0), "tokens: 0 is outside 1 to"),
-    (trace(layers={}), "layers: holds no layers"),
-    ([1, 2, 3], "this is no recording"),
-    ({"experts": 4}, "this is no recording"),
+    (trace(layers={}), "layers: has no layers"),
+    ([1, 2, 3], "expected a recording"),
+    ({"experts": 4}, "expected a recording"),
 ])
 def test_traces_that_contradict_themselves(room, content, words):
     room.write("loads.json", content)

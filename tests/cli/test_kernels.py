@@ -266,9 +266,9 @@ def used(manifest):
     (drop(("kernels", 0, "launches", 0, "grid")), "grid"),
     (put(("kernels", 0, "launches", 0, "grid"), "rows * cols"), "unknown name 'cols'"),
     (put(("kernels", 0, "launches", 0, "grid"), 7), "manifest.json"),
-    (put((*STRUCT, "size"), 64), "outside of its struct"),
+    (put((*STRUCT, "size"), 64), "outside its struct"),
     (put((*STRUCT, "size"), 100000), "a struct"),
-    (put((*STRUCT, "fields", 0, "offset"), -8), "outside of its struct"),
+    (put((*STRUCT, "fields", 0, "offset"), -8), "outside its struct"),
     (put(("kernels", 0, "name"), "other"), "wgmma-0"),
     (put(("files",), {}), "wgmma-0.cubin"),
 ])
@@ -387,7 +387,7 @@ def test_other_architectures_get_their_default(room):
     entire.pop("sweep", None)
     (room.path / "table.json").write_text(json.dumps(entire))
     result = room.ok("export", "table.json", "--format", "kernels", "-o", "out", "--arch", "sm_80")
-    assert "for sm_80 is its default, mma " in result.stderr and "the winner cannot run there" in result.stderr
+    assert "for sm_80 gets its default, mma " in result.stderr and "the winner cannot run there" in result.stderr
     manifest = json.loads((room.path / "out/manifest.json").read_text())
     validate("kernels", room.path / "out/manifest.json")
     assert [(cell["arch"], cell["tuned"]) for cell in manifest["cells"]] == [("sm_90a", True), ("sm_80", False)]

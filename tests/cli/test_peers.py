@@ -462,7 +462,7 @@ def test_bench_refuses_a_peer_twice_and_other_files(room):
     file = peers_file({})
     file["entries"].append(copy.deepcopy(file["entries"][0]))
     room.write("peers.json", file)
-    assert "entries[1]: deepgemm-masked is twice in x" in room.error(2, "bench", *TINY, "--peers", "peers.json")
+    assert "entries[1]: deepgemm-masked appears twice in x" in room.error(2, "bench", *TINY, "--peers", "peers.json")
     room.write("peers.json", {"schema": "moetune.table/1"})
     assert "expected 'moetune.peers/1'" in room.error(2, "bench", *TINY, "--peers", "peers.json")
     assert "--peers and --hot exclude each other" in room.error(2, "bench", *TINY, "--peers", "peers.json", "--hot")

@@ -11,7 +11,7 @@ SUSTAINED = ["--regime", "sustained"]
 @pytest.mark.parametrize("command", [["tune", *TINY, *FEW], ["tune", *TINY, *FEW, "--dry-run"], ["bench", *TINY]])
 def test_a_cpu_has_one_regime(room, command):
     text = room.error(2, *command, *SUSTAINED)
-    assert "--regime sustained" in text and "is a cpu, whose times are of the regime burst" in text
+    assert "--regime sustained" in text and "is a cpu, which is timed in the regime burst only" in text
     assert "hint: leave --regime out, or name a GPU with --device" in text
     assert room.files() == []
 
@@ -63,7 +63,7 @@ def test_check_refuses_the_other_regime(room):
     table["regime"] = "sustained"
     room.write(name, table)
     assert "of the regime sustained, not burst" in room.error(3, "check", name, "--regime", "burst")
-    assert "is a cpu, whose times are of the regime burst" in room.error(2, "check", name)
+    assert "is a cpu, which is timed in the regime burst only" in room.error(2, "check", name)
 
 
 def test_lookup_tells_the_regime(room):

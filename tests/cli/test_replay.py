@@ -50,7 +50,7 @@ def test_a_strategy_that_tries_one_candidate_loses(recorded):
 
 def test_formats(recorded):
     text = recorded.ok("replay", JOURNAL).stdout
-    assert "auto in 2 cells: winners lose 0.0 % to the best of the journal" in text
+    assert "auto in 2 cells: winners are 0.0 % slower than the journal's best" in text
     assert all(len(line) <= 80 for line in text.splitlines()[:-1])
     header, *rows = recorded.ok("replay", JOURNAL, "--format", "csv").stdout.splitlines()
     assert header.endswith("recorded,best_us,default_loss,mean_loss,worst_loss,mean_candidates,most_candidates")

@@ -78,7 +78,7 @@ TEST_F(PackOnGpu, ABufferThatIsNotLeftZeroIsCaught) {
   backend().load(problem);
   const Verdict verdict = backend().verify(contender("packed_dirty", 16));
   EXPECT_FALSE(verdict.ok);
-  EXPECT_EQ(verdict.reason, "the kernel left 'sizes' other than zero, which the next launch needs");
+  EXPECT_EQ(verdict.reason, "the kernel left 'sizes' not zero, but the next launch needs zeros");
 }
 
 }  // namespace

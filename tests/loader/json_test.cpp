@@ -53,9 +53,9 @@ TEST(LoaderJson, RefusesWhatIsNoJson) {
   EXPECT_EQ(error("{\n\"a\": 1,\n}"), "m.json, line 3: expected the name of a member");
   EXPECT_EQ(error("[1 2]"), "m.json, line 1: expected ']'");
   EXPECT_EQ(error("[1] 2"), "m.json, line 1: more text follows the value");
-  EXPECT_EQ(error(R"({"a": 1, "a": 2})"), "m.json, line 1: 'a' is there twice");
-  EXPECT_EQ(error("nan"), "m.json, line 1: 'nan' is no JSON value");
-  EXPECT_EQ(error("0x10"), "m.json, line 1: '0x10' is no JSON value");
+  EXPECT_EQ(error(R"({"a": 1, "a": 2})"), "m.json, line 1: 'a' appears twice");
+  EXPECT_EQ(error("nan"), "m.json, line 1: 'nan' is not a JSON value");
+  EXPECT_EQ(error("0x10"), "m.json, line 1: '0x10' is not a JSON value");
   EXPECT_EQ(error("\"a"), "m.json, line 1: a string does not end");
   EXPECT_EQ(error(R"("\u12")"), "m.json, line 1: an escape does not end");
   EXPECT_EQ(error(R"("\x")"), "m.json, line 1: an unknown escape in a string");

@@ -214,11 +214,10 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/choices/0/contenders/0/median_us/0", "120",
                "t: choices[0].contenders[0].median_us[0]: 120 lies outside its interval 99 to 101"},
         Damage{"/choices/0/contenders/2/regrets/0", "0.4",
-               "t: choices[0].contenders[2].regrets[0]: 0.4 contradicts the times, from which follows 0.5"},
+               "t: choices[0].contenders[2].regrets[0]: 0.4 contradicts the times: expected 0.5"},
         Damage{"/choices/0/contenders/1/mean_regret", "0.01",
-               "t: choices[0].contenders[1].mean_regret: 0.01 contradicts the times, from which follows 0.025"},
-        Damage{"/choices/0/worst_regret", "0.01",
-               "t: choices[0].worst_regret: 0.01 contradicts the times, from which follows 0"},
+               "t: choices[0].contenders[1].mean_regret: 0.01 contradicts the times: expected 0.025"},
+        Damage{"/choices/0/worst_regret", "0.01", "t: choices[0].worst_regret: 0.01 contradicts the times: expected 0"},
         Damage{"/choices/0/left_out", "", "t: choices[0]: 'left_out' is missing"}));
 
 TEST(ChoiceJson, ACandidateThatIsNotTheBestIsRefused) {

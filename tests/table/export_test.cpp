@@ -68,7 +68,7 @@ TEST(Vllm, WinnersOfUpBecomeRowsAndTheRestPinsTheDefault) {
 TEST(Vllm, SaysWhatTheKnobsMeanOverThere) {
   const Export result = export_to("vllm", qwen_table());
   EXPECT_TRUE(holds(result.notes.front(), "a first guess and no tuning"));
-  EXPECT_TRUE(noted(result, "tuned for 16, 4096 tokens; the other rows pin vLLM's default"));
+  EXPECT_TRUE(noted(result, "tuned for 16, 4096 tokens; the other rows are vLLM's default"));
   EXPECT_TRUE(noted(result, "vLLM runs both projections with one row, these are up's winners"));
   EXPECT_TRUE(noted(result, "VLLM_TUNED_CONFIG_FOLDER"));
 }
@@ -113,7 +113,7 @@ TEST(Vllm, AWinnerThatDoesNotFitPinsTheDefaultAndSaysWhy) {
   EXPECT_EQ(row_of(result.files[0], 32), default_row(Server::vllm, 32, 128));
   EXPECT_EQ(row_of(result.files[0], 64), default_row(Server::vllm, 64, 128));
   EXPECT_EQ(row_of(result.files[0], 512), default_row(Server::vllm, 512, 128));
-  EXPECT_TRUE(noted(result, "1 winner gave way to vLLM's default: block_m 48 is no power of two"));
+  EXPECT_TRUE(noted(result, "1 winner is replaced by vLLM's default: block_m 48 is not a power of two"));
   EXPECT_TRUE(noted(result, "6 stages are outside 2 to 5"));
   EXPECT_TRUE(noted(result, "it needs 655360 bytes of shared memory, a block has 232448"));
 }
@@ -137,7 +137,7 @@ TEST(Vllm, TheErrorTellsForEveryLayerWhyItsWinnersGaveWay) {
   });
   EXPECT_EQ(fault.what,
             "nothing in the table fits vLLM's kernel\n"
-            "  block_m 48 is no power of two: 1 winner of E=128,N=768\n"
+            "  block_m 48 is not a power of two: 1 winner of E=128,N=768\n"
             "  wgmma winners have no counterpart in a Triton kernel: 3 winners of E=128,N=768; E=8,N=512");
 }
 
@@ -244,7 +244,7 @@ TEST(Vllm, AnUnknownModelIsTakenForGatedAndSaidSo) {
   EXPECT_EQ(result.files[0].name, "E=8,N=256,device_name=NVIDIA_H200.json");
   int told = 0;
   for (const std::string& note : result.notes)
-    told += holds(note, "mine is no preset: its experts are taken for gated, so N = n / 2 = 256");
+    told += holds(note, "mine is not a preset: its experts are assumed gated, so N = n / 2 = 256");
   EXPECT_EQ(told, 1);
 }
 
@@ -273,7 +273,7 @@ TEST(Vllm, TwoLayersOfOneFileNameKeepTheFirst) {
       export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(fp16, 16), mma(64), 1)}));
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(row_of(result.files[0], 16).block_m, 16);
-  EXPECT_TRUE(noted(result, "left out, for they share the file name: qwen3-30b-a3b (fp16, top 8, hidden 2048)"));
+  EXPECT_TRUE(noted(result, "left out, because the file name is the same: qwen3-30b-a3b (fp16, top 8, hidden 2048)"));
 }
 
 TEST(Vllm, SeveralModelsAreSeveralFiles) {
@@ -347,7 +347,7 @@ TEST(Sglang, AReplacedBlockMThatNoLongerFitsPinsTheDefault) {
   EXPECT_EQ(row.block_m, 256);
   EXPECT_EQ(row.block_n, 64);
   EXPECT_TRUE(
-      noted(result, "_down.json: 1 winner gave way to SGLang's default: it needs 393216 bytes of shared memory"));
+      noted(result, "_down.json: 1 winner is replaced by SGLang's default: it needs 393216 bytes of shared memory"));
 }
 
 TEST(Sglang, WithoutDownEntriesThereIsOneFile) {

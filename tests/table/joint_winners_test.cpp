@@ -57,9 +57,10 @@ TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
   EXPECT_EQ(joined.entries[0].candidate, triton(32, 4));
   EXPECT_EQ(joined.entries[1].candidate, triton(32, 4));
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_EQ(notes[0],
-            "up and down have one configuration by the least sum of their times, 1 of 1: at worst 20.7 % over the "
-            "fastest of each");
+  EXPECT_EQ(
+      notes[0],
+      "1 of 1 pairs of up and down get one configuration, by the least sum of their times: at worst 20.7 % over the "
+      "fastest of each");
 }
 
 TEST(JointWinners, MayShareSomeKnobsOnly) {

@@ -366,7 +366,7 @@ TEST(WrongJournal, AnUnknownCellIsAnErrorAtItsLine) {
     journal.started("some/other/cell", mma(64));
   }
   EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
-                    "j:2: cell: 'some/other/cell' is no cell of the header"));
+                    "j:2: cell: 'some/other/cell' is not a cell of the header"));
 }
 
 TEST(WrongJournal, TwoJournalsJoinedAreAnError) {

@@ -86,13 +86,13 @@ TEST(Unfit, NamesWhatTheKernelCannotDo) {
   EXPECT_EQ(unfit(good_row(), Dtype::bf16, 232448), std::nullopt);
   ServingRow row = good_row();
   row.block_m = 48;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 48 is no power of two");
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 48 is not a power of two");
   row = good_row();
   row.block_m = 8;
   EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 8 is under 16");
   row = good_row();
   row.block_n = 192;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_n 192 is no power of two");
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_n 192 is not a power of two");
   row = good_row();
   row.warps = 12;
   EXPECT_EQ(unfit(row, Dtype::bf16, 0), "12 warps are neither 4 nor 8");

@@ -172,23 +172,22 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/entries/0/m_sizes/1", "-1", "t.json: entries[0].m_sizes[1]: -1 is outside 0 to 2147483647"},
         Damage{"/entries/0/m_sizes/1", "99999999999",
                "t.json: entries[0].m_sizes[1]: 99999999999 is outside 0 to 2147483647"},
-        Damage{"/entries/0/figures/rows", "31",
-               "t.json: entries[0].figures.rows: 31 contradicts m_sizes, from which follows 32"},
+        Damage{"/entries/0/figures/rows", "31", "t.json: entries[0].figures.rows: 31 contradicts m_sizes: expected 32"},
         Damage{"/entries/0/figures/active_experts", "1",
-               "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes, from which follows 4"},
+               "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes: expected 4"},
         Damage{"/entries/0/figures/max_over_mean", "3",
-               "t.json: entries[0].figures.max_over_mean: 3 contradicts m_sizes, from which follows 1.25"},
+               "t.json: entries[0].figures.max_over_mean: 3 contradicts m_sizes: expected 1.25"},
         Damage{"/entries/0/id", "\"custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32\"",
                "t.json: entries[0].id: 'custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32' contradicts the cell, which is "
                "custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32"},
         Damage{"/entries/0/derived/tflops", "1",
-               "t.json: entries[0].derived.tflops: 1 contradicts flops and the median, from which follows 0.010617"},
+               "t.json: entries[0].derived.tflops: 1 contradicts flops and the median: expected 0.010617"},
         Damage{"/entries/0/derived/speedup/default", "31.48",
-               "t.json: entries[0].derived.speedup.default: 31.48 contradicts the ratio to default, from which follows "
+               "t.json: entries[0].derived.speedup.default: 31.48 contradicts the ratio to default: expected "
                "1.25"},
         Damage{"/entries/0/rivals/1/measurement",
                R"({"median_us": 54, "low_us": 53, "high_us": 55, "samples": 11, "launches": 220, "clock_mhz": 0})",
-               "t.json: entries[0].rivals[1].ratio: 0.5 contradicts the times 12.3457 and 54 us, from which follows "
+               "t.json: entries[0].rivals[1].ratio: 0.5 contradicts the times 12.3457 and 54 us: expected "
                "0.2286"},
         Damage{
             "/entries/0/candidate/block_m", "17",
@@ -203,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/entries/0/candidate/block_m", "", "t.json: entries[0].candidate: 'block_m' is missing"},
         Damage{"/entries/0/measurement", "", "t.json: entries[0]: 'measurement' is missing"},
         Damage{"/entries/0/occupancy", "1.5", "t.json: entries[0].occupancy: 1.5 is more than 1"},
-        Damage{"/entries/0/verdict/ok", "false", "t.json: entries[0].verdict: a winner whose result is wrong"},
+        Damage{"/entries/0/verdict/ok", "false", "t.json: entries[0].verdict: the winner's result is wrong"},
         Damage{"/entries/0/rivals/1/name", "\"default\"",
                "t.json: entries[0].rivals[1]: 'default' is in the list twice"},
         Damage{"/entries/0/rivals/1/name", "\"\"", "t.json: entries[0].rivals[1].name: a rival needs a name"},
@@ -240,12 +239,12 @@ TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake
   loop.ratio = 0.2;
   loop.ratio_interval = {0.198, 0.202};
   const Json json = to_json(table);
-  EXPECT_EQ(json["entries"][0]["untrusted"], "its ratio to cublas-loop, 0.2, is not that of their times");
+  EXPECT_EQ(json["entries"][0]["untrusted"], "its ratio to cublas-loop, 0.2, contradicts their times");
   EXPECT_EQ(reread(table).entries[0].rivals[1].ratio, 0.2);
   Json unmarked = json;
   unmarked["entries"][0].erase("untrusted");
   EXPECT_EQ(error_of([&] { table_from_json(JsonAt(unmarked, "t.json")); }).what,
-            "t.json: entries[0].rivals[1].ratio: 0.2 contradicts the times 12.3457 and 24.6914 us, from which follows "
+            "t.json: entries[0].rivals[1].ratio: 0.2 contradicts the times 12.3457 and 24.6914 us: expected "
             "0.5");
 }
 

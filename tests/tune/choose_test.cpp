@@ -228,7 +228,7 @@ TEST(Choose, NoCellBeginsAfterTheEndOfTheTime) {
   EXPECT_EQ(choosing.backend.loads, 0);
   ASSERT_EQ(choosing.notes.size(), 1u);
   EXPECT_EQ(choosing.notes[0],
-            "the time is over: custom up, fwd bf16: 4 experts, top 2, n 64, k 32 gets no choice; "
+            "the time budget is spent: custom up, fwd bf16: 4 experts, top 2, n 64, k 32 gets no choice; "
             "run again with --append");
 }
 

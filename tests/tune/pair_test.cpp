@@ -126,7 +126,7 @@ TEST(Pair, ACandidateThatTheOtherLacksIsNotJudged) {
   old.compile = [](const Candidate&) -> CompileResult { throw request_error("unknown knob 'pace'"); };
   const CellFinding unknown = Pair({}, old).one();
   EXPECT_EQ(unknown.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(unknown.reason, "old/moetune does not know it: unknown knob 'pace'")) << unknown.reason;
+  EXPECT_TRUE(holds(unknown.reason, "old/moetune does not support it: unknown knob 'pace'")) << unknown.reason;
   old.compile = [](const Candidate&) {
     return CompileResult{.status = Status::compile_error, .reason = "no such file"};
   };

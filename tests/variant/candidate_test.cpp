@@ -128,7 +128,7 @@ TEST(Candidate, OfAPackThatIsNotHereIsToldInWords) {
   EXPECT_NE(second, candidate);
   EXPECT_EQ(difference(second, candidate), "num_warps=8");
   EXPECT_EQ(cannot_run(candidate, {}, device_of_arch("sm_90a")),
-            "triton_moe is of a pack with the hash 0123456789ab, which is not here; name its folder with --pack");
+            "triton_moe is of a pack with the hash 0123456789ab, which is not loaded; name its folder with --pack");
   // What names no pack is a wrong word, as before.
   other.erase("pack");
   EXPECT_EQ(error_of([&] { candidate_from_json(JsonAt(other, "x")); }).what, "unknown variant 'triton_moe'");

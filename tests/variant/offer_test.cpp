@@ -45,7 +45,7 @@ TEST(Offer, PrunesWhatTheModelExpectsToBeSlow) {
   Offer whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
   const auto all = whole.to(problem, 0), kept = pruned.to(problem, 0);
   EXPECT_EQ(all->legal, whole.to(problem.shape, 0)->legal);
-  const std::string reason = "the model expects over 1.5 times the least time";
+  const std::string reason = "the model expects over 1.5 times the time of the fastest candidate";
   ASSERT_TRUE(kept->pruned.contains(reason));
   EXPECT_EQ(kept->total, all->total);
   EXPECT_EQ(std::ssize(kept->legal), std::ssize(all->legal) - kept->pruned.at(reason));

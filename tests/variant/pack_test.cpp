@@ -79,33 +79,33 @@ TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/knobs/1/default", "maybe"), "knobs[1].default: unknown value for fast 'maybe'");
   EXPECT_EQ(refused("/computes/0/fusion", "permute"), "computes[0].fusion: 'permute' is not a fusion");
   EXPECT_EQ(refused("/computes/0/weighting", "result"),
-            "computes[0].weighting: 'result' is not a place for weights of fwd plain");
+            "computes[0].weighting: 'result' is not a weighting of fwd plain");
   EXPECT_EQ(refused("/rules/0/zero", "k % rows"), "rules[0].zero: formula 'k % rows', column 5: unknown name 'rows'");
   EXPECT_EQ(refused("/binaries/0/files/sm_90a", "none.cubin"),
             "binaries[0].files.sm_90a: 'none.cubin' is not among files");
   EXPECT_EQ(refused("/binaries/1/trailing/0/pointer", "room"),
             "binaries[1].trailing[0].pointer: no operand or buffer is called 'room'");
-  EXPECT_EQ(refused("/candidates/1", Json({16, "no", 0})), "candidates[1]: is there twice");
+  EXPECT_EQ(refused("/candidates/1", Json({16, "no", 0})), "candidates[1]: appears twice");
   EXPECT_EQ(refused("/candidates/1", Json({16, "no"})), "candidates[1]: expected 3 values");
   EXPECT_EQ(refused("/candidates/1/0", 24), "candidates[1][0]: 24 is not among the values of block_m");
   EXPECT_TRUE(refused("/candidates/1/2", 2).starts_with("candidates[1][2]: "));
-  EXPECT_EQ(refused("/operands/0/dtype", "fp16"), "operands[0].dtype: 'x' is bf16 here");
+  EXPECT_EQ(refused("/operands/0/dtype", "fp16"), "operands[0].dtype: the dtype of 'x' must be bf16");
   EXPECT_EQ(refused("/operands/0/name", "dy"), "operands[0].name: fwd has no operand 'dy'");
-  EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' is there twice");
+  EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' appears twice");
   EXPECT_EQ(refused("/launches/2/cubin", "other"),
             "launches[2].cubin: expected 'candidate', or a file for each architecture");
   EXPECT_EQ(refused("/launches/2/grid", "tiles"), "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
   Json none = toy_manifest();
   none["launches"].erase(2);
   EXPECT_EQ(refused(none), "launches: expected one launch whose cubin is 'candidate'");
-  EXPECT_EQ(refused("/files/..%slow.cubin", 1), "files...%slow.cubin: a file of a pack lies beside pack.json");
+  EXPECT_EQ(refused("/files/..%slow.cubin", 1), "files...%slow.cubin: a file of a pack must lie beside pack.json");
 }
 
 TEST_F(PackTest, AFileThatWasChangedOrIsMissingIsRefused) {
   load();
   folder_.write("fast.cubin", "the bytes of slow.cubin");
   const std::string place = (folder_.path() / "fast.cubin").string() + ": ";
-  EXPECT_EQ(error_of([&] { load_pack(folder_.path()); }).what, place + "its SHA-256 is another than pack.json says");
+  EXPECT_EQ(error_of([&] { load_pack(folder_.path()); }).what, place + "its SHA-256 differs from the one in pack.json");
   folder_.write("fast.cubin", "the bytes");
   EXPECT_EQ(error_of([&] { load_pack(folder_.path()); }).what, place + "has 9 bytes, but pack.json says 23");
   std::filesystem::remove(folder_.path() / "fast.cubin");
@@ -255,10 +255,11 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
     }
     return "";
   };
-  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "'fast' has a grid of 0 blocks");
-  EXPECT_EQ(why("/launches/2/grid", "rows * 4294967296"), "'fast' has a grid of 343597383680 blocks");
-  EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "'order' has -1 bytes");
-  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "'order' has -1 bytes");
+  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "'fast' has a grid of 0 blocks: it must have 1 to 2^31 - 1");
+  EXPECT_EQ(why("/launches/2/grid", "rows * 4294967296"),
+            "'fast' has a grid of 343597383680 blocks: it must have 1 to 2^31 - 1");
+  EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "'order' has -1 bytes: they must be 0 or more");
+  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "'order' has -1 bytes: they must be 0 or more");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"), "formula 'n / (k - 512)', column 14: division by zero");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 511)"), "");
 }
@@ -308,7 +309,7 @@ TEST_F(PackTest, ACandidateNamesItsPackInJson) {
     EXPECT_FALSE(foreign.foreign.empty());
     EXPECT_EQ(difference(foreign, toy(32, 0)), "block_m=16");
     EXPECT_EQ(cannot_run(foreign, shape_of(), device_of_arch("sm_90a")),
-              "toy is of a pack with the hash 0123456789ab, which is not here; name its folder with --pack");
+              "toy is of a pack with the hash 0123456789ab, which is not loaded; name its folder with --pack");
   });
 }
 

@@ -160,13 +160,13 @@ TEST(HfConfig, NamesThePlaceOfAWrongValue) {
 TEST(HfConfig, RefusesContradictions) {
   EXPECT_EQ(refusal(R"({"num_experts": 4, "num_experts_per_tok": 8, "hidden_size": 64, "intermediate_size": 64})").what,
             "config.json: a token picks 8 experts, but there are 4");
-  EXPECT_EQ(refusal("[]").what, "config.json: a config.json holds an object");
+  EXPECT_EQ(refusal("[]").what, "config.json: a config.json must be an object");
 }
 TEST(HfConfig, RefusesSynonymsThatContradict) {
   const Caught error = refusal(R"({"num_local_experts": 8, "num_experts": 16, "num_experts_per_tok": 2,
     "hidden_size": 512, "moe_intermediate_size": 256})");
   EXPECT_EQ(error.what, "config.json: 'num_experts' is 16 and 'num_local_experts' is 8, though they mean the same");
-  EXPECT_EQ(error.hint, "keep the right one");
+  EXPECT_EQ(error.hint, "remove the wrong one");
   EXPECT_EQ(refusal(R"({"num_experts": 16, "num_experts_per_tok": 2, "experts_per_token": 4, "hidden_size": 512,
     "moe_intermediate_size": 256})")
                 .what,

@@ -60,8 +60,7 @@ TEST(Npy, ReadsAllVersions) {
   for (const int version : {1, 2, 3})
     EXPECT_EQ(read_npy(npy("<i2", "(1, 3)", elements({1, 2, 3}, 2), false, version), "t.npy").shape,
               (std::vector<int64_t>{1, 3}));
-  EXPECT_EQ(header_refusal(npy("<i2", "(1,)", elements({1}, 2), false, 4)),
-            "t.npy: .npy format version 4 is not known");
+  EXPECT_EQ(header_refusal(npy("<i2", "(1,)", elements({1}, 2), false, 4)), "t.npy: .npy format version 4 is unknown");
 }
 TEST(Npy, KnowsBothOrders) {
   EXPECT_EQ(read_npy(npy("|u1", "(2, 3, 4)", std::string(24, 'x')), "t").strides, (std::vector<int64_t>{12, 4, 1}));
@@ -88,7 +87,7 @@ TEST(Npy, TellsACutFileAtEveryByte) {
   EXPECT_EQ(header_refusal(whole.substr(0, whole.size() - 1)),
             "t.npy: a shape of (2, 3) asks for 24 bytes of data, the file has 23");
   EXPECT_EQ(header_refusal(whole.substr(0, 40)), "t.npy: the file ends within its header");
-  EXPECT_EQ(header_refusal(whole.substr(0, 5)), "t.npy: this is no .npy file");
+  EXPECT_EQ(header_refusal(whole.substr(0, 5)), "t.npy: expected a .npy file");
 }
 TEST(Npy, RefusesDataThatAreTooMuch) {
   EXPECT_EQ(header_refusal(npy("|u1", "(2,)", "123")),
@@ -108,7 +107,7 @@ TEST(Npy, RefusesHeadersThatLackAKey) {
   EXPECT_EQ(header_refusal(file), "t.npy: the .npy header has no 'shape'");
   file = npy("|u1", "(1,)", "1");
   file.replace(file.find("False"), 5, "Maybe");
-  EXPECT_EQ(header_refusal(file), "t.npy: fortran_order is neither True nor False");
+  EXPECT_EQ(header_refusal(file), "t.npy: fortran_order must be True or False");
   file = npy("|u1", "(1,)", "1");
   EXPECT_EQ(error_of([&] { read_npy("\x93NUMPY\x02" + number(0, 1) + number(0xffffffff, 4) + "{}", "t.npy"); }).what,
             "t.npy: the file ends within its header");
@@ -156,11 +155,11 @@ TEST(NpyTrace, RefusesWhatDoesNotFit) {
 }
 TEST(NpyTrace, TellsPaddingAndHugeIds) {
   const Caught error = error_of([] { read(npy("<i2", "(1, 2, 2)", elements({0, 1, 3, -1}, 2))); });
-  EXPECT_EQ(error.what, "t.npy: token 0, layer 1, slot 1: -1 is no expert");
+  EXPECT_EQ(error.what, "t.npy: token 0, layer 1, slot 1: -1 is not an expert");
   EXPECT_EQ(error.hint, "-1 often pads: leave those tokens out");
   EXPECT_EQ(refusal(npy("<i8", "(1, 1)", elements({int64_t{1} << 40}, 8))),
-            "t.npy: token 0, layer 0, slot 0: 1099511627776 is no expert");
-  EXPECT_EQ(refusal(npy("<u8", "(1, 1)", elements({-5}, 8))), "t.npy: token 0, layer 0, slot 0: -5 is no expert");
+            "t.npy: token 0, layer 0, slot 0: 1099511627776 is not an expert");
+  EXPECT_EQ(refusal(npy("<u8", "(1, 1)", elements({-5}, 8))), "t.npy: token 0, layer 0, slot 0: -5 is not an expert");
 }
 TEST(Npy, CountsTheElementsOfAShapeBeforeItsStrides) {
   for (const bool fortran : {false, true})

@@ -99,7 +99,7 @@ TEST(RoutingSpec, NamesOfFilesAndLayersCanBeShown) {
   for (const char* text : {"trace:a\x1b.json", "trace:a.json#l\n1", "trace:\xff.npy"}) {
     const auto error = error_of([&] { parse_routing(text); });
     EXPECT_EQ(error.exit, Exit::request);
-    EXPECT_NE(error.what.find("the name holds characters that cannot be shown"), std::string::npos) << error.what;
+    EXPECT_NE(error.what.find("the name has characters that cannot be printed"), std::string::npos) << error.what;
   }
 }
 

@@ -120,7 +120,7 @@ TEST(RequireValid, LeavesTheWeightsGradientToDxWithWeights) {
 TEST(RequireValid, RefusesNamesThatIdsCannotHold) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.model = ""; }).what, "the layer has no model name");
   EXPECT_EQ(refusal([](Shape& s) { s.layer.model = "org/model"; }).what,
-            "the model name 'org/model' has a character that names of cells cannot hold");
+            "the model name 'org/model' has a character that names of cells cannot contain");
   for (const char* name : {"a\x1b[2J", "a\nb", "\xff", "a\x7f"})
     EXPECT_NE(refusal([&](Shape& s) { s.layer.model = name; }).what, "") << name;
   for (const char* name : {"my model", "mod\u00e8le", "a:b"})

@@ -76,7 +76,7 @@ TEST(CsvTrace, TellsAWrongHeader) {
 TEST(CsvTrace, TellsAnEmptyFile) {
   EXPECT_EQ(refusal(""), "t.csv: the file is empty");
   EXPECT_EQ(refusal("# tokens=3\n"), "t.csv: the file is empty");
-  EXPECT_EQ(refusal("expert,rows\n"), "t.csv: has a header and no lines");
+  EXPECT_EQ(refusal("expert,rows\n"), "t.csv: has a header but no lines");
 }
 TEST(CsvTrace, RefusesTwoLinesForOneThing) {
   EXPECT_EQ(refusal("expert,rows\n0,2\n0,2\n", 0, 1), "t.csv: layer 0: expert 0 has two lines");

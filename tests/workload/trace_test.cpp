@@ -60,9 +60,9 @@ TEST(JsonTrace, RefusesAWrongSum) {
   EXPECT_EQ(refusal(R"({"top_k": 2, "tokens": 4, "layers": {"0": [4, 3, 1], "1": [4, 3, 2]}})").what,
             "t.json: layers.1: rows sum to 9, but 4 tokens with top_k 2 make 8");
   EXPECT_EQ(refusal(R"({"top_k": 2, "layers": {"0": [4, 3, 2]}})").what,
-            "t.json: layers.0: rows sum to 9, but that is no multiple of top_k 2");
+            "t.json: layers.0: rows sum to 9, but that is not a multiple of top_k 2");
   EXPECT_EQ(refusal(R"({"tokens": 4, "layers": {"0": [4, 3, 2]}})").what,
-            "t.json: layers.0: rows sum to 9, but that is no multiple of 4 tokens");
+            "t.json: layers.0: rows sum to 9, but that is not a multiple of 4 tokens");
 }
 TEST(JsonTrace, RefusesAnExpertOverTheTokens) {
   const Caught error = refusal(R"({"top_k": 2, "tokens": 4, "layers": {"0": [5, 3, 0]}})");
@@ -89,12 +89,12 @@ TEST(JsonTrace, RefusesNegativeFractionalAndHugeRows) {
             "t.json: layers.0[1]: 4294967296 is outside 0 to 268435456");
 }
 TEST(JsonTrace, RefusesNothingRecorded) {
-  EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {}})").what, "t.json: layers: holds no layers");
+  EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {}})").what, "t.json: layers: has no layers");
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [0, 0]}})").what, "t.json: layers.0: records no rows");
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": []}})").what,
             "t.json: layers.0: has 0 experts, outside 1 to 65536");
   EXPECT_EQ(refusal(R"({"a": 1})").what,
-            "t.json: this is no recording: it has no \"layers\", \"topk_ids\" or \"loads\"");
+            "t.json: expected a recording: it has no \"layers\", \"topk_ids\" or \"loads\"");
   EXPECT_EQ(refusal(R"({"layers": {}, "loads": []})").what,
             "t.json: it has more than one of \"layers\", \"topk_ids\" and \"loads\"");
   EXPECT_EQ(refusal("[1, 2]").exit, Exit::request);
@@ -109,7 +109,7 @@ TEST(JsonTrace, RefusesLayerNamesThatARoutingCannotSay) {
             "t.json: layers.a#b: a layer cannot be called 'a#b'");
   EXPECT_NE(refusal(R"({"top_k": 1, "layers": {"": [1, 2]}})").what, "");
   EXPECT_NE(
-      refusal(R"({"top_k": 1, "layers": {"a\u001b[31m": [1, 2]}})").what.find("holds characters that cannot be shown"),
+      refusal(R"({"top_k": 1, "layers": {"a\u001b[31m": [1, 2]}})").what.find("has characters that cannot be printed"),
       std::string::npos);
 }
 TEST(JsonTrace, ChecksItsSchemaWhereItHasOne) {
@@ -171,7 +171,7 @@ TEST(ReadTrace, KnowsNoOtherKindOfFile) {
   const TemporaryFolder folder;
   const fs::path path = folder.write("loads.txt", "1 2 3");
   EXPECT_EQ(error_of([&] { read_trace(path); }).what,
-            path.string() + ": the kind of recording is not known by its name");
+            path.string() + ": the file name doesn't tell the kind of recording");
 }
 TEST(ReadTrace, ReadsTheBuiltInRecordingAnywhere) {
   const Trace trace = read_trace("gpt-oss-20b", 32, 4);
@@ -193,7 +193,7 @@ TEST(ReadTrace, PrefersAFileToTheBuiltInRecording) {
   const Caught beside_a_file = error_of([] { read_trace("gpt-oss-20b"); });
   fs::current_path(before);
   EXPECT_EQ(beside_a_folder, 11u);
-  EXPECT_EQ(beside_a_file.what, "gpt-oss-20b: the kind of recording is not known by its name");
+  EXPECT_EQ(beside_a_file.what, "gpt-oss-20b: the file name doesn't tell the kind of recording");
 }
 TEST(ReadTrace, TellsTheNearestBuiltInRecording) {
   const Caught error = error_of([] { read_trace("gpt-oss-2b"); });
@@ -264,7 +264,7 @@ TEST(TraceRouting, UsesRecordedChoicesWhereTheCountIsTheirs) {
 }
 TEST(TraceRouting, WantsALayerWhereThereAreMore) {
   const Caught error = error_of([] { generate_routing(parse_routing("trace:gpt-oss-20b"), 2012, 32, 4, 1, 0); });
-  EXPECT_EQ(error.what, "gpt-oss-20b: holds 11 layers, but the routing names none");
+  EXPECT_EQ(error.what, "gpt-oss-20b: has 11 layers, but the routing names none");
   EXPECT_EQ(error.hint, "write trace:gpt-oss-20b#1");
 }
 TEST(TraceRouting, RefusesAnotherTopK) {

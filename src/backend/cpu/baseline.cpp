@@ -1,6 +1,5 @@
-// Expert after expert in blocks of columns, dealt to the threads, most rows first. How it goes about them is what any
-// decent GEMM does, the variant too: few rows read B where it lies, many pack it. A control that is built otherwise
-// follows other moods of the machine than what is compared with it.
+// Expert after expert in blocks of columns, dealt to the threads, most rows first. As in the variant, few rows read B
+// where it lies, many pack it: a control that works otherwise would react otherwise to the machine's state.
 #include "backend/cpu/baseline.h"
 
 #include <algorithm>
@@ -54,7 +53,7 @@ struct Loop {
   Input b = input_b(product, matrices);
   Dots::Few* few = moetune::few(dots, product.b.dtype);
 
-  // B lies as its dot products want it.
+  // Whether B can be read where it lies: K is contiguous and nothing is scaled.
   bool is_direct() const { return is_k_major(b.operand) && !b.scales; }
   // Rows of A that are unpacked at once.
   int64_t group() const { return is_k_major(a.operand) ? int64_t{Dots::kTileRows} : kRowsAcross; }
@@ -65,8 +64,8 @@ struct Loop {
   }
 
   // panel [k, tile_columns] from `columns` columns of the product; what is missing is a copy of the last. Written row
-  // by row: times of writing columns differ from process to process. The loop has packing of its own, because a control
-  // with the variant's code would slow down with the variant.
+  // by row: times of writing columns differ from process to process. The loop has packing of its own: a control with
+  // the variant's code would slow down with the variant.
   void pack(int64_t expert, int64_t k, int64_t column, int64_t columns, float* panel) const {
     float piece[Dots::kMaxTileColumns][kPackDepth];
     const auto row_of = [&](int64_t c) { return column + std::min(c, columns - 1); };
@@ -97,7 +96,7 @@ struct Loop {
     }
   }
 
-  // Adds up what pieces of a strip give, one after another.
+  // Adds the dot product of some of a strip's columns to the strip's; columns come in order.
   void add_dot(int64_t expert, int64_t row, int64_t column, int64_t columns, const float* sums) const {
     const Input x = input_x(product, matrices);
     float values[kPieceColumns], sum = 0;

@@ -1,5 +1,6 @@
-// The baseline "loop": one GEMM per expert, decent, fixed and untuned. A control that no change of the variant can
-// move, and that the machine's moods move about as far as they move the variant: it reads and hands over work like one.
+// The baseline "loop": one GEMM per expert, fixed and untuned. A control: no change of the variant changes its time,
+// but the machine's state does, about as much as the variant's, because it reads operands and divides work like the
+// variant.
 #pragma once
 #include <vector>
 

@@ -24,7 +24,7 @@ Buffer::Buffer(int64_t bytes) {
   const auto length = static_cast<size_t>(bytes + (huge ? kHugePage : 0));  // room to align in; untouched it is free
   void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  // Only a wish: fewer address translations, the same result without.
+  // Only a hint: huge pages need fewer address translations, and change no result.
   if (huge) madvise(memory, length, MADV_HUGEPAGE);
   mapping_ = memory;
   length_ = length;

@@ -7,11 +7,11 @@
 namespace moetune {
 
 /// Floating-point operations a second of multiply-adds in registers, on all threads, for at least `seconds`: the best
-/// piece of some milliseconds (burst) and the mean (sustained). This is the reachable fp32 peak.
+/// interval of some milliseconds (burst) and the mean (sustained). This is the reachable fp32 peak.
 struct FmaRate {
   double burst = 0;
   double sustained = 0;
-  double noise = 0;  // relative half-width of the 95 % interval of a piece's median time
+  double noise = 0;  // relative half-width of the 95 % interval of an interval's median time
 };
 FmaRate fma_rate(const Microkernel& kernel, ThreadPool& pool, double seconds);
 

@@ -4,14 +4,14 @@
 
 namespace moetune {
 
-/// Watches from when it is made on. Other programs slow ours down even where ours never waits: they share caches and
+/// Watches from its construction on. Other programs slow ours down even where ours never waits: they share caches and
 /// memory.
 class Company {
  public:
   Company();
 
   /// The share of its processors' time that others used in the last quarter of a second or longer; 0 before that, and
-  /// where the system doesn't tell. The system counts in hundredths of a second: a single share may be 4 % off, the
+  /// where the system doesn't tell. The system counts in hundredths of a second, so a single share is coarse; the
   /// mean of many is not.
   double share();
 

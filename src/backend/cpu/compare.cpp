@@ -79,7 +79,7 @@ Result view(const Product& product, const Operand& operand, const Output& output
   return result;
 }
 
-/// check(row in memory, row of the reference, tally) for every row that must be written; looks itself at the others.
+/// check(row in memory, row of the reference, tally) for every row that must be written; checks the others itself.
 template <class Check>
 Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
   constexpr int64_t kPiece = 16;
@@ -111,7 +111,7 @@ std::string place(const Result& result, int64_t row, int64_t column) {
   return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
 }
 
-/// "expert 3, row 5, column 7: got 2, wanted 4".
+/// "expert 3, row 5, column 7: got 2, expected 4".
 std::string difference(const Result& result, int64_t row, int64_t column, double wanted) {
   return fmt::format("{}: got {:.9g}, expected {:.9g}", place(result, row, column),
                      value_at(result.dtype, result.at(row, column)), wanted);

@@ -17,8 +17,8 @@ namespace moetune {
 Verdict compare_exact(const Product& product, const Operand& result, const Output& output, const void* wanted,
                       ThreadPool& pool);
 
-/// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, measured by
-/// results that count as no smaller than `least_rms` in root mean square.
+/// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, relative
+/// to the root mean square of the results or, if that is smaller, to `least_rms`.
 Verdict compare_close(const Product& product, const Operand& result, const Output& output, const float* wanted,
                       ThreadPool& pool, double least_rms = 0);
 

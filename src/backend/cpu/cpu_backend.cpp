@@ -219,8 +219,8 @@ class CpuBackend : public Backend {
         .seconds = seconds, .launches = launches, .waited = std::max(std::clamp(share, 0.0, 1.0), company_.share())};
   }
 
-  /// How many launches a block takes, from the best of a few. The first warms up scratch memory and threads and does
-  /// not count, but where it takes so long that a block cannot hold two.
+  /// How many launches a block takes, from the best of a few. The first warms up scratch memory and threads, and counts
+  /// only if it alone takes much longer than a block.
   int launches_in(const Contender& contender, const SampleRequest& request) {
     constexpr int kTries = 4;
     constexpr double kMaxLaunches = 1e6;

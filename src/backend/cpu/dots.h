@@ -1,5 +1,5 @@
 // The innermost loops of the baseline (tiles, and dot products for few rows) and of the reference (dot products of
-// doubles). They share nothing with the variant's microkernels, so that neither can hide a fault or a change of those.
+// doubles). They share nothing with the variant's microkernels, so that they hide no fault and no change of those.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Dots {
   /// sums [kRows, columns] of x[row] . w[column] over `depth`.
   void (*of)(const double* const* x, const double* const* w, int64_t depth, double* sums);
 
-  /// The same of rows of W as they lie in memory, summed in floats. `ahead`: bytes from there to what is wanted next.
+  /// The same of rows of W as they lie in memory, summed in floats. `ahead`: bytes from there to what is read next.
   using Few = void(const float* const* x, const std::byte* const* w, int64_t depth, int64_t ahead, float* sums);
   Few *few_bf16, *few_fp16, *few_fp32;
 

@@ -106,7 +106,7 @@ Task task_at(const Launch& launch, int64_t index) {
 }
 
 /// read(i, elements [column, column + width) of row first + i of the expert's matrix) for `count` rows. Rows are short
-/// and may lie anywhere: those before row `end` are asked for ahead of time.
+/// and may lie anywhere: those before row `end` are prefetched.
 template <class Read>
 void for_lines(const Input& input, int64_t expert, int64_t first, int64_t count, int64_t end, int64_t column,
                int64_t width, Read&& read) {
@@ -162,7 +162,7 @@ void pack_b(const Launch& launch, const Task& task, int64_t from, int64_t depth,
                        std::min<int64_t>(tile, task.columns - column), depth, panels + column * depth);
 }
 
-/// What is unpacked of A over `depth` times panels of B.
+/// Unpacked A over `depth` times panels of B.
 void multiply(const Launch& launch, const Task& task, const Seat& seat, int64_t depth, const float* panels, bool add) {
   const int tile_rows = launch.kernel.tile_rows, tile_columns = launch.kernel.tile_columns;
   const int64_t stride = launch.knobs.block_n;
@@ -209,7 +209,7 @@ void sum(const Launch& launch, const Task& task, Seat& seat) {
     packed_sums(launch, task, seat);
 }
 
-/// Adds what D holds in a row of the task to its sums.
+/// Adds what is in D in a row of the task to its sums.
 void add_before(const Launch& launch, const Task& task, int64_t row, float* sums) {
   constexpr int64_t kPiece = 256;
   float before[kPiece];

@@ -42,7 +42,7 @@ std::optional<std::string> field(const std::string& path, const std::string& key
   return std::nullopt;
 }
 
-/// A whole number, with K, M or G behind it as sysfs has them. "max" and "" are no number.
+/// A whole number, with K, M or G behind it as in sysfs. Nothing for "max" and "".
 std::optional<int64_t> number(const std::string& text) {
   std::istringstream stream(text);
   int64_t value = 0;
@@ -114,7 +114,7 @@ Group control_group() {
     const std::string base = folder;
     const auto bytes = number(first_line(base + limit));
     if (!bytes) continue;
-    // Pages of files that can be dropped count as used, but are free for the asking.
+    // Pages of files that can be dropped count as used, but can be reclaimed.
     const int64_t cached = number(field(base + "memory.stat", "inactive_file").value_or("0")).value_or(0);
     return {*bytes, std::max<int64_t>(0, number(first_line(base + used)).value_or(0) - cached)};
   }

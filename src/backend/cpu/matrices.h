@@ -42,7 +42,7 @@ Input input_b(const Product& product, const Matrices& matrices);
 /// The X of the weights' gradient.
 Input input_x(const Product& product, const Matrices& matrices);
 
-/// What D holds in a row of an expert, before a launch that accumulates.
+/// What is in D in a row of an expert, before a launch that accumulates.
 void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,
               int64_t count, float* target);
 

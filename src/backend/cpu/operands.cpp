@@ -19,7 +19,7 @@ constexpr int kColdFactor = 3;
 constexpr int kMaxSets = 64;
 constexpr double kUsableMemory = 0.8;
 constexpr int64_t kFloat = sizeof(float), kDouble = sizeof(double);
-constexpr int64_t kContenders = 2;  // the variant and the baseline keep partial sums of their own
+constexpr int64_t kContenders = 2;  // the variant and the baseline have partial sums of their own
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 /// Rows of an input in memory, one run after another: those of each expert that has rows, or all of a ragged one.

@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-/// What every 16 bits hold before a run: a NaN in bf16, in fp16 and (two of them) in fp32.
+/// The value of every 16 bits before a run: a NaN in bf16, in fp16 and (two of them) in fp32.
 constexpr uint16_t kUnwritten = 0xffdb;
 
 /// D [rows, columns] in memory with a guard zone before and after it.

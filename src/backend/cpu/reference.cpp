@@ -107,7 +107,7 @@ class Summation {
   Input a_, b_;
   Buffer sums_, a_panel_;         // [kRows, N], [kRows, depth]
   std::vector<Buffer> b_panels_;  // a thread: [kColumns, depth]
-  std::vector<Buffer> rooms_;     // a thread: a row on its way
+  std::vector<Buffer> rooms_;     // a thread: a row as it is unpacked
 };
 
 /// finish(expert, row in the expert, row in expert order, its N sums) for every row of D, from many threads at once.
@@ -125,7 +125,7 @@ void for_rows(const Product& product, const Matrices& matrices, ThreadPool& pool
   }
 }
 
-// [N] what D holds in a row before, where the product accumulates; else zeros.
+// [N] what is in D in a row before a launch, where the product accumulates; else zeros.
 std::vector<float> row_before(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
   std::vector<float> before(static_cast<size_t>(product.n));
   if (product.accumulates) unpack_d(product, matrices, expert, row, 0, product.n, before.data());

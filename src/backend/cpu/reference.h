@@ -10,15 +10,16 @@ namespace moetune {
 struct Reference {
   Buffer d;         // [result_rows of D, N]
   Buffer dweights;  // [slots] floats; without the weights' gradient: empty
-  // What dweights are in root mean square where the signs of their terms are random: a few may all be small by chance.
+  // Root mean square that dweights have if the signs of their terms are random: a few may all be small by chance.
   double dweights_rms = 0;
 };
 
 /// D in its dtype, with every rounding that the product asks for: what integer inputs must give, bit for bit. The sums
-/// are exact. D in memory is not written; where the product accumulates, it holds what is added to.
+/// are exact. D in memory is not written; where the product accumulates, it contains what is added to.
 Reference rounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool);
 
-/// D in floats, before any rounding to its dtype: what random inputs are held against. D in memory as above.
+/// D in floats, before any rounding to its dtype: what results of random inputs are compared with. D in memory as
+/// above.
 Reference unrounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool);
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// What the cpu variant does after all tasks: adds up what they left for sums that no task has all of.
+// What the cpu variant does after all tasks: adds up sums of which each task has only a part.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,7 @@ namespace moetune {
 struct Partials {
   Buffer sums;                         // [rows, N] floats, where the product sums slots
   Buffer dots;                         // [rows, blocks of N] floats, with the weights' gradient
-  std::vector<int32_t> rows_of_slots;  // [slots] as the function
+  std::vector<int32_t> rows_of_slots;  // [slots] see rows_of_slots()
 };
 
 /// Makes room for a product whose rows are cut into `blocks` blocks of columns; nothing for one without such sums.

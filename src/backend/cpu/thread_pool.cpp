@@ -4,7 +4,7 @@
 namespace moetune {
 namespace {
 
-/// About 50 microseconds: longer than the gap between launches of a timed block, shorter than anybody minds.
+/// Spins for longer than the gap between launches of a timed block, but too short to cost power.
 constexpr int kSpins = 2000;
 
 void pause() {

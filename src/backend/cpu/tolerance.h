@@ -17,7 +17,7 @@ struct Tolerance {
 /// Of elements of a result whose errors add up from `terms` products (see result_terms), at most.
 Tolerance tolerance(const Product& product, const Operand& result, int64_t terms);
 
-/// What results whose errors add up from as many products are held to.
+/// The limits of results whose errors add up from the same number of products.
 struct Scope {
   Tolerance limit;
   double squares = 0;  // sum of theirs

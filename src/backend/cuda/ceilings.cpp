@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kBytes = int64_t{2} << 30;  // a buffer: far beyond any L2
 constexpr int64_t kDense = 8192;              // m = n = k
-constexpr int kBurstRuns = 12;                // about 20 ms: before the power limit bites
+constexpr int kBurstRuns = 12;                // few: before the power limit lowers the clock
 constexpr double kSustainedSeconds = 2;
 constexpr int kNodes = 1000;
 

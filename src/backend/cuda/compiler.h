@@ -1,4 +1,4 @@
-// Units to cubins: in parallel, with a cache on disk, with the figures that the log tells. Needs no GPU.
+// Units to cubins: in parallel, with a cache on disk, with the figures in the log. Needs no GPU.
 #pragma once
 #include <filesystem>
 #include <span>

@@ -53,7 +53,7 @@ struct ExpertGemm {
   int n, m, k;
   const char *b, *a;
   char* d;
-  int b_stride, a_stride, d_stride;  // elements from column to column there, from row to row here
+  int b_stride, a_stride, d_stride;  // elements from column to column for cuBLAS, from row to row here
 };
 
 int64_t offset_of(const Product& p, const Operand& operand, int64_t expert) {

@@ -20,8 +20,7 @@ struct GroupedGemm {
   char* d = nullptr;
 };
 
-/// Whether cublasGemmGroupedBatchedEx multiplies such operands: those of the forward product, whose columns run along
-/// K.
+/// Whether cublasGemmGroupedBatchedEx multiplies such operands: those of the forward product, in which K is contiguous.
 bool has_grouped_gemm(const Product& product);
 
 class Cublas {
@@ -35,7 +34,7 @@ class Cublas {
   /// One GEMM an expert, none for experts without rows of D; zeros where K is 0, or D as it is where they accumulate.
   /// `exact` forbids sums in less than fp32; so does a ragged K, whose sums may be long.
   void loop(const GroupedGemm& gemm, bool exact);
-  /// One cublasGemmGroupedBatchedEx, for products that have it. `pointers` must hold 3 device pointers an expert and
+  /// One cublasGemmGroupedBatchedEx, for products that have it. `pointers` must contain 3 device pointers an expert and
   /// stay alive.
   void grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers);
   /// Copies the pointer arrays that grouped() reads.

@@ -28,7 +28,7 @@ constexpr const char* kGrouped = "cublas-grouped";
 constexpr size_t kMaxKernels = 64;    // loaded at once
 constexpr size_t kMaxCompiled = 256;  // kept in memory; the cache on disk has the others
 
-// What belongs to the loaded problem; gone with it, in the reverse order.
+// What belongs to the loaded problem; destroyed with it, in reverse order.
 struct Loaded {
   Shape shape;
   Operands operands;
@@ -101,11 +101,11 @@ class CudaBackend : public Backend {
     Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting_of(contender));
     if (verdict.ok && count_nonzero(counters) > 0) {
       verdict.ok = false;
-      verdict.reason = "the kernel left counters that are not zero, which the next launch needs";
+      verdict.reason = "the kernel left counters that are not zero, but the next launch needs zeros";
     }
     if (const std::string left = packed ? packed->left_nonzero() : ""; verdict.ok && !left.empty()) {
       verdict.ok = false;
-      verdict.reason = fmt::format("the kernel left '{}' other than zero, which the next launch needs", left);
+      verdict.reason = fmt::format("the kernel left '{}' not zero, but the next launch needs zeros", left);
     }
     return verdict;
   }
@@ -192,14 +192,14 @@ class CudaBackend : public Backend {
     operands.unsort_result(services_, set, stream_->stream);
   }
 
-  // Where a pack's candidate rounds weights; nothing for others, which do as the product says.
+  // How a pack's candidate applies weights; nothing for others, which follow the product.
   std::optional<Weighting> weighting_of(const Contender& contender) const {
     if (!contender.baseline.empty()) return std::nullopt;
     const Variant& variant = find_variant(contender.candidate.variant);
     return variant.pack ? std::optional(moetune::weighting_of(*variant.pack, loaded_->shape)) : std::nullopt;
   }
 
-  // Null for what is not of a pack.
+  // Null for contenders that are not of a pack.
   const PackKernel* packed_kernel(const Contender& contender) {
     if (!contender.baseline.empty()) return nullptr;
     const Variant& variant = find_variant(contender.candidate.variant);

@@ -17,7 +17,7 @@ class KeptUnits {
   /// Compiles those that are not kept, in parallel. One result each, in order.
   std::vector<CompileResult> compile(const std::vector<std::string>& units);
 
-  /// Compiles it where it is not kept. The reference holds until the next call.
+  /// Compiles it where it is not kept. The reference is valid until the next call.
   const CompiledUnit& get(const std::string& unit);
 
   size_t size() const { return units_.size(); }

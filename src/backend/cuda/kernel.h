@@ -31,13 +31,13 @@ struct Kernel {
   std::shared_ptr<Module> module;
   const void* function = nullptr;
   LaunchPlan plan;
-  int blocks = 0;                           // that the device holds at once
+  int blocks = 0;                           // that the device can run at once
   std::shared_ptr<DeviceBuffer> maps = {};  // room for the tensor maps of all blocks, where the plan asks for it
 
   /// On so many blocks, at most `blocks`, in whole clusters.
   void launch(const Args& args, int64_t grid, cudaStream_t stream) const;
 };
-/// Lets a kernel have the plan's shared memory, and tells how many of its blocks the device holds at once. Throws
+/// Allows a kernel the plan's shared memory, and returns how many of its blocks the device can run at once. Throws
 /// CandidateFault{launch_error} where not even one fits.
 int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& device);
 

@@ -13,13 +13,13 @@ Library::Library(const std::string& what, const std::vector<std::string>& names)
     for (const std::string& name : names)
       if (!handle_) handle_ = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_)
-    throw machine_error(fmt::format("cannot load {}: none of {} opens", what, fmt::join(names, ", ")),
+    throw machine_error(fmt::format("cannot load {}: none of {} can be opened", what, fmt::join(names, ", ")),
                         "install the CUDA toolkit's libraries, or name their folder in LD_LIBRARY_PATH");
 }
 
 void* Library::address(const char* name) const {
   void* found = ::dlsym(handle_, name);
-  if (!found) throw machine_error(fmt::format("{} has no {}", what_, name), "a newer CUDA toolkit has it");
+  if (!found) throw machine_error(fmt::format("{} has no {}", what_, name), "install a newer CUDA toolkit");
   return found;
 }
 

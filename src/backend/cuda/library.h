@@ -5,7 +5,7 @@
 
 namespace moetune {
 
-/// A shared library opened by dlopen; closed never, since its threads may outlive us.
+/// A shared library opened by dlopen; never closed, since its threads may outlive us.
 class Library {
  public:
   /// Tries the loader's own search and then the folder of the toolkit that the build found. Throws Exit::machine with

@@ -1,4 +1,4 @@
-// The few NVML calls we need. Declarations are our own: its header is no part of a minimal toolkit.
+// The few NVML calls we need. Declarations are our own: a minimal toolkit lacks its header.
 #include "backend/cuda/nvml.h"
 
 #include <dlfcn.h>

@@ -23,7 +23,7 @@ struct Operands {
   DeviceBuffer a_rows, b_rows, d_rows;  // row maps of operands that are not in place; else empty
   // Operands of `plain` that are moved, for references and baselines; d_sorted holds the sums before the last pass.
   DeviceBuffer a_sorted, b_sorted, d_sorted;
-  DeviceBuffer gathered;        // the same of A or B for kernels that gather first: nothing else reads what they write
+  DeviceBuffer gathered;        // the copy of A or B that kernels with gather=first write; nothing else reads it
   int64_t gathered_offset = 0;  // where their counts begin in `counters`
 
   // Where the product has the weights' gradient: X by sets, and both results with guards.
@@ -31,7 +31,7 @@ struct Operands {
   int64_t x_stride = 0, dweights_stride = 0;
   DeviceBuffer row_of;  // [slots] for sums over slots: row of expert order, -1 without
 
-  /// What a candidate's launch is handed.
+  /// The arguments of a candidate's launch.
   Args args(int set) const;
   char* d_of(int set) const;
   float* dweights_of(int set) const;
@@ -41,7 +41,7 @@ struct Operands {
   RowWeights result_weights() const;
   /// The plain GEMM behind the problem: on operands as they are, or on the sorted copies of those that are moved.
   GroupedGemm gemm(int set) const;
-  /// Puts inputs that are moved into their sorted copies; what comes out of the GEMM into D.
+  /// Copies inputs that are moved to their sorted copies, and the GEMM's result to D.
   void sort_inputs(Services& services, int set, cudaStream_t stream) const;
   void unsort_result(Services& services, int set, cudaStream_t stream) const;
   /// Fills the inputs of a set, and the weights.

@@ -1,3 +1,4 @@
+// Picks elements at random and sums them on the host.
 #include "backend/cuda/reference_check.h"
 
 #include <cuda_runtime.h>

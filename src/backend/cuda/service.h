@@ -29,7 +29,7 @@ struct RowWeights {
   bool rounded = false;
 };
 
-/// Rows [rows, width] on their way; see kernels/operands.cuh. Null: no map, no weights.
+/// Rows [rows, width] to move; see kernels/operands.cuh. Null: no map, no weights.
 struct RowMove {
   void* out = nullptr;       // elements of the service's dtype
   const void* in = nullptr;  // the same, or fp32
@@ -53,7 +53,7 @@ struct WeighedRows {
   int64_t width = 0;
 };
 
-/// The text of the service kernels of one dtype; it holds that of finish_unit.
+/// The text of the service kernels of one dtype; it includes that of finish_unit.
 std::string service_unit(Dtype dtype);
 /// Kernels of the last pass, kernels/finish.cuh, alone; and those that sort rows by expert, kernels/route.cuh.
 std::string finish_unit(Dtype dtype);
@@ -97,7 +97,7 @@ class Service {
   std::shared_ptr<Module> module_;
 };
 
-/// Those of every dtype, compiled by the first that asks.
+/// The services of all dtypes, each compiled when it is first used.
 class Services {
  public:
   explicit Services(const CompilerOptions& options) : options_(options) {}

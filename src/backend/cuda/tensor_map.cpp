@@ -25,7 +25,7 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   require(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kSinceCuda, cudaEnableDefault, &found),
           "cannot find cuTensorMapEncodeTiled");
   if (found != cudaDriverEntryPointSuccess)
-    throw CandidateFault(Status::launch_error, "this driver has no tensor maps: it must be of CUDA 12 or newer");
+    throw CandidateFault(Status::launch_error, "this driver has no tensor maps: install one of CUDA 12 or newer");
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
@@ -63,7 +63,7 @@ TensorMap encode_map(const MapRule& rule, const void* base, const Sizes& sizes) 
               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error,
-                         fmt::format("no tensor map of {} [{}] in boxes of {} rows: error {}", rule.pointer,
+                         fmt::format("cannot make a tensor map of {} [{}] in boxes of {} rows: error {}", rule.pointer,
                                      fmt::join(size, ", "), rule.box_rows, static_cast<int>(result)));
   TensorMap opaque;
   std::memcpy(&opaque, &map, sizeof map);

@@ -1,4 +1,4 @@
-// Tensor maps: what a copy engine must know of a matrix.
+// Tensor maps, which describe matrices to tensor copies.
 #pragma once
 #include "kernels/args.h"
 #include "variant/launch_rule.h"

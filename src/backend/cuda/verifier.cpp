@@ -155,8 +155,8 @@ void Verifier::finish_references(Values values, const float* sums) const {
   }
 }
 
-// Results of set 0, with the guards before and after them; and what kernels write on the way there. What accumulates
-// finds what was there before.
+// Results of set 0, with the guards before and after them, and buffers of intermediate results. Where the
+// product accumulates, D gets what is added to.
 void Verifier::clear_output(Values values) const {
   for (const Result& result : results_)
     require(cudaMemsetAsync(result.memory.data(), kFill, static_cast<size_t>(kGuardBytes + result.stride), stream_),
@@ -165,7 +165,7 @@ void Verifier::clear_output(Values values) const {
   for (const DeviceBuffer* buffer : {&operands_.gathered, &operands_.d_sorted, &operands_.row_of})
     if (buffer->size() > 0)
       require(cudaMemsetAsync(buffer->data(), kFill, static_cast<size_t>(buffer->size()), stream_),
-              "cannot fill what kernels write on the way");
+              "cannot fill buffers of intermediate results");
 }
 
 std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighting weighting,
@@ -277,7 +277,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   for (size_t j = 0; j < each; ++j)
     require(cudaMemcpyAsync(first[j].data(), results_[j].memory.data(), static_cast<size_t>(first[j].size()),
                             cudaMemcpyDeviceToDevice, stream_),
-            "cannot keep the first result");
+            "cannot copy the first result");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
 
   Repetition repetition;

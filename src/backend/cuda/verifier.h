@@ -18,9 +18,9 @@ class Verifier {
   /// against host sums in double. Throws Exit::machine where they disagree.
   Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream);
 
-  /// Integer inputs bit for bit, then random inputs within tolerance; outputs start as NaN, guards are looked at.
-  /// Leaves random values in operand set 0. What `rounds_before_adding` to D may be an ulp off on integers too.
-  /// `weighting` is where the contender rounds weights of the result, where that is another place than the product's.
+  /// Integer inputs bit for bit, then random inputs within tolerance; outputs start as NaN, guards are checked. Leaves
+  /// random values in operand set 0. A contender that `rounds_before_adding` to D may be an ulp off on integers too.
+  /// `weighting` is how the contender applies weights, where that differs from the product.
   Verdict verify(const RunOnce& run, bool rounds_before_adding = false, std::optional<Weighting> weighting = {}) const;
 
   /// Runs again and again on random inputs for about `seconds`; each result and its guards must have the bits of the
@@ -55,7 +55,7 @@ class Verifier {
   /// How large the results on random inputs are: in all, and root mean squares of those that ulps are measured by.
   void measure_reference(Result& result) const;
   /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured
-  /// on random inputs. A count for each result.
+  /// on random inputs. `counts` has one for each result.
   std::string run_and_compare(const RunOnce& run, Values values, Weighting weighting,
                               std::vector<ComparisonCounts>& counts) const;
   std::string compare(const Result& result, Values values, Weighting weighting, ComparisonCounts& counts) const;

@@ -1,4 +1,4 @@
-// Reads JSON (RFC 8259) into values that name their place where they are asked for what they are not.
+// Reads JSON (RFC 8259) into values whose errors name their place.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -117,7 +117,7 @@ class JsonReader {
     do {
       if (next() != '"') fail("expected the name of a member");
       const std::string name = read_string();
-      if (value.has(name)) fail("'" + name + "' is there twice");
+      if (value.has(name)) fail("'" + name + "' appears twice");
       expect(':');
       value.members_.emplace_back(name, read(value.where_ + "." + name, depth + 1));
     } while (take(','));
@@ -147,7 +147,7 @@ class JsonReader {
     const char start = value.text_.empty() ? '?' : value.text_.front();
     const bool digits = value.text_.find_first_not_of("0123456789+-.eE") == std::string::npos;
     if (*end != '\0' || !digits || !(start == '-' || (start >= '0' && start <= '9')))
-      fail("'" + value.text_ + "' is no JSON value");
+      fail("'" + value.text_ + "' is not a JSON value");
     value.kind_ = Value::Kind::number;
   }
 

@@ -76,8 +76,8 @@ class Workspace;
 /// One kernel with all that follows from the size of a call. Cheap to launch again; refers to its kernel and workspace.
 class Call {
  public:
-  /// Puts the launches into the stream: nothing is synchronised, m_sizes stay on the device. Tensor maps hold the
-  /// operands' addresses: a graph that captures the launch reads and writes there ever after. Throws Error for
+  /// Puts the launches into the stream: nothing is synchronised, m_sizes stay on the device. Tensor maps contain the
+  /// operands' addresses: a graph that captures the launch uses the same addresses in every replay. Throws Error for
   /// operands that are missing or too small, and where the driver refuses.
   void launch(const std::vector<Operand>& operands, CUstream stream) const;
 
@@ -99,7 +99,7 @@ class Call {
     char bytes[64] = {};
   };
   struct Argument {
-    std::vector<Chunk> bytes;  // but for the operands' addresses
+    std::vector<Chunk> bytes;  // without the operands' addresses
     std::vector<Pointer> pointers;
     std::vector<Map> maps;
   };
@@ -133,8 +133,8 @@ class Kernel {
   /// The manifest's kernel, and the cell or range that it was picked by.
   const Value& description() const { return kernel_; }
   const Value& cell() const { return cell_; }
-  /// What a launch of this size takes. Throws Error where the workspace lacks room for it, or where there are more rows
-  /// than tokens * top_k.
+  /// All that a launch of this size needs. Throws Error where the workspace lacks room for it, or where there are more
+  /// rows than tokens * top_k.
   Call call(const Extent& extent, const Workspace& workspace) const;
 
  private:
@@ -159,7 +159,7 @@ class Kernel {
   std::string name_;
   Value kernel_, cell_;
   int processors_ = 0;
-  std::vector<Loaded> loaded_;  // one a launch; fills have no function
+  std::vector<Loaded> loaded_;  // one per launch; fills have no function
 };
 
 /// The device memory of one launch in flight: counters, sums, gathered rows and maps that blocks rewrite. Counters are
@@ -204,15 +204,16 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  /// The kernel for a computation. With a hint of skew that of the nearest cell, by doublings of tokens and of skew
-  /// together. Without one that of the robust choice for the tokens; where the table has none, of the cells nearest in
-  /// tokens the most skewed. Of two as near that of fewer tokens. Throws Error where the export has no kernel for the
-  /// computation. Loads cubins.
+  /// The kernel for a computation. With a hint of skew it is that of the nearest cell, by doublings of tokens and of
+  /// skew together. Without one it is that of the robust choice for the tokens; where the table has none, of the cells
+  /// nearest in tokens the most skewed. Of two equally near cells it is the one with fewer tokens. Throws Error where
+  /// the export has no kernel for the computation. Loads cubins.
   const Kernel& pick(const Request& request);
 
-  /// Sorts a routing by expert, in one kernel: of `slots` ids (tokens * top_k of them, int32 or, `wide`, int64), those
-  /// of the `experts` from `first_expert` on. Operands: m_sizes [experts] and gather_indices [rows], both int32, which
-  /// are written, and topk_ids [slots]. gather_indices behind the last row are -1. A slot's token is slot / top_k.
+  /// Sorts a routing by expert, in one kernel. It has `slots` ids (tokens * top_k of them, int32 or, `wide`, int64), of
+  /// which those of the `experts` from `first_expert` on are sorted. Operands: m_sizes [experts] and gather_indices
+  /// [rows], both int32, which are written, and topk_ids [slots]. gather_indices behind the last row are -1. A slot's
+  /// token is slot / top_k.
   void route(std::int64_t experts, std::int64_t slots, std::int64_t first_expert, std::int64_t rows, bool wide,
              const std::vector<Operand>& operands, CUstream stream);
 
@@ -231,7 +232,7 @@ class Library {
   std::map<const Value*, std::unique_ptr<Kernel>> kernels_;  // by cell or range
 };
 
-// ---- What follows is how it is done. --------------------------------------------------------------------------------
+// ---- Implementation -------------------------------------------------------------------------------------------------
 
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -248,7 +249,7 @@ inline bool arch_runs_on(const std::string& arch, int capability) {
   return arch.back() == 'a' ? number == capability : number / 10 == capability / 10 && number <= capability;
 }
 
-/// Blocks of a launch that the device holds at once.
+/// How many blocks of a launch fit on the device at once.
 inline std::int64_t held_blocks(CUfunction function, const Value& launch, int processors) {
   const auto threads = static_cast<int>(launch["threads"].integer());
   const auto shared = static_cast<std::size_t>(launch["shared_bytes"].integer());
@@ -267,7 +268,7 @@ inline std::int64_t held_blocks(CUfunction function, const Value& launch, int pr
     config.attrs = &attribute, config.numAttrs = 1;
     int clusters = 0;
     require(cuOccupancyMaxActiveClusters(&clusters, function, &config),
-            "cannot tell how many clusters the device holds");
+            "cannot tell how many clusters fit on the device");
     if (clusters == 0) throw Error("no cluster of the kernel fits on the device");
     return std::int64_t{clusters} * cluster;
   }
@@ -360,7 +361,7 @@ inline Call::Argument Kernel::argument_of(const Value& value, const Sizes& sizes
   for (const Value& field : whole["fields"].items()) {
     const std::int64_t offset = field["offset"].integer();
     const std::int64_t width = field.has("tensor_map") ? kMap : field.has("int32") ? 4 : 8;
-    if (offset < 0 || offset + width > size) field.fail("lies outside of its struct");
+    if (offset < 0 || offset + width > size) field.fail("lies outside its struct");
     put(field, static_cast<std::size_t>(offset), sizes, argument);
   }
   return argument;
@@ -413,7 +414,7 @@ inline CUdeviceptr Call::address(const std::string& name, const std::vector<Oper
   if (workspace_)
     if (const auto buffer = workspace_->buffers_.find(name); buffer != workspace_->buffers_.end())
       return buffer->second.data;
-  throw Error(kernel_ + ": nothing was handed over as '" + name + "'");
+  throw Error(kernel_ + ": no operand or buffer is called '" + name + "'");
 }
 
 inline void Call::put_pointers(Argument& argument, const std::vector<Operand>& operands) const {
@@ -586,7 +587,7 @@ inline const Kernel& Library::load(const Value& cell) {
     made->loaded_.emplace_back();
     if (!launch.has("fill")) made->loaded_.back() = loaded(launch);
   }
-  if (made->loaded_.empty() || !made->loaded_.front().function) kernel->fail("begins with no launch");
+  if (made->loaded_.empty() || !made->loaded_.front().function) kernel->fail("must begin with the launch of a kernel");
   kept = std::move(made);
   return *kept;
 }
