@@ -321,7 +321,7 @@ TEST(WrongJournal, AMissingFileHasAHint) {
 
 TEST(WrongJournal, AFolderIsNone) {
   const Folder folder;
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / ""); }).what, "a journal is a plain file"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / ""); }).what, "a journal must be a regular file"));
 }
 
 TEST(WrongJournal, AMalformedMiddleLineNamesFileLineAndColumn) {

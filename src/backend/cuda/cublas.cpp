@@ -148,8 +148,7 @@ DeviceBuffer Cublas::grouped_pointers(const GroupedGemm& gemm) {
   for (const ExpertGemm& one : gemms) pointers.push_back(one.a);
   for (const ExpertGemm& one : gemms) pointers.push_back(one.d);
   DeviceBuffer buffer(static_cast<int64_t>(pointers.size() * sizeof(void*)));
-  require(cudaMemcpy(buffer.data(), pointers.data(), pointers.size() * sizeof(void*), cudaMemcpyHostToDevice),
-          "cannot copy pointers");
+  copy_to_device(buffer.data(), pointers.data(), pointers.size() * sizeof(void*));
   return buffer;
 }
 

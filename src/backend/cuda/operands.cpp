@@ -24,9 +24,7 @@ int64_t aligned(int64_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / 
 template <class T>
 DeviceBuffer upload(const std::vector<T>& values) {
   DeviceBuffer buffer(std::max<int64_t>(1, static_cast<int64_t>(values.size() * sizeof(T))));
-  if (!values.empty())
-    require(cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-            "cannot copy to the device");
+  copy_to_device(buffer.data(), values.data(), values.size() * sizeof(T));
   return buffer;
 }
 

@@ -59,8 +59,7 @@ LaunchPlan plan_of(const PackStep& step) {
 void allocate(PackKernel& kernel) {
   for (const PackBuffer& buffer : kernel.launch.buffers) {
     auto memory = std::make_shared<DeviceBuffer>(std::max<int64_t>(1, buffer.bytes));
-    require(cudaMemset(memory->data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory->size())),
-            "cannot fill a buffer");
+    set_on_device(memory->data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory->size()));
     kernel.buffers[buffer.name] = std::move(memory);
   }
 }

@@ -21,6 +21,16 @@ void require_candidate(cudaError_t error, const char* what) {
   throw CandidateFault(Status::launch_error, fmt::format("{}: {}", what, cudaGetErrorString(error)));
 }
 
+void copy_to_device(void* to, const void* from, size_t bytes) {
+  require(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cannot copy to the device");
+  require(cudaStreamSynchronize(cudaStreamLegacy), "cannot copy to the device");
+}
+
+void set_on_device(void* to, int byte, size_t bytes) {
+  require(cudaMemset(to, byte, bytes), "cannot fill memory");
+  require(cudaStreamSynchronize(cudaStreamLegacy), "cannot fill memory");
+}
+
 DeviceBuffer::DeviceBuffer(int64_t bytes) : size_(bytes) {
   const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<size_t>(bytes));
   if (error == cudaErrorMemoryAllocation) {

@@ -14,6 +14,12 @@ void require(cudaError_t error, const char* what);
 /// Throws CandidateFault{launch_error} unless `error` is cudaSuccess: for launches and waits of a candidate's kernel.
 void require_candidate(cudaError_t error, const char* what);
 
+/// Copies from ordinary host memory, or sets every byte of device memory, and waits until that is done. cudaMemcpy and
+/// cudaMemset return earlier, and a non-blocking Stream doesn't wait for them (CUDA Runtime API, "API synchronization
+/// behavior").
+void copy_to_device(void* to, const void* from, size_t bytes);
+void set_on_device(void* to, int byte, size_t bytes);
+
 /// Device memory. Throws OutOfMemory with the size where there is too little.
 class DeviceBuffer {
  public:

@@ -27,7 +27,7 @@ constexpr double kRestSeconds = 20e-3;  // without work: after that the GPU is n
 
 Sampler::Sampler(const Stream& stream, const Service& service, int sms)
     : stream_(stream), service_(service), sms_(sms), clocks_(int64_t{2} * sms * 16) {
-  require(cudaMemset(clocks_.data(), 0, static_cast<size_t>(clocks_.size())), "cannot clear the clocks");
+  set_on_device(clocks_.data(), 0, static_cast<size_t>(clocks_.size()));
 }
 
 Sampler::~Sampler() { clear(); }

@@ -101,8 +101,7 @@ void Verifier::measure_reference(Result& result) const {
     rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(result.rms_rows * n))));
   }
   result.rms = DeviceBuffer(static_cast<int64_t>(rms.size() * sizeof(float)));
-  require(cudaMemcpy(result.rms.data(), rms.data(), rms.size() * sizeof(float), cudaMemcpyHostToDevice),
-          "cannot copy to the device");
+  copy_to_device(result.rms.data(), rms.data(), rms.size() * sizeof(float));
 }
 
 void Verifier::make_references(Values values, Cublas& cublas) const {
@@ -133,8 +132,7 @@ void Verifier::finish_references(Values values, const float* sums) const {
   const Product& p = operands_.product;
   if (sums_slots(p)) {
     const DeviceBuffer rows(std::max<int64_t>(4, p.slots * 4));
-    require(cudaMemcpy(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4), cudaMemcpyHostToDevice),
-            "cannot copy to the device");
+    copy_to_device(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4));
     services_.of(Dtype::fp32)
         .sum_slots(results_[0].reference(values).data(), sums, rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
     require(cudaStreamSynchronize(stream_), "the reference failed");

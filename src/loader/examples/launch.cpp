@@ -38,6 +38,7 @@ CUdeviceptr upload(const std::vector<T>& values) {
   const std::size_t bytes = std::max<std::size_t>(values.size() * sizeof(T), 16);
   require(cuMemAlloc(&data, bytes), "no memory");
   if (!values.empty()) require(cuMemcpyHtoD(data, values.data(), values.size() * sizeof(T)), "cannot copy");
+  require(cuCtxSynchronize(), "cannot copy");  // streams that don't block may start before the copy is done
   return data;
 }
 
