@@ -82,6 +82,9 @@ class Backend {
   /// what was told before and has not been begun.
   virtual bool compile_ahead(const Shape&, std::span<const Candidate>) { return false; }
 
+  /// The place of the first of these (at least one) that compile_ahead() has compiled. Waits until there is one.
+  virtual size_t first_compiled(const Shape&, std::span<const Candidate>) { return 0; }
+
   /// Makes operands for a problem; replaces the one before. Throws OutOfMemory.
   virtual void load(const Problem& problem) = 0;
 

@@ -65,7 +65,7 @@ class Auto final : public Strategy {
   }
 
   std::optional<Ask> ask() override {
-    if (queue_.empty() && unanswered_.empty()) plan();
+    if (queue_.empty() && 2 * unanswered_.size() <= planned_) plan();
     if (queue_.empty()) return std::nullopt;
     Ask next = std::move(queue_.front());
     queue_.pop_front();
@@ -121,10 +121,17 @@ class Auto final : public Strategy {
   };
   using Ranked = std::vector<std::pair<const Candidate*, const Known*>>;
 
+  // Goes on when half of what it last asked for is answered: what is missing may be slow to compile.
   void plan() {
-    if (begin() || race(kRaceBlocks)) return;
-    if (!small_ && std::ssize(known_) < most() && step()) return;
-    race(kFinalBlocks);
+    if (!begin() && !race(kRaceBlocks) && !(!small_ && tried() < most() && step()) && unanswered_.empty())
+      race(kFinalBlocks);
+    planned_ = queue_.size();
+  }
+
+  // Candidates that are known or will be.
+  int64_t tried() const {
+    return std::ssize(known_) +
+           std::ranges::count_if(unanswered_, [&](const Candidate& candidate) { return !known_.contains(candidate); });
   }
 
   bool begin() {
@@ -159,7 +166,8 @@ class Auto final : public Strategy {
       if (in.size() < kRacers && may_win(one.second->racer, all.front().second->racer, sd)) in.push_back(one);
     if (in.size() < 2) return false;
     for (const auto& [candidate, known] : in)
-      if (known->racer.blocks < most) queue_.push_back({*candidate, std::min(kMoreBlocks, most - known->racer.blocks)});
+      if (known->racer.blocks < most && !unanswered_.contains(*candidate))
+        queue_.push_back({*candidate, std::min(kMoreBlocks, most - known->racer.blocks)});
     return !queue_.empty();
   }
 
@@ -183,13 +191,13 @@ class Auto final : public Strategy {
       if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
         nears.push_back(look_near(own, best));
     }
-    const int64_t room = std::min(kGeneration, most() - std::ssize(known_));
+    const int64_t room = std::min(kGeneration, most() - tried());
     const double least = std::max(in_vain(best) ? kModestGain : kSmallestGain, noise() / 4);
     // What was compiled ahead comes first, while it still promises enough.
     for (const Candidate& candidate : likely_)
       if (std::ssize(queue_) < room && take(nears, candidate, least)) queue_.push_back({candidate, kFirstBlocks});
     while (std::ssize(queue_) < room) {
-      const bool must = std::ssize(known_) + std::ssize(queue_) < std::min(kFewestTried, most());
+      const bool must = tried() + std::ssize(queue_) < std::min(kFewestTried, most());
       std::optional<Candidate> next = take_best(nears, must ? 0 : least);
       if (!next) break;
       queue_.push_back({std::move(*next), kFirstBlocks});
@@ -240,8 +248,11 @@ class Auto final : public Strategy {
     const Candidate& fastest = *own.front().first;
     const Variant& variant = find_variant(fastest.variant);
     Near near{.surrogate = fit(fastest, best)};
+    for (const Candidate& candidate : unanswered_)
+      if (candidate.variant == variant.name && !known_.contains(candidate))
+        near.surrogate.believe(knob_coordinates(variant, candidate));
     const auto add = [&](const Candidate& candidate) {
-      if (known_.contains(candidate) || near.promises.contains(candidate)) return;
+      if (known_.contains(candidate) || unanswered_.contains(candidate) || near.promises.contains(candidate)) return;
       Promise promise{.point = knob_coordinates(variant, candidate), .modelled = modelled_above(candidate, fastest)};
       promise.gain = near.gain(promise);
       near.promises[candidate] = std::move(promise);
@@ -315,6 +326,7 @@ class Auto final : public Strategy {
   std::deque<Ask> queue_;
   std::vector<Candidate> likely_;  // to be asked for after those in the queue
   std::set<Candidate> unanswered_;
+  size_t planned_ = 0;  // asks of the last plan
   std::map<Candidate, Known> known_;
   std::map<Candidate, std::vector<Candidate>> neighbours_;
   std::map<Candidate, double> modelled_;

@@ -66,16 +66,32 @@ std::map<Candidate, CompileResult> CompilerPool::compile(const Shape& shape, std
   for (const Candidate& candidate : candidates)
     if (!begun_.contains(candidate)) asked_.push_back(candidate);
   if (!over_) start_lanes();
-  const auto done = [&](const Candidate& candidate) {
-    const auto found = begun_.find(candidate);
-    return found != begun_.end() && found->second;
-  };
-  changed_.wait(lock, [&] { return over_ || std::all_of(candidates.begin(), candidates.end(), done); });
+  const auto done = [&](const Candidate& candidate) { return is_done(candidate); };
+  changed_.wait(lock, [&] { return over_ || std::ranges::all_of(candidates, done); });
   asked_.clear();
   std::map<Candidate, CompileResult> results;
   for (const Candidate& candidate : candidates)
     if (done(candidate) && *begun_[candidate]) results[candidate] = **begun_[candidate];
   return results;
+}
+
+size_t CompilerPool::first_of(const Shape& shape, std::span<const Candidate> candidates) {
+  std::unique_lock lock(mutex_);
+  take_up(shape);
+  const auto is_coming = [&](const Candidate& candidate) {
+    return begun_.contains(candidate) || std::ranges::find(wanted_, candidate) != wanted_.end();
+  };
+  auto first = candidates.end();
+  changed_.wait(lock, [&] {
+    first = std::ranges::find_if(candidates, [&](const Candidate& candidate) { return is_done(candidate); });
+    return first != candidates.end() || over_ || std::ranges::none_of(candidates, is_coming);
+  });
+  return first == candidates.end() ? 0 : static_cast<size_t>(first - candidates.begin());
+}
+
+bool CompilerPool::is_done(const Candidate& candidate) const {
+  const auto found = begun_.find(candidate);
+  return found != begun_.end() && found->second;
 }
 
 bool CompilerPool::want(const Shape& shape, std::span<const Candidate> candidates) {

@@ -33,6 +33,10 @@ class CompilerPool {
   /// has not been begun is forgotten. False where no process can start, or they keep dying: nothing is compiled.
   bool want(const Shape& shape, std::span<const Candidate> candidates);
 
+  /// The place of the first of these that is done; waits for one of those that compile() or want() named. 0 where none
+  /// of them comes.
+  size_t first_of(const Shape& shape, std::span<const Candidate> candidates);
+
  private:
   using Result = std::optional<CompileResult>;  // none: it ended the process
   struct Job {
@@ -44,6 +48,7 @@ class CompilerPool {
     std::thread thread;
   };
   void take_up(const Shape& shape);
+  bool is_done(const Candidate& candidate) const;
   void start_lanes();
   void work(Lane& lane);
   std::optional<Job> next_job();

@@ -33,6 +33,7 @@ class WorkerBackend final : public Backend {
   std::vector<std::string> baselines() const override { return baselines_; }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
   bool compile_ahead(const Shape& shape, std::span<const Candidate> candidates) override;
+  size_t first_compiled(const Shape& shape, std::span<const Candidate> candidates) override;
   void load(const Problem& problem) override;
   Verdict verify(const Contender& contender) override;
   Repetition repeat(const Contender& contender, double seconds) override;
@@ -238,6 +239,10 @@ bool WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate>
   if (candidates.size() < kManyToCompile && !pool_) return false;
   CompilerPool* compilers = pool();
   return compilers && compilers->want(shape, candidates);
+}
+
+size_t WorkerBackend::first_compiled(const Shape& shape, std::span<const Candidate> candidates) {
+  return pool_ ? pool_->first_of(shape, candidates) : 0;
 }
 
 // A new worker compiles what the old one had, one by one as it is asked for, outside the limit of a trial.

@@ -81,32 +81,28 @@ Entry new_entry(const CellRun& state) {
   return entry;
 }
 
-// What the strategy asks for, with no more candidates than are planned.
-std::vector<Ask> next_batch(CellRun& state) {
-  int64_t room = state.planned - std::ssize(state.trials);
-  std::vector<Ask> batch;
-  while (std::ssize(batch) < kBatch) {
-    std::optional<Ask> next = state.strategy->ask();
-    if (!next) break;
-    if (!state.places.contains(next->candidate) && room-- <= 0) {
-      state.cut = true;
-      break;
-    }
-    batch.push_back(std::move(*next));
-  }
-  return batch;
-}
-
-std::vector<Candidate> new_of(const CellRun& state, std::span<const Ask> batch) {
+// Candidates that are not compiled yet.
+std::vector<Candidate> new_of(const CellRun& state, const std::deque<Ask>& asks) {
   std::vector<Candidate> fresh;
-  for (const Ask& ask : batch)
+  for (const Ask& ask : asks)
     if (!state.places.contains(ask.candidate)) fresh.push_back(ask.candidate);
   return fresh;
 }
 
-// Compiles those candidates of a batch that are new.
-std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state, std::span<const Ask> batch) {
-  const std::vector<Candidate> fresh = new_of(state, batch);
+// Adds what the strategy asks for, with no more candidates than are planned. True where there is more to try now.
+bool ask_more(CellRun& state, std::deque<Ask>& waiting) {
+  const size_t before = waiting.size();
+  int64_t room = state.planned - std::ssize(state.trials) - std::ssize(new_of(state, waiting));
+  while (!state.cut && std::ssize(waiting) < kBatch) {
+    std::optional<Ask> next = state.strategy->ask();
+    if (!next) break;
+    state.cut = !state.places.contains(next->candidate) && room-- <= 0;
+    if (!state.cut) waiting.push_back(std::move(*next));
+  }
+  return waiting.size() > before;
+}
+
+std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state, std::span<const Candidate> fresh) {
   std::map<Candidate, CompileResult> results;
   if (fresh.empty()) return results;
   const std::vector<CompileResult> compiled = run.backend.compile(state.problem.shape, fresh);
@@ -125,19 +121,33 @@ std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
   return coming.strategy->likely(kBatch);
 }
 
-// Compiles the new candidates of a batch in the background; after them those that are likely next, and those that the
-// next cell begins with. False where the backend cannot.
-bool compile_ahead(Run& run, CellRun& state, std::span<const Ask> batch) {
-  std::vector<Candidate> ahead = new_of(state, batch);
+// Compiles the new candidates in the background; after them those that are likely next, and those that the next cell
+// begins with. False where the backend cannot.
+bool compile_ahead(Run& run, CellRun& state, const std::deque<Ask>& waiting) {
+  std::vector<Candidate> ahead = new_of(state, waiting);
   const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(ahead);
   const auto most = static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch));
   for (Candidate& candidate : state.strategy->likely(most)) ahead.push_back(std::move(candidate));
   if (state.coming) ahead.insert(ahead.end(), state.coming->begin(), state.coming->end());
   if (!run.backend.compile_ahead(state.problem.shape, ahead)) return false;
   if (state.coming) return true;
-  state.coming = likely_first(run, state);  // found while the batch is compiled
+  state.coming = likely_first(run, state);  // found while the others are compiled
   ahead.insert(ahead.end(), state.coming->begin(), state.coming->end());
   return state.coming->empty() || run.backend.compile_ahead(state.problem.shape, ahead);
+}
+
+// Takes out what can be tried first: the default, then what is compiled already. Waits where nothing is.
+Ask take_ready(const Run& run, const CellRun& state, std::deque<Ask>& waiting) {
+  auto ready = waiting.begin();
+  if (!state.trials.empty()) {
+    ready = std::ranges::find_if(waiting, [&](const Ask& ask) { return state.places.contains(ask.candidate); });
+    if (ready == waiting.end())
+      ready = waiting.begin() +
+              static_cast<std::ptrdiff_t>(run.backend.first_compiled(state.problem.shape, new_of(state, waiting)));
+  }
+  Ask ask = std::move(*ready);
+  waiting.erase(ready);
+  return ask;
 }
 
 void start(const Run& run, CellRun& state, const Candidate& candidate) {
@@ -168,38 +178,44 @@ Trial try_again(const Run& run, CellRun& state, const Ask& ask, const Trial& bef
   return measure_more(run.backend, before, sample_of(run, ask));
 }
 
+Trial tried(const Run& run, CellRun& state, const Ask& ask, const std::map<Candidate, CompileResult>& compiled) {
+  if (const auto known = state.places.find(ask.candidate); known != state.places.end())
+    return try_again(run, state, ask, state.trials[known->second]);
+  if (const auto found = compiled.find(ask.candidate); found != compiled.end())
+    return try_once(run, state, ask, found->second);
+  return try_once(run, state, ask, compile(run, state, std::span(&ask.candidate, 1)).at(ask.candidate));
+}
+
 // Tries what the strategy asks for. False where it was stopped early. The default is tried even when the time is up.
+// Where the backend compiles ahead, the strategy is asked again after each trial, and what is compiled comes first;
+// else a batch is compiled, then tried.
 bool search(Run& run, CellRun& state) {
-  const auto over = [&](const Ask& next) {
-    const bool must = next.candidate == state.fallback && state.trials.empty();
-    return stopped(run) || (Clock::now() >= state.end && !must);
-  };
+  const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && !state.trials.empty()); };
+  std::deque<Ask> waiting;
+  std::map<Candidate, CompileResult> compiled;
+  bool ahead = false, dropped = false;
+  double compiling = 0;  // seconds for each of a batch
   for (;;) {
-    std::vector<Ask> batch = next_batch(state);
-    if (batch.empty()) return true;
-    if (over(batch.front())) return false;
-    const bool cut = Clock::now() >= state.end && batch.size() > 1;
-    if (cut) batch.resize(1);  // the default
-    const Clock::time_point begin = Clock::now();
-    const bool one_by_one = compile_ahead(run, state, batch);
-    std::map<Candidate, CompileResult> compiled;
-    if (!one_by_one) compiled = compile(run, state, batch);
-    const double compiling = seconds_since(begin) / static_cast<double>(batch.size());
-    for (const Ask& ask : batch) {
-      if (over(ask)) return false;
-      const Clock::time_point trial_begin = Clock::now();
-      if (one_by_one) compiled = compile(run, state, std::span(&ask, 1));
-      const auto known = state.places.find(ask.candidate);
-      Trial trial = known == state.places.end() ? try_once(run, state, ask, compiled.at(ask.candidate))
-                                                : try_again(run, state, ask, state.trials[known->second]);
-      trial.took = seconds_since(trial_begin) + compiling;
-      in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
-      state.under_way.reset();
-      keep(state, std::move(trial));
-      const Trial& kept = state.trials[state.places.at(ask.candidate)];
-      tell(run, TrialFinished{&kept, std::ssize(state.trials), state.planned, state.best, run.device});
+    if ((ahead || waiting.empty()) && ask_more(state, waiting) && !over()) {
+      const Clock::time_point begin = Clock::now();
+      dropped = begin >= state.end && waiting.size() > 1;
+      if (dropped) waiting.resize(1);  // the default
+      ahead = compile_ahead(run, state, waiting);
+      compiled = ahead ? std::map<Candidate, CompileResult>{} : compile(run, state, new_of(state, waiting));
+      compiling = ahead ? 0 : seconds_since(begin) / static_cast<double>(waiting.size());
     }
-    if (cut) return false;
+    if (waiting.empty()) return !dropped;
+    if (over()) return false;
+    const Clock::time_point begin = Clock::now();
+    const Ask ask = ahead ? take_ready(run, state, waiting) : std::move(waiting.front());
+    if (!ahead) waiting.pop_front();
+    Trial trial = tried(run, state, ask, compiled);
+    trial.took = seconds_since(begin) + compiling;
+    in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
+    state.under_way.reset();
+    keep(state, std::move(trial));
+    const Trial& kept = state.trials[state.places.at(ask.candidate)];
+    tell(run, TrialFinished{&kept, std::ssize(state.trials), state.planned, state.best, run.device});
   }
 }
 

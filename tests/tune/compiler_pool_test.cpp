@@ -107,6 +107,14 @@ TEST_F(CompilesInAPool, CompilesEachWantedCandidateOnce) {
   EXPECT_TRUE(comes_true([&] { return count("compile 1") == 6; }));
 }
 
+TEST_F(CompilesInAPool, TellsWhichIsDoneFirst) {
+  CompilerPool pool(options());
+  pool.want(shape_, four_);
+  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(96), cpu(16)}), 1U);  // one process: in order
+  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(24, 32), cpu(96)}), 1U);
+  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(24, 32)}), 0U) << "nobody wanted it";
+}
+
 TEST_F(CompilesInAPool, StartsAsManyProcessesAsItHasThreads) {
   WorkerOptions three = options("compile-hang=");
   three.backend.compile_threads = 3;

@@ -47,6 +47,7 @@ struct Script {
       {};                                         // verify, repeat, sample: may throw, sleep or die
   std::function<void(const Problem&)> load = {};  // may throw
   bool compiles_ahead = false;
+  std::function<bool(const Candidate&)> slow_to_compile = {};  // after those that are not
   DeviceInfo device = {.kind = DeviceKind::cpu, .name = "fake", .id = "fake", .processors = 2};
 };
 
@@ -91,6 +92,11 @@ class FakeBackend final : public Backend {
   bool compile_ahead(const Shape&, std::span<const Candidate> candidates) override {
     ahead.emplace_back(candidates.begin(), candidates.end());
     return script.compiles_ahead;
+  }
+  size_t first_compiled(const Shape&, std::span<const Candidate> candidates) override {
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (!script.slow_to_compile || !script.slow_to_compile(candidates[i])) return i;
+    return 0;
   }
 
   void load(const Problem& problem) override {

@@ -129,7 +129,8 @@ TEST(CheckMarkdown, TellsTheMean) {
                     "The geometric mean over 2 cells changed by +6.0 % ± 0.5 %: regressed; 5.4 % would have been "
                     "found.\n"))
       << text;
-  EXPECT_TRUE(text.ends_with("2 cells: their geometric mean regressed by more than 5 %, but no single cell.\n")) << text;
+  EXPECT_TRUE(text.ends_with("2 cells: their geometric mean regressed by more than 5 %, but no single cell.\n"))
+      << text;
 }
 
 TEST(CheckMarkdown, NamesTheOtherProgram) {

@@ -149,6 +149,22 @@ TEST(Tune, WhereABackendCompilesAheadEachCandidateIsTriedOnceItIsCompiled) {
   }
 }
 
+TEST(Tune, WhatIsSlowToCompileHoldsNothingUp) {
+  Tuning tuning;
+  tuning.backend.script.compiles_ahead = true;
+  tuning.backend.script.slow_to_compile = [](const Candidate& candidate) {
+    return text(candidate).find("block_m=48") != std::string::npos;
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+  EXPECT_EQ(tuning.trials.size(), 49U);
+  const auto slow = [&](const Trial& trial) { return tuning.backend.script.slow_to_compile(trial.candidate); };
+  EXPECT_EQ(tuning.trials[0].candidate, tuning.fallback());
+  const auto first = std::find_if(tuning.trials.begin() + 1, tuning.trials.end(), slow);
+  EXPECT_GT(tuning.trials.end() - first, 1);
+  EXPECT_TRUE(std::all_of(first, tuning.trials.end(), slow));
+}
+
 // Cells of one shape have the same kernels.
 TEST(Tune, WhatTheNextCellBeginsWithIsCompiledLast) {
   for (const bool same_shape : {true, false}) {
