@@ -77,10 +77,12 @@ class Backend {
   /// Compiles in parallel; one result each, in order. Results are kept: verify and sample then don't compile again.
   virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;
 
-  /// Tells which candidates are likely to be compiled next, the likeliest first, and returns at once. A backend may
-  /// compile them in the background, so that compile() of one waits for that one alone: true where it does. Replaces
-  /// what was told before and has not been begun.
-  virtual bool compile_ahead(const Shape&, std::span<const Candidate>) { return false; }
+  /// Tells which candidates are about to be compiled, and which are likely to be later, the likeliest first; returns at
+  /// once. A backend may compile them in the background, so that compile() of one waits for that one alone: true where
+  /// it does. Replaces what was told before and has not been begun.
+  virtual bool compile_ahead(const Shape&, std::span<const Candidate> /*next*/, std::span<const Candidate> /*later*/) {
+    return false;
+  }
 
   /// The place of the first of these (at least one) that compile_ahead() has compiled. Waits until there is one.
   virtual size_t first_compiled(const Shape&, std::span<const Candidate>) { return 0; }

@@ -42,11 +42,14 @@ void CompilerPool::take_up(const Shape& shape) {
   if (shape == shape_) return;
   begun_.clear();
   wanted_.clear();
+  later_.clear();
   shape_ = shape;
 }
 
+size_t CompilerPool::half() const { return std::max<size_t>(1, most_lanes_ / 2); }
+
 void CompilerPool::start_lanes() {
-  const size_t jobs = asked_.size() + wanted_.size();
+  const size_t jobs = asked_.size() + wanted_.size() + std::min(later_.size(), half());
   for (size_t free = idle_; free < jobs && lanes_.size() < most_lanes_; ++free) {
     Lane& lane = lanes_.emplace_back();
     try {
@@ -79,7 +82,8 @@ size_t CompilerPool::first_of(const Shape& shape, std::span<const Candidate> can
   std::unique_lock lock(mutex_);
   take_up(shape);
   const auto is_coming = [&](const Candidate& candidate) {
-    return begun_.contains(candidate) || std::ranges::find(wanted_, candidate) != wanted_.end();
+    return begun_.contains(candidate) || std::ranges::find(wanted_, candidate) != wanted_.end() ||
+           std::ranges::find(later_, candidate) != later_.end();
   };
   auto first = candidates.end();
   changed_.wait(lock, [&] {
@@ -94,13 +98,17 @@ bool CompilerPool::is_done(const Candidate& candidate) const {
   return found != begun_.end() && found->second;
 }
 
-bool CompilerPool::want(const Shape& shape, std::span<const Candidate> candidates) {
+bool CompilerPool::want(const Shape& shape, std::span<const Candidate> next, std::span<const Candidate> later) {
   const std::lock_guard lock(mutex_);
   if (over_) return false;
   take_up(shape);
-  wanted_.clear();
-  for (const Candidate& candidate : candidates)
-    if (!begun_.contains(candidate)) wanted_.push_back(candidate);
+  const auto replace = [&](std::deque<Candidate>& queue, std::span<const Candidate> candidates) {
+    queue.clear();
+    for (const Candidate& candidate : candidates)
+      if (!begun_.contains(candidate)) queue.push_back(candidate);
+  };
+  replace(wanted_, next);
+  replace(later_, later);
   start_lanes();
   return !over_;
 }
@@ -109,10 +117,12 @@ std::optional<CompilerPool::Job> CompilerPool::next_job() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_;
-    changed_.wait(lock, [&] { return over_ || !asked_.empty() || !wanted_.empty(); });
+    const auto has_room = [&] { return lanes_.size() - idle_ < half(); };
+    changed_.wait(lock,
+                  [&] { return over_ || !asked_.empty() || !wanted_.empty() || (!later_.empty() && has_room()); });
     --idle_;
     if (over_) return std::nullopt;
-    std::deque<Candidate>& queue = asked_.empty() ? wanted_ : asked_;
+    std::deque<Candidate>& queue = !asked_.empty() ? asked_ : !wanted_.empty() ? wanted_ : later_;
     Job job{.shape = shape_, .candidate = queue.front()};
     queue.pop_front();
     if (begun_.try_emplace(job.candidate).second) return job;

@@ -29,9 +29,10 @@ class CompilerPool {
   /// Compiles these before all that want() named, and waits for them. Those without a result are missing.
   std::map<Candidate, CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates);
 
-  /// Compiles these when nothing else is asked for, in this order, and returns at once. What an earlier call wanted and
-  /// has not been begun is forgotten. False where no process can start, or they keep dying: nothing is compiled.
-  bool want(const Shape& shape, std::span<const Candidate> candidates);
+  /// Compiles `next` in this order when nothing else is asked for, then `later`, those while half of the processes have
+  /// other work at most: all together slow each other down. Returns at once. What an earlier call named and has not
+  /// been begun is forgotten. False where no process can start, or they end again and again: nothing is compiled.
+  bool want(const Shape& shape, std::span<const Candidate> next, std::span<const Candidate> later = {});
 
   /// The place of the first of these that is done; waits for one of those that compile() or want() named. 0 where none
   /// of them comes.
@@ -49,6 +50,7 @@ class CompilerPool {
   };
   void take_up(const Shape& shape);
   bool is_done(const Candidate& candidate) const;
+  size_t half() const;  // of the processes
   void start_lanes();
   void work(Lane& lane);
   std::optional<Job> next_job();
@@ -63,7 +65,7 @@ class CompilerPool {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Shape shape_;
-  std::deque<Candidate> asked_, wanted_;
+  std::deque<Candidate> asked_, wanted_, later_;
   std::map<Candidate, std::optional<Result>> begun_;  // of this shape; none: under way
   std::deque<Lane> lanes_;
   size_t idle_ = 0;    // lanes that wait for work

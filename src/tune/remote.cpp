@@ -32,7 +32,7 @@ class WorkerBackend final : public Backend {
   Json environment() override { return environment_; }
   std::vector<std::string> baselines() const override { return baselines_; }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override;
-  bool compile_ahead(const Shape& shape, std::span<const Candidate> candidates) override;
+  bool compile_ahead(const Shape& shape, std::span<const Candidate> next, std::span<const Candidate> later) override;
   size_t first_compiled(const Shape& shape, std::span<const Candidate> candidates) override;
   void load(const Problem& problem) override;
   Verdict verify(const Contender& contender) override;
@@ -235,10 +235,11 @@ std::vector<CompileResult> WorkerBackend::compile(const Shape& shape, std::span<
   return results;
 }
 
-bool WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> candidates) {
-  if (candidates.size() < kManyToCompile && !pool_) return false;
+bool WorkerBackend::compile_ahead(const Shape& shape, std::span<const Candidate> next,
+                                  std::span<const Candidate> later) {
+  if (next.size() + later.size() < kManyToCompile && !pool_) return false;
   CompilerPool* compilers = pool();
-  return compilers && compilers->want(shape, candidates);
+  return compilers && compilers->want(shape, next, later);
 }
 
 size_t WorkerBackend::first_compiled(const Shape& shape, std::span<const Candidate> candidates) {

@@ -124,16 +124,15 @@ std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
 // Compiles the new candidates in the background; after them those that are likely next, and those that the next cell
 // begins with. False where the backend cannot.
 bool compile_ahead(Run& run, CellRun& state, const std::deque<Ask>& waiting) {
-  std::vector<Candidate> ahead = new_of(state, waiting);
-  const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(ahead);
-  const auto most = static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch));
-  for (Candidate& candidate : state.strategy->likely(most)) ahead.push_back(std::move(candidate));
-  if (state.coming) ahead.insert(ahead.end(), state.coming->begin(), state.coming->end());
-  if (!run.backend.compile_ahead(state.problem.shape, ahead)) return false;
+  const std::vector<Candidate> next = new_of(state, waiting);
+  const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(next);
+  std::vector<Candidate> later = state.strategy->likely(static_cast<size_t>(std::clamp<int64_t>(room, 0, kBatch)));
+  if (state.coming) later.insert(later.end(), state.coming->begin(), state.coming->end());
+  if (!run.backend.compile_ahead(state.problem.shape, next, later)) return false;
   if (state.coming) return true;
   state.coming = likely_first(run, state);  // found while the others are compiled
-  ahead.insert(ahead.end(), state.coming->begin(), state.coming->end());
-  return state.coming->empty() || run.backend.compile_ahead(state.problem.shape, ahead);
+  later.insert(later.end(), state.coming->begin(), state.coming->end());
+  return state.coming->empty() || run.backend.compile_ahead(state.problem.shape, next, later);
 }
 
 // Takes out what can be tried first: the default, then what is compiled already. Waits where nothing is.

@@ -107,6 +107,20 @@ TEST_F(CompilesInAPool, CompilesEachWantedCandidateOnce) {
   EXPECT_TRUE(comes_true([&] { return count("compile 1") == 6; }));
 }
 
+TEST_F(CompilesInAPool, LeavesHalfOfTheProcessesToWhatIsNext) {
+  WorkerOptions four = options("compile-hang=");
+  four.backend.compile_threads = 4;
+  CompilerPool pool(four);
+  pool.want(shape_, {}, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("compile 1"), 2);
+  pool.want(shape_, std::vector{cpu(24, 32)}, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("compile 1"), 3);
+}
+
 TEST_F(CompilesInAPool, TellsWhichIsDoneFirst) {
   CompilerPool pool(options());
   pool.want(shape_, four_);
@@ -206,7 +220,7 @@ TEST_F(CompilesInAPool, SaysNothingWhereTheProcessCannotServe) {
 
 TEST_F(CompilesInAPool, ACpuHasNothingToCompile) {
   const auto backend = make_worker_backend(options());
-  EXPECT_FALSE(backend->compile_ahead(shape_, four_));
+  EXPECT_FALSE(backend->compile_ahead(shape_, four_, {}));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(count("hello"), 1);
 }

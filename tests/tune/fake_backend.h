@@ -89,8 +89,9 @@ class FakeBackend final : public Backend {
     return results;
   }
 
-  bool compile_ahead(const Shape&, std::span<const Candidate> candidates) override {
-    ahead.emplace_back(candidates.begin(), candidates.end());
+  bool compile_ahead(const Shape&, std::span<const Candidate> next, std::span<const Candidate> later) override {
+    ahead.emplace_back(next.begin(), next.end());
+    ahead.back().insert(ahead.back().end(), later.begin(), later.end());
     return script.compiles_ahead;
   }
   size_t first_compiled(const Shape&, std::span<const Candidate> candidates) override {
