@@ -22,6 +22,8 @@ constexpr int gathered_together = 128;
 // rows [first, end) is at (column, row + kRaggedRows - (end - first), end, kRaggedRows). Loads past `end` give zeros,
 // and stores past it write nothing.
 constexpr int kRaggedRows = 1 << 30;
+// Rows of a map at most: coordinates are signed 32-bit numbers, and a tile may end past the last row.
+constexpr int kMostMapRows = 0x7fff0000;
 
 struct Args {
   // The operands of the product y_e = x_e w_e^T, whatever a layer calls them:

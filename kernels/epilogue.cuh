@@ -2,16 +2,10 @@
 #pragma once
 #include "args.h"
 #include "numbers.cuh"
+#include "rows.h"
 #include "tiles.h"
 
 namespace moetune {
-
-// Where in memory row i of expert order lies: at row i, at that of its token, or at that of its flat slot.
-enum class RowOrder { in_place, by_token, by_slot };
-
-// How the top-k weight w of a row is applied. rounded_result: round(round(sum) * round(w)). result: round(sum * w), in
-// fp32. a: to the rows of the first operand before the product, round(x * w), in fp32.
-enum class Weighting { none, rounded_result, result, a };
 
 // The row of memory, in this order, of row `row` of expert order.
 template <RowOrder order>
@@ -34,8 +28,7 @@ __forceinline__ long long target_row(const Args& args, int row) {
 template <class Config>
 using RowWeight = typename Choice<Config::weighting == Weighting::result, fp32, typename Config::Element>::type;
 template <class Config>
-constexpr bool weights_result =
-    Config::weighting == Weighting::result || Config::weighting == Weighting::rounded_result;
+constexpr bool weights_result = weighs_result(Config::weighting);
 template <class Config>
 __forceinline__ RowWeight<Config> row_weight(const Args& args, int row) {
   return round_to<RowWeight<Config>>(weights_result<Config> ? args.topk_weights[args.gather_indices[row]] : 1.0f);

@@ -4,7 +4,7 @@
 #include "hopper_ptx.cuh"
 #include "last_round.cuh"
 #include "tile_pieces.cuh"
-#include "wgmma_plan.h"
+#include "wgmma_rules.h"
 
 namespace moetune {
 
@@ -45,14 +45,11 @@ struct WgmmaBlock : Config {
   using Element = typename Config::Element;
   using Result = typename Config::Result;
   static constexpr WgmmaKnobs knobs = Config::knobs;
-  static constexpr WgmmaProblem problem = {
-      .permutes_x = Config::x_rows != RowOrder::in_place || (Config::x_across && Config::w_rows != RowOrder::in_place),
-      .looks_up_rows = Config::y_rows != RowOrder::in_place || weights_result<Config>,
-      .sums_rows = Config::x_across,
-      .stores_sums = sizeof(Result) == sizeof(float),
-      .experts = Config::experts,
-      .element_bytes = sizeof(Element),
-      .weight_bytes = sizeof(RowWeight<Config>)};
+  static constexpr WgmmaProblem problem =
+      wgmma_problem(Config::x_rows, Config::w_rows, Config::y_rows, Config::weighting, Config::w_across,
+                    Config::x_across, Config::experts, sizeof(Element), sizeof(Result));
+  static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
+  static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
 
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
@@ -77,31 +74,8 @@ struct WgmmaBlock : Config {
   static constexpr int row_bytes = kSwizzleColumns * 2;
   static constexpr int threads = 128 * (1 + consumers);
 
-  static_assert(height % (64 * warpgroups_a_tile(knobs)) == 0, "a warpgroup multiplies whole groups of 64 rows");
-  static_assert(block_m % 16 == 0 && block_n % 16 == 0, "stmatrix stores 16 rows and columns at a time");
-  static_assert(!w_across || (!w_by_rows && block_n % (64 * (sums_rows ? 1 : cluster_m)) == 0),
-                "W whose rows are steps along k needs tensor copies of whole planes");
-  static_assert(!sums_rows || (w_across && !x_by_rows && block_m % 64 == 0 && !pointers && !scatters && !gathers &&
-                               !together && !shares && knobs.hold == 0),
-                "sums over rows need whole planes of X and W, by tensor copies from one base");
-  static_assert(!gathers || x_by_rows, "tensor copies don't gather rows");
-  static_assert(!gathers_first || (problem.permutes_x && !by_rows && !pointers), "gathered rows need one tensor map");
-  static_assert(!alternates || consumers == 2, "ping-pong needs two consumers");
-  static_assert(!(x_by_rows && cluster_n > 1) && !(w_by_rows && cluster_m > 1),
-                "cp.async writes to its own block only");
-  static_assert(!(dynamic && (together || cluster > 1)), "blocks with common pace or in a cluster need fixed tiles");
-  static_assert(!(knobs.split > 1 && (cluster > 1 || together)), "pieces of tiles need single blocks with own pace");
-  static_assert(!(shares && (cluster > 1 || dynamic)), "a shared last round needs single blocks with fixed tiles");
-  static_assert(!mixed || (dynamic && knobs.split == 1 && !pointers && !gathers_first),
-                "mixed experts need whole, dynamic tiles and one base");
-  static_assert(knobs.tma_store != TmaStore::boxes || !(scatters || pointers || block_n % 64 != 0),
-                "tensor copies store rows in order, by one map, 64 columns at a time");
-  static_assert(!stores_sums || (knobs.tma_store == TmaStore::none && knobs.hold == 0 && !weighs),
-                "sums are stored from registers, each tile on its own");
+  static_assert(!stores_sums || !weighs, "sums are stored as they are");
   static_assert(!Config::accumulates || sums_rows, "only sums over rows are added to Y");
-  static_assert(knobs.hold == 0 || (swapped && knobs.tma_store == TmaStore::none && knobs.hold >= block_m &&
-                                    knobs.hold % kStoreRows == 0),
-                "held rows need swapped tiles, stores by threads and room for a tile");
 
   using Tile = typename TileTypes<shares, pointers, keeps_x(knobs), sums_rows>::type;
   using Cut = typename Choice<knobs.split == 1, WholeTiles,

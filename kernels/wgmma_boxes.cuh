@@ -9,9 +9,10 @@ template <class Block>
 struct WgmmaBoxes {
   using Tile = Block::Tile;
   using Addresses = WgmmaAddresses<Block>;
-  static constexpr BoxRows rows = x_boxes(Block::knobs);
+  static constexpr BoxRows rows = x_boxes(Block::knobs, Block::problem);
   static constexpr bool small_ones = Block::knobs.tma_x && !Block::x_across && rows.small < rows.large;
-  static_assert(Block::block_m % rows.small == 0 && rows.large % rows.small == 0 && rows.small % 8 == 0,
+  static_assert((Block::x_across || Block::block_m % rows.small == 0) && rows.large % rows.small == 0 &&
+                    rows.small % 8 == 0,
                 "boxes of X are whole groups of the swizzle");
 
   const Block& block;
@@ -22,8 +23,11 @@ struct WgmmaBoxes {
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
-    if constexpr (Block::knobs.tma_x && !Block::x_across) large = (tile.rows + rows.small - 1) / rows.large;
-    if constexpr (small_ones) small = max(0, tile.rows - large * rows.large + rows.small - 1) / rows.small;
+    if constexpr (Block::knobs.tma_x && !Block::x_across) {
+      const BoxRows count = count_boxes(rows, tile.rows);
+      large = count.large;
+      if constexpr (small_ones) small = count.small;
+    }
   }
 
   static __forceinline__ void prefetch(const Args& args) {
@@ -63,7 +67,7 @@ struct WgmmaBoxes {
   __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
     const int row = Addresses::w_row(block.args, tile);
-    constexpr int part = w_box(Block::knobs);
+    constexpr int part = w_box(Block::knobs, Block::problem);
     if constexpr (Block::cluster_m > 1)
       load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
                       k + half * 64, everyone);

@@ -2,6 +2,7 @@
 // everything lies in a block's shared memory.
 #pragma once
 #include "args.h"
+#include "rows.h"
 #include "tiles.h"
 
 namespace moetune {
@@ -37,15 +38,28 @@ struct WgmmaKnobs {
   int mix = 0;
 };
 
-/// What the shared memory of a block depends on beside the knobs.
+/// What rules, boxes and the shared memory of a block depend on beside the knobs.
 struct WgmmaProblem {
   bool permutes_x = false;     // rows of X, or of W in sums over rows, aren't in expert order
   bool looks_up_rows = false;  // rows of Y aren't in expert order, or are weighted
-  bool sums_rows = false;      // k is an expert's number of rows
+  bool w_across = false;       // each row of W is a step along k
+  bool sums_rows = false;      // each row of X too: k is an expert's number of rows
   bool stores_sums = false;    // Y is stored in fp32, from registers
   int experts = 0;
   int element_bytes = 2, weight_bytes = 2;
 };
+/// The same from the order of the rows of X, W and Y.
+constexpr WgmmaProblem wgmma_problem(RowOrder x, RowOrder w, RowOrder y, Weighting weighting, bool w_across,
+                                     bool sums_rows, int experts, int element_bytes, int result_bytes) {
+  return {.permutes_x = x != RowOrder::in_place || (sums_rows && w != RowOrder::in_place),
+          .looks_up_rows = y != RowOrder::in_place || weighs_result(weighting),
+          .w_across = w_across,
+          .sums_rows = sums_rows,
+          .stores_sums = result_bytes == 4,
+          .experts = experts,
+          .element_bytes = element_bytes,
+          .weight_bytes = weighting == Weighting::result ? 4 : element_bytes};
+}
 
 constexpr int kSwizzleColumns = 64;  // 16-bit elements in a row of the 128-byte swizzle
 constexpr int kSwizzleAlign = 1024;  // bytes: eight rows of the swizzle
@@ -109,7 +123,11 @@ constexpr Registers registers(const WgmmaKnobs& k) {
 struct BoxRows {
   int large = 0, small = 0;
 };
-constexpr BoxRows x_boxes(const WgmmaKnobs& k) {
+constexpr BoxRows x_boxes(const WgmmaKnobs& k, const WgmmaProblem& p) {
+  if (p.sums_rows) {
+    const int steps = k.cluster == Cluster::n ? k.block_k / 2 : k.block_k;
+    return {steps, steps};
+  }
   const bool one_size = k.cluster != Cluster::none || by_pointers(k) || pingpong(k);
   if (!one_size && k.block_n <= 128 && k.block_m > 96) return {64, 16};
   const int half = k.cluster == Cluster::n ? k.block_m / 2 : k.block_m;
@@ -117,8 +135,17 @@ constexpr BoxRows x_boxes(const WgmmaKnobs& k) {
     if (k.block_m % rows == 0) return {rows, rows};
   return {8, 8};
 }
+/// How many of each cover the rows of a tile.
+constexpr BoxRows count_boxes(const BoxRows& box, int rows) {
+  const int large = (rows + box.small - 1) / box.large, rest = rows - large * box.large + box.small - 1;
+  return {large, (rest > 0 ? rest : 0) / box.small};
+}
 /// Rows of W in one tensor copy, and of Y: rows of a tile that are contiguous in a warpgroup's staging.
-constexpr int w_box(const WgmmaKnobs& k) { return k.cluster == Cluster::m ? k.block_n / 2 : k.block_n; }
+constexpr int w_box(const WgmmaKnobs& k, const WgmmaProblem& p) {
+  if (p.w_across && !p.sums_rows) return k.block_k;
+  const int rows = p.sums_rows ? k.block_k : k.block_n;
+  return k.cluster == Cluster::m ? rows / 2 : rows;
+}
 constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : 64; }
 
 /// Pairs of tensor maps that a block rewrites in turn. A map may be rewritten once the copies that read it have landed.

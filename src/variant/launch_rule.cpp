@@ -48,8 +48,8 @@ MapRule matrices(MapRule map, const std::string& count, std::string_view rows) {
 // Rows that end where an expert's do: see kRaggedRows. Addresses are modulo 2^64, so that the last dimension takes back
 // the kRaggedRows rows by which the second is ahead: kRaggedRows * 2^34 = 2^64.
 MapRule ragged(MapRule map) {
-  constexpr int64_t kAnyRow = 0x7fff0000;
-  map.sizes.insert(map.sizes.end(), {std::to_string(kRaggedRows), std::to_string(kAnyRow), std::to_string(kAnyRow)});
+  const std::string any = std::to_string(kMostMapRows);
+  map.sizes.insert(map.sizes.end(), {std::to_string(kRaggedRows), any, any});
   map.strides.push_back(map.strides.front());
   map.strides.push_back(fmt::format("{} - {}", int64_t{1} << 34, map.strides.front()));
   return map;

@@ -59,12 +59,10 @@ const KnobList<Knobs>& list() {
 }
 
 LaunchPlan plan(const Knobs& c, const Shape& shape) {
-  const WgmmaRoles roles = wgmma_roles(shape);
-  const auto rows_along_k = [&](Cluster shared) { return c.cluster == shared ? c.block_k / 2 : c.block_k; };
-  const int x_along_k = rows_along_k(Cluster::n);
-  const BoxRows x = roles.sums_rows ? BoxRows{x_along_k, x_along_k} : x_boxes(c);
+  const WgmmaProblem problem = wgmma_problem(shape);
+  const BoxRows x = x_boxes(c, problem);
   return {.threads = 128 * (1 + c.consumers),
-          .shared_bytes = wgmma_shared_bytes(c, shape, roles),
+          .shared_bytes = wgmma_layout(c, problem).bytes,
           .min_blocks_per_sm = 1,
           .cluster = c.cluster != Cluster::none ? 2 : 1,
           .tile_rows = c.block_m,
@@ -73,10 +71,7 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n),
           .x_box = c.tma_x ? x.large : 0,
           .x_rest = c.tma_x && x.small < x.large ? x.small : 0,
-          .w_box = !c.tma_w          ? 0
-                   : roles.sums_rows ? rows_along_k(Cluster::m)
-                   : roles.w_across  ? c.block_k
-                                     : w_box(c),
+          .w_box = c.tma_w ? w_box(c, problem) : 0,
           .y_box = c.tma_store == TmaStore::boxes ? y_box(c) : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
           .gathers_first = c.gather == Gather::first,

@@ -58,9 +58,8 @@ double ceil_div(double a, double b) { return std::ceil(a / b); }
 double loaded_rows(const WgmmaKnobs& c, const Product& p, int rows) {
   if (p.ragged == Axis::k) return c.block_m;
   if (!c.tma_x) return rows;
-  const BoxRows boxes = x_boxes(c);
-  const int large = (rows + boxes.small - 1) / boxes.large;
-  return large * boxes.large + std::max(0, rows - large * boxes.large + boxes.small - 1) / boxes.small * boxes.small;
+  const BoxRows box = x_boxes(c, {}), count = count_boxes(box, rows);
+  return count.large * box.large + count.small * box.small;
 }
 
 double loaded_bytes(const WgmmaKnobs& c, const Product& p, int rows) {

@@ -26,13 +26,13 @@ constexpr double kPeakFlops = 989e12, kPeakBandwidth = 4.8e12;
 struct Chooser {
   const Problem& problem;
   DeviceInfo device;
-  const WgmmaRoles roles = wgmma_roles(problem.shape);
+  const WgmmaProblem of_kernel = wgmma_problem(problem.shape);
   std::vector<std::pair<double, Knobs>> seen = {};
 
   // With as many stages as fit.
   void look_at(Knobs c) {
     c.stages = kMostWgmmaStages;
-    while (c.stages > 2 && wgmma_shared_bytes(c, problem.shape, roles) > device.shared_memory_per_block) --c.stages;
+    while (c.stages > 2 && wgmma_layout(c, of_kernel).bytes > device.shared_memory_per_block) --c.stages;
     if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(c, problem, device), c);
   }
 
@@ -46,7 +46,7 @@ struct Chooser {
             for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
               c.block_m = rows, c.block_n = columns;
               c.consumers = consumers, c.schedule = schedule, c.tiles = order, c.tma_store = store;
-              if (!roles.sums_rows || c.swap == (store == TmaStore::none)) look_at(c);
+              if (!of_kernel.sums_rows || c.swap == (store == TmaStore::none)) look_at(c);
             }
   }
 
@@ -62,7 +62,7 @@ struct Chooser {
 // Tiles of dW: all experts have the same. Tensor copies store those that aren't swapped, threads the others.
 void look_at_sums(Chooser& chooser, Knobs c) {
   c.raster = Raster::n, c.group = 4;
-  c.gather = chooser.roles.permutes_x ? Gather::first : Gather::tiles;
+  c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
   for (const bool swap : {true, false})
     for (const int split : {1, 2, 4}) {
       c.swap = swap, c.split = split;
@@ -75,7 +75,7 @@ void look_at_rows(Chooser& chooser, Knobs c) {
   for (const Gather gather : {Gather::tiles, Gather::first})
     for (const int block_k : {kSwizzleColumns, 2 * kSwizzleColumns}) {
       c.block_k = block_k, c.gather = gather;
-      c.tma_x = gather == Gather::first || !chooser.roles.permutes_x;
+      c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x;
       chooser.look_at_tiles(c);
     }
   for (const Knobs& tile : chooser.fastest(kFastest))

@@ -149,9 +149,7 @@ Product in_expert_order(const Product& product) {
   return plain;
 }
 
-bool weights_result(const Product& product) {
-  return product.weighting == Weighting::result || product.weighting == Weighting::rounded_result;
-}
+bool weights_result(const Product& product) { return weighs_result(product.weighting); }
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 

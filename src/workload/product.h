@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/rows.h"
 #include "workload/problem.h"
 
 namespace moetune {
@@ -17,12 +18,6 @@ std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", 
 /// Axes of the product D_e[M, N] = sum over K of A_e[M, K] * B_e[N, K].
 enum class Axis { m, n, k };
 
-/// Where in memory row i of expert order lies.
-enum class RowOrder {
-  in_place,  // row i
-  by_token,  // row gather_indices[i] / top_k; of D: rows of a token are added there, in slot order
-  by_slot,   // row gather_indices[i]
-};
 std::string_view name(RowOrder order);  // as the enumerator
 
 /// Block scales of an operand: the value of an element is element * scale of its block, one fp32 for so many rows x
@@ -50,13 +45,6 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-/// How the top-k weight of a row is applied, w = weights[gather_indices[row of expert order]].
-enum class Weighting {
-  none,
-  rounded_result,  // d = round(round(sum) * round(w)), all three to D's dtype
-  result,          // d = round(sum * w): in fp32, one rounding to D's dtype
-  a,               // a = round(a * w) before the product: in fp32, one rounding to A's dtype
-};
 std::string_view name(Weighting weighting);  // as the enumerator
 
 /// The gradient of the top-k weights, a second result of the sums that make D: row i of expert order gives
