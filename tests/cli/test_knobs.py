@@ -1,0 +1,41 @@
+"""scripts/knobs: what each value of a knob is worth in recorded journals."""
+import json
+import lzma
+import pathlib
+import subprocess
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/knobs"
+
+
+def knobs(*arguments):
+    return subprocess.run([SCRIPT, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def trial(cell, us, status="ok", variant="wgmma", **values):
+    return json.dumps({"kind": "trial", "cell": cell, "status": status, "candidate": {"variant": variant, **values},
+                       "measurement": {"median_us": us}})
+
+
+def test_tells_the_cell_in_which_a_value_matters_most(tmp_path):
+    lines = ['{"kind":"header"}',
+             trial("a", 100, swap="yes", hold=0), trial("a", 110, swap="no", hold=0), trial("a", 90, swap="no", hold=0),
+             trial("a", 1, "wrong", swap="no", hold=1), trial("a", 1, variant="mma", swap="no", hold=1),
+             trial("b", 50, swap="yes", hold=0), trial("b", 60, swap="no", hold=2)]
+    path = tmp_path / "journal.jsonl.xz"
+    path.write_bytes(lzma.compress("\n".join(lines).encode()))
+    result = knobs(path)
+    assert result.returncode == 0, result.stderr
+    rows = [line.split(" | ") for line in result.stdout.splitlines()[2:]]
+    told = {(row[0].lstrip("| "), row[1]): (row[2], row[3], row[4].rstrip(" |")) for row in rows}
+    assert told["swap", "yes"] == ("2", "20.0%", "b")
+    assert told["swap", "no"] == ("2", "11.1%", "a")  # its last trial counts
+    assert told["hold", "0"] == ("1", "20.0%", "b")
+    assert told["hold", "2"] == ("1", "0.0%", "")
+    assert ("hold", "1") not in told
+
+
+def test_wrong_files(tmp_path):
+    missing = knobs(tmp_path / "none.jsonl")
+    assert missing.returncode == 1 and "none.jsonl: No such file" in missing.stderr
+    (tmp_path / "text").write_text("not a journal\n")
+    assert "text:1: not valid JSON" in knobs(tmp_path / "text").stderr
