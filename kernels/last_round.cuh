@@ -22,7 +22,7 @@ struct SharedLastRound {
   // The tile at the index, which stands for a whole tile, its beginning or a missing part of it.
   template <class State>
   __forceinline__ int tile_at(const State& s, Tile& tile) const {
-    tile.piece = -1;
+    tile.piece = kWhole;
     const int part = part_at(s);
     if (part < 0) return s.index;
     return part < last->parts * last->tiles ? s.whole + part % last->tiles : kBeyondAll;
@@ -34,13 +34,14 @@ struct SharedLastRound {
     if (s.index < s.whole) {
       s.index += round;
     } else if (part < 0) {
-      tile.end_step = last->own, tile.piece = -2 - (s.index - s.whole) * last->parts;
+      tile.end_step = last->own, tile.piece = PartialTile::beginning((s.index - s.whole) * last->parts);
       s.index = kBeyondAll;
     } else {
       const int number = part / last->tiles, rest = last->steps - last->own;
       tile.first_step = last->own + number * rest / last->parts;
       tile.end_step = last->own + (number + 1) * rest / last->parts;
-      tile.piece = 2 * (part % last->tiles * last->parts + number) + (number == 0 && last->parts > 1);
+      static_assert(kMaxParts == 2, "the first of two parts adds the second");
+      tile.piece = PartialTile::missing_part(part % last->tiles * last->parts + number, number == 0 && last->parts > 1);
       s.index += round - last->tiles;
     }
   }

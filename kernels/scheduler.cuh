@@ -27,7 +27,7 @@ struct WholeTiles {
   __forceinline__ void plan(typename Scheduler::State&, int, bool) const {}
   template <class State>
   __forceinline__ int tile_at(const State& s, Tile& tile) const {
-    tile.piece = -1;
+    tile.piece = kWhole;
     return s.index;
   }
   template <class State>

@@ -19,7 +19,7 @@ struct TilePieces {
   }
   template <class State>
   __forceinline__ int tile_at(const State& s, Tile& tile) const {
-    tile.piece = -1;
+    tile.piece = kWhole;
     if (s.index < s.whole) return s.index;
     tile.piece = s.index - s.whole;
     return s.whole + tile.piece / split;

@@ -25,14 +25,25 @@ struct Tile {
   int row;     // first row
   int rows;    // valid rows, at most block_m; 0 where a block of a cluster has none
   int column;  // first column
-  int piece;   // number of the piece along k, counted through all tiles that are cut; -1 for a whole tile
+  int piece;   // number of the piece along k, counted through all tiles that are cut; or kWhole
 };
+constexpr int kWhole = -1;
 
-/// A tile where the last round is shared. `piece` is -1 for a whole tile, -2 - p for the beginning of a tile whose
-/// first missing part is p, 2 p for missing part p, and 2 p + 1 for missing part p if its block also adds the next one.
+/// A tile where the last round is shared: a whole one, the beginning of one, or a part that is missing there. `piece`
+/// says which, by the functions below.
 struct PartialTile : Tile {
   int first_step, end_step;  // steps along k that the block multiplies
   int begins;                // whether all blocks begin a tile at the same time as this one
+
+  // `piece` of the beginning of a tile whose first missing part is `missing`, and of a missing part. The block of a
+  // part may also add the one after it.
+  static constexpr int beginning(int missing) { return kWhole - 1 - missing; }
+  static constexpr int missing_part(int number, bool adds_next) { return 2 * number + adds_next; }
+  constexpr bool lacks_parts() const { return piece < kWhole; }
+  constexpr bool is_part() const { return piece >= 0; }
+  constexpr bool adds_next() const { return piece % 2 != 0; }
+  // The number of the part, or of the first that is missing.
+  constexpr int part() const { return is_part() ? piece / 2 : kWhole - 1 - piece; }
 };
 
 /// A tile of a product that sums over its expert's rows. `row` counts through the results of all experts.

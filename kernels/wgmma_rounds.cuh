@@ -54,7 +54,7 @@ struct KeptX {
   static constexpr int bytes = 8 << 20;
 
   static __forceinline__ void mark(const Block::Scheduler::State& scheduler, Tile& tile) {
-    tile.kept_columns = tile.piece == -1 ? columns(scheduler) : 0;
+    tile.kept_columns = tile.piece == kWhole ? columns(scheduler) : 0;
   }
   // Only kept columns have a cache policy: requests of neighbouring SMs for the same lines are merged before L2, but
   // not those that name the policy evict_normal.

@@ -125,17 +125,15 @@ struct SumsOfParts : SumsInMemory<Block, 1> {
   static __forceinline__ void finish(const Block& block, const Tile& tile, int consumer, bool busy, const Sums& sum,
                                      const Store& store) {
     const Args& args = block.args;
-    if (tile.piece < -1 && busy) wait(args, index_of(tile, consumer));
-    if (tile.piece < 0)
+    if (tile.lacks_parts() && busy) wait(args, index_of(tile, consumer));
+    if (!tile.is_part())
       store(OwnAndPart{{sum}, args, tile, consumer});
     else if (busy)
       leave(args, tile, consumer, sum);
   }
 
  private:
-  static __forceinline__ int index_of(const Tile& tile, int consumer) {
-    return Memory::index(tile.piece < 0 ? -2 - tile.piece : tile.piece / 2, consumer);
-  }
+  static __forceinline__ int index_of(const Tile& tile, int consumer) { return Memory::index(tile.part(), consumer); }
   static __forceinline__ void wait(const Args& args, int index) {
     if (threadIdx.x % 128 == 0) Block::Cut::wait(args, index);
     warpgroup_sync();
@@ -145,7 +143,7 @@ struct SumsOfParts : SumsInMemory<Block, 1> {
     const int index = index_of(tile, consumer);
     float4* mine = Memory::place(args, index);
     Memory::write(mine, tile, sum);
-    if (tile.piece % 2 != 0) {
+    if (tile.adds_next()) {
       wait(args, index + Memory::warpgroups);
 #pragma unroll 1
       for (int v = 0; v < Memory::groups * Memory::vectors; v += 2) {
@@ -167,7 +165,7 @@ struct SumsOfParts : SumsInMemory<Block, 1> {
     int consumer;
     template <class Use>
     __forceinline__ void with(const Use& use) const {
-      if (tile.piece == -1) {
+      if (tile.piece == kWhole) {
         use(*this);
       } else {
         const float4* left = Memory::place(args, index_of(tile, consumer));

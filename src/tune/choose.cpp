@@ -14,7 +14,6 @@ namespace moetune {
 namespace {
 
 constexpr size_t kContenders = 8;  // where the winners are fewer
-constexpr int kStrikes = 2;
 
 using Entries = std::vector<const Entry*>;
 

@@ -13,7 +13,6 @@
 namespace moetune {
 namespace {
 
-constexpr int kDeathsInARow = 3;
 constexpr size_t kMostLanes = 32;  // each process takes memory for NVRTC
 
 }  // namespace

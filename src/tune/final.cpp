@@ -13,11 +13,9 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kFinalists = 3;
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival, which `check` compares with
 constexpr int kStretch = 3;
 constexpr int kFewestOfALook = 3;
-constexpr int kStrikes = 2;
 
 using Clock = std::chrono::steady_clock;
 using Say = std::function<void(const std::string&)>;

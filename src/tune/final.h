@@ -13,6 +13,8 @@
 
 namespace moetune {
 
+constexpr size_t kFinalists = 3;  // of a cell, at most
+
 struct FinalRequest {
   int rounds = 11;  // to begin with; up to three times as many while the winner's ratio is uncertain
   int looks = 1;    // parts of the rounds, each over operands that `reload` makes anew

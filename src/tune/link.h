@@ -18,6 +18,8 @@ struct WorkerGone : std::runtime_error {
   int signal;  // that ended it and that the parent didn't send; 0 = none
 };
 
+constexpr int kDeathsInARow = 3;  // of workers, after which a device or compiler is taken to be at fault
+
 class Link {
  public:
   Link() = default;  // no worker

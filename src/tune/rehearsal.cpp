@@ -12,12 +12,12 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "tune/final.h"
 #include "tune/strategy.h"
 
 namespace moetune {
 namespace {
 
-constexpr size_t kFinalists = 3;
 constexpr double kIntervalSds = 1.96;  // half a 95 % interval
 constexpr uint64_t kStream = 0x4e4e;   // of random numbers
 

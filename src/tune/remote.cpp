@@ -18,7 +18,6 @@
 namespace moetune {
 namespace {
 
-constexpr int kDeathsInARow = 3;
 constexpr double kLeastCompileSeconds = 10;
 constexpr size_t kManyToCompile = 4;
 

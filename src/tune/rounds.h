@@ -24,6 +24,7 @@ struct ContenderFault : CandidateFault {
   ContenderFault(size_t c, const CandidateFault& fault) : CandidateFault(fault.status, fault.what()), contender(c) {}
   size_t contender;
 };
+constexpr int kStrikes = 2;  // faults after which a contender is left out
 
 /// How disturbances by other programs are detected and waited for. A round is disturbed where another program uses the
 /// processors (kBusy in any of its blocks), or where the control, whose code can't have changed, takes kDisturbed times
