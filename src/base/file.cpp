@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/units.h"
 
 namespace moetune {
 namespace fs = std::filesystem;
@@ -161,7 +162,8 @@ std::string read_text(const fs::path& path, int64_t limit) {
     if (got == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(got));
     if (static_cast<int64_t>(text.size()) > limit)
-      throw request_error(fmt::format("{}: larger than {} bytes", path.string(), limit));
+      throw request_error(fmt::format("{}: larger than {}, the most that is read", path.string(),
+                                      format_bytes(static_cast<double>(limit))));
   }
 }
 

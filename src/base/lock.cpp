@@ -148,7 +148,8 @@ OutputLock::OutputLock(const fs::path& path) {
   for (;;) {
     fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (fd_.get() < 0)
-      throw request_error(fmt::format("{}: cannot make the lock file: {}", path_.string(), std::strerror(errno)));
+      throw request_error(fmt::format("{}: cannot make the lock file: {}", path_.string(), std::strerror(errno)),
+                          "write to a folder in which you may make files");
     const Flock lock = try_flock(fd_.get());
     if (lock == Flock::taken) throw in_use(another_here_or_there(fd_.get()), path);
     if (lock == Flock::failed || is_at(fd_.get(), path_)) break;

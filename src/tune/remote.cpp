@@ -182,7 +182,7 @@ void WorkerBackend::compile_part(const Shape& shape, std::span<const Candidate> 
     for (size_t i = 0; i < part.size(); ++i) to.push_back(compile_result_from_json(results[i]));
     for (const Candidate& candidate : part) compiled_[candidate] = worker_;
   } catch (const OutOfMemory& memory) {
-    throw machine_error(fmt::format("no memory to compile: {}", memory.what()));
+    throw machine_error(fmt::format("no memory to compile: {}", memory.what()), "end other programs");
   } catch (const WorkerGone& gone) {
     if (part.size() == 1 && gone.signal == SIGKILL && may_be_killed) {
       compile_part(shape, part, limit, to, false);
@@ -335,7 +335,8 @@ Ceilings WorkerBackend::ceilings() {
     const Json answer = link_.ask("ceilings", Json::object(), options_.load_seconds);
     return ceilings_from_json(JsonAt(answer, "the worker's ceilings"));
   } catch (const WorkerGone& gone) {
-    throw machine_error(fmt::format("the ceilings of {} could not be measured: {}", options_.device, gone.what()));
+    throw machine_error(fmt::format("the ceilings of {} could not be measured: {}", options_.device, gone.what()),
+                        "end other programs on the device and try again");
   }
 }
 
@@ -351,7 +352,7 @@ std::vector<ListedDevice> list_devices_in_worker(const WorkerOptions& options) {
     const Json answer = link.ask("devices", Json::object(), options.start_seconds);
     return devices_from_json(JsonAt(answer, "the worker's devices"));
   } catch (const WorkerGone& gone) {
-    throw machine_error(fmt::format("devices could not be listed: {}", gone.what()));
+    throw machine_error(fmt::format("devices could not be listed: {}", gone.what()), "see `moetune doctor`");
   }
 }
 

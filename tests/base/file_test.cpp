@@ -41,10 +41,10 @@ TEST(ReadText, RefusesOverTheLimit) {
   const TemporaryFolder folder;
   const fs::path path = folder.write("x", "12345");
   EXPECT_EQ(read_text(path, 5), "12345");
-  EXPECT_EQ(error_of([&] { read_text(path, 4); }).what, path.string() + ": larger than 4 bytes");
+  EXPECT_EQ(error_of([&] { read_text(path, 4); }).what, path.string() + ": larger than 4 B, the most that is read");
 }
 TEST(ReadText, StopsAtTheLimitOfAnEndlessFile) {
-  EXPECT_EQ(error_of([] { read_text("/dev/zero", 100000); }).what, "/dev/zero: larger than 100000 bytes");
+  EXPECT_EQ(error_of([] { read_text("/dev/zero", 100000); }).what, "/dev/zero: larger than 100 kB, the most that is read");
 }
 
 TEST(WriteAtomic, WritesAndReplacesAndLeavesNothingElse) {
