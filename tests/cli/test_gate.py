@@ -30,9 +30,12 @@ def worker_script(room, body):
 
 def test_against_itself_tells_everything(room):
     table = room.tuned("--tokens", "8,16")
-    result = room.run("check", table, *CPU, "--against", BINARY, "--threshold", "90%", "--rounds", "8", "-o", "check.json",
-                      "--junit", "check.xml", "--markdown", "check.md", "--benchmark", "times.json")
-    assert result.returncode in (0, 4), result.stdout + result.stderr
+    for _ in range(3):  # a cell that other programs disturb is untrusted and has no part in the mean
+        result = room.run("check", table, *CPU, "--against", BINARY, "--threshold", "90%", "--rounds", "8", "-o",
+                          "check.json", "--junit", "check.xml", "--markdown", "check.md", "--benchmark", "times.json")
+        assert result.returncode in (0, 4), result.stdout + result.stderr
+        if "mean" in room.json("check.json"):
+            break
     assert f"and {BINARY} keep their operands at the same time: at least " in result.stderr
     assert "both have the same kernels" in result.stderr
     validate("check", room.path / "check.json")
