@@ -123,8 +123,8 @@ class Auto final : public Strategy {
 
   // Goes on when half of what it last asked for is answered: what is missing may be slow to compile.
   void plan() {
-    if (!begin() && !race(kRaceBlocks) && !(!small_ && tried() < most() && step()) && unanswered_.empty())
-      race(kFinalBlocks);
+    const bool asks = begin() || race(kRaceBlocks) || (!small_ && tried() < most() && step());
+    if (!asks && unanswered_.empty()) race(kFinalBlocks);
     planned_ = queue_.size();
   }
 

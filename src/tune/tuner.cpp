@@ -177,7 +177,8 @@ Trial try_again(const Run& run, CellRun& state, const Ask& ask, const Trial& bef
   return measure_more(run.backend, before, sample_of(run, ask));
 }
 
-Trial tried(const Run& run, CellRun& state, const Ask& ask, const std::map<Candidate, CompileResult>& compiled) {
+Trial try_or_repeat(const Run& run, CellRun& state, const Ask& ask,
+                    const std::map<Candidate, CompileResult>& compiled) {
   if (const auto known = state.places.find(ask.candidate); known != state.places.end())
     return try_again(run, state, ask, state.trials[known->second]);
   if (const auto found = compiled.find(ask.candidate); found != compiled.end())
@@ -208,7 +209,7 @@ bool search(Run& run, CellRun& state) {
     const Clock::time_point begin = Clock::now();
     const Ask ask = ahead ? take_ready(run, state, waiting) : std::move(waiting.front());
     if (!ahead) waiting.pop_front();
-    Trial trial = tried(run, state, ask, compiled);
+    Trial trial = try_or_repeat(run, state, ask, compiled);
     trial.took = seconds_since(begin) + compiling;
     in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
     state.under_way.reset();

@@ -12,41 +12,43 @@ namespace {
 
 using Knobs = WgmmaKnobs;
 
-std::string_view of_tile(WgmmaRule rule, const Knobs& c) {
+// Why a rule is broken.
+std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p) {
   switch (rule) {
+    case WgmmaRule::none:
+      break;
     case WgmmaRule::block_m:
       return "block_m must be a multiple of 16 in 16 to 256";
     case WgmmaRule::block_n:
       return "block_n must be a multiple of 16 in 16 to 256";
     case WgmmaRule::block_k:
       return "block_k must be 64 or 128";
+    case WgmmaRule::stages:
+      return fmt::format("stages must lie in 2 to {}", kMostWgmmaStages);
+    case WgmmaRule::group:
+      return fmt::format("group must lie in 1 to {}", kMostGroup);
     case WgmmaRule::consumers:
       return "consumers must be 1, 2 or 3";
     case WgmmaRule::in_flight:
       return "in_flight must be 0 or 1";
     case WgmmaRule::pingpong:
       return "schedule=pingpong needs consumers=2";
-    default:
+    case WgmmaRule::groups:
       return c.swap ? "block_n, with swap=yes, must be a multiple of 64 for each consumer that shares a tile"
                     : "block_m, with swap=no, must be a multiple of 64 for each consumer that shares a tile";
-  }
-}
-
-std::string_view of_sums(WgmmaRule rule) {
-  switch (rule) {
     case WgmmaRule::sums_gather:
       return "gather must be first for dw: tensor copies read rows that are in order";
     case WgmmaRule::sums_map:
       return "tma_x must be yes and addressing base for dw: one tensor map describes all experts' rows";
+    case WgmmaRule::sums_planes:
+      return fmt::format("block_m must be a multiple of {} for dw: a tensor copy loads so many columns of dY",
+                         kSwizzleColumns);
     case WgmmaRule::sums_order:
       return "dw needs pace=own and split above 0: how long a tile takes depends on its expert's rows";
-    default:
+    case WgmmaRule::sums_hold:
       return "hold must be 0 for dw: its tiles have enough rows to store on their own";
-  }
-}
-
-std::string_view of_order(WgmmaRule rule) {
-  switch (rule) {
+    case WgmmaRule::sums_experts:
+      return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMostSortedExperts);
     case WgmmaRule::dynamic_cluster:
       return "tiles must be static in a cluster: its blocks walk through tiles together";
     case WgmmaRule::dynamic_pace:
@@ -55,15 +57,14 @@ std::string_view of_order(WgmmaRule rule) {
       return "split above 1 needs cluster=none and pace=own: each block takes pieces of tiles by itself";
     case WgmmaRule::shared_round:
       return "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers";
+    case WgmmaRule::mix:
+      return fmt::format("mix must be 0 or lie in 2 to {}", kMostMix);
     case WgmmaRule::mix_order:
       return "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter";
-    default:
+    case WgmmaRule::mix_loads:
       return "mix needs addressing=base and gather=tiles: pointers and rows gathered first follow the order of experts";
-  }
-}
-
-std::string_view of_loads(WgmmaRule rule) {
-  switch (rule) {
+    case WgmmaRule::mix_experts:
+      return fmt::format("mix must be 0 with more than {} experts: each block sorts them", kMostSortedExperts);
     case WgmmaRule::gather_rows:
       return "gather must be tiles without permute_x: there are no rows to gather";
     case WgmmaRule::gather_map:
@@ -77,61 +78,31 @@ std::string_view of_loads(WgmmaRule rule) {
     case WgmmaRule::producer:
       return "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows "
              "must fit its registers";
-    default:
+    case WgmmaRule::across_copies:
       return "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k";
-  }
-}
-
-std::string_view of_stores(WgmmaRule rule) {
-  switch (rule) {
-    case WgmmaRule::boxes_pointers:
-      return "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts";
-    case WgmmaRule::boxes_rows:
-      return "tma_store must be no or rows with permute_y: tensor copies don't scatter rows";
-    case WgmmaRule::fp32_stores:
-      return "tma_store must be no and hold 0 for sums in fp32: threads store them from registers";
-    case WgmmaRule::hold_stores:
-      return "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles";
-    case WgmmaRule::hold_tile:
-      return "hold must be 0 or at least block_m, the rows of a tile";
-    default:
-      return "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers";
-  }
-}
-
-// Why a rule is broken.
-std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p) {
-  switch (rule) {
-    case WgmmaRule::stages:
-      return fmt::format("stages must lie in 2 to {}", kMostWgmmaStages);
-    case WgmmaRule::group:
-      return fmt::format("group must lie in 1 to {}", kMostGroup);
-    case WgmmaRule::mix:
-      return fmt::format("mix must be 0 or lie in 2 to {}", kMostMix);
-    case WgmmaRule::mix_experts:
-      return fmt::format("mix must be 0 with more than {} experts: each block sorts them", kMostSortedExperts);
-    case WgmmaRule::sums_experts:
-      return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMostSortedExperts);
-    case WgmmaRule::sums_planes:
-      return fmt::format("block_m must be a multiple of {} for dw: a tensor copy loads so many columns of dY",
-                         kSwizzleColumns);
     case WgmmaRule::across_planes:
       return fmt::format("block_n must be a multiple of {} for dx and dw{}: a tensor copy loads {} columns of W",
                          across_columns(c, p), across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : "",
                          kSwizzleColumns);
+    case WgmmaRule::boxes_pointers:
+      return "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts";
+    case WgmmaRule::boxes_rows:
+      return "tma_store must be no or rows with permute_y: tensor copies don't scatter rows";
     case WgmmaRule::boxes_columns:
       return fmt::format("block_n must be a multiple of {0} with tma_store=yes: a box of Y has {0} columns",
                          kSwizzleColumns);
+    case WgmmaRule::fp32_stores:
+      return "tma_store must be no and hold 0 for sums in fp32: threads store them from registers";
+    case WgmmaRule::hold_stores:
+      return "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles";
     case WgmmaRule::hold_rows:
       return fmt::format("hold must be a multiple of {} up to {}", kStoreRows, kMostHold);
-    default:
-      break;
+    case WgmmaRule::hold_tile:
+      return "hold must be 0 or at least block_m, the rows of a tile";
+    case WgmmaRule::registers:
+      return "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers";
   }
-  return std::string(rule <= WgmmaRule::groups          ? of_tile(rule, c)
-                     : rule <= WgmmaRule::sums_experts  ? of_sums(rule)
-                     : rule <= WgmmaRule::mix_experts   ? of_order(rule)
-                     : rule <= WgmmaRule::across_planes ? of_loads(rule)
-                                                        : of_stores(rule));
+  return {};
 }
 
 // Rows that tensor copies and tiles count in 32 bits.
