@@ -10,24 +10,24 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1232;          // from issuing a stage's copies until they have landed, under load
+constexpr double kLatency = 1232;           // from issuing a stage's copies until they have landed, under load
 constexpr double kStep = 10.35;             // of a consumer between two stages: barriers
-constexpr double kEmptied = 14.3;          // more where all wgmma is awaited between them
-constexpr double kTurn = 6.14;             // more of each step where consumers take turns
-constexpr double kLeastWgmma = 37.2;       // of 64 rows and 16 along k, whose A side is read from shared memory
+constexpr double kEmptied = 14.3;           // more where all wgmma is awaited between them
+constexpr double kTurn = 6.14;              // more of each step where consumers take turns
+constexpr double kLeastWgmma = 37.2;        // of 64 rows and 16 along k, whose A side is read from shared memory
 constexpr double kWgmmaColumn = 0.05342;    // more of each column of the N side that is read
-constexpr double kLoadedBytes = 145;       // a cycle, from L2 to an SM
+constexpr double kLoadedBytes = 145;        // a cycle, from L2 to an SM
 constexpr double kAllLoadedBytes = 88.83;   // a cycle and SM, from L2 to all SMs at once
 constexpr double kStoredSum = 0.0552;       // of a warpgroup for each sum of its tile, when it stores them
 constexpr double kStagedSum = 0.01391;      // the same where copies store them while the next tile is multiplied,
-constexpr double kStagedTile = 98.52;        // and more of a tile: warpgroups synchronise before and after they stage it
-constexpr double kFlops = 4096;            // a cycle and SM, dense, of 16 bits
+constexpr double kStagedTile = 98.52;       // and more of a tile: warpgroups synchronise before and after they stage it
+constexpr double kFlops = 4096;             // a cycle and SM, dense, of 16 bits
 constexpr double kSustained = 0.8601;       // of the peak clock, where all SMs multiply: power bounds it
 constexpr double kWritten = 0.6811;         // of the peak bandwidth
 constexpr double kWrittenInOrder = 0.7501;  // the same where a result leaves L2 in the order in which it was stored
-constexpr double kNarrow = 1.012;          // times as long to read less than kWide bytes of a row at once
+constexpr double kNarrow = 1.012;           // times as long to read less than kWide bytes of a row at once
 constexpr int kWide = 256;
-constexpr double kTurns = 1.605;    // times as long more to write few rows at once: memory switches from reads to writes
+constexpr double kTurns = 1.605;   // times as long more to write few rows at once: memory switches from reads to writes
 constexpr double kFewRows = 10.4;  // of a store; the more there are, the less switches weigh
 constexpr double kStoredLate = 1163;   // cycles until held rows are stored at the end
 constexpr double kLastSteps = 1.269;   // until the last sums are stored
@@ -35,16 +35,16 @@ constexpr double kLaunch = 3.785e-06;  // seconds
 constexpr double kMeeting = 306;       // until all blocks have arrived and know it
 constexpr double kShared = 2463;       // more where blocks share the last round: to begin parts and to add them up
 constexpr double kPaired = 1.047;      // times as long where two blocks wait for each other
-constexpr double kTogether = 0.9704;    // of all work, where blocks stay together: they load the same at the same time
+constexpr double kTogether = 0.9704;   // of all work, where blocks stay together: they load the same at the same time
 constexpr double kSplit = 5130;        // more where tiles are cut: the last piece adds up all
 constexpr double kUnswapped = 1.030;   // times memory's time, where rows of X are on the M side
 constexpr double kAdapts = 0.988;      // of memory's time, where blocks with the shorter way to it take more tiles
 constexpr double kCounter = 780;       // cycles more where tiles come from a counter
 constexpr double kSumBytes = 4;        // of a sum of a piece or part
 constexpr double kCopiedRows = 1.121;  // times as long where threads copy rows
-constexpr double kOverlap = 2.365;       // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kOverlap = 2.365;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
 constexpr double kOverlapOfClocks = 30.7;  // of the busiest SM at the peak clock and all work at the sustained one
-constexpr double kOverlapInside = 1.901;    // of an SM's own work and what all SMs load
+constexpr double kOverlapInside = 1.901;   // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {

@@ -44,7 +44,8 @@ TEST(ReadText, RefusesOverTheLimit) {
   EXPECT_EQ(error_of([&] { read_text(path, 4); }).what, path.string() + ": larger than 4 B, the most that is read");
 }
 TEST(ReadText, StopsAtTheLimitOfAnEndlessFile) {
-  EXPECT_EQ(error_of([] { read_text("/dev/zero", 100000); }).what, "/dev/zero: larger than 100 kB, the most that is read");
+  EXPECT_EQ(error_of([] { read_text("/dev/zero", 100000); }).what,
+            "/dev/zero: larger than 100 kB, the most that is read");
 }
 
 TEST(WriteAtomic, WritesAndReplacesAndLeavesNothingElse) {
