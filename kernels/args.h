@@ -45,7 +45,7 @@ struct Args {
   unsigned* counters = nullptr;
   float* workspace = nullptr;  // sums of pieces and parts of tiles: split_workspace_bytes() for each block
   // With gather=first:
-  void* gathered_x = nullptr;  // room for the gathered rows of x, or of w for dW, in expert order
+  void* gathered_rows = nullptr;  // room for the gathered rows of x, or of w for dW, in expert order
   // [max(rows / gathered_together + 1, experts)], zeros before and after a launch: how many rows are already gathered,
   // of each gathered_together in expert order, or of each expert where rows are summed over.
   unsigned* gathered = nullptr;

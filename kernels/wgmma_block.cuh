@@ -68,9 +68,9 @@ struct WgmmaBlock : Config {
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
-  static constexpr int groups = moetune::groups(knobs);  // of 64 on wgmma's M side, of a warpgroup
+  static constexpr int groups = moetune::groups(knobs);  // of kGroupRows on wgmma's M side, of a warpgroup
   static constexpr int height = m_side(knobs), width = n_side(knobs);
-  static constexpr int halves = block_k / kSwizzleColumns;  // of a stage: 64 columns each
+  static constexpr int halves = block_k / kSwizzleColumns;  // of a stage: kSwizzleColumns each
   static constexpr int row_bytes = kSwizzleColumns * 2;
   static constexpr int threads = 128 * (1 + consumers);
 

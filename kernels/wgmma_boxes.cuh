@@ -70,20 +70,20 @@ struct WgmmaBoxes {
     constexpr int part = w_box(Block::knobs, Block::problem);
     if constexpr (Block::cluster_m > 1)
       load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
-                      k + half * 64, everyone);
+                      k + half * kSwizzleColumns, everyone);
     else
-      load_box(w, addresses.w_map(block.args), full, row, k + half * 64);
+      load_box(w, addresses.w_map(block.args), full, row, k + half * kSwizzleColumns);
   }
 
-  // Planes of 64 columns, in which each row is a step along k.
+  // Planes of kSwizzleColumns, in which each row is a step along k.
   __forceinline__ void load_w_across(int stage, unsigned full, int k) const {
     const unsigned w = shared_address(block.w()[stage]);
-    constexpr int planes = Block::block_n / 64 / Block::cluster_m;
+    constexpr int planes = Block::block_n / kSwizzleColumns / Block::cluster_m;
 #pragma unroll
     for (int i = 0; i < planes; ++i) {
       const int plane = Block::cluster_m > 1 ? rank * planes + i : i;
       const unsigned to = w + plane * Block::block_k * Block::row_bytes;
-      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * 64;
+      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * kSwizzleColumns;
       if constexpr (Block::cluster_m > 1)
         load_box_of_to_all(matrix, to, addresses.w_map(block.args), full, k, column, everyone);
       else
@@ -91,18 +91,19 @@ struct WgmmaBoxes {
     }
   }
 
-  // Rows that the tile sums over, in planes of 64 columns from `first` on. Of what a cluster shares each block loads
-  // half of the rows.
+  // Rows that the tile sums over, in planes of kSwizzleColumns from `first` on. Of what a cluster shares each block
+  // loads half of the rows.
   template <int columns, bool shared>
   __forceinline__ void load_rows(const void* stage, const TensorMap& map, unsigned full, int first, int k) const {
     const int row = shared ? rank * (Block::block_k / 2) : 0;
 #pragma unroll
-    for (int i = 0; i < columns / 64; ++i) {
+    for (int i = 0; i < columns / kSwizzleColumns; ++i) {
       const unsigned to = shared_address(stage) + (i * Block::block_k + row) * Block::row_bytes;
       if constexpr (shared)
-        load_box_of_rows_to_all(tile.first_row, tile.depth, to, map, full, k + row, first + i * 64, everyone);
+        load_box_of_rows_to_all(tile.first_row, tile.depth, to, map, full, k + row, first + i * kSwizzleColumns,
+                                everyone);
       else
-        load_box_of_rows(tile.first_row, tile.depth, to, map, full, k, first + i * 64);
+        load_box_of_rows(tile.first_row, tile.depth, to, map, full, k, first + i * kSwizzleColumns);
     }
   }
 
@@ -115,9 +116,10 @@ struct WgmmaBoxes {
       const unsigned to = x + box * rows.large * Block::row_bytes;
       const int row = first + box * rows.large;
       if constexpr (Block::cluster_n > 1) {
-        if (box % 2 == rank) load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * 64, everyone);
+        if (box % 2 == rank)
+          load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * kSwizzleColumns, everyone);
       } else {
-        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * 64);
+        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * kSwizzleColumns);
       }
     }
     if constexpr (small_ones) {
@@ -126,7 +128,7 @@ struct WgmmaBoxes {
         if (box >= small) break;
         const int row = large * rows.large + box * rows.small;
         WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row,
-                                k + half * 64);
+                                k + half * kSwizzleColumns);
       }
     }
   }

@@ -18,7 +18,8 @@ __forceinline__ void for_places_in_y(const WgmmaWarpgroup<Block>& group, const t
     for (int v = 0; v < Block::width / 8; ++v)
 #pragma unroll
       for (int i = 0; i < 4; i += Block::swapped ? 1 : 2) {
-        const int m = (group.first_group + g) * 64 + warp * 16 + lane / 4 + i / 2 * 8, n = v * 8 + lane % 4 * 2 + i % 2;
+        const int m = (group.first_group + g) * kGroupRows + warp * 16 + lane / 4 + i / 2 * 8,
+                  n = v * 8 + lane % 4 * 2 + i % 2;
         const int row = Block::swapped ? n : m;
         const long long column = tile.column + (Block::swapped ? m : n);
         if (row < tile.rows && column < group.block.args.n) use(row_at(row) + column, g, v, i);

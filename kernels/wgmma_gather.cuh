@@ -46,7 +46,7 @@ struct GatheredRows {
       const Element* source =
           static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width(args);
       const auto* from = reinterpret_cast<const uint4*>(source);
-      auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_x) + (first + r) * width(args));
+      auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_rows) + (first + r) * width(args));
       const int chunks = static_cast<int>(width(args) / 8);
       const Weigh weigh(args, first + r);
 #pragma unroll unrolled

@@ -50,7 +50,7 @@ struct HoldRows {
     warpgroup_sync();  // all rows are staged
     for (int i = 0; i < tiles; ++i) {
       const auto& [tile, first] = held(group).tiles[i];
-      const long long column = tile.column + group.first_group * 64;
+      const long long column = tile.column + group.first_group * kGroupRows;
       for (int j = threadIdx.x % 128; j < tile.rows * chunks; j += 128) {
         const int r = j / chunks, c = j % chunks * 8;
         if (column + c < group.block.args.n)

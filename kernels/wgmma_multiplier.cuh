@@ -28,7 +28,7 @@ struct WgmmaMultiplier {
 
   // Whether this warpgroup has rows of the tile.
   __forceinline__ bool is_busy(const Tile& tile) const {
-    return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * 64;
+    return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * kGroupRows;
   }
   // Multiplies the tile if the warpgroup is busy, else only releases stages. With ping-pong the two warpgroups multiply
   // by turns: each waits for the other's arrival before, and arrives for the other after.
@@ -46,13 +46,13 @@ struct WgmmaMultiplier {
   }
 
  private:
-  // How an operand, `rows` rows of wgmma's M or N side, lies in a stage: in planes of 64 columns along k or, `across`,
-  // in planes of 64 rows of the side, in which each row of memory is a step along k.
+  // How an operand, `rows` rows of wgmma's M or N side, lies in a stage: in planes of kSwizzleColumns along k or,
+  // `across`, in planes of as many rows of the side, in which each row of memory is a step along k.
   template <int rows, bool is_across>
   struct Place {
     static constexpr bool across = is_across;
     static constexpr int plane_bytes = across ? block_k * row_bytes : 16;
-    static constexpr int group_bytes = 64 * (across ? block_k : 64) * 2;  // from 64 rows to the next
+    static constexpr int group_bytes = kGroupRows * (across ? block_k : kSwizzleColumns) * 2;
     // A step is 16 elements along k. In units of 16 bytes: from a step to the next of its plane, and where step i is.
     static constexpr int step = across ? 16 * row_bytes / 16 : 16 * 2 / 16;
     static constexpr int begin(int i) { return across ? i * step : i / 4 * (rows * row_bytes / 16) + i % 4 * step; }

@@ -64,6 +64,7 @@ constexpr WgmmaProblem wgmma_problem(RowOrder x, RowOrder w, RowOrder y, Weighti
 constexpr int kSwizzleColumns = 64;  // 16-bit elements in a row of the 128-byte swizzle
 constexpr int kSwizzleAlign = 1024;  // bytes: eight rows of the swizzle
 constexpr int kStoreRows = 16;       // rows that stmatrix writes at a time
+constexpr int kGroupRows = 64;       // M of one wgmma
 
 constexpr bool pingpong(const WgmmaKnobs& k) { return k.schedule == Schedule::pingpong; }
 constexpr bool by_pointers(const WgmmaKnobs& k) { return k.addressing == Addressing::pointers; }
@@ -79,10 +80,10 @@ constexpr bool keeps_x(const WgmmaKnobs& k) {
 
 /// Warpgroups that share a tile.
 constexpr int warpgroups_a_tile(const WgmmaKnobs& k) { return pingpong(k) ? 1 : k.consumers; }
-/// The sides of a tile for wgmma: M, of which each warpgroup has groups of 64, and N.
+/// The sides of a tile for wgmma: M, of which each warpgroup has groups of kGroupRows, and N.
 constexpr int m_side(const WgmmaKnobs& k) { return k.swap ? k.block_n : k.block_m; }
 constexpr int n_side(const WgmmaKnobs& k) { return k.swap ? k.block_m : k.block_n; }
-constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / 64 / warpgroups_a_tile(k); }
+constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / kGroupRows / warpgroups_a_tile(k); }
 /// fp32 sums of a consumer's thread.
 constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
 
@@ -146,7 +147,7 @@ constexpr int w_box(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const int rows = p.sums_rows ? k.block_k : k.block_n;
   return k.cluster == Cluster::m ? rows / 2 : rows;
 }
-constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : 64; }
+constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : kGroupRows; }
 
 /// Pairs of tensor maps that a block rewrites in turn. A map may be rewritten once the copies that read it have landed.
 /// At least one stage is filled after each change, so that `stages` changes later the last of these copies has landed:
@@ -165,8 +166,8 @@ constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 :
 
 /// Buffers in shared memory for rows of Y. For tensor copies a warpgroup stages its whole part of a tile: the copies go
 /// on while the next tile is multiplied. Otherwise it stages a few rows at a time: swapped in two buffers by turns,
-/// else in a buffer for each of its four warps. A buffer has planes of 64 columns in the swizzle of tensor copies or,
-/// for copies of rows, rows padded so that eight of them use different banks.
+/// else in a buffer for each of its four warps. A buffer has planes of kSwizzleColumns in the swizzle of tensor copies
+/// or, for copies of rows, rows padded so that eight of them use different banks.
 struct Staging {
   int rows = 0, planes = 0;
   int pitch = 0;    // elements of a padded row
@@ -177,7 +178,7 @@ struct Staging {
 constexpr Staging staging(const WgmmaKnobs& k) {
   Staging s;
   const bool tiles = k.tma_store == TmaStore::boxes;
-  s.rows = tiles                      ? (k.swap ? k.block_m : groups(k) * 64)
+  s.rows = tiles                      ? (k.swap ? k.block_m : groups(k) * kGroupRows)
            : k.hold > 0               ? k.hold
            : k.swap && groups(k) == 1 ? 2 * kStoreRows
                                       : kStoreRows;
@@ -225,13 +226,13 @@ struct TileTypes {
 
 /// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.
 struct WgmmaLayout {
-  int maps = 0;                       // [2] TensorMap: of an expert's X and W, with addressing=pointers
-  int w = 0, x = 0;                   // [stages][block_k / 64][block_n or block_m][64] elements
-  int staging = 0;                    // [consumers][buffers][buffer] elements
-  int scheduler = 0;                  // state of the warp that finds tiles
-  int m_sizes = 0;                    // [experts] rows, in the order in which the block goes through experts
-  int tiles = 0;                      // [tile_slots]; expert < 0 ends them
-  int full = 0, empty = 0;            // [stages] barriers
+  int maps = 0;             // [2] TensorMap: of an expert's X and W, with addressing=pointers
+  int w = 0, x = 0;         // [stages][block_k / kSwizzleColumns][block_n or block_m][kSwizzleColumns] elements
+  int staging = 0;          // [consumers][buffers][buffer] elements
+  int scheduler = 0;        // state of the warp that finds tiles
+  int m_sizes = 0;          // [experts] rows, in the order in which the block goes through experts
+  int tiles = 0;            // [tile_slots]; expert < 0 ends them
+  int full = 0, empty = 0;  // [stages] barriers
   int tile_full = 0, tile_empty = 0;  // [tile_slots] barriers
   int targets = 0;                    // [target_slots] TargetSlot, of target_bytes each
   int target_bytes = 0;

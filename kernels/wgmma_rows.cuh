@@ -76,7 +76,7 @@ struct RowsOfX {
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i * 16, rows, x + (half * Block::block_m + i * 16) * Block::row_bytes,
                        from + chunk[i] * 16ll + half * 128,
-                       k + half * 64 + column * 8 < static_cast<int>(block.args.k));
+                       k + half * kSwizzleColumns + column * 8 < static_cast<int>(block.args.k));
   }
 
  private:
@@ -112,7 +112,7 @@ struct RowsOfW {
 #pragma unroll
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i, rows, w + (half * Block::block_n + i) * Block::row_bytes, from + half * 128,
-                       k + half * 64 + column * 8 < args.k);
+                       k + half * kSwizzleColumns + column * 8 < args.k);
       from += args.k * 32;
       asm volatile("" : "+l"(from));  // computed one after the other, not all in advance
     }

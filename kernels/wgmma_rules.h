@@ -20,7 +20,7 @@ enum class WgmmaRule {
   consumers,
   in_flight,
   pingpong,
-  groups,  // of 64 on wgmma's M side, for each consumer
+  groups,  // of kGroupRows on wgmma's M side, for each consumer
   // Of sums over rows.
   sums_gather,
   sums_map,
@@ -60,13 +60,13 @@ enum class WgmmaRule {
 constexpr WgmmaRule broken_tile(const WgmmaKnobs& k) {
   if (k.block_m < 16 || k.block_m > 256 || k.block_m % 16 != 0) return WgmmaRule::block_m;
   if (k.block_n < 16 || k.block_n > 256 || k.block_n % 16 != 0) return WgmmaRule::block_n;
-  if (k.block_k != 64 && k.block_k != 128) return WgmmaRule::block_k;
+  if (k.block_k != kSwizzleColumns && k.block_k != 2 * kSwizzleColumns) return WgmmaRule::block_k;
   if (k.stages < 2 || k.stages > kMostWgmmaStages) return WgmmaRule::stages;
   if (k.group < 1 || k.group > kMostGroup) return WgmmaRule::group;
   if (k.consumers < 1 || k.consumers > 3) return WgmmaRule::consumers;
   if (k.in_flight < 0 || k.in_flight > 1) return WgmmaRule::in_flight;
   if (pingpong(k) && k.consumers != 2) return WgmmaRule::pingpong;
-  if (m_side(k) % (64 * warpgroups_a_tile(k)) != 0) return WgmmaRule::groups;
+  if (m_side(k) % (kGroupRows * warpgroups_a_tile(k)) != 0) return WgmmaRule::groups;
   return WgmmaRule::none;
 }
 

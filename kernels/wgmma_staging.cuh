@@ -30,7 +30,7 @@ struct StagingOfColumns {
           return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[i])
                            : finish_pair<Block>(d[i].z, d[i].w, weights[i]);
         };
-        const int r = to + lane / 16 * 8 + lane % 8, column = g * 64 + warp * 16 + lane / 8 % 2 * 8;
+        const int r = to + lane / 16 * 8 + lane % 8, column = g * kGroupRows + warp * 16 + lane / 8 % 2 * 8;
         stmatrix_x4<true>(shared_address(Store::at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
       }
     });
@@ -54,14 +54,14 @@ struct StagingOfColumns {
       Store::publish();
       warpgroup_sync();
       Store::template store<128>(group.block.args, tile, targets.row, staging, first,
-                                 tile.column + group.first_group * 64, shape.planes * 64);
+                                 tile.column + group.first_group * kGroupRows, shape.planes * kSwizzleColumns);
     }
   }
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
 };
 
 // Other tiles: sum[g][4 j ...] has rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
-// on). Each warp stages its own rows, 64 columns at a time.
+// on). Each warp stages its own rows, kSwizzleColumns at a time.
 template <class Block>
 struct StagingOfRows {
   using Tile = Block::Tile;
@@ -71,14 +71,14 @@ struct StagingOfRows {
   using Group = WgmmaWarpgroup<Block>;
   static constexpr Staging shape = staging(Block::knobs);
 
-  // Stages 64 columns of the warp's 16 rows of group g, from the tile's column `from` on, at row `to` and column
+  // Stages kSwizzleColumns of the warp's 16 rows of group g, from the tile's column `from` on, at row `to` and column
   // `column` of the staging buffer.
   template <class Sum>
   static __forceinline__ void stage(const PairOfWeights<Block>* weights, Element* staging, int to, int column, int g,
                                     int from, const Sum& sum) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int c = 0; c < 64 && from + c < Block::block_n; c += 16) {
+    for (int c = 0; c < kSwizzleColumns && from + c < Block::block_n; c += 16) {
       sum.with([&](const auto& four) {
         const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
         const auto two = [&](int i, int half) {
@@ -98,20 +98,20 @@ struct StagingOfRows {
     Element* buffer = group.staging() + warp * shape.buffer;
 #pragma unroll
     for (int g = 0; g < Block::groups; ++g) {
-      const int first = (group.first_group + g) * 64 + warp * 16;
+      const int first = (group.first_group + g) * kGroupRows + warp * 16;
       if (first >= tile.rows) break;
       PairOfWeights<Block> weights[2] = {};
       if constexpr (Block::weighs)
         for (int i = 0; i < 2; ++i) weights[i] = both(targets.weight[first + lane / 4 + i * 8]);
 #pragma unroll
-      for (int from = 0; from < Block::block_n; from += 64) {
+      for (int from = 0; from < Block::block_n; from += kSwizzleColumns) {
         Store::template wait<32, 0>();
         __syncwarp();
         stage(weights, buffer, 0, 0, g, from, sum);
         Store::publish();
         __syncwarp();
         Store::template store<32>(group.block.args, tile, targets.row, buffer, first, tile.column + from,
-                                  min(64, Block::block_n - from));
+                                  min(kSwizzleColumns, Block::block_n - from));
       }
     }
   }
@@ -126,15 +126,15 @@ struct StagingOfAllRows : StagingOfRows<Block> {
 
   template <class Sum>
   static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
-    const int first = group.first_group * 64;
+    const int first = group.first_group * kGroupRows;
     if (first >= tile.rows) return;
     const PairOfWeights<Block> weights[2] = {};  // tensor copies store sums without weights
     Store::begin_buffer(0);
 #pragma unroll
     for (int g = 0; g < Block::groups; ++g)
 #pragma unroll
-      for (int from = 0; from < Block::block_n; from += 64)
-        Rows::stage(weights, group.staging(), g * 64 + threadIdx.x % 128 / 32 * 16, from, g, from, sum);
+      for (int from = 0; from < Block::block_n; from += kSwizzleColumns)
+        Rows::stage(weights, group.staging(), g * kGroupRows + threadIdx.x % 128 / 32 * 16, from, g, from, sum);
     Store::publish();
     warpgroup_sync();
     Store::template store<128>(group.block.args, tile, targets.row, group.staging(), first, tile.column,

@@ -31,7 +31,7 @@ struct ThreadStores {
   static __forceinline__ void prefetch(const auto&...) {}
   // Where 8 columns of a staged row lie: planes in the swizzle of tensor copies.
   static __forceinline__ const Element* at(const Element* staging, int row, int column) {
-    return staging + column / 64 * shape.plane + row * 64 + (column / 8 % 8 ^ row % 8) * 8;
+    return staging + column / kSwizzleColumns * shape.plane + row * kSwizzleColumns + (column / 8 % 8 ^ row % 8) * 8;
   }
   // Before a warpgroup stages a tile: waits until the rows of the tile before are read from the buffer.
   static __forceinline__ void begin_tile() { warpgroup_sync(); }
@@ -116,9 +116,9 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, plane = thread / boxes_a_plane, first = thread % boxes_a_plane * box;
     const int rows = min(box, tile.rows - row - first);
-    if (rows > 0 && column + plane * 64 < args.n) {
-      const unsigned source = shared_address(staging + plane * shape.plane + first * 64);
-      const int to = tile.row + row + first, to_column = static_cast<int>(column) + plane * 64;
+    if (rows > 0 && column + plane * kSwizzleColumns < args.n) {
+      const unsigned source = shared_address(staging + plane * shape.plane + first * kSwizzleColumns);
+      const int to = tile.row + row + first, to_column = static_cast<int>(column) + plane * kSwizzleColumns;
       // dW is larger than L2: it is evicted first, so that memory writes many rows at a time.
       if constexpr (Block::sums_rows)
         store_box_of_rows(to, rows, source, args.y_map, to_column, policy_to_drop());

@@ -59,7 +59,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   const Operand &a = product.a, &b = product.b, &d = product.d;
   const bool gathers_b = plan.gathers_first && b.order != RowOrder::in_place;
   const bool gathers_a = plan.gathers_first && !gathers_b;
-  const std::string x = gathers_a ? "gathered_x" : "x", x_rows = gathers_a ? "rows" : "x_rows";
+  const std::string x = gathers_a ? "gathered_rows" : "x", x_rows = gathers_a ? "rows" : "x_rows";
   const std::string_view w_rows = letter(b.row_axis);  // of one expert
   std::vector<MapRule> maps;
   if (plan.x_box > 0) {
@@ -68,7 +68,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   }
   if (plan.x_rest > 0) maps.push_back(matrix(map_of("x_rest_map", x, a, plan.x_rest), x_rows));
   if (plan.w_box > 0) {
-    const MapRule map = map_of("w_map", gathers_b ? "gathered_x" : "w", b, plan.w_box);
+    const MapRule map = map_of("w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
     const bool one = plan.maps > 0;  // blocks move it from expert to expert
     if (is_k_major(b))
       maps.push_back(matrix(map, one ? std::string(w_rows) : "w_rows"));
@@ -105,7 +105,7 @@ std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& produc
   if (plan.maps > 0) buffers.push_back({"maps", fmt::format("blocks * {}", plan.maps * sizeof(TensorMap))});
   if (plan.gathers_first) {
     const Operand& gathered = product.b.order != RowOrder::in_place ? product.b : product.a;
-    buffers.push_back({"gathered_x", fmt::format("max(1, rows) * {}", row_bytes(gathered))});
+    buffers.push_back({"gathered_rows", fmt::format("max(1, rows) * {}", row_bytes(gathered))});
     buffers.push_back({"gathered", fmt::format("max(rows / {} + 1, experts) * 4", gathered_together), true});
   }
   return buffers;
@@ -143,7 +143,7 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"top_k", offsetof(Args, top_k), Kind::int32},
                                                 {"counters", offsetof(Args, counters)},
                                                 {"workspace", offsetof(Args, workspace)},
-                                                {"gathered_x", offsetof(Args, gathered_x)},
+                                                {"gathered_rows", offsetof(Args, gathered_rows)},
                                                 {"gathered", offsetof(Args, gathered)},
                                                 {"x_of", offsetof(Args, x_of)},
                                                 {"w_of", offsetof(Args, w_of)},

@@ -113,7 +113,7 @@ def test_both_loaders_hand_every_kernel_the_same(exported, callers):
         seen |= {field["name"] for field in kernel["launches"][0]["arguments"][0]["struct"]["fields"]}
         if any("cooperative 1" in line for line in launches):
             seen.add("cooperative")
-    assert seen >= {"moetune_kernel", "invert", "sum_slots", "weigh_rows", "fill", "workspace", "gathered_x", "gathered",
+    assert seen >= {"moetune_kernel", "invert", "sum_slots", "weigh_rows", "fill", "workspace", "gathered_rows", "gathered",
                     "sums", "row_of", "counters", "x_map", "x_rest_map", "w_map", "cooperative"}
 
 

@@ -177,8 +177,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
       static_cast<const void*>(args.m_sizes), static_cast<const void*>(args.gather_indices),
       static_cast<const void*>(args.topk_weights));
   log("  m %lld n %lld k %lld experts %d top_k %d\n", args.m, args.n, args.k, args.experts, args.top_k);
-  log("  counters %p workspace %p gathered_x %p gathered %p maps %p\n", static_cast<void*>(args.counters),
-      static_cast<void*>(args.workspace), args.gathered_x, static_cast<void*>(args.gathered),
+  log("  counters %p workspace %p gathered_rows %p gathered %p maps %p\n", static_cast<void*>(args.counters),
+      static_cast<void*>(args.workspace), args.gathered_rows, static_cast<void*>(args.gathered),
       static_cast<void*>(args.maps));
   const auto base = [](const moetune::TensorMap& map) {
     const void* address = nullptr;

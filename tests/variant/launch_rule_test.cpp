@@ -107,7 +107,7 @@ TEST(LaunchRule, MapsOfARaggedKReturnToTheMatrixModulo64Bits) {
   const LaunchRule rule = launch_rule(plan, product);
   ASSERT_EQ(rule.maps.size(), 2u);
   EXPECT_EQ(rule.maps[0].pointer, "x");
-  EXPECT_EQ(rule.maps[1].pointer, "gathered_x");  // X is the second operand of dW
+  EXPECT_EQ(rule.maps[1].pointer, "gathered_rows");  // X is the second operand of dW
   const Sizes sizes = sizes_of(product);
   const MapRule& map = rule.maps[1];
   const auto stride = [&](size_t i) { return static_cast<uint64_t>(Formula::evaluate(map.strides[i], sizes)); };
@@ -133,7 +133,7 @@ TEST(LaunchRule, BuffersAreThoseThatThePlanAsksFor) {
   EXPECT_TRUE(all.cooperative);
   EXPECT_EQ(bytes(all, "workspace"), 40960);
   EXPECT_EQ(bytes(all, "maps"), 10 * 6 * 128);
-  EXPECT_EQ(bytes(all, "gathered_x"), 80 * 512 * 2);
+  EXPECT_EQ(bytes(all, "gathered_rows"), 80 * 512 * 2);
   EXPECT_EQ(bytes(all, "gathered"), 6 * 4);
 }
 

@@ -199,7 +199,7 @@ Args Operands::args(int set) const {
           .experts = static_cast<int>(experts(product)),
           .top_k = static_cast<int>(product.top_k),
           .counters = counters.as<unsigned>(),
-          .gathered_x = gathered.data(),
+          .gathered_rows = gathered.data(),
           .gathered = counters.as<unsigned>() + gathered_offset,
           .x_of = of,
           .w_of = of + experts(product),
