@@ -213,11 +213,12 @@ Verdict compare_close(const Product& product, const Operand& operand, const Outp
                                                 normalised, limit.normalised_error));
   if (tally.wrong > 0) {
     const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
-    reasons.insert(reasons.begin(),
-                   fmt::format("{} of {} elements{} are more than {:.3g} ulps off ({} never written), the first at {}",
-                               tally.wrong, result.elements(), of_which(result), limit.ulps, tally.unwritten,
-                               difference(result, tally.wrong_row, tally.wrong_column,
-                                          wanted[source * result.n + tally.wrong_column])));
+    reasons.insert(
+        reasons.begin(),
+        fmt::format(
+            "{} of {} elements{} are more than {:.3g} ulps off ({} never written), the first at {}", tally.wrong,
+            result.elements(), of_which(result), scopes.of(source).limit.ulps, tally.unwritten,
+            difference(result, tally.wrong_row, tally.wrong_column, wanted[source * result.n + tally.wrong_column])));
   }
   Verdict verdict = judge(result, "random", reasons);
   verdict.normalised_error = normalised;
