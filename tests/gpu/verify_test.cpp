@@ -119,10 +119,14 @@ class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCas
     if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
     const Problem problem = problem_of(c, Dtype::bf16, fusion, op);
     backend().load(problem);
-    // With MOETUNE_EVERY=3 every third, and of other problems other thirds: racecheck takes seconds for each.
-    const char* every = std::getenv("MOETUNE_EVERY");
-    const size_t step = every ? std::stoul(every) : 1;
-    size_t place = std::hash<std::string>{}(c.name + std::string(name(op)) + text(fusion));
+    // With MOETUNE_EVERY=3 every third, and of other problems other thirds: racecheck takes seconds for each. Its parts
+    // are every ninth, with MOETUNE_FROM=0, 3 and 6.
+    const auto number = [](const char* variable, size_t otherwise) {
+      const char* text = std::getenv(variable);
+      return text ? std::stoul(text) : otherwise;
+    };
+    const size_t step = number("MOETUNE_EVERY", 1);
+    size_t place = std::hash<std::string>{}(c.name + std::string(name(op)) + text(fusion)) + number("MOETUNE_FROM", 0);
     for (const std::string variant : {"wgmma", "mma", "simt"})
       for (const Candidate& candidate : some(variant, problem, variant == "wgmma" ? 8 : 3)) {
         if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
