@@ -200,17 +200,32 @@ std::string readme(const KernelExport& exported, const TunedTable& table) {
       "# Grouped-GEMM kernels for {}\n\n"
       "{}, tuned by moetune. `manifest.json` says how each is launched and which sizes it is for;\n"
       "`include/moetune/kernels.h` (C++17, CUDA driver API) and `moetune_kernels.py` (Python) read it and launch.\n"
-      "`moetune_torch.py` makes PyTorch operators of them. Every `.cu` is the text of a kernel; to compile it "
-      "again:\n\n"
-      "```sh\nnvcc -cubin -std=c++17 -arch={} -I kernels {}.cu\n```\n",
-      table.device.name, counted(static_cast<int64_t>(exported.kernels.size()), "kernel", "kernels"),
-      arch(table.device), exported.kernels.front().name);
+      "`moetune_torch.py` makes PyTorch operators of them. `sha256sum -c manifest.sha256` and\n"
+      "`moetune validate manifest.json` tell whether the files are those that were written.\n\n"
+      "Every `.cu` is the text of a kernel. To compile it again, give it to NVRTC (nvcc has no `-default-device`)\n"
+      "with these options, and read the cubin:\n\n"
+      "```\n{} -arch={} -I kernels\n```\n",
+      table.device.name, counted(static_cast<int64_t>(exported.kernels.size()), "kernel", "kernels"), nvrtc_options(),
+      arch(table.device));
+}
+
+// Removes what an export from before wrote and loaders read.
+void remove_export(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder / "manifest.json", error)) return;
+  const Json manifest = read_json(folder / "manifest.json");
+  fs::remove(folder / "manifest.json", error);
+  const auto remove = [&](const std::string& name) {
+    if (fs::path(name).filename() == name) fs::remove(folder / name, error);
+  };
+  const Json files = manifest.value("files", Json::object()), kernels = manifest.value("kernels", Json::array());
+  for (const auto& [file, value] : files.items()) remove(file);
+  for (const Json& kernel : kernels) remove(kernel.value("source", std::string()));
 }
 
 // The manifest comes last: a folder without it is not an export.
 void write_folder(const KernelExport& exported, const TunedTable& table, const fs::path& folder) {
-  std::error_code ignored;
-  fs::remove(folder / "manifest.json", ignored);
+  remove_export(folder);
   const auto write = [&](const fs::path& name, std::string_view text) {
     fs::create_directories((folder / name).parent_path());
     write_atomic(folder / name, text);
@@ -231,7 +246,9 @@ void write_folder(const KernelExport& exported, const TunedTable& table, const f
       write(file.path.substr(kModules.size()), file.text);
   }
   write("README.md", readme(exported, table));
-  write("manifest.json", pretty_json(kernel_manifest(exported, table)));
+  const std::string manifest = pretty_json(kernel_manifest(exported, table));
+  write("manifest.sha256", manifest_digest(manifest));
+  write("manifest.json", manifest);
 }
 
 // Tells where the kernels of this program are not those that were measured.
@@ -260,9 +277,11 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   require_folder(options);
   compile_all(collection);
   write_folder(collection.exported, table, options.output);
+  std::set<std::string> cells;
+  for (const ServedCell& served : collection.exported.cells) cells.insert(id(served.cell));
   tell(fmt::format("wrote {} of {} to {}\n",
                    counted(static_cast<int64_t>(collection.exported.kernels.size()), "kernel", "kernels"),
-                   counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"), options.output));
+                   counted(static_cast<int64_t>(cells.size()), "cell", "cells"), options.output));
   return Exit::yes;
 }
 #else

@@ -17,6 +17,7 @@
 #include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/journal.h"
+#include "table/kernel_manifest.h"
 #include "table/pretty.h"
 #include "table/table.h"
 #include "workload/model.h"
@@ -83,6 +84,7 @@ void read_document(const Json& json, Judged& judged) {
   judged.kind = kind->name;
   judged.version = kind->version;
   kind->read(at);
+  if (kind->name == "kernels") require_files_of_manifest(at, judged.file);
 }
 
 // The lines of a journal that its reader took; what follows the last line's end was cut off.

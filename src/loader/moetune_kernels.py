@@ -142,6 +142,7 @@ class _Driver:
             self.enter()
         device = ctypes.c_int()
         self("cuCtxGetDevice", ctypes.byref(device), what="no CUDA context")
+        self.ordinal = device.value
         return device
 
     def enter(self):
@@ -206,7 +207,10 @@ _DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.flo
            "int64": "torch.int64"}
 
 
-def _require_fit(kernel, name, tensor, dtype, rows, columns):
+def _require_fit(kernel, name, tensor, dtype, rows, columns, ordinal):
+    device = getattr(tensor, "device", None)  # of a torch tensor; of others it isn't known
+    if device is not None and (device.type, device.index) != ("cuda", ordinal):
+        raise Error(f"{kernel}: '{name}' is on {device}, but the kernel on cuda:{ordinal}")
     if str(tensor.dtype) != _DTYPES[dtype]:
         raise Error(f"{kernel}: '{name}' is of {tensor.dtype}, but must be of {_DTYPES[dtype]}")
     if not tensor.is_contiguous():
@@ -306,7 +310,7 @@ class Call:
         for name, (dtype, rows, columns) in self._operands.items():
             if operands.get(name) is None:
                 raise Error(f"{self._name}: the operand '{name}' is missing")
-            _require_fit(self._name, name, operands[name], dtype, rows, columns)
+            _require_fit(self._name, name, operands[name], dtype, rows, columns, self._driver.ordinal)
         unknown = set(operands) - set(self._operands)
         if unknown:
             raise Error(f"{self._name}: takes no operand '{min(unknown)}'; it takes {', '.join(self._operands)}")
@@ -419,7 +423,11 @@ class Library:
         self.folder = pathlib.Path(folder)
         path = self.folder / "manifest.json"
         try:
-            self.manifest = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_bytes()
+            digest = (self.folder / "manifest.sha256").read_text(encoding="ascii")[:64]
+            if digest != hashlib.sha256(text).hexdigest():
+                raise Error(f"{path}: was changed or cut short: manifest.sha256 has another digest")
+            self.manifest = json.loads(text)
         except (OSError, ValueError) as error:
             raise Error(f"{path}: {error}") from error
         with _telling(path):

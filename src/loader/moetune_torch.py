@@ -89,15 +89,23 @@ def skew_hint(skew):
         _local.skew = before
 
 
+def _device_of(tensor):
+    """A context in which the tensor's GPU is the current one."""
+    if tensor.device.type != "cuda":
+        raise Error(f"the kernels run on a GPU, and a tensor is on {tensor.device}")
+    return torch.cuda.device(tensor.device)
+
+
 def _launch(folder, op, fusion, w_shape, dtype, top_k, tokens, rows, **operands):
     experts, n, k = w_shape
     if dtype not in _DTYPES:
         raise Error(f"no kernels for {dtype}: they are of torch.bfloat16 and torch.float16")
-    kernel = library(folder).pick(op=op, dtype=_DTYPES[dtype], fusion=fusion, experts=experts, top_k=top_k, n=n, k=k,
-                                  tokens=max(tokens, 1), skew=getattr(_local, "skew", None))
-    taken = {operand["name"] for operand in kernel.description["operands"]}
-    given = {name: tensor for name, tensor in operands.items() if name in taken}
-    kernel.call(tokens, _workspace().room_for(kernel, tokens, rows), rows).launch(**given)
+    with _device_of(next(iter(operands.values()))):
+        kernel = library(folder).pick(op=op, dtype=_DTYPES[dtype], fusion=fusion, experts=experts, top_k=top_k, n=n, k=k,
+                                      tokens=max(tokens, 1), skew=getattr(_local, "skew", None))
+        taken = {operand["name"] for operand in kernel.description["operands"]}
+        given = {name: tensor for name, tensor in operands.items() if name in taken}
+        kernel.call(tokens, _workspace().room_for(kernel, tokens, rows), rows).launch(**given)
 
 
 def _has(folder, op, fusion, w_shape, dtype, top_k):
@@ -116,7 +124,8 @@ def _words(fusion):
 def _route(folder: str, topk_ids: Tensor, experts: int, first_expert: int) -> tuple[Tensor, Tensor]:
     m_sizes = torch.empty(experts, dtype=torch.int32, device=topk_ids.device)
     gather_indices = torch.empty(topk_ids.numel(), dtype=torch.int32, device=topk_ids.device)
-    library(folder).route(topk_ids.contiguous(), m_sizes, gather_indices, first_expert)
+    with _device_of(topk_ids):
+        library(folder).route(topk_ids.contiguous(), m_sizes, gather_indices, first_expert)
     return m_sizes, gather_indices
 
 

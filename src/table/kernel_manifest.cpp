@@ -237,6 +237,10 @@ Json asked_json(const Shape& shape) {
           {"fusion", text(shape.fusion)}};
 }
 
+std::string manifest_digest(std::string_view manifest) {
+  return moetune_kernels::Sha256::hex(manifest) + "  manifest.json\n";
+}
+
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
   Json kernels = Json::array(), cells = Json::array(), ranges = Json::array();
   for (const ExportedKernel& kernel : exported.kernels) kernels.push_back(kernel_json(kernel, exported.services));

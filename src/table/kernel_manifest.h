@@ -1,7 +1,9 @@
 // The manifest of exported kernels: everything that another program must know to launch the cubins beside it.
 // configs/schema/kernels.json describes each field. Nothing is compiled or written here.
 #pragma once
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "table/table.h"
@@ -70,6 +72,13 @@ Json asked_json(const Shape& shape);
 void require_asked(const JsonAt& json);
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
+
+/// The text of the file manifest.sha256, by which loaders know a damaged manifest: a line that sha256sum reads.
+std::string manifest_digest(std::string_view manifest);
+
+/// Throws Exit::request where the cubins beside a manifest are missing or others, or its digest is another. A manifest
+/// without a digest beside it is no export, but a copy: nothing is asked of it.
+void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest);
 
 /// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of
 /// another kind, formulas that cannot be read, and names of kernels, files, operands or buffers that don't exist.

@@ -3,12 +3,16 @@
 
 #include <set>
 
+#include "base/file.h"
+#include "loader/moetune/sha256.h"
 #include "table/kernel_manifest.h"
 #include "variant/launch_json.h"
 #include "workload/shape.h"
 
 namespace moetune {
 namespace {
+
+namespace fs = std::filesystem;
 
 template <typename Read>
 void each(const JsonAt& array, Read read) {
@@ -77,6 +81,21 @@ void require_kernel_manifest(const JsonAt& json) {
     if (range["tokens"].has("to")) range["tokens"]["to"].integer(from);
     range["worst_regret"].number();
   });
+}
+
+void require_files_of_manifest(const JsonAt& json, const fs::path& manifest) {
+  const fs::path folder = manifest.parent_path();
+  if (!fs::exists(folder / "manifest.sha256")) return;
+  if (read_text(folder / "manifest.sha256") != manifest_digest(read_text(manifest)))
+    json.fail("the file was changed or cut short: manifest.sha256 has another digest");
+  const JsonAt files = json["files"];
+  for (const auto& [name, value] : files.value().items()) {
+    if (name.find_first_of("/\\") != std::string::npos) files[name].fail("a cubin lies beside the manifest");
+    const std::string bytes = read_text(folder / name);
+    if (static_cast<int64_t>(bytes.size()) != files[name]["bytes"].integer() ||
+        moetune_kernels::Sha256::hex(bytes) != files[name]["sha256"].string())
+      files[name].fail("the file beside the manifest was changed or cut short");
+  }
 }
 
 }  // namespace moetune

@@ -1,4 +1,6 @@
 """Exported kernels and their loaders, over a driver without a device that logs what it is asked for."""
+import ctypes
+import hashlib
 import importlib.util
 import json
 import os
@@ -6,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -162,8 +165,14 @@ def changed(exported, tmp_path, change):
     shutil.copytree(exported, folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     change(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    sign(folder, json.dumps(manifest))
     return folder
+
+
+def sign(folder, manifest):
+    """Writes a manifest and its digest."""
+    (folder / "manifest.json").write_text(manifest)
+    (folder / "manifest.sha256").write_text(hashlib.sha256(manifest.encode()).hexdigest() + "  manifest.json\n")
 
 
 def test_of_two_kernels_as_near_that_of_fewer_tokens_is_picked(exported, tmp_path, callers):
@@ -269,6 +278,7 @@ def used(manifest):
     (put((*STRUCT, "size"), 64), "outside its struct"),
     (put((*STRUCT, "size"), 100000), "a struct"),
     (put((*STRUCT, "fields", 0, "offset"), -8), "outside its struct"),
+    (put((*STRUCT, "fields", 0, "offset"), 2**63 - 1), "outside its struct"),
     (put(("kernels", 0, "name"), "other"), "wgmma-0"),
     (put(("files",), {}), "wgmma-0.cubin"),
 ])
@@ -287,11 +297,31 @@ def test_a_changed_or_missing_file_is_refused(exported, callers, tmp_path):
         for out, log in callers.run(folder, code=1, same=False, **PICK):
             assert "wgmma-0.cubin" in out and "launch" not in log
             assert text is None or "is not the file that the manifest names: it was changed or cut short" in out
-    (folder / "manifest.json").write_text('{"schema": ')
+    sign(folder, '{"schema": ')
     for out, _ in callers.run(folder, code=1, same=False, **PICK):
         assert "manifest.json" in out
     for out, _ in callers.run(tmp_path / "nowhere", code=1, same=False, **PICK):
         assert "manifest.json" in out
+
+
+def test_a_manifest_is_taken_as_it_was_written_or_not_at_all(exported, callers, tmp_path):
+    folder = changed(exported, tmp_path, used)
+    text = (folder / "manifest.json").read_text()
+    missing = json.loads(text)
+    del missing["kernels"][0]["launches"][0]["arguments"][0]["struct"]["fields"][0]
+    no_arguments = json.loads(text)
+    no_arguments["kernels"][0]["launches"][0]["arguments"] = []
+    for damaged in (json.dumps(missing), json.dumps(no_arguments), text[:-2], text.replace("rows", "sows", 1), ""):
+        assert damaged != text
+        (folder / "manifest.json").write_text(damaged)
+        for out, log in callers.run(folder, code=1, same=False, **PICK):
+            assert "manifest.json: was changed or cut short: manifest.sha256 has another digest" in out
+            assert "launch" not in log
+    (folder / "manifest.json").write_text(text)
+    callers.run(folder, same=False, **PICK)
+    (folder / "manifest.sha256").unlink()
+    for out, log in callers.run(folder, code=1, same=False, **PICK):
+        assert "manifest.sha256" in out and "launch" not in log
 
 
 def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch):
@@ -311,6 +341,8 @@ def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch)
 
     operands = {"x": ("bf16", 32, 512), "m_sizes": ("int32", 6, None)}
     class Driver:
+        ordinal = 0
+
         def enter(self):
             pass
 
@@ -325,6 +357,13 @@ def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch)
                         (None, "the operand 'x' is missing")):
         with pytest.raises(kernels.Error, match=told):
             call.launch(stream=1, x=wrong, m_sizes=m_sizes)
+    elsewhere = Tensor([32, 512])
+    for kind, index, told in (("cpu", None, "'x' is on .*, but the kernel on cuda:0"), ("cuda", 1, "'x' is on ")):
+        elsewhere.device = types.SimpleNamespace(type=kind, index=index)
+        with pytest.raises(kernels.Error, match=told):
+            call.launch(stream=1, x=elsewhere, m_sizes=m_sizes)
+    elsewhere.device = types.SimpleNamespace(type="cuda", index=0)
+    call.launch(stream=1, x=elsewhere, m_sizes=m_sizes)
     with pytest.raises(kernels.Error, match="takes no operand 'w'"):
         call.launch(stream=1, x=Tensor([32, 512]), m_sizes=m_sizes, w=m_sizes)
 
@@ -354,6 +393,45 @@ def test_formulas_are_the_same_in_both_languages(tmp_path):
     assert subprocess.run([binary], stdout=subprocess.PIPE, universal_newlines=True).stdout.split("\n")[:-1] == lines
 
 
+def nvrtc():
+    for name in ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            pass
+    pytest.skip("no NVRTC to be called from Python")
+
+
+def compiled_as_its_readme_says(folder, source):
+    options = (folder / "README.md").read_text().split("```\n")[1].replace("-I kernels", f"-I {folder / 'kernels'}")
+    assert options.startswith("-std=")
+    words = [word.encode() for word in options.split()]
+    library, program = nvrtc(), ctypes.c_void_p()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), (folder / source).read_bytes(), b"kernel.cu", 0, None, None) == 0
+    assert library.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words)) == 0
+    size = ctypes.c_size_t()
+    assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0 and size.value > 1000
+
+
+def check_files(room, folder):
+    """moetune validate reads the files beside a manifest too."""
+    assert "1 of 1 file valid" in room.ok("validate", "out/manifest.json").stdout
+    cubin = next(folder.glob("wgmma-*.cubin"))
+    bytes_ = cubin.read_bytes()
+    for damaged in (bytes_[:-1], bytes([bytes_[0] ^ 1]) + bytes_[1:]):
+        cubin.write_bytes(damaged)
+        told = room.run("validate", "out/manifest.json", "--format", "json")
+        fault = json.loads(told.stdout)["files"][0]["fault"]
+        assert told.returncode == 1 and "the file beside the manifest was changed or cut short" in fault
+    cubin.write_bytes(bytes_)
+    manifest = folder / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace("}", "} ", 1))
+    told = room.run("validate", "out/manifest.json", "--format", "json").stdout
+    assert "manifest.sha256 has another digest" in json.loads(told)["files"][0]["fault"]
+    manifest.write_text(text)
+
+
 def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     table = room.path / "table.json"
     entire = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text())
@@ -373,7 +451,14 @@ def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     cell = manifest["cells"][0]
     out, _ = callers.run(folder, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
     assert out == f"{cell['kernel']} {cell['id']}\n"
-    assert room.ok("export", "table.json", "--format", "kernels", "-o", "out").returncode == 0  # again
+    compiled_as_its_readme_says(folder, manifest["kernels"][0]["source"])
+    check_files(room, folder)
+    entire["entries"] = entire["entries"][:1]  # again: nothing stays of what is not exported any more
+    table.write_text(json.dumps(entire))
+    assert "wrote 1 kernel of 1 cell to out" in room.ok("export", "table.json", "--format", "kernels", "-o", "out").stderr
+    left = {path.name for path in folder.iterdir() if path.suffix in (".cu", ".cubin")}
+    name = json.loads((folder / "manifest.json").read_text())["kernels"][0]["name"]
+    assert left == {f"{name}.cu", f"{name}.sm_90a.cubin", "route.sm_90a.cubin"}
     (room.path / "full").mkdir()
     room.write("full/notes.txt", "mine")
     assert "holds other files, but no export of kernels" in room.error(2, "export", "table.json", "--format", "kernels", "-o", "full")

@@ -88,5 +88,7 @@ int main(int, char** argv) {
   for (const ExportedKernel& kernel : exported.kernels) write(kernel.cubins.front());
   write(exported.services.route.front());
   write(exported.services.finish.front().second);
-  write_atomic(folder / "manifest.json", pretty_json(kernel_manifest(exported, table)));
+  const std::string manifest = pretty_json(kernel_manifest(exported, table));
+  write_atomic(folder / "manifest.sha256", manifest_digest(manifest));
+  write_atomic(folder / "manifest.json", manifest);
 }

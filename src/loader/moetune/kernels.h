@@ -361,7 +361,7 @@ inline Call::Argument Kernel::argument_of(const Value& value, const Sizes& sizes
   for (const Value& field : whole["fields"].items()) {
     const std::int64_t offset = field["offset"].integer();
     const std::int64_t width = field.has("tensor_map") ? kMap : field.has("int32") ? 4 : 8;
-    if (offset < 0 || offset + width > size) field.fail("lies outside its struct");
+    if (offset < 0 || offset > size - width) field.fail("lies outside its struct");
     put(field, static_cast<std::size_t>(offset), sizes, argument);
   }
   return argument;
@@ -508,7 +508,10 @@ inline std::int64_t Workspace::bytes() const {
 
 inline Library::Library(const std::filesystem::path& folder, bool other_gpu) : folder_(folder) {
   const std::filesystem::path path = folder / "manifest.json";
-  manifest_ = Value::parse(read_file(path), path.string());
+  const std::string text = read_file(path);
+  if (read_file(folder / "manifest.sha256").substr(0, 64) != Sha256::hex(text))
+    throw Error(path.string() + ": was changed or cut short: manifest.sha256 has another digest");
+  manifest_ = Value::parse(text, path.string());
   if (manifest_["schema"].string() != "moetune.kernels/1" || manifest_["abi"].integer() != 1)
     throw Error(path.string() + ": is of another version than this loader (moetune.kernels/1, abi 1)");
   CUdevice device = 0;
