@@ -41,8 +41,10 @@ std::string tune_again(const Json& tool) {
 }  // namespace
 
 std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
-                   const Json& tool, const std::vector<std::string>& bench_argv) {
-  if (exit_code(result) == static_cast<int>(Exit::no)) return "Next: " + shell_line(bench_argv);
+                   const Json& tool, const TableCommands& commands) {
+  if (std::ranges::find(result.findings, Finding::wrong_result, &CellFinding::finding) != result.findings.end())
+    return "Next: " + shell_line(commands.verify);
+  if (exit_code(result) == static_cast<int>(Exit::no)) return "Next: " + shell_line(commands.bench);
   const auto any = [&](Remedy remedy) {
     return std::ranges::any_of(result.findings, [&](const CellFinding& finding) { return finding.remedy == remedy; });
   };

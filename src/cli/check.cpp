@@ -91,14 +91,20 @@ std::string interruption(bool stopped, const std::vector<CellFinding>& findings,
              : "interrupted while cells were measured again";
 }
 
-// The command that shows where a regression's time goes.
-std::vector<std::string> bench_command_line(const CheckOptions& options, Regime regime) {
-  std::vector<std::string> words = {"moetune", "bench", "--table", options.baseline};
-  if (options.device.device != "auto") words.insert(words.end(), {"--device", options.device.device});
-  if (regime != Regime::burst) words.insert(words.end(), {"--regime", std::string(name(regime))});
-  if (!options.device.kernels.empty()) words.insert(words.end(), {"--kernels", options.device.kernels});
-  for (const std::string& pack : options.device.packs) words.insert(words.end(), {"--pack", pack});
-  return words;
+// The commands that show where a regression's time goes, and which elements are wrong.
+TableCommands commands_for(const CheckOptions& options, Regime regime) {
+  std::vector<std::string> device;
+  if (options.device.device != "auto") device.insert(device.end(), {"--device", options.device.device});
+  if (!options.device.kernels.empty()) device.insert(device.end(), {"--kernels", options.device.kernels});
+  for (const std::string& pack : options.device.packs) device.insert(device.end(), {"--pack", pack});
+  const auto command = [&](const std::string& verb) {
+    std::vector<std::string> words = {"moetune", verb, "--table", options.baseline};
+    words.insert(words.end(), device.begin(), device.end());
+    return words;
+  };
+  TableCommands commands{.bench = command("bench"), .verify = command("verify")};
+  if (regime != Regime::burst) commands.bench.insert(commands.bench.end(), {"--regime", std::string(name(regime))});
+  return commands;
 }
 
 // Times of one regime say nothing about those of the other.
@@ -212,8 +218,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
                          .other_environment = sides.there ? sides.there->environment() : Json(),
                          .next = {}};
     if (result.fault.empty() && !options.update)  // a check that was cut short gives no advice
-      context.next =
-          advice(result, sides.request, invocation.argv, table.tool, bench_command_line(options, table.regime));
+      context.next = advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
     CheckOutputs outputs = options.outputs;
     outputs.annotate = outputs.annotate || in_github_actions();
     report(result, run, context, outputs, invocation.terminal);

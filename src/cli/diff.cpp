@@ -117,6 +117,13 @@ Grid winner_grid(const Cells& cells, const Diff& diff) {
   return grid;
 }
 
+// A change under 1 % is no "1.00x".
+std::string change_text(const CellDifference& one) {
+  const double percent = 100 * (one.ratio_interval.high - one.ratio_interval.low) / 2 / one.ratio;
+  return percent < 0.95 ? fmt::format("{:.3f}x ± {:.1f} %", one.ratio, percent)
+                        : ratio_text(one.ratio, one.ratio_interval);
+}
+
 Grid time_grid(const Cells& cells) {
   Grid grid{cell_columns(), {}};
   grid.columns.insert(grid.columns.end(), {{"old", true}, {"new", true}, {"new / old", true}, {"change"}});
@@ -125,7 +132,7 @@ Grid time_grid(const Cells& cells) {
     grid.rows.push_back(cell_row(one->cell()));
     grid.rows.back().push_back(format_time(one->old_entry->measurement.seconds));
     grid.rows.back().push_back(format_time(one->new_entry->measurement.seconds));
-    grid.rows.back().push_back(ratio_text(one->ratio, one->ratio_interval));
+    grid.rows.back().push_back(change_text(*one));
     grid.rows.back().push_back(mark(*one->time));
   }
   return grid;

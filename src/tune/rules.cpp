@@ -161,6 +161,7 @@ Finding judge(const Change& change, bool confirmed, double threshold) {
   if (!(change.high() < threshold) && !(change.half <= threshold)) return Finding::inconclusive;
   if (change.middle > threshold) return Finding::inconclusive;  // it was not confirmed
   if (change.middle < -threshold && change.high() < 0) return Finding::improved;
+  if (change.low() < -threshold && change.half > threshold) return Finding::inconclusive;  // it may be faster
   return Finding::equivalent;
 }
 

@@ -30,8 +30,9 @@ struct Asked {
   Json tool = {{"argv", {"moetune", "tune", "--model", "mixtral-8x7b", "--resume", "-o", "my table.json"}}};
 
   std::string about(const std::vector<CellFinding>& findings) const {
-    return advice({.findings = findings}, request, argv, tool,
-                  {"moetune", "bench", "--table", "t.json", "--device", "cpu"});
+    return advice(
+        {.findings = findings}, request, argv, tool,
+        {.bench = {"moetune", "bench", "--table", "t.json"}, .verify = {"moetune", "verify", "--table", "t.json"}});
   }
 };
 
@@ -75,7 +76,13 @@ TEST(Advice, WhatTheTableLacksIsTunedAgain) {
 TEST(Advice, ARegressionIsLookedAt) {
   CellFinding bad;
   bad.finding = Finding::regressed;
-  EXPECT_EQ(Asked{}.about({bad, open(Remedy::rounds)}), "Next: moetune bench --table t.json --device cpu");
+  EXPECT_EQ(Asked{}.about({bad, open(Remedy::rounds)}), "Next: moetune bench --table t.json");
+}
+
+TEST(Advice, AWrongResultIsVerified) {
+  CellFinding slow, wrong;
+  slow.finding = Finding::regressed, wrong.finding = Finding::wrong_result;
+  EXPECT_EQ(Asked{}.about({slow, wrong}), "Next: moetune verify --table t.json");
 }
 
 TEST(Advice, ThereIsNoneWhereNothingHelps) {

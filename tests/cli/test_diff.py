@@ -3,6 +3,7 @@ import copy
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -77,6 +78,17 @@ def test_a_time_outside_noise_is_marked(room, tables):
 def test_a_time_within_noise_is_no_difference(room, tables):
     result = room.ok("diff", "old.json", tables(lambda table: slower(table, 1.01)))
     assert "1.01x ± 1.4 %" in result.stdout and "slower" not in result.stdout
+
+
+def test_a_small_change_has_its_digits(room, tables):
+    def change(table):
+        for entry, time in ((old["entries"][0], 10), (table["entries"][0], 10.04)):
+            entry["measurement"].update(median_us=time, low_us=0.9999 * time, high_us=1.0001 * time)
+    old = room.json("old.json")
+    new = tables(change)
+    room.write("old.json", old)
+    result = room.run("diff", "old.json", new)
+    assert re.search(r"\| 1\.004x ± 0\.0 % \| slower \|", result.stdout), result.stdout
 
 
 def test_times_of_unlike_environments_are_not_compared(room, tables):

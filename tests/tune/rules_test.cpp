@@ -13,6 +13,16 @@ namespace {
 
 const double kTwo = std::log1p(0.02);
 
+TEST(Rules, AreOfBothSides) {
+  EXPECT_EQ(judge(Change{0.001, 0.01}, false, kTwo), Finding::equivalent);
+  EXPECT_EQ(judge(Change{-0.03, 0.01}, false, kTwo), Finding::improved);
+  EXPECT_EQ(judge(Change{-0.015, 0.018}, false, kTwo), Finding::equivalent);  // no wider than the threshold
+  EXPECT_EQ(judge(Change{-0.8, 0.81}, false, kTwo), Finding::inconclusive);   // slower by 1 % or half as slow
+  EXPECT_EQ(judge(Change{0.001, 0.03}, false, kTwo), Finding::inconclusive);
+  EXPECT_EQ(judge(Change{0.03, 0.01}, false, kTwo), Finding::inconclusive);  // a regression that is not confirmed
+  EXPECT_EQ(judge(Change{0.03, 0.01}, true, kTwo), Finding::regressed);
+}
+
 TEST(ShowsRegression, NeedsTheMedianOverTheThresholdAndSurelyOverZero) {
   EXPECT_TRUE(shows_regression(Change{0.03, 0.01}, kTwo));
   EXPECT_FALSE(shows_regression(Change{0.019, 0.001}, kTwo));
