@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import itertools
 import math
+import os
 import sys
 
 try:
@@ -167,6 +168,8 @@ class Problem:
         self.permute_x, self.permute_y = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
         self.scatters = {"fwd": self.permute_y, "dx": self.permute_x, "dw": False}[self.op]
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
+        self.weighs = bool(cell.get("topk_weights"))
+        self.dtype_name = cell["dtype"]
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
         self.starts = [0, *itertools.accumulate(self.m_sizes)]
         self.active = [e for e, m in enumerate(self.m_sizes) if m > 0]
@@ -473,6 +476,41 @@ def unsloth(p, options):
     return [Variant(f"{note}; autotuned", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
 
 
+def moetune_export(p, options):
+    """The winners as another program launches them: what an export costs over moetune's own time."""
+    folder = os.path.abspath(options.export)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    import moetune_kernels
+
+    if p.weighs or (p.permute_x and p.down):
+        raise ValueError("no operands for this fusion are made here")
+    fusion = "permute_x" if p.permute_x else "permute_y" if p.permute_y else "plain"
+    kernel = moetune_kernels.Library(folder).pick(
+        op=p.op, dtype=p.dtype_name, fusion=fusion, experts=p.experts, top_k=p.top_k, n=p.n, k=p.k, tokens=p.tokens,
+        skew=max(p.m_sizes) * p.experts / p.rows)
+    workspace = moetune_kernels.Workspace([kernel], p.tokens, p.rows)
+    call = kernel.call(p.tokens, workspace, p.rows)
+    shape = (p.tokens * p.top_k, p.result_shape()[1]) if p.scatters else p.result_shape()
+    outputs = p.empty(*shape)
+    sets = {{"fwd": "y", "dx": "dx", "dw": "dw"}[p.op]: outputs}
+    if p.op != "dx":
+        sets["x"] = p.x_source if p.permute_x else p.x
+    if p.op != "fwd":
+        sets["dy"] = p.dy_source if p.permute_y else p.dy
+    if p.op != "dw":
+        sets["w"] = p.w
+    rows = {"m_sizes": p.indices(p.m_sizes), "gather_indices": p.indices(p.slots)}
+    taken = {operand["name"] for operand in kernel.description["operands"]}
+    rows = {name: values for name, values in rows.items() if name in taken}
+
+    def launch(i):
+        call.launch(**{name: values[i] for name, values in sets.items()}, **rows)
+
+    served = kernel.cell.get("id", "a robust choice")
+    return [Variant(f"{kernel.name} of {served}", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
+
+
 FORWARD, GRADIENTS = ("fwd",), ("dx", "dw")
 
 # name: how it is prepared, the modules that it needs, and the ops that it has. The riskiest come last.
@@ -485,4 +523,5 @@ PEERS = {
     "deepgemm-masked": (deepgemm_masked, ("torch", "deep_gemm"), FORWARD),
     "quack": (quack, ("torch", "quack"), FORWARD + GRADIENTS),
     "unsloth": (unsloth, ("torch", "triton", "unsloth"), FORWARD + GRADIENTS),
+    "moetune-export": (moetune_export, ("torch",), FORWARD + GRADIENTS),
 }

@@ -31,6 +31,7 @@ from peer_libraries import FORWARD, GRADIENTS, PEERS, Problem, triton
 SCHEMA = "moetune.peers/1"
 MAX_LAUNCHES = 4096  # in a graph
 BLOCK_SECONDS = 2e-3
+EXPORTED = "moetune-export"
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
 TOLERANCE = 1e-2  # of the result's root mean square, expert by expert
@@ -447,7 +448,9 @@ def arguments_of(argv):
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables that 'moetune tune' wrote")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the times as JSON, anew after each peer")
     parser.add_argument("--resume", action="store_true", help="keep what -o holds and measure the rest")
-    parser.add_argument("--peers", metavar="LIST", default=",".join(PEERS), help="such as %(default)s")
+    parser.add_argument("--peers", metavar="LIST", help=f"such as {','.join(PEERS)}")
+    parser.add_argument("--export", metavar="DIR",
+                        help="what 'moetune export --format kernels' wrote, for the peer moetune-export")
     parser.add_argument("--cells", metavar="GLOB", action="append", help="only cells with such ids: '*/t16/*'")
     parser.add_argument("--blocks", type=int, default=11, metavar="N", help="blocks of launches [%(default)s]")
     parser.add_argument("--rest-ms", type=float, default=15, metavar="MS", help="idle before each block [%(default)s]")
@@ -456,10 +459,17 @@ def arguments_of(argv):
     parser.add_argument("--device", default="cuda:0", metavar="WORD", help="[%(default)s]")
     parser.add_argument("--list", action="store_true", help="tell the peers, and which can be imported, and stop")
     options = parser.parse_args(argv)  # exits with 2 by itself
-    options.peers = [name.strip() for name in options.peers.split(",")]
+    asked = options.peers is not None
+    options.peers = [name.strip() for name in (options.peers or ",".join(PEERS)).split(",")]
+    if not options.export and not options.list:
+        if asked and EXPORTED in options.peers:
+            raise WrongRequest(f"--peers: {EXPORTED} needs --export DIR")
+        options.peers = [name for name in options.peers if name != EXPORTED]
     for name in options.peers:
         if name not in PEERS:
             raise WrongRequest(f"--peers: '{name}' is none of {', '.join(PEERS)}")
+    if options.export and not os.path.isfile(os.path.join(options.export, "manifest.json")):
+        raise WrongRequest(f"--export: {options.export} has no manifest.json")
     if options.blocks < 1:
         raise WrongRequest(f"--blocks: {options.blocks} is less than 1")
     if not 0 <= options.rest_ms <= 10000:

@@ -125,6 +125,60 @@ def test_quack_gets_the_ends_of_its_ragged_dimension(libraries, problem, op, mon
     require_right(p, variants)
 
 
+class Exported:
+    """A kernel of moetune_kernels.py by its documentation: rows of permute_x are tokens, those of permute_y slots."""
+    name, cell = "wgmma-1", {"id": "a"}
+
+    def __init__(self, asked):
+        self.asked = asked
+        names = {"fwd": "x w y", "dx": "dy w dx", "dw": "dy x dw"}[asked["op"]].split() + ["m_sizes"]
+        names += ["gather_indices"] if asked["fusion"] != "plain" else []
+        self.description = {"operands": [{"name": name} for name in names]}
+
+    def call(self, tokens, workspace, rows):
+        assert (tokens, rows, workspace) == (TOKENS, sum(M_SIZES), "workspace")
+        return self
+
+    def launch(self, m_sizes, gather_indices=None, **operands):
+        names = {operand["name"] for operand in self.description["operands"]}
+        assert {"m_sizes", *operands} | ({"gather_indices"} if gather_indices is not None else set()) == names
+        op, fusion = self.asked["op"], self.asked["fusion"]
+        slots = numpy.arange(sum(M_SIZES)) if gather_indices is None else gather_indices
+        x, dy, w, y, dx, dw = (operands.get(name) for name in ("x", "dy", "w", "y", "dx", "dw"))
+        x = x[slots // TOP_K] if x is not None and fusion == "permute_x" else x
+        dy = dy[slots] if dy is not None and fusion == "permute_y" else dy
+        begin = 0
+        for e, m in enumerate(m_sizes):
+            rows = numpy.arange(begin, begin + m)
+            begin += m
+            if op == "fwd":
+                y[slots[rows] if fusion == "permute_y" else rows] = x[rows] @ w[e].T
+            elif op == "dx":
+                dx[slots[rows] if fusion == "permute_x" else rows] = dy[rows] @ w[e]
+            else:
+                dw[e] = dy[rows].T @ x[rows]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_an_export_is_launched_with_the_operands_of_its_fusion(libraries, problem, op, fusion, monkeypatch):
+    class Library:
+        def __init__(self, folder):
+            assert folder == "/kernels"
+
+        def pick(self, **asked):
+            assert asked.pop("skew") == pytest.approx(6 * 4 / 12)
+            assert asked == {"op": op, "dtype": "bf16", "fusion": next(iter(fusion), "plain"), "experts": 4,
+                             "top_k": TOP_K, "n": N, "k": K, "tokens": TOKENS}
+            return Exported(asked)
+
+    monkeypatch.setitem(sys.modules, "moetune_kernels",
+                        types.SimpleNamespace(Library=Library, Workspace=lambda kernels, tokens, rows: "workspace"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    p = problem(op, fusion)
+    require_right(p, libraries.moetune_export(p, types.SimpleNamespace(export="/kernels")))
+
+
 class Unsloth:
     """Its three functions by their documentation: gather_indices are slots, X of permute_x has a row a token."""
 
@@ -224,5 +278,5 @@ def test_deepgemm_that_only_adds_to_dw_starts_from_zeros(libraries, problem, mon
 
 def test_every_peer_says_its_ops(libraries):
     assert {peer for peer, (_, _, ops) in libraries.PEERS.items() if "dw" in ops} == {
-        "torch-grouped-mm", "torch-permuting", "cublas-loop", "deepgemm-contiguous", "quack", "unsloth"}
+        "torch-grouped-mm", "torch-permuting", "cublas-loop", "deepgemm-contiguous", "quack", "unsloth", "moetune-export"}
     assert all("fwd" in ops and set(ops) <= set(OPS) for _, _, ops in libraries.PEERS.values())

@@ -114,6 +114,8 @@ def test_a_missing_file_is_named():
 
 @pytest.mark.parametrize("arguments, words", [
     (["--peers", "torch"], "--peers: 'torch' is none of torch-grouped-mm,"),
+    (["--peers", "moetune-export"], "--peers: moetune-export needs --export DIR"),
+    (["--export", "nowhere"], "--export: nowhere has no manifest.json"),
     (["--blocks", "0"], "--blocks: 0 is less than 1"),
     (["--blocks", "x"], "--blocks"),
     (["--rest-ms", "-1"], "--rest-ms: -1 is outside"),
