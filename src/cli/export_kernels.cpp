@@ -40,11 +40,6 @@ std::string of_pack(const Candidate& candidate) {
 
 constexpr const char* kPointers = "its kernel takes arrays of pointers, which the loaders do not make";
 
-bool takes_pointers(const Candidate& candidate) {
-  const std::optional<int> addressing = find_value(candidate, "addressing");
-  return addressing && *addressing != 0;
-}
-
 // What is collected before anything is compiled.
 class Collection {
  public:

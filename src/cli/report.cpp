@@ -46,10 +46,17 @@ std::string difference(const Replay& journal, const TunedTable& table) {
     return fmt::format("it is of '{}', the table is of '{}'", journal.header.device.name, table.device.name);
   if (journal.header.regime != table.regime)
     return fmt::format("it is of the regime {}, the table of {}", name(journal.header.regime), name(table.regime));
-  const auto in_table = [&](const Cell& cell) {
-    return std::ranges::any_of(table.entries, [&](const Entry& entry) { return entry.cell == cell; });
+  const auto in_journal = [&](const Entry& entry) {
+    return std::ranges::find(journal.header.cells, entry.cell) != journal.header.cells.end();
   };
-  return std::ranges::any_of(journal.header.cells, in_table) ? "" : "it has no cell of the table";
+  const auto tried = [&](const Entry& entry) {
+    const auto trials = journal.trials.find(id(entry.cell));
+    return trials != journal.trials.end() &&
+           std::ranges::find(trials->second, entry.candidate, &Trial::candidate) != trials->second.end();
+  };
+  if (std::ranges::none_of(table.entries, in_journal)) return "it has no cell of the table";
+  const bool won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
+  return won && std::ranges::none_of(table.entries, tried) ? "it tried none of the table's winners" : "";
 }
 
 // The one given, or the one beside the table where that is of the same run.

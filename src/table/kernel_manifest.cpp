@@ -237,6 +237,11 @@ Json asked_json(const Shape& shape) {
           {"fusion", text(shape.fusion)}};
 }
 
+bool takes_pointers(const Candidate& candidate) {
+  const std::optional<int> addressing = find_value(candidate, "addressing");
+  return addressing && *addressing != 0;
+}
+
 std::string manifest_digest(std::string_view manifest) {
   return moetune_kernels::Sha256::hex(manifest) + "  manifest.json\n";
 }

@@ -67,6 +67,9 @@ struct KernelExport {
   ServiceCubins services;
 };
 
+/// Whether a candidate's kernel takes arrays of pointers (addressing=pointers), which no export of kernels has.
+bool takes_pointers(const Candidate& candidate);
+
 /// The part of a shape that a caller asks for: equal for all cells whose kernels may replace one another.
 Json asked_json(const Shape& shape);
 void require_asked(const JsonAt& json);

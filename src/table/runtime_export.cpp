@@ -18,7 +18,8 @@ Json knobs_of(const Candidate& candidate) {
 
 // The cubin that `export --format kernels` writes for it; null for what has none.
 Json file_of(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  if (device.kind != DeviceKind::cuda || !candidate.retired.empty() || !candidate.foreign.empty()) return nullptr;
+  const bool exported = candidate.retired.empty() && candidate.foreign.empty() && !takes_pointers(candidate);
+  if (device.kind != DeviceKind::cuda || !exported) return nullptr;
   return cubin_name(kernel_name(candidate, shape), arch(device));
 }
 

@@ -166,6 +166,16 @@ def test_what_a_journal_of_another_run_differs_in(recorded, change, words):
     assert words in recorded.error(3, "report", "table.json", "--journal", "other.jsonl")
 
 
+def test_a_journal_without_the_winners_is_of_another_run(recorded):
+    lines = made_journal(recorded.json("table.json"))
+    for line in lines:
+        if "candidate" in line:
+            line["candidate"]["block_k"] = 1024
+    write_lines(recorded, "other.jsonl", lines)
+    told = recorded.error(3, "report", "table.json", "--journal", "other.jsonl")
+    assert "other.jsonl is of another run than the table: it tried none of the table's winners" in told
+
+
 def test_peers_of_another_device_are_refused(recorded):
     peers = recorded.json("peers.json")
     peers["environment"]["device"] = "another device"

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "table/chosen.h"
 #include "table/text_export.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -37,6 +38,14 @@ TEST(Runtime, ACandidateThatNoKernelTakesAnyMoreHasNoFile) {
   const Json json = runtime_of(table);
   EXPECT_TRUE(json["cells"].begin().value()["file"].is_null());
   EXPECT_TRUE(json["cells"][id(table.entries[1].cell)]["file"].is_string());
+}
+
+TEST(Runtime, AKernelThatIsNotExportedHasNoFile) {
+  TunedTable table = sample::small_table();
+  const Entry& entry = table.entries[1];
+  const Candidate pointers = parse_partial_candidate("wgmma addressing=pointers");
+  table.entries[1].candidate = complete(pointers, make_problem(entry.cell), table.device);
+  EXPECT_TRUE(runtime_of(table)["cells"][id(entry.cell)]["file"].is_null());
 }
 
 TEST(Runtime, WrongFilesNameTheirPlace) {
