@@ -69,6 +69,13 @@ void write_named(const std::string& path, const std::string& text) {
   if (!path.empty()) write_atomic(path, text);
 }
 
+// Of a job summary, which may have several checks.
+std::string heading(const CheckResult& result, const CheckContext& context) {
+  const std::string against = result.against.empty() ? "" : " against " + result.against;
+  return fmt::format("### moetune check {}\n\n", markdown_text(fmt::format("{}{}", context.baseline, against))) +
+         markdown_text(fmt::format("{}, threshold {:g} %", context.device.name, 100 * result.threshold)) + ".\n\n";
+}
+
 // A job summary is optional: a failure to write it changes no verdict.
 void append_step_summary(const std::string& text, const Terminal& terminal) {
   const char* path = std::getenv("GITHUB_STEP_SUMMARY");
@@ -87,7 +94,7 @@ bool in_github_actions() {
 
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal) {
-  const std::string summary = markdown(result), json = pretty_json(to_json(result, context));
+  const std::string summary = heading(result, context) + markdown(result), json = pretty_json(to_json(result, context));
   try_all({[&] {
              if (outputs.format == "json") print(json);
              if (outputs.format == "markdown") print(summary);

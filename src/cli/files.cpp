@@ -27,10 +27,11 @@ constexpr std::string_view kStandardOutput = "-";
 // How a file of each content is recognised.
 struct Sign {
   Content content;
-  std::string_view name;       // for "is not a ..."
-  std::string_view schema;     // of a JSON file: "moetune.table/"; empty for others
-  std::string_view begin;      // of other files
-  std::string_view mark = {};  // must occur in them too
+  std::string_view name;         // for "is not a ..."
+  std::string_view schema;       // of a JSON file: "moetune.table/"; empty for others
+  std::string_view begin;        // of other files
+  std::string_view mark = {};    // must occur in them too
+  std::string_view before = {};  // how files of earlier versions begin
 };
 constexpr Sign kSigns[] = {
     {Content::table, "table of moetune", "moetune.table/", {}},
@@ -39,7 +40,7 @@ constexpr Sign kSigns[] = {
     {Content::verify, "result of moetune verify", "moetune.verify/", {}},
     {Content::check, "result of moetune check", "moetune.check/", {}},
     {Content::junit, "JUnit file of moetune check", {}, "<?xml", "moetune"},
-    {Content::summary, "Markdown file of moetune check", {}, "| cell"},
+    {Content::summary, "Markdown file of moetune check", {}, "### moetune check", {}, "| cell"},
     {Content::benchmark, "benchmark file of moetune check", {}, "[", "\"unit\""},
     {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
     {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
@@ -82,7 +83,8 @@ std::string text_to_judge(const OutputFile& output) {
 
 bool holds(const std::string& text, const Sign& sign) {
   if (!sign.schema.empty()) return has_schema(text, sign.schema);
-  return text.starts_with(sign.begin) && text.find(sign.mark) != std::string::npos;
+  const bool earlier = !sign.before.empty() && text.starts_with(sign.before);
+  return (text.starts_with(sign.begin) || earlier) && text.find(sign.mark) != std::string::npos;
 }
 
 void require_replaceable(const OutputFile& output) {

@@ -1,9 +1,12 @@
 // Tables on disk, and the figures that follow from an entry. Their JSON: table_json.cpp.
 #include "table/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/embedded.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "table/pretty.h"
 
@@ -13,8 +16,18 @@ void drop_choices(TunedTable& table, const Shape& shape) {
   std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
 }
 
+namespace {
+
+constexpr std::string_view kJournalBegins = "{\"schema\":\"moetune.journal/";
+
+}  // namespace
+
 TunedTable read_table(const std::filesystem::path& path) {
-  const Json json = read_json(path);
+  const std::string text = read_text(path);
+  if (text.starts_with(kJournalBegins))
+    throw request_error(fmt::format("{}: a journal, not a table", path.string()),
+                        "give the table of its run, or make it with tune --resume");
+  const Json json = parse_json(text, path.string());
   TunedTable table = table_from_json(JsonAt(json, path.string()));
   for (Entry& entry : table.entries) entry.cell.routing.folder = path.parent_path().string();  // traces may lie there
   return table;

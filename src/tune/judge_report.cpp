@@ -108,8 +108,11 @@ std::string change_text(const CellFinding& finding) {
                                   : percent_text(finding.change, finding.change_interval);
 }
 
+constexpr double kMostPercent = 1000;  // more tells nothing
+
 std::string detectable_text(const CellFinding& finding) {
   const double percent = 100 * finding.detectable;
+  if (was_measured(finding) && percent > kMostPercent) return fmt::format("> {:.0f} %", kMostPercent);
   return was_measured(finding) ? fmt::format("{:.{}f} %", percent, percent < 9.95 ? 1 : 0) : "";
 }
 

@@ -276,7 +276,8 @@ def test_check_of_a_slowed_program_is_exit_1(planted):
     assert finding["finding"] == "regressed" and finding["change"] > 0.5
     suite = xml.etree.ElementTree.parse(planted.path / "check.xml").getroot()
     assert len(list(suite.iter("testcase"))) == 1 and len(list(suite.iter("failure"))) == 1
-    assert "regressed" in (planted.path / "check.md").read_text()
+    summary = (planted.path / "check.md").read_text()
+    assert summary.startswith("### moetune check ") and "threshold " in summary and "regressed" in summary
 
 
 @pytest.mark.timing

@@ -80,6 +80,12 @@ def test_a_time_within_noise_is_no_difference(room, tables):
     assert "1.01x ± 1.4 %" in result.stdout and "slower" not in result.stdout
 
 
+def test_a_journal_is_no_table(room):
+    room.tuned()
+    told = room.error(2, "diff", "moetune-table.json", "moetune-table.json.journal.jsonl")
+    assert "moetune-table.json.journal.jsonl: a journal, not a table" in told
+
+
 def test_a_small_change_has_its_digits(room, tables):
     def change(table):
         for entry, time in ((old["entries"][0], 10), (table["entries"][0], 10.04)):
