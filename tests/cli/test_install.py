@@ -1,8 +1,10 @@
 """cmake --install: what goes where, and that the program runs from there."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -26,12 +28,28 @@ def test_every_file_has_its_place(installed):
     wanted = {"bin/moetune", "share/bash-completion/completions/moetune", "share/zsh/site-functions/_moetune",
               "share/fish/vendor_completions.d/moetune.fish"}
     wanted |= {f"share/doc/moetune/{name}" for name in
-               ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "kernels/README.md")}
+               ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "configs/tuned/README.md", "configs/tuned/chart.svg",
+                "kernels/README.md", "src/README.md")}
+    wanted |= {f"share/moetune/scripts/{name}" for name in
+               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "gate", "slurm", "ci/cpu.yml", "ci/gpu.yml")}
     for folder in ("schema", "tuned"):
         wanted |= {f"share/moetune/{folder}/{path.name}" for path in (SOURCE / "configs" / folder).iterdir()}
     assert files == wanted
     for name in ("LICENSE", "README.md", "CHANGELOG.md"):
         assert (installed / "share/doc/moetune" / name).read_bytes() == (SOURCE / name).read_bytes()
+
+
+def test_links_of_the_readme_lead_somewhere(installed):
+    docs = installed / "share/doc/moetune"
+    links = re.findall(r"\]\(([^)#:]+)[^):]*\)", (docs / "README.md").read_text())
+    assert len(links) > 10 and [link for link in links if not (docs / link).exists()] == []
+
+
+def test_scripts_run_from_there(installed):
+    for name in ("peers.py", "pack_triton.py", "gate"):
+        result = subprocess.run([sys.executable, "-B", str(installed / "share/moetune/scripts" / name), "--help"],
+                                stdout=subprocess.PIPE, universal_newlines=True)
+        assert result.returncode == 0 and "usage" in result.stdout.lower(), name
 
 
 def test_the_program_runs_from_there(installed, tmp_path):
