@@ -112,8 +112,31 @@ class KernelTest : public GpuTest {
   }
 };
 
+// Every way to read, to weigh, to store and to finish.
+const Fusion kFusionsOfDx[] = {{},
+                               {.permute_x = true},
+                               {.permute_y = true, .topk_weights = true},
+                               {.permute_x = true, .sum_slots = true},
+                               {.permute_y = true, .topk_weights = true, .weight_gradient = true}};
+const Fusion kFusionsOfDw[] = {{},
+                               {.accumulate = true},
+                               {.permute_x = true, .accumulate = true},
+                               {.fp32_dw = true},
+                               {.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}};
+
 class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCase> {
  protected:
+  static void expect_same_bits(Op op, const Fusion& fusion) {
+    const Problem problem = problem_of(GetParam(), Dtype::bf16, fusion, op);
+    backend().load(problem);
+    for (const std::string variant : {"wgmma", "mma", "simt"})
+      for (const Candidate& candidate : some(variant, problem, 1)) {  // the default, and tiles that are cut
+        if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
+        const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
+        EXPECT_GT(repetition.launches, 1);
+        EXPECT_EQ(repetition.different, 0) << text(candidate) << ": " << repetition.reason;
+      }
+  }
   static void expect_runs(Op op, const Fusion& fusion) {
     const GpuCase& c = GetParam();
     if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
@@ -190,6 +213,20 @@ TEST_P(HardRouting, WgmmaCopies) {
   expect_right(problem(Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 8, "copies");
 }
 
+// Cut and clustered tiles, and every kind of stores, on gradients: kernels that RunsDx and RunsDw launch too.
+TEST_P(HardRouting, WgmmaDx) {
+  const GpuCase& c = GetParam();
+  if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
+  if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
+  for (const Fusion& fusion : kFusionsOfDx) expect_right(problem_of(c, Dtype::bf16, fusion, Op::dx), "wgmma", 2);
+}
+TEST_P(HardRouting, WgmmaDw) {
+  const GpuCase& c = GetParam();
+  if (c.n % 8 != 0 || c.k % 8 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 8";
+  if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
+  for (const Fusion& fusion : kFusionsOfDw) expect_right(problem_of(c, Dtype::bf16, fusion, Op::dw), "wgmma", 2);
+}
+
 TEST_P(HardRouting, Simt) {
   const GpuCase& c = GetParam();
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32}) expect_right(problem_of(c, dtype), "simt", 4);
@@ -206,27 +243,16 @@ TEST_P(HardRouting, Runs) {
     expect_runs(Op::fwd, fusion);
 }
 TEST_P(HardRouting, RunsDx) {
-  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}})
-    expect_runs(Op::dx, fusion);
+  for (const Fusion& fusion : kFusionsOfDx) expect_runs(Op::dx, fusion);
 }
 TEST_P(HardRouting, RunsDw) {
-  for (const Fusion fusion :
-       {Fusion{}, Fusion{.accumulate = true}, Fusion{.permute_x = true, .accumulate = true}, Fusion{.fp32_dw = true},
-        Fusion{.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}})
-    expect_runs(Op::dw, fusion);
+  for (const Fusion& fusion : kFusionsOfDw) expect_runs(Op::dw, fusion);
 }
 
-TEST_P(HardRouting, GivesTheSameBitsAgain) {
-  const GpuCase& c = GetParam();
-  const Problem problem = problem_of(c, Dtype::bf16, {.permute_y = true});
-  backend().load(problem);
-  for (const std::string variant : {"wgmma", "mma", "simt"})
-    for (const Candidate& candidate : some(variant, problem, 1)) {  // the default, and tiles that are cut
-      if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
-      const Repetition repetition = backend().repeat({.baseline = {}, .candidate = candidate}, 0.02);
-      EXPECT_GT(repetition.launches, 1);
-      EXPECT_EQ(repetition.different, 0) << text(candidate) << ": " << repetition.reason;
-    }
+TEST_P(HardRouting, GivesTheSameBitsAgain) { expect_same_bits(Op::fwd, {.permute_y = true}); }
+TEST_P(HardRouting, GivesTheSameBitsOfGradientsAgain) {
+  expect_same_bits(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true});
+  expect_same_bits(Op::dw, {.accumulate = true});
 }
 
 TEST_F(KernelTest, RanksWithoutRowsAreRight) {
