@@ -77,7 +77,6 @@ constexpr WgmmaRule broken_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.block_m % kSwizzleColumns != 0) return WgmmaRule::sums_planes;
   if (k.pace == Pace::common || shares_last_round(k)) return WgmmaRule::sums_order;
   if (k.hold > 0) return WgmmaRule::sums_hold;
-  if (p.experts > kMostSortedExperts) return WgmmaRule::sums_experts;
   return WgmmaRule::none;
 }
 
@@ -129,6 +128,7 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
 
 /// The first rule that is broken.
 constexpr WgmmaRule broken_rule(const WgmmaKnobs& k, const WgmmaProblem& p) {
+  if (p.sums_rows && p.experts > kMostSortedExperts) return WgmmaRule::sums_experts;  // no knob mends it
   if (const WgmmaRule rule = broken_tile(k); rule != WgmmaRule::none) return rule;
   if (const WgmmaRule rule = broken_sums(k, p); rule != WgmmaRule::none) return rule;
   if (const WgmmaRule rule = broken_order(k, p); rule != WgmmaRule::none) return rule;

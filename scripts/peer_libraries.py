@@ -168,7 +168,6 @@ class Problem:
         self.permute_x, self.permute_y = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
         self.scatters = {"fwd": self.permute_y, "dx": self.permute_x, "dw": False}[self.op]
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
-        self.weighs = bool(cell.get("topk_weights"))
         self.dtype_name = cell["dtype"]
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
         self.starts = [0, *itertools.accumulate(self.m_sizes)]
@@ -483,7 +482,7 @@ def moetune_export(p, options):
         sys.path.insert(0, folder)
     import moetune_kernels
 
-    if p.weighs or (p.permute_x and p.down):
+    if p.permute_x and p.down:
         raise ValueError("no operands for this fusion are made here")
     fusion = "permute_x" if p.permute_x else "permute_y" if p.permute_y else "plain"
     kernel = moetune_kernels.Library(folder).pick(

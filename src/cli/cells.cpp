@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "base/error.h"
@@ -118,6 +119,20 @@ std::vector<int64_t> token_counts(const CellOptions& options) {
   return counts;
 }
 
+// Of several ops and dtypes each takes the options that it knows; one that none of them knows is a mistake.
+void require_use_of(const CellOptions& options, std::span<const Op> ops, std::span<const Dtype> dtypes) {
+  const auto require = [&](bool asked, const char* option, Op op) {
+    if (asked && ops.size() > 1 && std::ranges::find(ops, op) == ops.end())  // of one op require_valid tells more
+      throw request_error(fmt::format("{} belongs to --op {}, which is not listed", option, name(op)));
+  };
+  require(options.accumulate, "--accumulate", Op::dw);
+  require(options.fp32_dw, "--fp32-dw", Op::dw);
+  require(options.sum_slots, "--sum-slots", Op::dx);
+  require(options.weight_gradient, "--weight-gradient", Op::dx);
+  if (options.fp32_dw && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
+    throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
+}
+
 // The cells of one shape: its routings, each with its tokens.
 void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, const std::vector<int64_t>& tokens,
                uint64_t seed, std::set<std::string>& known, std::vector<Cell>& cells) {
@@ -194,7 +209,7 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
   set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
   set.flag("--sum-slots", options.sum_slots, "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)");
-  set.flag("--weight-gradient", options.weight_gradient, "Gradient of the top-k weights too (--op dx)");
+  set.flag("--weight-gradient", options.weight_gradient, "Gradient of the top-k weights too (--op dx, with --topk-weights)");
   set.value("--seed", options.seed, "N", "Of routings and operands");
   set.group("Options");
 }
@@ -214,6 +229,8 @@ std::vector<Cell> make_cells(const CellOptions& options) {
     routings.push_back(parse_routing(word));
   const std::vector<int64_t> tokens = token_counts(options);
   const uint64_t seed = seed_of(options);
+
+  require_use_of(options, ops, dtypes);
 
   std::vector<Cell> cells;
   std::set<std::string> known;

@@ -151,6 +151,10 @@ TEST(Cells, WhatBecomesOfDwGoesToDw) {
             (std::vector<std::string>{"plain", "plain", "plain", "plain", "accumulate+fp32_dw", "accumulate"}));
   options.ops = {"dx"}, options.fp32_dw = false;
   EXPECT_EQ(error_of(options), "dx cannot accumulate");
+  options.ops = {"fwd,dx"};
+  EXPECT_EQ(error_of(options), "--accumulate belongs to --op dw, which is not listed");
+  options.ops = {"dx,dw"}, options.fp32_dw = true, options.dtypes = {"fp32"};
+  EXPECT_EQ(error_of(options), "--fp32-dw has no meaning for --dtype fp32");
 }
 
 TEST(Cells, WhatBecomesOfDxGoesToDx) {
@@ -163,6 +167,8 @@ TEST(Cells, WhatBecomesOfDxGoesToDx) {
   EXPECT_EQ(fusions,
             (std::vector<std::string>{"permute_x", "permute_x+sum_slots", "permute_x", "permute_y+topk_weights",
                                       "permute_y+topk_weights+weight_gradient", "permute_y+topk_weights"}));
+  options.ops = {"fwd,dw"};
+  EXPECT_EQ(error_of(options), "--sum-slots belongs to --op dx, which is not listed");
   options.ops = {"fwd"};
   EXPECT_EQ(error_of(options), "fwd cannot sum slots");
   options.sum_slots = false;
