@@ -17,7 +17,7 @@ using Knobs = WgmmaKnobs;
 
 const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
 const std::vector<int> kColumns = {64, 128, 192, 256};
-constexpr size_t kFastest = 8;  // tiles whose variations are looked at too
+constexpr size_t kFastest = 8, kFastestOfSums = 24;  // tiles whose variations are looked at too
 constexpr int kHold = 256;
 
 // Assumed where the device's peaks are unknown: those of one that has wgmma.
@@ -68,6 +68,19 @@ void look_at_sums(Chooser& chooser, Knobs c) {
       c.swap = swap, c.split = split;
       chooser.look_at_tiles(c);
     }
+  // Clusters of swapped tiles, or along n, lose more than the model tells.
+  const std::pair<bool, Cluster> sides[] = {{true, Cluster::none}, {false, Cluster::none}, {false, Cluster::m}};
+  const std::pair<Raster, int> walks[] = {{Raster::n, 1}, {Raster::n, 4}, {Raster::m, 1}, {Raster::m, 4}};
+  for (const Knobs& tile : chooser.fastest(kFastestOfSums))
+    for (const auto& [swap, cluster] : sides)
+      for (const int in_flight : {1, 0})
+        for (const auto& [raster, group] : walks)
+          for (const int mix : {0, 2, 4}) {
+            Knobs other = tile;
+            other.swap = swap, other.cluster = cluster, other.in_flight = in_flight;
+            other.raster = raster, other.group = group, other.mix = mix;
+            chooser.look_at(other);
+          }
 }
 
 // Tiles of an expert's rows, which are on the N side: the last tile multiplies only the rows that it has.

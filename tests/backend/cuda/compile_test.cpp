@@ -372,19 +372,23 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
 // nothing.
 TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
-  const std::pair<Projection, Fusion> kinds[] = {
-      {Projection::up, {}},
-      {Projection::up, {.permute_x = true}},
-      {Projection::down, {}},
-      {Projection::down, {.permute_y = true}},
-      {Projection::down, {.permute_x = false, .permute_y = true, .topk_weights = true}}};
+  const std::tuple<Op, Projection, Fusion> kinds[] = {
+      {Op::fwd, Projection::up, {}},
+      {Op::fwd, Projection::up, {.permute_x = true}},
+      {Op::fwd, Projection::down, {}},
+      {Op::fwd, Projection::down, {.permute_y = true}},
+      {Op::fwd, Projection::down, {.permute_y = true, .topk_weights = true}},
+      {Op::dw, Projection::up, {.permute_x = true}},
+      {Op::dw, Projection::up, {.accumulate = true}},
+      {Op::dw, Projection::down, {.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}}};
   std::set<std::string> seen;
   std::vector<std::string> units, names;
   for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"})
-    for (const auto& [projection, fusion] : kinds)
+    for (const auto& [op, projection, fusion] : kinds)
       for (const char* routing : {"uniform", "zipf:1.0"}) {
         Cell cell;
-        cell.shape = {.layer = make_layer(find_model(model), projection, Dtype::bf16, 1, 1), .fusion = fusion};
+        cell.shape = {
+            .layer = make_layer(find_model(model), projection, Dtype::bf16, 1, 1), .op = op, .fusion = fusion};
         cell.tokens = 4096;
         cell.routing = parse_routing(routing);
         const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch(GetParam()));
