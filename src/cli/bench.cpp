@@ -162,6 +162,7 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
                {"points", Json::array()}};
   for (const Point& point : points) json["points"].push_back(to_json(point));
   if (Json steps = steps_json(cell_times(points)); !steps.empty()) json["training_steps"] = std::move(steps);
+  for (const Comparison& one : comparisons(points)) json["comparisons"].push_back(to_json(one));
   if (!fault.empty()) json["fault"] = fault;
   const int64_t failed = failures(points);
   std::string written;

@@ -209,7 +209,8 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
   set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
   set.flag("--sum-slots", options.sum_slots, "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)");
-  set.flag("--weight-gradient", options.weight_gradient, "Gradient of the top-k weights too (--op dx, with --topk-weights)");
+  set.flag("--weight-gradient", options.weight_gradient,
+           "Gradient of the top-k weights too (--op dx, with --topk-weights)");
   set.value("--seed", options.seed, "N", "Of routings and operands");
   set.group("Options");
 }

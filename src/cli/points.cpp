@@ -65,6 +65,11 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
   return names;
 }
 
+bool has_role(const Entrant& entrant, std::string_view role) {
+  const std::vector<std::string> roles = split(entrant.role, '+');
+  return std::ranges::find(roles, role) != roles.end();
+}
+
 // `step`: what the point's cell is part of, or null.
 Fields fields_of(const Point& point, const Step* step) {
   const bool ok = point.status == Status::ok;
@@ -121,6 +126,26 @@ std::vector<CellTimes> cell_times(const std::vector<Point>& points) {
   return cells;
 }
 
+std::vector<Comparison> comparisons(const std::vector<Point>& points) {
+  std::vector<CellSpeedups> cells;
+  for (size_t i = 0; i < points.size();) {
+    CellSpeedups one{.cell = points[i].cell, .factors = {}};
+    double winner = 0;
+    std::vector<const Point*> others;
+    for (; i < points.size() && points[i].cell == one.cell; ++i) {
+      const Point& point = points[i];
+      if (point.status != Status::ok) continue;
+      if (has_role(point.entrant, "winner")) winner = point.measurement.seconds;
+      if (has_role(point.entrant, "baseline") || has_role(point.entrant, "peer")) others.push_back(&point);
+    }
+    if (!(winner > 0) || others.empty()) continue;
+    for (const Point* other : others)
+      one.factors.emplace_back(other->entrant.name, other->measurement.seconds / winner);
+    cells.push_back(std::move(one));
+  }
+  return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);
+}
+
 std::string csv(const std::vector<Point>& points) {
   const std::vector<Step> steps = training_steps(cell_times(points));
   std::vector<Fields> rows;
@@ -151,6 +176,8 @@ std::string points_text(const std::vector<Point>& points, Format format, const T
           fmt::format("{}, {}: {}: {}", id(point.cell), point.entrant.name, name(point.status), point.reason));
   }
   for (Section& section : step_sections(cell_times(points))) sections.push_back(std::move(section));
+  if (const auto compared = comparisons(points); !compared.empty())
+    sections.push_back({{"Speed of the winners over others"}, grid_of(compared)});
   const int columns = table_columns(format, terminal, verbose);
   return sections_text(sections, format, columns) + bullets(reasons, columns);
 }

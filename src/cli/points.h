@@ -5,6 +5,7 @@
 
 #include "cli/contenders.h"
 #include "cli/output.h"
+#include "table/comparison.h"
 #include "table/step.h"
 #include "tune/rounds.h"
 
@@ -36,8 +37,13 @@ std::string csv(const std::vector<Point>& points);
 /// How many points failed.
 int64_t failures(const std::vector<Point>& points);
 
+/// The winners beside the baselines and other libraries of the same cells; nothing where fewer than two cells have
+/// both.
+std::vector<Comparison> comparisons(const std::vector<Point>& points);
+
 /// For people: a table per cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
-/// roles, intervals and rates. What training steps take comes last. Points of a cell follow each other.
+/// roles, intervals and rates. What training steps take and how winners compare comes last. Points of a cell follow
+/// each other.
 std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose);
 
 }  // namespace moetune

@@ -129,6 +129,13 @@ void require_difference(const JsonAt& json) {
   for (const char* key : {"ratio", "ratio_low", "ratio_high"}) require_positive(json[key]);
 }
 
+void require_comparison(const JsonAt& json) {
+  parse_op(json["op"].string());
+  for (const char* text : {"other", "least_cell"}) require_text(json[text]);
+  for (const char* factor : {"geometric_mean", "least", "most"}) require_positive(json[factor]);
+  json["cells"].integer(1);
+}
+
 }  // namespace
 
 void read_bench(const JsonAt& json) {
@@ -136,6 +143,7 @@ void read_bench(const JsonAt& json) {
   require_tool(json["tool"]);
   require_environment(json);
   require_steps(json);
+  if (json.has("comparisons")) each(json["comparisons"], require_comparison);
   require_fault(json);
   each(json["points"], [](const JsonAt& point) { require_point(point, "measurement"); });
 }

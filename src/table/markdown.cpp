@@ -6,6 +6,7 @@
 
 #include "base/grid.h"
 #include "base/units.h"
+#include "table/step.h"
 #include "table/text_export.h"
 
 namespace moetune {
@@ -110,6 +111,11 @@ std::string section(const std::vector<const Entry*>& entries, const TunedTable& 
                      routing_section(entries, table));
 }
 
+std::string steps_section(const TunedTable& table) {
+  const Grid grid = steps_grid(cell_times(table));
+  return grid.rows.empty() ? "" : fmt::format("## Training steps\n\n{}\n", markdown(grid));
+}
+
 std::string choices_section(const TunedTable& table) {
   Grid grid{
       {{"layer"}, {"for tokens"}, {"robust choice"}, {"worst regret", true}, {"mean regret", true}, {"cells", true}},
@@ -149,7 +155,7 @@ Export export_markdown(const TunedTable& table) {
       found->push_back(&entry);
   }
   for (const auto& entries : sections) out += section(entries, table);
-  out += choices_section(table);
+  out += steps_section(table) + choices_section(table);
   if (sections.empty())
     out += "The table has no entries.\n";
   else

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "table/comparison.h"
 #include "table/pretty.h"
 #include "table/report_parts.h"
+#include "table/step.h"
 #include "table/time_text.h"
 
 namespace moetune {
@@ -46,19 +48,25 @@ Grid facts(const ReportInput& input) {
   return grid;
 }
 
+std::vector<CellTimes> times_with_peers(const ReportInput& input) {
+  std::vector<CellTimes> cells = cell_times(*input.table);
+  if (!input.peers) return cells;
+  for (CellTimes& one : cells)
+    for (const PeerTime& peer : input.peers->times)
+      if (!one.times.empty() && peer.cell == id(one.cell))
+        one.times.push_back({peer.peer, peer.measurement.seconds, peer.measurement.interval});
+  return cells;
+}
+
 // Over the cells that have such a time.
 Grid speed_ups(const ReportInput& input) {
-  Grid grid{{{"compared with"}, {"speed-up, geometric mean", true}, {"least", true}, {"most", true}, {"cells", true}},
-            {}};
-  for (const std::string& name : other_names(input)) {
-    std::vector<double> factors;
-    for (const Entry& entry : input.table->entries)
-      if (const auto found = speed_up(input, entry, name)) factors.push_back(found->factor);
-    if (factors.empty()) continue;
-    grid.rows.push_back({name, factor_text(geometric_mean(factors)), factor_text(*std::ranges::min_element(factors)),
-                         factor_text(*std::ranges::max_element(factors)), std::to_string(factors.size())});
+  std::vector<CellSpeedups> cells;
+  for (const Entry& entry : input.table->entries) {
+    cells.push_back({.cell = entry.cell, .factors = {}});
+    for (const std::string& name : other_names(input))
+      if (const auto found = speed_up(input, entry, name)) cells.back().factors.emplace_back(name, found->factor);
   }
-  return grid;
+  return grid_of(compare(cells));
 }
 
 }  // namespace
@@ -74,7 +82,11 @@ ReportSection summary_section(const ReportInput& input) {
   if (!input.peers)
     first.paragraphs.emplace_back(
         "There are no times of other libraries: give a file of scripts/peers.py with --peers FILE.");
-  return {"Summary", {first, {.heading = "Device and run", .grid = facts(input), .folded = true}}};
+  ReportSection section{"Summary", {std::move(first)}};
+  if (Grid steps = steps_grid(times_with_peers(input)); !steps.rows.empty())
+    section.parts.push_back({.heading = "Training steps", .grid = std::move(steps)});
+  section.parts.push_back({.heading = "Device and run", .grid = facts(input), .folded = true});
+  return section;
 }
 
 }  // namespace moetune

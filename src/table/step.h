@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/grid.h"
 #include "table/table.h"
 
 namespace moetune {
@@ -52,6 +53,9 @@ StepSpeedup step_speedup(const Step& step, const ContenderTime& sum);
 
 /// The contender's sum, or null.
 const ContenderTime* find_sum(const Step& step, const std::string& contender);
+
+/// A row a step and contender: the step's layer and cell, the sum, and how many times as fast the winners are.
+Grid steps_grid(const std::vector<CellTimes>& cells);
 
 /// An object a training step: ids of the cells, and the sums in microseconds, each with its
 /// step_speedup.
