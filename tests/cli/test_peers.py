@@ -438,6 +438,33 @@ def test_bench_shows_peers_beside_our_own(room):
     assert points[0]["measurement"]["median_us"] == 1e-3
 
 
+def test_bench_compares_winners_with_the_fastest_of_each_cell(room):
+    room.ok("tune", "--device", "cpu", "--experts", "4", "--top-k", "2", "--n", "40", "--k", "24", "--tokens", "8,16",
+            "--op", "fwd,dx", "--max-candidates", "1", "--wait", "0", "-q", "-o", "table.json")
+    table = room.json("table.json")
+    file = peers_file(None)
+    file["environment"]["device"] = table["device"]["name"]
+    file["entries"] = [{**peers_file(entry["cell"], id=entry["id"], peer=peer)["entries"][0], **{
+        key: factor * entry["measurement"]["median_us"] for key in ("median_us", "low_us", "high_us")}}
+        for entry in table["entries"] for peer, factor in (("slow", 100), ("quick", 0.01 * entry["cell"]["tokens"] / 8))]
+    room.write("peers.json", file)
+    output = room.ok("bench", "--device", "cpu", "--table", "table.json", "--rounds", "2", "-q", "--peers", "peers.json",
+                     "-o", "bench.json").stdout
+    assert "Speed of the winners over others" in output
+    validate("bench", room.path / "bench.json")
+    compared = {(one["op"], one["other"]): one for one in room.json("bench.json")["comparisons"]}
+    for op in ("fwd", "dx"):
+        quick, fastest = compared[op, "quick (peer)"], compared[op, "fastest in each cell"]
+        assert quick["cells"] == 2 and fastest == {**quick, "other": "fastest in each cell"}
+        assert quick["least"] < quick["geometric_mean"] < quick["most"] < 1 < compared[op, "slow (peer)"]["least"]
+        assert f"/{op}/" in quick["least_cell"]
+        points = {(point["cell"]["tokens"], point["role"].split("+")[0], point["contender"].get("baseline")): point
+                  for point in room.json("bench.json")["points"] if point["cell"]["op"] == op}
+        ratios = [points[tokens, "peer", "quick"]["measurement"]["median_us"]
+                  / points[tokens, "winner", None]["measurement"]["median_us"] for tokens in (8, 16)]
+        assert quick["geometric_mean"] == pytest.approx((ratios[0] * ratios[1]) ** 0.5, rel=1e-3)
+
+
 def test_bench_refuses_peers_of_another_device_with_both_names(room):
     tuned = json.loads(room.tuned("--wait", "0").read_text())
     file = peers_file(tuned["entries"][0]["cell"], id=tuned["entries"][0]["id"])
