@@ -210,7 +210,7 @@ RAGGED = ["wgmma tma_store=yes swap=no cluster=none", "wgmma tma_store=no swap=y
 @pytest.mark.parametrize("knobs", RAGGED)
 def test_dw_reads_no_row_beside_those_of_an_expert(tmp_path, knobs):
     """Rows of every second expert are NaN: the others' dW must not know."""
-    export_one(tmp_path, knobs, "--op", "dw", "--space", "backward" if knobs.startswith("wgmma") else "quick")
+    export_one(tmp_path, knobs, "--op", "dw", "--space", "backward" if knobs.startswith("wgmma") else "full")
     program = f"""
 import sys
 sys.path.insert(0, {str(tmp_path / 'out')!r})
