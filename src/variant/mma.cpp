@@ -45,6 +45,11 @@ StateRegisters state_registers(const Shape& shape) {
   return is_k_major(p.a) && is_k_major(p.b) ? StateRegisters{76, 38} : StateRegisters{112, 74};
 }
 
+// Chunks of 16 bytes of one operand's stage that a thread copies. Where rows are steps along k, compiled kernels with
+// 32 of them spill.
+constexpr int kMostChunks = 16;
+int chunks(const Knobs& c, int rows) { return rows * c.block_k / (8 * 32 * c.warps); }
+
 int shared_bytes(const Knobs& c, const Shape& shape) {
   const Product p = product_of(shape);
   return mma_layout(c, {.sums_rows = p.ragged == Axis::k,
@@ -70,6 +75,12 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (warp_grid(c).m == 0)
     return fmt::format("block_m x block_n cannot be divided among {} warps in multiples of 16 x 16", c.warps);
+  const Product product = product_of(shape);
+  if (!(is_k_major(product.a) && is_k_major(product.b)) &&
+      std::max(chunks(c, c.block_m), chunks(c, c.block_n)) > kMostChunks)
+    return fmt::format(
+        "block_m, block_n or block_k must be smaller for {}: a thread would copy over {} chunks of a stage",
+        name(shape.op), kMostChunks);
   if (mma_registers(c) + state_registers(shape).fewest > kMaxRegisters)
     return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)

@@ -187,11 +187,28 @@ TEST_P(CompileTest, MmaAtTheEdgeOfItsRegisters) {
         expect_compile("mma", shape_of(Dtype::bf16, k == 2048 ? 1536 : 1537, k, fusion), {candidate});
   }
 }
+TEST_P(CompileTest, MmaGradientsAtTheEdgeOfTheirCopies) {
+  const Candidate most = parse_candidate(
+                      "mma block_m=32 block_n=256 block_k=64 warps=4 stages=3 raster=m group=8 split=4"),
+                  more = with_value(most, "block_k", 128);
+  for (const auto& [op, fusion] : {std::pair<Op, Fusion>{Op::dx, {}},
+                                   {Op::dx, {.permute_y = true, .topk_weights = true}},
+                                   {Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}},
+                                   {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
+    Shape shape = shape_of(Dtype::bf16, 1536, 2048, fusion);
+    shape.op = op;
+    expect_compile("mma", shape, {most});
+    const auto reason = find_variant("mma").illegal(more, shape, device_of_arch(GetParam()));
+    EXPECT_NE(reason.value_or("").find("a thread would copy over 16 chunks"), std::string::npos) << name(op);
+  }
+}
 // dX and dW under their fusions, some candidates drawn for each.
 TEST_P(CompileTest, Gradients) {
   const std::pair<Op, Fusion> cases[] = {{Op::dx, {}},
                                          {Op::dx, {.permute_x = true}},
                                          {Op::dx, {.permute_y = true, .topk_weights = true}},
+                                         {Op::dx, {.permute_x = true, .sum_slots = true}},
+                                         {Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}},
                                          {Op::dw, {}},
                                          {Op::dw, {.permute_x = true}},
                                          {Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}},
