@@ -177,6 +177,27 @@ Rival rival_of(const Final& final, size_t winner, size_t who, const std::string&
   return rival;
 }
 
+bool surely_beats_default(const Final& final, size_t winner) {
+  return paired_ratio(final.rounds, winner, final.default_index()).interval.high < 1;
+}
+
+// The entry with this contender as its winner.
+void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Trial>& trials) {
+  const Trial& screening = *find_trial(trials, final.contenders[winner].candidate);
+  entry.candidate = screening.candidate;
+  entry.verdict = screening.verdict;
+  entry.measurement = summarise(final.rounds.blocks[winner]);
+  entry.rivals.clear();
+  if (final.has_default) entry.rivals.push_back(rival_of(final, winner, final.default_index(), "default"));
+  for (size_t i = final.candidates; i < final.contenders.size(); ++i)
+    entry.rivals.push_back(rival_of(final, winner, i, final.contenders[i].baseline));
+  entry.ties.clear();
+  for (const Trial& trial : trials)
+    if (trial.status == Status::ok && trial.candidate != entry.candidate &&
+        overlap(trial.measurement.interval, screening.measurement.interval))
+      entry.ties.push_back(trial.candidate);
+}
+
 }  // namespace
 
 bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
@@ -187,21 +208,13 @@ bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, con
   if (!final) return false;
 
   const size_t winner = winner_of(*final);
-  const Trial& screening = *find_trial(trials, final->contenders[winner].candidate);
-  entry.candidate = screening.candidate;
-  entry.verdict = screening.verdict;
-  entry.measurement = summarise(final->rounds.blocks[winner]);
-  entry.rivals.clear();
-  if (final->has_default) entry.rivals.push_back(rival_of(*final, winner, final->default_index(), "default"));
-  for (size_t i = final->candidates; i < final->contenders.size(); ++i)
-    entry.rivals.push_back(rival_of(*final, winner, i, final->contenders[i].baseline));
-  entry.ties.clear();
-  for (const Trial& trial : trials)
-    if (trial.status == Status::ok && trial.candidate != entry.candidate &&
-        overlap(trial.measurement.interval, screening.measurement.interval))
-      entry.ties.push_back(trial.candidate);
-  if (const std::string reason = distrust(entry); !reason.empty())
-    note(fmt::format("{} is too noisy to trust: {}; tune it again on a quiet machine", id(entry.cell), reason));
+  fill(entry, *final, winner, trials);
+  if (const std::string reason = distrust(entry); !reason.empty()) {
+    const bool keeps = final->has_default && winner != final->default_index() && !surely_beats_default(*final, winner);
+    note(fmt::format("{} is too noisy to trust: {}{}; tune it again on a quiet machine", id(entry.cell), reason,
+                     keeps ? ", so it keeps the default" : ""));
+    if (keeps) fill(entry, *final, final->default_index(), trials);
+  }
   return true;
 }
 

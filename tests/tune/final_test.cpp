@@ -314,6 +314,24 @@ TEST(Decide, AnUncertainRatioIsWarnedAbout) {
   EXPECT_TRUE(quiet.notes.empty());
 }
 
+TEST(Decide, ANoisyCellKeepsTheDefaultUnlessItIsSurelySlower) {
+  for (const double other : {96.0, 50.0}) {
+    Script script = times({{12, 100}, {24, other}});
+    script.waited = 0.2;
+    script.noise = {.sigma = 0.05};
+    Deciding busy(script);
+    busy.entry.cell = fake::small_cell();
+    busy.request.fallback = cpu(12);
+    busy.trials = {screened(cpu(24), other, 0.5), screened(cpu(12), 100, 0.5)};
+    ASSERT_TRUE(busy.run());
+    ASSERT_EQ(busy.notes.size(), 1u);
+    const bool keeps = other > 90;
+    EXPECT_EQ(busy.notes[0].find("so it keeps the default") != std::string::npos, keeps) << busy.notes[0];
+    EXPECT_EQ(busy.entry.candidate, cpu(keeps ? 12 : 24));
+    EXPECT_EQ(find_rival(busy.entry, "default")->ratio == 1, keeps);
+  }
+}
+
 TEST(Decide, AFinalOnBusyProcessorsIsWarnedAbout) {
   Script script = times({{12, 100}});
   script.waited = 0.2;
