@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/wording.h"
 #include "table/fields.h"
@@ -36,6 +38,15 @@ double mean_loss(const RehearsedCell& cell) {
 }
 
 double worst_loss(const RehearsedCell& cell) { return *std::ranges::max_element(cell.losses); }
+// A missing or unreadable file is told by whoever reads it.
+void require_journal(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error) || is_journal(file)) return;
+  throw request_error(fmt::format("{}: not a journal of moetune", file),
+                      file.ends_with(".xz") ? fmt::format("unpack it first: xz -dk {}", shell_line({file}))
+                                            : "a journal lies beside its table, TABLE.journal.jsonl");
+}
+
 int64_t most(const std::vector<int64_t>& counts) { return *std::ranges::max_element(counts); }
 int64_t mean(const std::vector<int64_t>& counts) {
   double sum = 0;
@@ -125,8 +136,15 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   const double max_mean = limit_of(options.max_loss, "--max-loss"),
                max_worst = limit_of(options.max_worst, "--max-worst");
   std::vector<RehearsedCell> cells;
-  for (const std::string& file : options.journals)
-    for (RehearsedCell& cell : rehearse(read_journal(file), request)) cells.push_back(std::move(cell));
+  for (const std::string& file : options.journals) {
+    require_journal(file);
+    const Replay journal = read_journal(file);
+    if (journal.header.strategy != "exhaustive")
+      note(invocation.terminal,
+           fmt::format("{}: a journal of the strategy {}: what it did not try is no candidate here", file,
+                       journal.header.strategy));
+    for (RehearsedCell& cell : rehearse(journal, request)) cells.push_back(std::move(cell));
+  }
   if (cells.empty())
     throw request_error("no cell of these journals has a candidate that was timed",
                         "record some with tune --strategy exhaustive");
@@ -149,9 +167,10 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   if (format == Format::text)
     print(
         fmt::format("\n{} in {}: winners are {} slower than the journal's best (geometric mean), {} at worst, after {} "
-                    "candidates at most.{}\n",
+                    "at most.{}\n",
                     request.strategy, counted(std::ssize(cells), "cell", "cells"), loss_text(summary.mean),
-                    loss_text(summary.worst), summary.most, passed ? "" : " That is more than allowed."));
+                    loss_text(summary.worst), counted(summary.most, "candidate", "candidates"),
+                    passed ? "" : " That is more than allowed."));
   return passed ? Exit::yes : Exit::no;
 }
 

@@ -74,3 +74,13 @@ def test_a_journal_without_times_is_refused(room):
     lines = [line for line in room.journal() if line["kind"] == "header"]
     (room.path / "empty.jsonl").write_text(json.dumps(lines[0]) + "\n")
     assert "has a candidate that was timed" in room.error(2, "replay", "empty.jsonl")
+
+
+def test_what_is_no_journal_is_told_with_a_remedy(room):
+    room.tuned()
+    told = room.error(2, "replay", "moetune-table.json")
+    assert "moetune-table.json: not a journal of moetune" in told and "TABLE.journal.jsonl" in told
+    (room.path / "j.jsonl.xz").write_bytes(b"\xfd7zXZ")
+    assert "unpack it first: xz -dk j.jsonl.xz" in room.error(2, "replay", "j.jsonl.xz")
+    note = room.ok("replay", "moetune-table.json.journal.jsonl", "--runs", "1").stderr
+    assert "a journal of the strategy auto: what it did not try is no candidate here" in note
