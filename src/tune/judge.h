@@ -100,8 +100,8 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// rounds, and change = here / there - 1. Both sides keep their operands at the same time.
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does; it is no wider
 ///                 than the threshold to each side, or doesn't pass minus the threshold either
-///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and it is a discovery
-///                 among all cells
+///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and
+///                 it is a discovery among all cells
 ///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or
 ///                 the time; it is a discovery among all cells at a false discovery rate of 5 %; and further sets of
 ///                 rounds, over operands made anew after all cells were measured, confirm it until `patience` has
