@@ -115,7 +115,7 @@ class Collection {
 
   std::string kernel(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
     const Variant& variant = find_variant(candidate.variant);
-    const std::string name = kernel_name(candidate, shape);
+    std::string name = kernel_name(candidate, shape);
     if (archs[name].empty())
       exported.kernels.push_back({.name = name,
                                   .shape = shape,

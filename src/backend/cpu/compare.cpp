@@ -227,14 +227,14 @@ Verdict compare_close(const Product& product, const Operand& operand, const Outp
 }
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  const Verdict d = compare_exact(product, product.d, set.d, wanted.d.data(), pool);
+  Verdict d = compare_exact(product, product.d, set.d, wanted.d.data(), pool);
   if (!product.weight_gradient) return d;
   const Operand& dweights = product.weight_gradient->dweights;
   return with_dweights(d, compare_exact(product, dweights, set.dweights, wanted.dweights.data(), pool));
 }
 
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  const Verdict d = compare_close(product, product.d, set.d, wanted.d.as<float>(), pool);
+  Verdict d = compare_close(product, product.d, set.d, wanted.d.as<float>(), pool);
   if (!product.weight_gradient) return d;
   const Operand& dweights = product.weight_gradient->dweights;
   return with_dweights(
