@@ -81,6 +81,23 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   return request;
 }
 
+// Variants without a model of their time have nothing to go by.
+void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
+  if (request.strategy != "model" && request.prune <= 0) return;
+  std::vector<std::string> without;
+  for (const VariantSpace& space : request.space.variants) {
+    const Variant& variant = find_variant(space.variant);
+    const bool takes_part = std::ranges::any_of(request.cells, [&](const Cell& cell) {
+      return !cannot_run(variant.fallback(make_problem(cell), device), cell.shape, device);
+    });
+    if (!variant.seconds && takes_part) without.push_back(space.variant);
+  }
+  if (without.empty()) return;
+  note(terminal, fmt::format("there is no model of the time of {}: {}", fmt::join(without, ", "),
+                             request.strategy == "model" ? "--strategy model tries its default alone"
+                                                         : "--prune leaves all of its candidates"));
+}
+
 // Finds faults of the request before the run puts an older journal aside.
 void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
   require_regime(request.regime, device);
@@ -223,6 +240,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   require_knobs(options.search, request.space, backend->device());
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
     require_listable(request.space, backend->device());
+  tell_missing_models(request, backend->device(), terminal);
   Offer offer(request.space, backend->device(), drawn_candidates(request), request.prune);
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
@@ -328,6 +346,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   take_table(options, request, whole, *devices[0], invocation.terminal);
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_space(options, request, backend->device());
+  if (!options.quiet) tell_missing_models(request, backend->device(), invocation.terminal);
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
   const TunedTable table =

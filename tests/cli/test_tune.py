@@ -380,3 +380,11 @@ def test_a_lookup_answers_with_no_other_op(room):
 def test_a_folder_is_made_for_the_output(room):
     room.ok("tune", *TINY, *FEW, "-o", "new/folder/table.json")
     assert (room.path / "new/folder/table.json").exists()
+
+
+def test_variants_without_a_model_are_told(room):
+    told = "there is no model of the time of cpu: "
+    assert told + "--strategy model tries its default alone" in room.ok("tune", *TINY, "--strategy", "model").stderr
+    assert told + "--prune leaves all of its candidates" in room.ok("tune", *TINY, "--dry-run", "--strategy", "exhaustive",
+                                                                    "--space", "quick", "--prune", "2").stderr
+    assert told not in room.ok("tune", *TINY, "--max-candidates", "1", "-o", "other.json").stderr
