@@ -33,9 +33,31 @@ def test_auto_finds_what_an_exhaustive_search_finds(room, journals, words):
     assert report["mean_loss"] < 0.005
     losses = [max(cell["losses"]) for cell in report["cells"]]
     assert sum(loss < 0.01 for loss in losses) >= len(losses) - 1
-    assert all(max(cell["candidates"]) <= 150 for cell in report["cells"])
+    assert all(max(cell["candidates"]) <= (150 if words else 32) for cell in report["cells"])
+    known = [cell for cell in report["cells"] if cell.get("default_loss") is not None]
+    assert all(max(cell["losses"]) <= cell["default_loss"] for cell in known)
 
 
 def test_the_models_first_eight_hold_a_good_candidate(room, journals):
     report = replay(room, journals, "--strategy", "model", "--max-candidates", "8", "--runs", "1")
     assert sum(cell["losses"][0] < 0.02 for cell in report["cells"]) >= 0.9 * len(report["cells"])
+
+
+def test_the_forward_journal_is_that_of_its_space(room, journals):
+    """All values of the committed space were recorded, and of each cell the default beside it."""
+    room.ok("validate", SOURCE / "tests/journals/reference.json")
+    space = json.loads((SOURCE / "tests/journals/reference.json").read_text())["variants"]["wgmma"]
+    path, = [path for path in journals if path.endswith("fwd-dx.jsonl")]
+    header, *lines = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+    assert header["space"] == "reference.json"
+    cells = {}
+    for line in lines:
+        if line["kind"] == "trial":
+            cells.setdefault(line["cell"], []).append(line["candidate"])
+    assert len(cells) == 12
+    for candidates in cells.values():
+        within = [candidate for candidate in candidates
+                  if all(candidate[knob] in values or "most" in values for knob, values in space.items())]
+        assert len(candidates) == 357 and len(within) in (356, 357)
+        for knob, values in space.items():
+            assert "most" in values or {candidate[knob] for candidate in within} == set(values), knob
