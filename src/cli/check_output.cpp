@@ -72,7 +72,7 @@ void write_named(const std::string& path, const std::string& text) {
 // Of a job summary, which may have several checks.
 std::string heading(const CheckResult& result, const CheckContext& context) {
   const std::string against = result.against.empty() ? "" : " against " + result.against;
-  return fmt::format("### moetune check {}\n\n", markdown_text(fmt::format("{}{}", context.baseline, against))) +
+  return fmt::format("### moetune check {}\n\n", markdown_text(context.baseline + against)) +
          markdown_text(fmt::format("{}, threshold {:g} %", context.device.name, 100 * result.threshold)) + ".\n\n";
 }
 

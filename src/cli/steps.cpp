@@ -10,19 +10,13 @@ namespace {
 
 // "qwen3-30b-a3b training step, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then what differs from plain.
 std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
-  // The heading tells the fusions of dw alone and of dx alone beside those that they share.
-  Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
-  up.fusion.sum_slots = cells[step.cells[1]].cell.shape.fusion.sum_slots;
-  down.fusion.weight_gradient = cells[step.cells[4]].cell.shape.fusion.weight_gradient;
+  const Shape &up = cells[step.cells[2]].cell.shape, &down = cells[step.cells[5]].cell.shape;
   const Layer& layer = up.layer;
   std::string heading = fmt::format("{} training step, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model,
                                     name(layer.dtype), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
   if (layer.tp > 1) heading += fmt::format(", tp {}", layer.tp);
   if (layer.ep > 1) heading += fmt::format(", ep {}", layer.ep);
-  for (const Shape* shape : {&up, &down})
-    if (shape->fusion != Fusion{})
-      heading += fmt::format(", {} {}", name(shape->layer.projection), text(shape->fusion));
-  return heading;
+  return heading + fusions_text(cells, step);
 }
 
 void add_rows(Grid& grid, const Step& step, const Cell& cell) {
@@ -30,14 +24,8 @@ void add_rows(Grid& grid, const Step& step, const Cell& cell) {
   for (const ContenderTime& sum : step.sums) {
     std::vector<std::string> row = place;
     place.assign(place.size(), "");  // told once
-    Measurement time;
-    time.seconds = sum.seconds, time.interval = sum.interval;
-    const StepSpeedup speedup = step_speedup(step, sum);
-    row.push_back(sum.contender);
-    row.push_back(time_text(time));
-    row.push_back(&sum == &step.sums[0]     ? ""
-                  : !step.untrusted.empty() ? "noisy"
-                                            : ratio_text(speedup.ratio, speedup.interval));
+    const std::vector<std::string> told = sum_row(step, sum);
+    row.insert(row.end(), told.begin(), told.end());
     grid.rows.push_back(std::move(row));
   }
 }

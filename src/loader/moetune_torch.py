@@ -101,8 +101,8 @@ def _launch(folder, op, fusion, w_shape, dtype, top_k, tokens, rows, **operands)
     if dtype not in _DTYPES:
         raise Error(f"no kernels for {dtype}: they are of torch.bfloat16 and torch.float16")
     with _device_of(next(iter(operands.values()))):
-        kernel = library(folder).pick(op=op, dtype=_DTYPES[dtype], fusion=fusion, experts=experts, top_k=top_k, n=n, k=k,
-                                      tokens=max(tokens, 1), skew=getattr(_local, "skew", None))
+        kernel = library(folder).pick(op=op, dtype=_DTYPES[dtype], fusion=fusion, experts=experts, top_k=top_k, n=n,
+                                      k=k, tokens=max(tokens, 1), skew=getattr(_local, "skew", None))
         taken = {operand["name"] for operand in kernel.description["operands"]}
         given = {name: tensor for name, tensor in operands.items() if name in taken}
         kernel.call(tokens, _workspace().room_for(kernel, tokens, rows), rows).launch(**given)

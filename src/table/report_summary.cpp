@@ -60,10 +60,11 @@ std::vector<CellTimes> times_with_peers(const ReportInput& input) {
 
 // Over the cells that have such a time.
 Grid speed_ups(const ReportInput& input) {
+  const std::vector<std::string> names = other_names(input);
   std::vector<CellSpeedups> cells;
   for (const Entry& entry : input.table->entries) {
     cells.push_back({.cell = entry.cell, .factors = {}});
-    for (const std::string& name : other_names(input))
+    for (const std::string& name : names)
       if (const auto found = speed_up(input, entry, name)) cells.back().factors.emplace_back(name, found->factor);
   }
   return grid_of(compare(cells));

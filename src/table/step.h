@@ -54,6 +54,12 @@ StepSpeedup step_speedup(const Step& step, const ContenderTime& sum);
 /// The contender's sum, or null.
 const ContenderTime* find_sum(const Step& step, const std::string& contender);
 
+/// What differs from plain in a step's projections, each with a comma before it: ", up permute_x+sum_slots".
+std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step);
+
+/// A contender's name, its sum, and how many times as fast the step's first contender is: "" for that one itself.
+std::vector<std::string> sum_row(const Step& step, const ContenderTime& sum);
+
 /// A row a step and contender: the step's layer and cell, the sum, and how many times as fast the winners are.
 Grid steps_grid(const std::vector<CellTimes>& cells);
 

@@ -11,16 +11,15 @@
 #include "table/pretty.h"
 
 namespace moetune {
-
-void drop_choices(TunedTable& table, const Shape& shape) {
-  std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
-}
-
 namespace {
 
 constexpr std::string_view kJournalBegins = "{\"schema\":\"moetune.journal/";
 
 }  // namespace
+
+void drop_choices(TunedTable& table, const Shape& shape) {
+  std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
+}
 
 TunedTable read_table(const std::filesystem::path& path) {
   const std::string text = read_text(path);

@@ -29,9 +29,9 @@ struct FinalRequest {
 
 /// Decides a cell from its trials and fills the entry's winner, times, rivals and ties. The backend has loaded the
 /// cell's problem. The finalists are the fastest trial and at most two more whose interval overlaps its interval. The
-/// winner has the lowest median, and is never one that the default beats by the paired ratio; where the
-/// cell is too noisy to trust it must beat the default surely. A baseline that can't
-/// run, or a finalist that fails twice, is left out with a note. False where no trial is right or none survives.
+/// winner has the lowest median, and is never one that the default beats by the paired ratio; where the cell is too
+/// noisy to trust it must beat the default surely. A baseline that can't run, or a finalist that fails twice, is left
+/// out with a note. False where no trial is right or none survives.
 bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
             const FinalRequest& request, const std::function<void(const std::string&)>& note);
 

@@ -150,6 +150,22 @@ TEST(Step, TakesDxThatSumsSlotsOrGivesTheWeightsGradient) {
       training_steps(six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)}).size(), 2u);
 }
 
+TEST(Step, IsToldFromOthersInOneTable) {
+  Fusion summing = kGathered;
+  summing.sum_slots = true;
+  const auto cells = six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)};
+  const Grid grid = steps_grid(cells);
+  std::vector<std::string> places;
+  for (const auto& row : grid.rows)
+    if (!row[0].empty()) places.push_back(row[0]);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_NE(places[0], places[1]);
+  EXPECT_NE(places[1].find("64 tokens, uniform, up permute_x+sum_slots, down permute_y+topk_weights"),
+            std::string::npos)
+      << places[1];
+  EXPECT_EQ(grid.rows[0][3], "");  // the winners themselves
+}
+
 TunedTable table_of_a_step() {
   std::vector<Entry> entries;
   for (const CellTimes& cell : six(kGathered, kWeighted))
