@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "base/stats.h"
 #include "table/time_text.h"
@@ -26,16 +25,21 @@ struct Factors {
 // The default and exported kernels are ours.
 bool is_other(const std::string& name) { return name != "default" && !name.starts_with("moetune-"); }
 
-std::optional<double> least_of_others(const CellSpeedups& one) {
-  std::optional<double> least;
-  for (const auto& [other, factor] : one.factors)
-    if (is_other(other) && (!least || factor < *least)) least = factor;
-  return least;
+// Over cells that have a time of each of `others`: where one is missing, another would pass for the fastest.
+Factors beside_fastest(Op op, const std::vector<CellSpeedups>& cells, std::ptrdiff_t others) {
+  Factors fastest{.other = kFastestOther, .factors = {}, .cells = {}};
+  for (const CellSpeedups& one : cells) {
+    if (one.cell.shape.op != op) continue;
+    std::vector<double> factors;
+    for (const auto& [other, factor] : one.factors)
+      if (is_other(other)) factors.push_back(factor);
+    if (std::ssize(factors) == others) fastest.add(one.cell, *std::ranges::min_element(factors));
+  }
+  return fastest;
 }
 
 std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
   std::vector<Factors> all;
-  Factors fastest{.other = kFastestOther, .factors = {}, .cells = {}};
   for (const CellSpeedups& one : cells) {
     if (one.cell.shape.op != op) continue;
     for (const auto& [other, factor] : one.factors) {
@@ -43,10 +47,10 @@ std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
       if (found == all.end()) found = all.insert(all.end(), {.other = other, .factors = {}, .cells = {}});
       found->add(one.cell, factor);
     }
-    if (const auto least = least_of_others(one)) fastest.add(one.cell, *least);
   }
   const auto others = std::ranges::count_if(all, [](const Factors& each) { return is_other(each.other); });
-  if (others > 1) all.push_back(std::move(fastest));
+  if (others < 2) return all;
+  if (Factors fastest = beside_fastest(op, cells, others); !fastest.factors.empty()) all.push_back(std::move(fastest));
   return all;
 }
 

@@ -26,8 +26,8 @@ struct Comparison {
   size_t cells = 0;        // that have a time of it
 };
 
-/// The last comparison of an op with several others: with the fastest of them in each cell. The default and
-/// kernels that moetune exported are not among them.
+/// The last comparison of an op with several others: with the fastest of them in each cell that has a time of each. The
+/// default and kernels that moetune exported are not among them.
 constexpr const char* kFastestOther = "fastest in each cell";
 
 /// In the order in which ops and others appear; none for ops whose winners have nothing beside them.

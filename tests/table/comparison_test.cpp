@@ -23,8 +23,8 @@ TEST(Comparison, IsAMeanForEachOpAndOther) {
   EXPECT_EQ(found[1].least, 2);
   EXPECT_EQ(found[1].most, 8);
   EXPECT_EQ(found[2].cells, 1u);
-  EXPECT_EQ(found[3].other, kFastestOther);  // 1.5 and 8: the default is no other
-  EXPECT_DOUBLE_EQ(found[3].mean, std::sqrt(12.0));
+  EXPECT_EQ(found[3].other, kFastestOther);  // the default is no other, and the second cell has no time of torch
+  EXPECT_EQ(found[3].cells, 1u);
   EXPECT_EQ(found[3].least, 1.5);
   EXPECT_EQ(found[3].least_cell, id(cell(Op::dx, 8, {}).cell));
   EXPECT_EQ(found[4].op, Op::dw);  // with one other: no fastest of them
@@ -37,6 +37,17 @@ TEST(Comparison, OursAreNotTheFastestOthers) {
   ASSERT_EQ(found.size(), 5u);
   EXPECT_EQ(found[4].other, kFastestOther);
   EXPECT_EQ(found[4].least, 1.5);
+}
+
+TEST(Comparison, TakesTheFastestOfCellsThatHaveAll) {
+  const auto found = compare({cell(Op::fwd, 8, {{"loop", 2.0}, {"torch", 1.5}}), cell(Op::fwd, 16, {{"loop", 8.0}}),
+                              cell(Op::fwd, 32, {{"loop", 6.0}, {"torch", 7.0}})});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[2].other, kFastestOther);
+  EXPECT_DOUBLE_EQ(found[2].mean, 3);
+  EXPECT_EQ(found[2].cells, 2u);
+  const auto apart = compare({cell(Op::fwd, 8, {{"loop", 2.0}}), cell(Op::fwd, 16, {{"torch", 8.0}})});
+  EXPECT_EQ(apart.size(), 2u);  // no cell has both
 }
 
 TEST(Comparison, IsNothingWithoutOthers) {
