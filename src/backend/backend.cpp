@@ -42,6 +42,17 @@ Json with_packs(Json identity) {
   return identity;
 }
 
+DeviceInfo measured_device(DeviceInfo device, const BackendOptions& options) {
+  if (options.measured.empty()) return device;
+  const auto rates = options.measured.find(device.name);
+  if (rates == options.measured.end())
+    throw request_error(
+        fmt::format("--measured: the file tells of {}, not of {}", options.measured.begin()->first, device.name),
+        "measure this device: moetune doctor --format json");
+  device.measured = rates->second;
+  return device;
+}
+
 Json to_json(const Ceilings& c) {
   return {{"read_tbps", rounded(c.read_bandwidth * 1e-12, 4)},
           {"copy_tbps", rounded(c.copy_bandwidth * 1e-12, 4)},

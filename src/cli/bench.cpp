@@ -203,6 +203,7 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   add_inputs(files, options.cells, cells);
   add_input(files, "--table", options.contenders.table);
   add_input(files, "--peers", options.peers);
+  add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, Content::bench);
   require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);

@@ -131,6 +131,7 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   else
     add_input(files, "BASELINE", options.baseline);
   add_input(files, "--against", options.against);
+  add_input(files, "--measured", options.device.measured);
   if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
   add_output(files, "--output", options.outputs.output, Content::check);
   add_output(files, "--junit", options.outputs.junit, Content::junit);

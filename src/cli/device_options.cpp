@@ -9,6 +9,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/placed.h"
+#include "cli/results.h"
 #include "cli/wording.h"
 #include "cli/words.h"
 #include "table/mergeable.h"
@@ -25,6 +28,25 @@ void require_one_model(const std::vector<ListedDevice>& gpus) {
                           "name GPUs of one model in CUDA_VISIBLE_DEVICES, or pass --mixed-gpus");
 }
 
+// Of the devices that doctor measured.
+std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
+  const Json json = read_json(file);
+  const JsonAt root(json, file);
+  placed(root, read_doctor);
+  std::map<std::string, MeasuredRates> rates;
+  const JsonAt devices = root["devices"];
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const DeviceInfo info = device_from_json(devices[i]["device"]);
+    if (!devices[i].has("ceilings")) continue;
+    const Ceilings ceilings = ceilings_from_json(devices[i]["ceilings"]);
+    rates[info.name] = {.dense_flops = ceilings.dense_burst, .read_bandwidth = ceilings.read_bandwidth};
+  }
+  if (rates.empty())
+    throw request_error(fmt::format("--measured: {} has no measured device", file),
+                        "make it with: moetune doctor --format json");
+  return rates;
+}
+
 }  // namespace
 
 bool is_all_gpus(const DeviceOptions& options) { return options.device == "cuda:all"; }
@@ -35,6 +57,8 @@ void declare(OptionSet& set, DeviceOptions& options) {
             "auto (a GPU where there is one), cpu, cuda, cuda:1; for tune, cuda:all", device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   declare_packs(set, options.packs);
+  set.value("--measured", options.measured, "FILE",
+            "What 'moetune doctor --format json' told of this device: models of kernels go by it [its data sheet]");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");
 }
@@ -60,6 +84,7 @@ WorkerOptions worker_options(const DeviceOptions& options) {
   worker.device = options.device;
   worker.backend.kernels_folder = options.kernels;
   worker.backend.cache = !options.no_cache;
+  if (!options.measured.empty()) worker.backend.measured = read_rates(options.measured);
   for (const std::string& pack : options.packs)
     worker.backend.packs.push_back(std::filesystem::absolute(pack).string());
   return worker;

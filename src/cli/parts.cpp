@@ -120,6 +120,9 @@ void require_device(const JsonAt& json) {
   require_text(json["name"]);
   require_number(json["peak_flops"]);
   require_number(json["peak_bandwidth"]);
+  if (!json.has("measured")) return;
+  require_positive(json["measured"]["dense_flops"]);
+  require_positive(json["measured"]["read_bandwidth"]);
 }
 
 void require_cell(const JsonAt& json) { placed(json, cell_from_json); }

@@ -140,6 +140,7 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
   add_input(files, "--warm-start", options.warm_start);
+  add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, Content::table);
   add_output(files, "--journal", options.journal, Content::journal);
   return files;

@@ -166,6 +166,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
   add_input(files, "--table", options.contenders.table);
+  add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, Content::verify);
   require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);

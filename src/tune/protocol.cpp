@@ -61,16 +61,22 @@ Json to_json(const BackendOptions& options) {
                {"cache", options.cache},
                {"compile_threads", options.compile_threads}};
   if (!options.packs.empty()) json["packs"] = options.packs;
+  for (const auto& [name, rates] : options.measured) json["measured"][name] = to_json(rates);
   return json;
 }
 
 BackendOptions backend_options_from_json(const JsonAt& json) {
   std::vector<std::string> packs;
   for (size_t i = 0; json.has("packs") && i < json["packs"].size(); ++i) packs.push_back(json["packs"][i].string());
+  std::map<std::string, MeasuredRates> measured;
+  if (json.has("measured"))
+    for (const auto& item : json["measured"].value().items())
+      measured[item.key()] = rates_from_json(json["measured"][item.key()]);
   return {.kernels_folder = json["kernels_folder"].string(),
           .packs = std::move(packs),
           .cache = json["cache"].boolean(),
-          .compile_threads = static_cast<int>(json["compile_threads"].integer(0, 1 << 20))};
+          .compile_threads = static_cast<int>(json["compile_threads"].integer(0, 1 << 20)),
+          .measured = std::move(measured)};
 }
 
 Json to_json(const SampleRequest& request) {

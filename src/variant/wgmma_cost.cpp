@@ -201,23 +201,25 @@ double turned_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<Til
 }
 
 // Before all tiles: each token's row is read once, and written for each expert that it goes to.
-double gathering_seconds(const WgmmaKnobs& c, const Problem& problem, const Product& p, const DeviceInfo& device) {
+double gathering_seconds(const WgmmaKnobs& c, const Problem& problem, const Product& p, const Peaks& peaks,
+                         int processors) {
   if (c.gather != Gather::first) return 0;
   const double columns =
       static_cast<double>(p.ragged == Axis::k ? p.n : p.k) * static_cast<double>(size_bytes(p.a.dtype));
   const auto rows = static_cast<double>(problem.rows());
   const double read = rows / static_cast<double>(std::max<int64_t>(1, problem.shape.layer.top_k));
-  return (read + rows) * columns / device.peak_bandwidth + kMeeting * device.processors * kFlops / device.peak_flops;
+  return (read + rows) * columns / peaks.bandwidth + kMeeting * processors * kFlops / peaks.flops;
 }
 
 }  // namespace
 
 double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device) {
-  if (device.peak_flops <= 0 || device.peak_bandwidth <= 0 || device.processors <= 0) return 0;
+  const Peaks peaks = modelled_peaks(device);
+  if (peaks.flops <= 0 || peaks.bandwidth <= 0 || device.processors <= 0) return 0;
   const Product p = before_last_pass(product_of(problem.shape));
   const std::vector<int>& m_sizes = problem.routing.m_sizes;
   const std::vector<Tiles> tiles = tiles_of(knobs, p, m_sizes);
-  const double clock = device.peak_flops / kFlops;  // cycles a second of all SMs
+  const double clock = peaks.flops / kFlops;  // cycles a second of all SMs
   double loaded = 0, work = 0, longest_step = 0, count = 0;
   for (const Tiles& t : tiles) {
     loaded += t.count * t.steps * t.loaded_bytes, count += t.count;
@@ -236,15 +238,15 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   const double sharing = knobs.split == 0 ? kShared : knobs.split > 1 ? kSplit : 0;
   const double refills =  // stages are empty when blocks begin together
       knobs.pace == Pace::common ? std::ceil(count / device.processors) * (kMeeting + kLatency) : 0;
-  double memory = memory_seconds(knobs, p, m_sizes, device.peak_bandwidth) * std::sqrt(idle) +
-                  turned_bytes(knobs, p, tiles) / device.peak_bandwidth;
+  double memory = memory_seconds(knobs, p, m_sizes, peaks.bandwidth) * std::sqrt(idle) +
+                  turned_bytes(knobs, p, tiles) / peaks.bandwidth;
   if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
   if (knobs.tiles == TileOrder::dynamic && p.ragged == Axis::m) memory *= kAdapts;
   memory += refills / each;
   const double last = kLastSteps * longest_step + sums_added + sharing + (knobs.hold > 0 ? kStoredLate : 0) +
                       (knobs.tiles == TileOrder::dynamic ? kCounter : 0);
   return (copies_rows(knobs) ? kCopiedRows : 1) * norm(inside, memory, kOverlap) + last / each +
-         gathering_seconds(knobs, problem, p, device) + kLaunch;
+         gathering_seconds(knobs, problem, p, peaks, device.processors) + kLaunch;
 }
 
 }  // namespace moetune

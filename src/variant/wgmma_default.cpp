@@ -107,8 +107,9 @@ void look_at_rows(Chooser& chooser, Knobs c) {
 WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device) {
   Chooser chooser{.problem = problem, .device = device};
   chooser.device.processors = processors_of(device);
-  if (device.peak_flops <= 0) chooser.device.peak_flops = kPeakFlops;
-  if (device.peak_bandwidth <= 0) chooser.device.peak_bandwidth = kPeakBandwidth;
+  const Peaks peaks = modelled_peaks(device);
+  if (peaks.flops <= 0) chooser.device.peak_flops = kPeakFlops;
+  if (peaks.bandwidth <= 0) chooser.device.peak_bandwidth = kPeakBandwidth;
   const Knobs plain{.block_m = 16,
                     .block_n = 128,
                     .block_k = kSwizzleColumns,

@@ -74,7 +74,8 @@ Verdict both(const Verdict& exact, const Verdict& close) {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend() : device_(cpu_device()), kernel_(microkernel()), pool_(device_.processors) {}
+  explicit CpuBackend(const BackendOptions& options)
+      : device_(measured_device(cpu_device(), options)), kernel_(microkernel()), pool_(device_.processors) {}
 
   const DeviceInfo& device() const override { return device_; }
 
@@ -243,6 +244,8 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(const BackendOptions&) { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
 
 }  // namespace moetune
