@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "error_of.h"
+#include "golden.h"
 #include "table/journal.h"
 #include "table/table.h"
 #include "workload/product.h"
@@ -184,11 +184,9 @@ inline Trial failed_trial(const Candidate& candidate, Status status, const std::
   return result;
 }
 
-/// Compares with tests/table/golden/<name>; MOETUNE_UPDATE_GOLDEN=1 writes it anew.
+/// expect_golden of tests/table/golden/<name>.
 inline void expect_golden(const std::string& name, const std::string& text) {
-  const std::filesystem::path path = std::filesystem::path(MOETUNE_SOURCE_DIR) / "tests/table/golden" / name;
-  if (const char* update = std::getenv("MOETUNE_UPDATE_GOLDEN"); update && *update == '1') write_atomic(path, text);
-  EXPECT_EQ(read_text(path), text) << "golden file " << path;
+  moetune::expect_golden("table/golden/" + name, text);
 }
 
 }  // namespace moetune::sample

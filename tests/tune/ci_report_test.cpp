@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "error_of.h"
+#include "golden.h"
+#include "table/pretty.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
@@ -75,6 +77,35 @@ TEST(CheckJUnit, TheMeanIsACase) {
   EXPECT_EQ(exit_code(result), 1);
   result.mean = mean(Finding::inconclusive);
   EXPECT_EQ(exit_code(result), 0);
+}
+
+// A cell with each finding, a mean and a fault.
+CheckResult everything() {
+  CheckResult result;
+  result.mean = mean(Finding::regressed), result.fault = "the GPU was lost";
+  int64_t tokens = 16;
+  for (const Finding one : {Finding::equivalent, Finding::improved, Finding::regressed, Finding::inconclusive,
+                            Finding::untrusted, Finding::wrong_result, Finding::failed}) {
+    result.findings.push_back(finding(one, tokens));
+    tokens *= 2;
+  }
+  CellFinding& improved = result.findings[1];
+  improved.change = -0.1, improved.change_interval = {-0.11, -0.09}, improved.now.seconds = 90e-6;
+  for (const size_t unmeasured : {5, 6}) result.findings[unmeasured].rounds = 0;
+  return result;
+}
+
+TEST(CheckGolden, EveryFormatIsTheGoldenText) {
+  const CheckRun run{.timestamp = "2026-11-23T01:26:06", .hostname = "node", .seconds = 12.5};
+  TunedTable table;
+  for (const CellFinding& one : everything().findings) {
+    Entry& entry = table.entries.emplace_back();
+    entry.cell = one.cell, entry.candidate = fake::cpu(48);
+  }
+  expect_golden("tune/golden/check.md", markdown(everything()));
+  expect_golden("tune/golden/check.junit.xml", junit_xml(everything(), run));
+  expect_golden("tune/golden/check.benchmark.json", pretty_json(benchmark_json(everything(), table)));
+  expect_golden("tune/golden/check.annotations.txt", annotations(everything()));
 }
 
 }  // namespace
