@@ -32,7 +32,7 @@ Json estimate_json(int64_t trials, double seconds, const RunEstimate& run) {
 std::string sentence(const RunEstimate& run, const std::filesystem::path& journal) {
   const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
                                          : fmt::format("by the trials in {}", journal.string());
-  return fmt::format("Would take about {} for up to {} ({}).", format_time(run.seconds),
+  return fmt::format("Would take about {} for about {} ({}).", format_time(run.seconds),
                      counted(run.trials, "candidate", "candidates"), source);
 }
 

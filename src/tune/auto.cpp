@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kSmall = 48;         // a domain with no more candidates is tried whole
 constexpr int64_t kMostFirst = 150;    // candidates of a cell without a winner near it
 constexpr int64_t kMostNear = 32;      // the same, with a winner near it
+constexpr int64_t kUsualFirst = 30;    // candidates after which the search ends by itself, as journals tell
+constexpr int64_t kUsualNear = 24;
 constexpr size_t kModelsBest = 12;     // first candidates by the variants' models
 constexpr size_t kModelsBestNear = 8;  // the same, with a winner near the cell
 constexpr uint64_t kStream = 0xa070;   // of random numbers
@@ -92,6 +94,7 @@ class Auto final : public Strategy {
     if (small_) return small_size_;
     return near_ ? kMostNear : kMostFirst;
   }
+  int64_t usual() const override { return small_ ? small_size_ : near_ ? kUsualNear : kUsualFirst; }
 
  private:
   struct Known {

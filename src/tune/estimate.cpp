@@ -19,7 +19,7 @@ struct Figures {
 };
 constexpr Figures kCpuTrial{.seconds = 0.03, .launches = 10, .sustained_loads = 0};
 constexpr Figures kCpuFinal{.seconds = 1, .launches = 200, .sustained_loads = 0};
-constexpr Figures kGpuTrial{.seconds = 0.05, .launches = 20, .sustained_loads = 3};
+constexpr Figures kGpuTrial{.seconds = 0.1, .launches = 20, .sustained_loads = 3};
 constexpr Figures kGpuFinal{.seconds = 1.5, .launches = 200, .sustained_loads = 60};
 constexpr double kCpuFlops = 1e10, kGpuFlops = 2e12;     // per second, of one processor
 constexpr int kCpuProcessors = 2, kGpuProcessors = 100;  // where a device doesn't tell how many it has
@@ -95,9 +95,9 @@ double estimated_seconds(const CellWorkload& cell, const Pace& pace, const Devic
 
 namespace {
 
-// The most trials that the strategy asks for, as if the cells before this one had winners. Which winners doesn't
+// The trials that the strategy usually asks for, as if the cells before this one had winners. Which winners doesn't
 // matter.
-int64_t planned_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
+int64_t usual_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
                        const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
   std::vector<const Entry*> entries;
   for (const Entry& entry : before) entries.push_back(&entry);
@@ -112,8 +112,8 @@ int64_t planned_trials(const TuneRequest& request, const Problem& problem, const
                                                          .warm = warm_start(problem, entries),
                                                          .blocks = request.blocks,
                                                          .seed = request.seed});
-  const int64_t most = strategy->most();
-  return request.max_candidates > 0 ? std::min(most, request.max_candidates) : most;
+  const int64_t usual = strategy->usual();
+  return request.max_candidates > 0 ? std::min(usual, request.max_candidates) : usual;
 }
 
 int64_t candidates_in(const Replay& journal, const std::string& cell) {
@@ -137,7 +137,7 @@ RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
   for (size_t i = 0; i < request.cells.size(); ++i) {
     const Cell& cell = request.cells[i];
     const Problem problem = make_problem(cell);
-    CellEstimate estimate{.trials = planned_trials(request, problem, device, listed.at(i), before)};
+    CellEstimate estimate{.trials = usual_trials(request, problem, device, listed.at(i), before)};
     if (resume) estimate.trials = std::max<int64_t>(0, estimate.trials - candidates_in(known, id(cell)));
     estimate.seconds = estimated_seconds({id(cell), estimate.trials, flops(product_of(problem))}, pace, device,
                                          request.regime, &run.guessed);

@@ -34,7 +34,7 @@ double estimated_seconds(const CellWorkload& cell, const Pace& pace, const Devic
 
 /// Of one device.
 struct CellEstimate {
-  int64_t trials = 0;  // candidates left to try, at most
+  int64_t trials = 0;  // candidates left to try; a search may end before or after so many
   double seconds = 0;
 };
 struct RunEstimate {

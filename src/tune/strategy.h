@@ -30,6 +30,8 @@ class Strategy {
   virtual std::vector<Candidate> likely(size_t count) const = 0;
   /// The most candidates that it asks for.
   virtual int64_t most() const = 0;
+  /// How many it asks for in most cells.
+  virtual int64_t usual() const { return most(); }
 };
 
 /// What a strategy may know of the cell that it searches.

@@ -35,7 +35,7 @@ def test_without_a_journal_it_is_a_guess(room):
     assert estimate["by"] == "guess" and estimate["trials"] == 37 and estimate["seconds"] > 0
     text = room.ok("tune", *TINY, "--dry-run").stdout
     line, = (line for line in text.splitlines() if "Would take about" in line)
-    assert line.endswith(" for up to 37 candidates (a guess: no journal tells how long trials take here).")
+    assert line.endswith(" for about 37 candidates (a guess: no journal tells how long trials take here).")
 
 
 def test_a_journal_tells(room):
@@ -45,7 +45,7 @@ def test_a_journal_tells(room):
     assert made["cells"][0]["estimate"] == made["estimate"]
     validate("plan", room.path / room.write("plan.json", made))
     text = room.ok("tune", *TINY, "--dry-run").stdout
-    assert f"Would take about 77.0 s for up to 37 candidates (by the trials in {JOURNAL})." in text
+    assert f"Would take about 77.0 s for about 37 candidates (by the trials in {JOURNAL})." in text
     assert "Would take about 77.0 s" in room.ok("tune", *TINY, "--dry-run", "--format", "markdown").stdout
     row = room.ok("tune", *TINY, "--dry-run", "--format", "csv").stdout.splitlines()[1]
     assert row.endswith(",37,77,journal")

@@ -86,6 +86,7 @@ Outcome search(const SearchSetting& setting, const std::function<double(const Ca
   if (winner) *winner = best->first;
   outcome.candidates = std::ssize(trials);
   EXPECT_LE(outcome.candidates, strategy->most());
+  EXPECT_LE(strategy->usual(), strategy->most());
   return outcome;
 }
 
