@@ -4,6 +4,7 @@ import itertools
 import json
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -199,3 +200,10 @@ def test_the_documented_batch_commands_are_what_sbatch_takes():
     assert len(commands) == 3
     for command in commands:  # sbatch refuses --gpus-per-task where nothing tells the number of tasks
         assert "--gpus-per-task" not in command or "--ntasks" in command, command
+
+
+def test_the_trial_with_slurm_tells_what_is_missing(room):
+    env = {**room.env, "PATH": str(room.path), "MOETUNE": BINARY}
+    result = subprocess.run([sys.executable, SOURCE / "scripts/slurm_trial"], env=env, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    assert result.returncode == 3 and "slurm_trial: not found: munged, slurmctld, slurmd" in result.stderr
