@@ -36,7 +36,7 @@ struct Entry {
   Verdict verdict;
   std::vector<Rival> rivals;        // default first, then baselines
   std::vector<Candidate> ties;      // others whose interval overlaps the winner's
-  int64_t legal = 0, measured = 0;  // candidates
+  int64_t legal = 0, measured = 0;  // candidates; legal are those listed, without a list those tried
   int64_t failed = 0;               // of the measured: not ok
   bool complete = true;             // false: stopped early (interrupt, budget)
   std::string skipped;              // a sentence where there is no winner (out of memory, no correct candidate)
