@@ -115,6 +115,11 @@ std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, con
   return std::nullopt;
 }
 
+// ptxas (CUDA 13.0) waits after each wgmma of such kernels (C7515).
+bool serialises(const Knobs& c, const Product& p) {
+  return p.accumulates && p.d.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0;
+}
+
 }  // namespace
 
 WgmmaProblem wgmma_problem(const Shape& shape) {
@@ -132,6 +137,7 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
   if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem);
   if (auto reason = too_many_rows(c, shape, problem)) return reason;
+  if (serialises(c, product_of(shape))) return "in_flight must be 0 where tensor copies store an accumulated fp16 dW";
   if (wgmma_layout(c, problem).bytes > device.shared_memory_per_block)
     return fmt::format("stages, block_m, block_n, block_k or hold must be smaller: shared memory over {} bytes",
                        device.shared_memory_per_block);

@@ -441,6 +441,19 @@ TEST(MmaLegality, GradientsNeedMoreRegisters) {
   }
 }
 
+TEST(WgmmaLegality, AccumulatedFp16IsStoredByCopiesWithoutStepsInFlight) {
+  const std::string text =
+      "wgmma block_m=128 block_n=128 block_k=64 stages=4 raster=m group=1 consumers=2 schedule=pingpong swap=no "
+      "cluster=none tma_x=yes tma_store=yes tiles=static in_flight=";
+  Shape shape = shape_of(Dtype::fp16, Op::dw);
+  EXPECT_EQ(reason(text + "1", shape), "");
+  shape.fusion.accumulate = true;
+  EXPECT_EQ(reason(text + "1", shape), "in_flight must be 0 where tensor copies store an accumulated fp16 dW");
+  EXPECT_EQ(reason(text + "0", shape), "");
+  shape.layer.dtype = Dtype::bf16;
+  EXPECT_EQ(reason(text + "1", shape), "");
+}
+
 TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
   const std::string text =
       "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
