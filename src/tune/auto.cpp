@@ -14,10 +14,10 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kSmall = 48;         // a domain with no more candidates is tried whole
-constexpr int64_t kMostFirst = 150;    // candidates of a cell without a winner near it
-constexpr int64_t kMostNear = 32;      // the same, with a winner near it
-constexpr int64_t kUsualFirst = 30;    // candidates after which the search ends by itself, as journals tell
+constexpr int64_t kSmall = 48;       // a domain with no more candidates is tried whole
+constexpr int64_t kMostFirst = 150;  // candidates of a cell without a winner near it
+constexpr int64_t kMostNear = 32;    // the same, with a winner near it
+constexpr int64_t kUsualFirst = 30;  // candidates after which the search ends by itself, as journals tell
 constexpr int64_t kUsualNear = 24;
 constexpr size_t kModelsBest = 12;     // first candidates by the variants' models
 constexpr size_t kModelsBestNear = 8;  // the same, with a winner near the cell

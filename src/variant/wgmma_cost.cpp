@@ -10,41 +10,44 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1232;           // from issuing a stage's copies until they have landed, under load
-constexpr double kStep = 10.35;             // of a consumer between two stages: barriers
-constexpr double kEmptied = 14.3;           // more where all wgmma is awaited between them
-constexpr double kTurn = 6.14;              // more of each step where consumers take turns
-constexpr double kLeastWgmma = 37.2;        // of 64 rows and 16 along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.05342;    // more of each column of the N side that is read
-constexpr double kLoadedBytes = 145;        // a cycle, from L2 to an SM
-constexpr double kAllLoadedBytes = 88.83;   // a cycle and SM, from L2 to all SMs at once
-constexpr double kStoredSum = 0.0552;       // of a warpgroup for each sum of its tile, when it stores them
-constexpr double kStagedSum = 0.01391;      // the same where copies store them while the next tile is multiplied,
-constexpr double kStagedTile = 98.52;       // and more of a tile: warpgroups synchronise before and after they stage it
+constexpr double kLatency = 1413;           // from issuing a stage's copies until they have landed, under load
+constexpr double kUnshared = 0.107;         // more to load from L2 what no other block loads at the same time
+constexpr double kStep = 10.91;             // of a consumer between two stages: barriers
+constexpr double kEmptied = 34.96;          // more where all wgmma is awaited between them
+constexpr double kTurn = 1.494;             // more of each step where consumers take turns
+constexpr double kLeastWgmma = 42.05;       // of 64 rows and 16 along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.06945;    // more of each column of the N side that is read
+constexpr double kLoadedBytes = 86.34;      // a cycle, from L2 to an SM
+constexpr double kAllLoadedBytes = 91.82;   // a cycle and SM, from L2 to all SMs at once
+constexpr double kStoredSum = 0.05325;      // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kStagedSum = 0.003092;     // the same where copies store them while the next tile is multiplied,
+constexpr double kStagedTile = 110.3;       // and more of a tile: warpgroups synchronise before and after they stage it
 constexpr double kFlops = 4096;             // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.8601;       // of the peak clock, where all SMs multiply: power bounds it
-constexpr double kWritten = 0.6811;         // of the peak bandwidth
-constexpr double kWrittenInOrder = 0.7501;  // the same where a result leaves L2 in the order in which it was stored
-constexpr double kNarrow = 1.012;           // times as long to read less than kWide bytes of a row at once
+constexpr double kSustained = 0.8224;       // of the peak clock, where all SMs multiply: power bounds it
+constexpr double kWritten = 0.6904;         // of the peak bandwidth
+constexpr double kWrittenInOrder = 0.7489;  // the same where a result leaves L2 in the order in which it was stored
+constexpr double kNarrow = 1.033;           // times as long to read less than kWide bytes of a row at once
 constexpr int kWide = 256;
-constexpr double kTurns = 1.605;   // times as long more to write few rows at once: memory switches from reads to writes
-constexpr double kFewRows = 10.4;  // of a store; the more there are, the less switches weigh
-constexpr double kStoredLate = 1163;   // cycles until held rows are stored at the end
-constexpr double kLastSteps = 1.269;   // until the last sums are stored
-constexpr double kLaunch = 3.785e-06;  // seconds
-constexpr double kMeeting = 306;       // until all blocks have arrived and know it
-constexpr double kShared = 2463;       // more where blocks share the last round: to begin parts and to add them up
+constexpr double kTurns = 0.9219;  // times as long more to write few rows at once: memory switches from reads to writes
+constexpr double kFewRows = 4.117;     // of a store; the more there are, the less switches weigh
+constexpr double kStoredLate = 375.6;  // cycles until held rows are stored at the end
+constexpr double kLastSteps = 1.635;   // until the last sums are stored
+constexpr double kLaunch = 3.408e-06;  // seconds
+constexpr int kMeeting = 306;          // until all blocks know that rows are gathered
+constexpr double kShared = 1026;       // more where blocks share the last round: to begin parts and to add them up
 constexpr double kPaired = 1.047;      // times as long where two blocks wait for each other
-constexpr double kTogether = 0.9704;   // of all work, where blocks stay together: they load the same at the same time
-constexpr double kSplit = 5130;        // more where tiles are cut: the last piece adds up all
-constexpr double kUnswapped = 1.030;   // times memory's time, where rows of X are on the M side
-constexpr double kAdapts = 0.988;      // of memory's time, where blocks with the shorter way to it take more tiles
-constexpr double kCounter = 780;       // cycles more where tiles come from a counter
+constexpr double kTogether = 0.9511;   // of all work, where blocks stay together: they load the same at the same time
+constexpr double kSplit = 4280;        // more where tiles are cut: the last piece adds up all
+constexpr double kUnswapped = 1.053;   // times memory's time, where rows of X are on the M side
+constexpr double kAdapts = 0.9963;     // of memory's time, where blocks with the shorter way to it take more tiles
+constexpr double kCounter = 1010;      // cycles more where tiles come from a counter
 constexpr double kSumBytes = 4;        // of a sum of a piece or part
-constexpr double kCopiedRows = 1.121;  // times as long where threads copy rows
-constexpr double kOverlap = 2.365;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
-constexpr double kOverlapOfClocks = 30.7;  // of the busiest SM at the peak clock and all work at the sustained one
-constexpr double kOverlapInside = 1.901;   // of an SM's own work and what all SMs load
+constexpr double kCopiedRows = 1.107;  // times as long where threads copy rows
+constexpr double kOverlap = 2.896;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kApart = 0.3731;      // of dW: how far experts with many rows run apart from those with few
+constexpr double kApartMixed = 0.1606;      // the same where some blocks begin with the experts of fewest rows
+constexpr double kOverlapOfClocks = 63.83;  // of the busiest SM at the peak clock and all work at the sustained one
+constexpr double kOverlapInside = 1.878;    // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
@@ -122,6 +125,27 @@ double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
 
+// Of what all SMs load at once for a tile each, the part that differs: neighbours have rows or columns in common.
+double unshared_part(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles, double experts,
+                     int processors) {
+  double count = 0;
+  for (const Tiles& t : tiles) count += t.count;
+  if (count < 1) return 1;
+  const double m = c.block_m, n = c.block_n, columns = ceil_div(static_cast<double>(p.n), n);
+  const double rows = std::max(1.0, count / (experts * columns));  // of tiles, of an expert on average
+  double high = rows, wide = columns;
+  if (rows * columns > processors) {
+    double& fast = c.raster == Raster::m ? high : wide;
+    double& slow = c.raster == Raster::m ? wide : high;
+    const double walked = std::min(slow, static_cast<double>(c.group));
+    if (fast * walked >= processors)
+      slow = walked, fast = processors / walked;
+    else
+      slow = processors / fast;
+  }
+  return (high * m + wide * n) / (high * wide * (m + n));
+}
+
 // All rounds of tiles that SMs begin together, each as long as its longest tile.
 double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
   double sum = 0, longest = 0, free = processors;  // of the round that is not full yet
@@ -132,8 +156,8 @@ double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int p
       longest = std::max(longest, cycles), free -= left;
       continue;
     }
-    left -= free, sum += std::max(longest, cycles) + kMeeting;
-    sum += std::floor(left / processors) * (cycles + kMeeting);
+    left -= free, sum += std::max(longest, cycles);
+    sum += std::floor(left / processors) * cycles;
     free = processors - std::fmod(left, processors);
     longest = free < processors ? cycles : 0;
   }
@@ -177,6 +201,20 @@ double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int 
 double norm(double a, double b, double exponent) {
   const double most = std::max(a, b);
   return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
+}
+
+// Of dW, whose experts follow one another by their rows: each one's part of the SMs' and of memory's time.
+double seconds_by_experts(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, double inside,
+                          double memory) {
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
+  const auto in = static_cast<double>(size_bytes(p.a.dtype)), out = static_cast<double>(size_bytes(p.d.dtype));
+  const auto work_of = [&](int rows) { return ceil_div(rows, c.block_k); };
+  const auto bytes_of = [&](int rows) { return rows * (m + n) * in + m * n * out / kWritten; };
+  double work = 0, bytes = 0, sum = 0;
+  for (const int rows : m_sizes) work += work_of(rows), bytes += bytes_of(rows);
+  if (work <= 0) return norm(inside, memory, kOverlap);
+  for (const int rows : m_sizes) sum += norm(inside * work_of(rows) / work, memory * bytes_of(rows) / bytes, kOverlap);
+  return sum;
 }
 
 double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, double bandwidth) {
@@ -231,13 +269,16 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   const double busiest = busiest_cycles(knobs, tiles, device.processors) * shared_part(knobs, tiles, device.processors);
   const double together = knobs.pace == Pace::common ? kTogether : 1;
   const double busy = norm(busiest / each, together * work / (kSustained * clock), kOverlapOfClocks);
-  const double inside = norm(busy, loaded / kAllLoadedBytes / clock, kOverlapInside);
+  const auto active = static_cast<double>(
+      p.ragged == Axis::k ? std::ssize(m_sizes) : std::ranges::count_if(m_sizes, [](int rows) { return rows > 0; }));
+  const double unshared = 1 + kUnshared * unshared_part(knobs, p, tiles, active, device.processors);
+  const double inside = norm(busy, unshared * loaded / kAllLoadedBytes / clock, kOverlapInside);
   const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
   const double sums_added =                                                      // stored and loaded through L2
       knobs.split == 1 ? 0 : 2 * kSumBytes * knobs.block_m * knobs.block_n / kLoadedBytes;
   const double sharing = knobs.split == 0 ? kShared : knobs.split > 1 ? kSplit : 0;
   const double refills =  // stages are empty when blocks begin together
-      knobs.pace == Pace::common ? std::ceil(count / device.processors) * (kMeeting + kLatency) : 0;
+      knobs.pace == Pace::common ? std::ceil(count / device.processors) * kLatency : 0;
   double memory = memory_seconds(knobs, p, m_sizes, peaks.bandwidth) * std::sqrt(idle) +
                   turned_bytes(knobs, p, tiles) / peaks.bandwidth;
   if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
@@ -245,7 +286,12 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   memory += refills / each;
   const double last = kLastSteps * longest_step + sums_added + sharing + (knobs.hold > 0 ? kStoredLate : 0) +
                       (knobs.tiles == TileOrder::dynamic ? kCounter : 0);
-  return (copies_rows(knobs) ? kCopiedRows : 1) * norm(inside, memory, kOverlap) + last / each +
+  double both = norm(inside, memory, kOverlap);
+  if (p.ragged == Axis::k) {
+    const double apart = knobs.mix > 0 ? kApartMixed : kApart;
+    both += apart * (seconds_by_experts(knobs, p, m_sizes, inside, memory) - both);
+  }
+  return (copies_rows(knobs) ? kCopiedRows : 1) * both + last / each +
          gathering_seconds(knobs, problem, p, peaks, device.processors) + kLaunch;
 }
 

@@ -2,6 +2,7 @@
 #include "variant/wgmma_default.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,8 @@ using Knobs = WgmmaKnobs;
 
 const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
 const std::vector<int> kColumns = {64, 128, 192, 256};
-constexpr size_t kFastest = 8, kFastestOfSums = 24;  // tiles whose variations are looked at too
+const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 4}, {Raster::n, 1}, {Raster::n, 4}};
+constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
 constexpr int kHold = 256;
 
 // Assumed where the device's peaks are unknown: those of one that has wgmma.
@@ -46,20 +48,26 @@ struct Chooser {
             for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
               c.block_m = rows, c.block_n = columns;
               c.consumers = consumers, c.schedule = schedule, c.tiles = order, c.tma_store = store;
-              if (!of_kernel.sums_rows || c.swap == (store == TmaStore::none)) look_at(c);
+              if (!of_kernel.sums_rows || store == TmaStore::boxes) look_at(c);
             }
   }
 
+  // Each of another tile than those before it.
   std::vector<Knobs> fastest(size_t count) {
     std::stable_sort(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Knobs> result;
-    for (const auto& [seconds, knobs] : seen)
-      if (result.size() < count) result.push_back(knobs);
+    for (const auto& [seconds, knobs] : seen) {
+      const auto alike = [&knobs](const Knobs& other) {
+        return std::tie(knobs.block_m, knobs.block_n, knobs.block_k, knobs.schedule) ==
+               std::tie(other.block_m, other.block_n, other.block_k, other.schedule);
+      };
+      if (result.size() < count && std::none_of(result.begin(), result.end(), alike)) result.push_back(knobs);
+    }
     return result;
   }
 };
 
-// Tiles of dW: all experts have the same. Tensor copies store those that aren't swapped, threads the others.
+// Tiles of dW: all experts have the same. Threads would store them more slowly than tensor copies do.
 void look_at_sums(Chooser& chooser, Knobs c) {
   c.raster = Raster::n, c.group = 4;
   c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
@@ -70,17 +78,17 @@ void look_at_sums(Chooser& chooser, Knobs c) {
     }
   // Clusters of swapped tiles, or along n, lose more than the model tells.
   const std::pair<bool, Cluster> sides[] = {{true, Cluster::none}, {false, Cluster::none}, {false, Cluster::m}};
-  const std::pair<Raster, int> walks[] = {{Raster::n, 1}, {Raster::n, 4}, {Raster::m, 1}, {Raster::m, 4}};
-  for (const Knobs& tile : chooser.fastest(kFastestOfSums))
+  for (const Knobs& tile : chooser.fastest(kFastest))
     for (const auto& [swap, cluster] : sides)
-      for (const int in_flight : {1, 0})
-        for (const auto& [raster, group] : walks)
-          for (const int mix : {0, 2, 4}) {
-            Knobs other = tile;
-            other.swap = swap, other.cluster = cluster, other.in_flight = in_flight;
-            other.raster = raster, other.group = group, other.mix = mix;
-            chooser.look_at(other);
-          }
+      for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic})
+        for (const int in_flight : {1, 0})
+          for (const auto& [raster, group] : kWalks)
+            for (const int mix : {0, 2, 4}) {
+              Knobs other = tile;
+              other.swap = swap, other.cluster = cluster, other.tiles = order, other.in_flight = in_flight;
+              other.raster = raster, other.group = group, other.mix = mix;
+              chooser.look_at(other);
+            }
 }
 
 // Tiles of an expert's rows, which are on the N side: the last tile multiplies only the rows that it has.
@@ -91,15 +99,20 @@ void look_at_rows(Chooser& chooser, Knobs c) {
       c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x;
       chooser.look_at_tiles(c);
     }
+  const std::pair<TileOrder, Pace> turns[] = {
+      {TileOrder::fixed, Pace::own}, {TileOrder::dynamic, Pace::own}, {TileOrder::fixed, Pace::common}};
   for (const Knobs& tile : chooser.fastest(kFastest))
-    for (const Pace pace : {Pace::own, Pace::common})
-      for (const int split : {1, 0})
-        for (const int hold : {0, kHold})
-          for (const int in_flight : {1, 0}) {
-            Knobs other = tile;
-            other.pace = pace, other.split = split, other.hold = hold, other.in_flight = in_flight;
-            chooser.look_at(other);
-          }
+    for (const auto& [order, pace] : turns)
+      for (const TmaStore store : {TmaStore::none, TmaStore::boxes})
+        for (const int split : {1, 0})
+          for (const int hold : {0, kHold})
+            for (const int in_flight : {1, 0})
+              for (const auto& [raster, group] : kWalks) {
+                Knobs other = tile;
+                other.tiles = order, other.pace = pace, other.tma_store = store, other.split = split;
+                other.hold = hold, other.in_flight = in_flight, other.raster = raster, other.group = group;
+                chooser.look_at(other);
+              }
 }
 
 }  // namespace

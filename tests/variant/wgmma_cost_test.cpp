@@ -124,6 +124,27 @@ TEST(WgmmaCost, StoresOverlapWhereConsumersTakeTurns) {
   EXPECT_LT(seconds(turns, p), seconds(knobs(), p));
 }
 
+TEST(WgmmaCost, WalksThatShareMoreLoadLess) {
+  // 4 x 64 tiles of each expert: a row of 64 tiles has more columns than all four rows.
+  Problem p = with_rows(std::vector<int>(64, 512));
+  p.shape.layer.n = 8192;
+  WgmmaKnobs along_n = knobs(), along_m = knobs(), squares = knobs();
+  along_n.raster = Raster::n, along_n.group = 1, along_m.raster = Raster::m, along_m.group = 1;
+  squares.raster = Raster::n, squares.group = 4;
+  EXPECT_LT(seconds(along_m, p), seconds(along_n, p));
+  EXPECT_DOUBLE_EQ(seconds(squares, p), seconds(along_m, p));
+}
+
+TEST(WgmmaCost, ExpertsOfManyAndOfFewRowsAreMixedOrTakeLonger) {
+  std::vector<int> unlike(64, 16);
+  for (size_t expert = 0; expert < 8; ++expert) unlike[expert] = 4096;
+  WgmmaKnobs sorted = knobs(), mixed = knobs();
+  mixed.mix = 4;
+  EXPECT_GT(seconds(sorted, with_rows(unlike, Op::dw)), 1.02 * seconds(mixed, with_rows(unlike, Op::dw)));
+  const Problem alike = with_rows(std::vector<int>(64, 512), Op::dw);
+  EXPECT_DOUBLE_EQ(seconds(sorted, alike), seconds(mixed, alike));
+}
+
 TEST(WgmmaCost, IsWhatTheVariantTells) {
   const Problem p = problem(64);
   const Variant& variant = find_variant("wgmma");
