@@ -48,7 +48,7 @@ struct Chooser {
             for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
               c.block_m = rows, c.block_n = columns;
               c.consumers = consumers, c.schedule = schedule, c.tiles = order, c.tma_store = store;
-              if (!of_kernel.sums_rows || store == TmaStore::boxes) look_at(c);
+              if (!of_kernel.sums_rows || (store == TmaStore::boxes) != of_kernel.stores_sums) look_at(c);
             }
   }
 
@@ -67,7 +67,7 @@ struct Chooser {
   }
 };
 
-// Tiles of dW: all experts have the same. Threads would store them more slowly than tensor copies do.
+// Tiles of dW: all experts have the same. Threads store them more slowly than tensor copies do, and in fp32 they must.
 void look_at_sums(Chooser& chooser, Knobs c) {
   c.raster = Raster::n, c.group = 4;
   c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
