@@ -69,7 +69,7 @@ struct Chooser {
 
 // Tiles of dW: all experts have the same. Threads store them more slowly than tensor copies do, and in fp32 they must.
 void look_at_sums(Chooser& chooser, Knobs c) {
-  c.raster = Raster::n, c.group = 4;
+  c.raster = Raster::n, c.group = 4, c.in_flight = 0;  // legal with every store
   c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
   for (const bool swap : {true, false})
     for (const int split : {1, 2, 4}) {

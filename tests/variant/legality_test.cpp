@@ -657,6 +657,18 @@ TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
       }
 }
 
+TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+    for (const bool accumulate : {false, true})
+      for (const bool fp32 : {false, true}) {
+        Shape shape = shape_of(dtype, Op::dw);
+        shape.fusion.accumulate = accumulate, shape.fusion.fp32_dw = fp32;
+        const Problem problem = make_problem({.shape = shape, .tokens = 256, .routing = parse_routing("zipf:1")});
+        const Candidate candidate = find_variant("wgmma").fallback(problem, h200());
+        EXPECT_EQ(cannot_run(candidate, shape, h200()).value_or(""), "") << text(candidate);
+      }
+}
+
 TEST(WgmmaFallback, SharesTheLastTilesWhereThatSavesTime) {
   const auto split = [](const char* model, Projection projection, const char* routing) {
     return find_value(wgmma_default(model, projection, 4096, routing), "split");
