@@ -69,13 +69,16 @@ struct Chooser {
 
 // Tiles of dW: all experts have the same. Threads store them more slowly than tensor copies do, and in fp32 they must.
 void look_at_sums(Chooser& chooser, Knobs c) {
-  c.raster = Raster::n, c.group = 4, c.in_flight = 0;  // legal with every store
+  c.raster = Raster::n, c.group = 4;
   c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
-  for (const bool swap : {true, false})
-    for (const int split : {1, 2, 4}) {
-      c.swap = swap, c.split = split;
-      chooser.look_at_tiles(c);
-    }
+  for (const int in_flight : {1, 0}) {
+    if (!chooser.seen.empty()) break;  // some dtypes are legal without steps in flight alone
+    for (const bool swap : {true, false})
+      for (const int split : {1, 2, 4}) {
+        c.swap = swap, c.split = split, c.in_flight = in_flight;
+        chooser.look_at_tiles(c);
+      }
+  }
   // Clusters of swapped tiles, or along n, lose more than the model tells.
   const std::pair<bool, Cluster> sides[] = {{true, Cluster::none}, {false, Cluster::none}, {false, Cluster::m}};
   for (const Knobs& tile : chooser.fastest(kFastest))
