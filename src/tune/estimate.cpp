@@ -98,7 +98,7 @@ namespace {
 // The trials that the strategy usually asks for, as if the cells before this one had winners. Which winners doesn't
 // matter.
 int64_t usual_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
-                       const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
+                     const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
   std::vector<const Entry*> entries;
   for (const Entry& entry : before) entries.push_back(&entry);
   const bool lists = lists_candidates(request.strategy);
