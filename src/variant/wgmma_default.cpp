@@ -72,7 +72,7 @@ void look_at_sums(Chooser& chooser, Knobs c) {
   c.raster = Raster::n, c.group = 4;
   c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
   for (const int in_flight : {1, 0}) {
-    if (!chooser.seen.empty()) break;  // some dtypes are legal without steps in flight alone
+    if (!chooser.seen.empty()) break;  // an accumulated fp16 dW is legal without steps in flight alone
     for (const bool swap : {true, false})
       for (const int split : {1, 2, 4}) {
         c.swap = swap, c.split = split, c.in_flight = in_flight;

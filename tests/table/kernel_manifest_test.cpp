@@ -7,7 +7,7 @@
 namespace moetune {
 namespace {
 
-// Of a fixed kernel: gathered rows, cut tiles, tensor maps.
+// Of a fixed kernel: scattered rows, cut tiles, tensor maps.
 KernelExport small_export() {
   Shape shape;
   shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};
