@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <set>
 
 #include "base/error.h"
@@ -35,6 +36,11 @@ Recorded recorded_of(const Replay& journal, const std::string& cell) {
     result[trial.candidate] = trial;
   }
   return result;
+}
+
+std::set<Candidate> candidates_of(const Recorded& recorded) {
+  const auto candidates = std::views::keys(recorded);
+  return {candidates.begin(), candidates.end()};
 }
 
 // The space of all knob values that recorded candidates have.
@@ -69,8 +75,8 @@ struct Stage {
   const DeviceInfo& device;
   Recorded recorded;
   SearchSpace space = space_of(recorded);
-  std::shared_ptr<const Domain> domain = std::make_shared<const Domain>(
-      space, problem.shape, device, [this](const Candidate& candidate) { return recorded.contains(candidate); });
+  std::shared_ptr<const Domain> domain =
+      std::make_shared<const Domain>(space, problem.shape, device, candidates_of(recorded));
   std::shared_ptr<const Enumeration> listed = {};
   Candidate fallback = {};
 };

@@ -2,6 +2,8 @@
 #include "variant/domain.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -39,8 +41,8 @@ std::vector<int> steps_from(const std::vector<int>& values, const Knob& knob, in
 
 }  // namespace
 
-Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, Filter filter)
-    : shape_(std::move(shape)), device_(std::move(device)), filter_(std::move(filter)) {
+Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::set<Candidate> only)
+    : shape_(std::move(shape)), device_(std::move(device)), only_(std::move(only)) {
   for (const VariantSpace& part : space.variants) {
     const Variant& variant = find_variant(part.variant);
     if (variant.device != device_.kind) continue;
@@ -66,7 +68,7 @@ const Domain::Part* Domain::part_of(const Candidate& candidate) const {
 // The legal candidate that a point stands for.
 std::optional<Candidate> Domain::settled(const Part& part, Candidate point) const {
   if (!resolve_most(point, *part.variant, shape_, device_)) return std::nullopt;
-  if (filter_ && !filter_(point)) return std::nullopt;
+  if (!only_.empty() && !only_.contains(point)) return std::nullopt;
   return point;
 }
 
@@ -170,6 +172,13 @@ std::vector<std::string> Domain::variants() const {
 }
 
 std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
+  if (!only_.empty()) {
+    if (std::ssize(only_) > most) return std::nullopt;
+    std::vector<Candidate> result;
+    std::ranges::copy_if(only_, std::back_inserter(result),
+                         [this](const Candidate& candidate) { return has(candidate); });
+    return result;
+  }
   int64_t points = 0;
   for (const Part& part : parts_) {
     int64_t product = 1;

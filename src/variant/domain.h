@@ -1,7 +1,7 @@
 // The candidates of a space, found as neighbours of others: a search needs no list of all.
 #pragma once
-#include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/random.h"
@@ -13,10 +13,8 @@ namespace moetune {
 /// candidate that is found.
 class Domain {
  public:
-  using Filter = std::function<bool(const Candidate&)>;
-
-  /// `filter` may leave out legal candidates; empty leaves out none.
-  Domain(const SearchSpace& space, Shape shape, DeviceInfo device, Filter filter = {});
+  /// Of the legal candidates, those in `only`; all, where it is empty.
+  Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::set<Candidate> only = {});
 
   /// Whether a candidate has values of the space, and is legal.
   bool has(const Candidate& candidate) const;
@@ -35,7 +33,7 @@ class Domain {
   /// Names of the variants of the space that this device runs.
   std::vector<std::string> variants() const;
 
-  /// All candidates, where the values make no more than `most` combinations.
+  /// All candidates, where the values make no more than `most` combinations, or `only` has no more.
   std::optional<std::vector<Candidate>> all(int64_t most) const;
 
  private:
@@ -51,7 +49,7 @@ class Domain {
 
   Shape shape_;
   DeviceInfo device_;
-  Filter filter_;
+  std::set<Candidate> only_;
   std::vector<Part> parts_;
 };
 

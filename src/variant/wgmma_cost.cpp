@@ -46,6 +46,8 @@ constexpr double kCopiedRows = 1.107;  // times as long where threads copy rows
 constexpr double kOverlap = 2.896;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
 constexpr double kApart = 0.3731;      // of dW: how far experts with many rows run apart from those with few
 constexpr double kApartMixed = 0.1606;      // the same where some blocks begin with the experts of fewest rows
+constexpr double kUnfetched = 0.165;        // of dW: how much longer memory takes where stages hold a part of a tile
+constexpr double kMixedOrder = 0.09;        // the same where every other block begins with other experts
 constexpr double kOverlapOfClocks = 63.83;  // of the busiest SM at the peak clock and all work at the sustained one
 constexpr double kOverlapInside = 1.878;    // of an SM's own work and what all SMs load
 
@@ -230,6 +232,20 @@ double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<i
   return (read * (narrow ? kNarrow : 1) + written / (in_order ? kWrittenInOrder : kWritten)) / bandwidth;
 }
 
+// How many times as long memory takes in dW. Sums leave while the next tile's rows come: what its stages don't hold yet
+// comes late. And where one block in `mix` begins with other experts than the rest, more rows are read at a time.
+double longer_by_experts(const WgmmaKnobs& c, const std::vector<int>& m_sizes) {
+  double unfetched = 0, steps = 0;
+  for (const int rows : m_sizes) {
+    const double of_expert = ceil_div(rows, c.block_k);
+    if (of_expert > 0) unfetched += std::max(0.0, 1 - c.stages / of_expert);
+    steps += static_cast<double>(rows) / c.block_k;
+  }
+  const auto experts = static_cast<double>(m_sizes.size());
+  const double mixed = c.mix > 0 && steps > experts ? 2.0 / c.mix * (1 - experts / steps) : 0;
+  return (1 + kUnfetched * unfetched / experts) * (1 + kMixedOrder * mixed);
+}
+
 // Bytes of Y that would take as long as memory's switches from reads to writes.
 double turned_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles) {
   if (c.hold > 0) return 0;
@@ -283,6 +299,7 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
                   turned_bytes(knobs, p, tiles) / peaks.bandwidth;
   if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
   if (knobs.tiles == TileOrder::dynamic && p.ragged == Axis::m) memory *= kAdapts;
+  if (p.ragged == Axis::k) memory *= longer_by_experts(knobs, m_sizes);
   memory += refills / each;
   const double last = kLastSteps * longest_step + sums_added + sharing + (knobs.hold > 0 ? kStoredLate : 0) +
                       (knobs.tiles == TileOrder::dynamic ? kCounter : 0);

@@ -120,13 +120,18 @@ TEST(Domain, TheNearestOfAnotherOpsWinnerIsLegal) {
   EXPECT_FALSE(cannot_run(*near, dw, hopper()));
 }
 
-TEST(Domain, KeepsToItsSpaceAndFilter) {
+TEST(Domain, KeepsToItsSpaceAndToTheCandidatesThatItIsGiven) {
   SearchSpace space = only("quick", "mma");
   set_values(space, "block_m=64,128");
   const Candidate from = fallback("mma", shape());
-  const Domain domain(space, shape(), hopper(), [](const Candidate& c) { return find_value(c, "warps") == 8; });
+  std::set<Candidate> eight_warps;
+  for (const Candidate& candidate : enumerate(space, shape(), hopper()).legal)
+    if (find_value(candidate, "warps") == 8) eight_warps.insert(candidate);
+  const Domain domain(space, shape(), hopper(), eight_warps);
   const auto near = domain.nearest(from);
   ASSERT_TRUE(near);
+  EXPECT_FALSE(domain.all(std::ssize(eight_warps) - 1));
+  EXPECT_EQ(domain.all(std::ssize(eight_warps)), std::vector<Candidate>(eight_warps.begin(), eight_warps.end()));
   for (const Candidate& candidate : reached(domain, *near)) {
     EXPECT_TRUE(find_value(candidate, "block_m") == 64 || find_value(candidate, "block_m") == 128);
     EXPECT_EQ(find_value(candidate, "warps"), 8);

@@ -142,7 +142,7 @@ TEST(WgmmaCost, ExpertsOfManyAndOfFewRowsAreMixedOrTakeLonger) {
   mixed.mix = 4;
   EXPECT_GT(seconds(sorted, with_rows(unlike, Op::dw)), 1.02 * seconds(mixed, with_rows(unlike, Op::dw)));
   const Problem alike = with_rows(std::vector<int>(64, 512), Op::dw);
-  EXPECT_DOUBLE_EQ(seconds(sorted, alike), seconds(mixed, alike));
+  EXPECT_LT(seconds(sorted, alike), seconds(mixed, alike));
 }
 
 TEST(WgmmaCost, IsWhatTheVariantTells) {
