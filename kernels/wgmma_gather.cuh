@@ -94,7 +94,7 @@ struct GatherInOrder : GatheredRows<Block> {
     const int rows = all_rows(block);
     for (int first = gridDim.x * warps + (blockIdx.x * helpers + helper) * run; first < rows;
          first += gridDim.x * helpers * run)
-      copy<4>(block.args, first, min(run, rows - first), rows);
+      copy<8>(block.args, first, min(run, rows - first), rows);
   }
   // The finding warp waits until the tile's rows are in order, except for the block's first tile: its loader waits
   // instead, with W already on its way.
@@ -203,7 +203,7 @@ struct GatherByExpert : GatheredRows<Block> {
     Search search = {block};
     for (int place = gridDim.x * warps + (blockIdx.x * helpers + helper) * run; place < rows;
          place += gridDim.x * helpers * run)
-      search.template copy<4>(place, min(run, rows - place));
+      search.template copy<8>(place, min(run, rows - place));
   }
   // The finding warp waits for the rows of the tile's expert.
   static __forceinline__ void wait_for(const Args& args, const Tile& tile, bool) {

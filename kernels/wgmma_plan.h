@@ -99,9 +99,10 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
   if (k.consumers == 3) return 96;
   if (copies_rows(k)) return 144;
   if (shares_last_round(k) && (pingpong(k) || stores_sums)) return 144;
-  const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0;
+  const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0 &&
+                     k.gather != Gather::first;
   const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
-  const bool many_groups = pingpong(k) && groups(k) > (k.gather == Gather::first ? 2 : 3);
+  const bool many_groups = pingpong(k) && groups(k) > 3;
   return spare && !scarce && !many_groups ? 192 : 176;
 }
 
@@ -112,8 +113,10 @@ struct Registers {
 };
 constexpr Registers registers(const WgmmaKnobs& k) {
   if (k.consumers == 1) return {255, 255};
-  if (k.consumers == 3) return copies_rows(k) ? Registers{80, 144} : Registers{56, 152};
+  const bool gathers_first = k.gather == Gather::first;  // its helpers load a row at once
+  if (k.consumers == 3) return copies_rows(k) || gathers_first ? Registers{80, 144} : Registers{56, 152};
   if (copies_rows(k)) return {88, 208};
+  if (gathers_first) return {72, 216};
   const bool finds_with_more_state = k.mix > 0 || (by_pointers(k) && k.split != 1);
   return finds_with_more_state ? Registers{56, 224} : Registers{40, 232};
 }
