@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "workload/product.h"
@@ -10,46 +11,48 @@
 namespace moetune {
 namespace {
 
-constexpr double kLatency = 1413;           // from issuing a stage's copies until they have landed, under load
-constexpr double kUnshared = 0.107;         // more to load from L2 what no other block loads at the same time
-constexpr double kStep = 10.91;             // of a consumer between two stages: barriers
-constexpr double kEmptied = 34.96;          // more where all wgmma is awaited between them
-constexpr double kTurn = 1.494;             // more of each step where consumers take turns
-constexpr double kLeastWgmma = 42.05;       // of 64 rows and 16 along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.06945;    // more of each column of the N side that is read
-constexpr double kLoadedBytes = 86.34;      // a cycle, from L2 to an SM
-constexpr double kAllLoadedBytes = 91.82;   // a cycle and SM, from L2 to all SMs at once
-constexpr double kStoredSum = 0.05325;      // of a warpgroup for each sum of its tile, when it stores them
-constexpr double kStagedSum = 0.003092;     // the same where copies store them while the next tile is multiplied,
-constexpr double kStagedTile = 110.3;       // and more of a tile: warpgroups synchronise before and after they stage it
-constexpr double kFlops = 4096;             // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.8224;       // of the peak clock, where all SMs multiply: power bounds it
-constexpr double kWritten = 0.6904;         // of the peak bandwidth
-constexpr double kWrittenInOrder = 0.7489;  // the same where a result leaves L2 in the order in which it was stored
-constexpr double kNarrow = 1.033;           // times as long to read less than kWide bytes of a row at once
+constexpr double kLatency = 1636;          // from issuing a stage's copies until they have landed, under load
+constexpr double kUnshared = 0.5189;       // more to load from L2 what no other block loads at the same time
+constexpr double kStep = 46.9;             // of a consumer between two stages: barriers
+constexpr double kEmptied = 28.99;         // more where all wgmma is awaited between them
+constexpr double kTurn = 0.297;            // more of each step where consumers take turns
+constexpr double kLeastWgmma = 49.47;      // of 64 rows and 16 along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.1176;    // more of each column of the N side that is read
+constexpr double kLoadedBytes = 77.4;      // a cycle, from L2 to an SM
+constexpr double kAllLoadedBytes = 88.77;  // a cycle and SM, from L2 to all SMs at once
+constexpr double kStoredSum = 0.03973;     // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kStaged = 190.2;  // of a tile that copies store: warpgroups synchronise before and after they stage it
+constexpr double kFlops = 4096;    // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.8874;      // of the peak clock, where all SMs multiply: power bounds it
+constexpr double kRead = 1.007;            // of the peak bandwidth
+constexpr double kWritten = 0.9003;        // of the peak bandwidth, at most
+constexpr double kWrittenBytes = 14.16;    // a cycle and SM, at most
+constexpr double kWrittenInOrder = 1.098;  // times as many where a result leaves L2 in the order in which it was stored
+constexpr double kNarrow = 1.029;          // times as long to read less than kWide bytes of a row at once
 constexpr int kWide = 256;
-constexpr double kTurns = 0.9219;  // times as long more to write few rows at once: memory switches from reads to writes
-constexpr double kFewRows = 4.117;     // of a store; the more there are, the less switches weigh
-constexpr double kStoredLate = 375.6;  // cycles until held rows are stored at the end
-constexpr double kLastSteps = 1.635;   // until the last sums are stored
-constexpr double kLaunch = 3.408e-06;  // seconds
-constexpr int kMeeting = 306;          // until all blocks know that rows are gathered
-constexpr double kShared = 1026;       // more where blocks share the last round: to begin parts and to add them up
-constexpr double kPaired = 1.047;      // times as long where two blocks wait for each other
-constexpr double kTogether = 0.9511;   // of all work, where blocks stay together: they load the same at the same time
-constexpr double kSplit = 4280;        // more where tiles are cut: the last piece adds up all
-constexpr double kUnswapped = 1.053;   // times memory's time, where rows of X are on the M side
-constexpr double kAdapts = 0.9963;     // of memory's time, where blocks with the shorter way to it take more tiles
-constexpr double kCounter = 1010;      // cycles more where tiles come from a counter
+constexpr double kTurns = 6.344;  // times as long more to write few rows at once: memory switches from reads to writes
+constexpr double kFewRows = 4.578;        // of a store; the more there are, the less switches weigh
+constexpr double kStoredLate = 433;       // cycles until held rows are stored at the end
+constexpr double kLastSteps = 5.05;       // until the last sums are stored
+constexpr double kLaunch = 2.05e-06;      // seconds
+constexpr double kMeeting = 4.85e+04;     // cycles more where rows are gathered first: tiles wait for the first of them
+constexpr double kGatheredLoads = 18.16;  // what copying them costs, in passes between L2 and SMs
+constexpr double kGatheredReads = 0.7062;  // and how often they pass memory more
+constexpr double kShared = 2317;           // more where blocks share the last round: to begin parts and to add them up
+constexpr double kPaired = 1.063;          // times as long where two blocks wait for each other
+constexpr double kTogether = 0.9539;   // of all work, where blocks stay together: they load the same at the same time
+constexpr double kSplit = 1.741e+04;   // more where tiles are cut: the last piece adds up all
+constexpr double kUnswapped = 1.085;   // times memory's time, where rows of X are on the M side
+constexpr double kAdapts = 0.9945;     // of memory's time, where blocks with the shorter way to it take more tiles
+constexpr double kCounter = 957.1;     // cycles more where tiles come from a counter
 constexpr double kSumBytes = 4;        // of a sum of a piece or part
-constexpr double kCopiedRows = 1.107;  // times as long where threads copy rows
-constexpr double kOverlap = 2.896;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
-constexpr double kApart = 0.3731;      // of dW: how far experts with many rows run apart from those with few
-constexpr double kApartMixed = 0.1606;      // the same where some blocks begin with the experts of fewest rows
-constexpr double kUnfetched = 0.165;        // of dW: how much longer memory takes where stages hold a part of a tile
-constexpr double kMixedOrder = 0.09;        // the same where every other block begins with other experts
-constexpr double kOverlapOfClocks = 63.83;  // of the busiest SM at the peak clock and all work at the sustained one
-constexpr double kOverlapInside = 1.878;    // of an SM's own work and what all SMs load
+constexpr double kCopiedRows = 1.057;  // times as long where threads copy rows
+constexpr double kOverlap = 3.254;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kAtOnce = 1.344;      // rounds of tiles that overlap
+constexpr double kMixed = 0.83;  // more of SMs' work, by the number of experts, where blocks begin with other experts
+constexpr double kUnfetched = 0.2962;     // of dW: how much longer memory takes where stages hold a part of a tile
+constexpr double kMixedOrder = 0.3093;    // the same where every other block begins with other experts
+constexpr double kOverlapInside = 1.762;  // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
@@ -122,7 +125,7 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
 double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   const double multiply = tiles.steps * step_cycles(c, tiles);
   const double sums = c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
-  const double store = c.tma_store == TmaStore::boxes ? kStagedTile + kStagedSum * sums : kStoredSum * sums;
+  const double store = c.tma_store == TmaStore::boxes ? kStaged : kStoredSum * sums;
   const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
@@ -205,21 +208,72 @@ double norm(double a, double b, double exponent) {
   return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
 }
 
-// Of dW, whose experts follow one another by their rows: each one's part of the SMs' and of memory's time.
-double seconds_by_experts(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, double inside,
-                          double memory) {
-  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
-  const auto in = static_cast<double>(size_bytes(p.a.dtype)), out = static_cast<double>(size_bytes(p.d.dtype));
-  const auto work_of = [&](int rows) { return ceil_div(rows, c.block_k); };
-  const auto bytes_of = [&](int rows) { return rows * (m + n) * in + m * n * out / kWritten; };
-  double work = 0, bytes = 0, sum = 0;
-  for (const int rows : m_sizes) work += work_of(rows), bytes += bytes_of(rows);
-  if (work <= 0) return norm(inside, memory, kOverlap);
-  for (const int rows : m_sizes) sum += norm(inside * work_of(rows) / work, memory * bytes_of(rows) / bytes, kOverlap);
+// Bytes a second that are stored.
+double written_rate(const WgmmaKnobs& c, const Product& p, const Peaks& peaks) {
+  const bool in_order = p.ragged == Axis::k && c.tma_store == TmaStore::boxes;
+  return std::min(kWritten * peaks.bandwidth, kWrittenBytes * (in_order ? kWrittenInOrder : 1) * peaks.flops / kFlops);
+}
+
+// Tiles that blocks work on at about the same time, and what is left of them.
+struct Part {
+  double inside = 0, memory = 0;  // seconds, if bound by SMs or by memory alone
+};
+
+// All tiles in parts, of which the whole takes `inside` and `memory` seconds.
+std::vector<Part> parts_of(const WgmmaKnobs& c, const Product& p, std::vector<int> m_sizes, int processors,
+                           double inside, double memory, double written) {
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const auto in = static_cast<double>(size_bytes(p.a.dtype)),
+             out = static_cast<double>(size_bytes(p.d.dtype)) * written;
+  const bool sums_rows = p.ragged == Axis::k;
+  if (sums_rows || c.mix > 0) std::sort(m_sizes.begin(), m_sizes.end(), std::greater<>());
+  const double whole = multiply_cycles(c, c.block_m), columns = ceil_div(n, c.block_n);
+  const double most = kAtOnce * processors;  // tiles of a part
+  std::vector<Part> parts(1);
+  Part all;
+  double filled = 0;
+  for (const int rows : m_sizes) {
+    if (rows == 0 && !sums_rows) continue;
+    const int rest = rows % c.block_m;
+    const double work =
+        sums_rows ? ceil_div(rows, c.block_k) : rows / c.block_m * whole + (rest > 0 ? multiply_cycles(c, rest) : 0);
+    const double bytes = sums_rows ? rows * (m + n) * in + m * n * out : n * k * in + rows * (k * in + n * out);
+    const double tiles = columns * ceil_div(sums_rows ? m : rows, c.block_m);
+    all.inside += work, all.memory += bytes;
+    for (double left = tiles; left > 0;) {
+      if (filled >= most) parts.emplace_back(), filled = 0;
+      const double taken = std::min(left, most - filled);
+      parts.back().inside += work * taken / tiles, parts.back().memory += bytes * taken / tiles;
+      filled += taken, left -= taken;
+    }
+  }
+  for (Part& part : parts) {
+    part.inside *= all.inside > 0 ? inside / all.inside : 0;
+    part.memory *= all.memory > 0 ? memory / all.memory : 0;
+  }
+  return parts;
+}
+
+// Each part is bound by SMs or by memory. One block in `mix` begins with the experts of fewest rows, and goes on until
+// it meets the others.
+double seconds_by_parts(const WgmmaKnobs& c, std::vector<Part> parts) {
+  double sum = 0;
+  size_t high = 0, low = parts.size() - 1;
+  const double few = c.mix > 0 ? 1.0 / c.mix : 0;  // of all blocks
+  while (high < low && few > 0 && parts[high].inside > 0 && parts[low].inside > 0) {
+    Part &a = parts[high], &b = parts[low];
+    const double of_a = a.inside / (1 - few), of_b = b.inside / few, both = std::min(of_a, of_b);
+    sum += both * norm(1, a.memory / of_a + b.memory / of_b, kOverlap);
+    for (const auto& [part, seconds] : {std::pair(&a, of_a), std::pair(&b, of_b)})
+      part->inside *= 1 - both / seconds, part->memory *= 1 - both / seconds;
+    if (of_a <= of_b) ++high;
+    if (of_b <= of_a) --low;
+  }
+  for (; high <= low && high < parts.size(); ++high) sum += norm(parts[high].inside, parts[high].memory, kOverlap);
   return sum;
 }
 
-double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, double bandwidth) {
+double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, const Peaks& peaks) {
   double rows = 0, active = 0;
   for (const int of_expert : m_sizes) rows += of_expert, active += of_expert > 0;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
@@ -228,8 +282,7 @@ double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<i
   const double read = sums_rows ? rows * (m + n) * in : (rows + active * n) * k * in;
   const double written = sums_rows ? static_cast<double>(m_sizes.size()) * m * n * out : rows * n * out;
   const bool narrow = !sums_rows && c.block_k * static_cast<int>(in) < kWide;
-  const bool in_order = sums_rows && c.tma_store == TmaStore::boxes;
-  return (read * (narrow ? kNarrow : 1) + written / (in_order ? kWrittenInOrder : kWritten)) / bandwidth;
+  return read * (narrow ? kNarrow : 1) / (kRead * peaks.bandwidth) + written / written_rate(c, p, peaks);
 }
 
 // How many times as long memory takes in dW. Sums leave while the next tile's rows come: what its stages don't hold yet
@@ -254,15 +307,12 @@ double turned_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<Til
   return rows * c.block_n * static_cast<double>(size_bytes(p.d.dtype));
 }
 
-// Before all tiles: each token's row is read once, and written for each expert that it goes to.
-double gathering_seconds(const WgmmaKnobs& c, const Problem& problem, const Product& p, const Peaks& peaks,
-                         int processors) {
+// Bytes of the rows that are put in order first.
+double gathered_bytes(const WgmmaKnobs& c, const Problem& problem, const Product& p) {
   if (c.gather != Gather::first) return 0;
-  const double columns =
-      static_cast<double>(p.ragged == Axis::k ? p.n : p.k) * static_cast<double>(size_bytes(p.a.dtype));
-  const auto rows = static_cast<double>(problem.rows());
-  const double read = rows / static_cast<double>(std::max<int64_t>(1, problem.shape.layer.top_k));
-  return (read + rows) * columns / peaks.bandwidth + kMeeting * processors * kFlops / peaks.flops;
+  const int64_t of_sums = p.b.order == RowOrder::in_place ? p.m : p.n;
+  const int64_t columns = p.ragged == Axis::k ? of_sums : p.k;
+  return static_cast<double>(problem.rows() * columns * size_bytes(p.a.dtype));
 }
 
 }  // namespace
@@ -280,36 +330,34 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
     work += t.count * tile_cycles(knobs, t);
     longest_step = std::max(longest_step, step_cycles(knobs, t));
   }
-  const double each = clock / device.processors;
+  const double each = clock / device.processors, gathered = gathered_bytes(knobs, problem, p);
+  loaded += kGatheredLoads * gathered;
   // SMs that wait leave power to the others: the clock depends on the work of all.
   const double busiest = busiest_cycles(knobs, tiles, device.processors) * shared_part(knobs, tiles, device.processors);
   const double together = knobs.pace == Pace::common ? kTogether : 1;
-  const double busy = norm(busiest / each, together * work / (kSustained * clock), kOverlapOfClocks);
+  const double busy = std::max(busiest / each, together * work / (kSustained * clock));
   const auto active = static_cast<double>(
       p.ragged == Axis::k ? std::ssize(m_sizes) : std::ranges::count_if(m_sizes, [](int rows) { return rows > 0; }));
   const double unshared = 1 + kUnshared * unshared_part(knobs, p, tiles, active, device.processors);
-  const double inside = norm(busy, unshared * loaded / kAllLoadedBytes / clock, kOverlapInside);
+  const double mixed = knobs.mix > 0 && p.ragged == Axis::m ? 1 + kMixed / active : 1;
+  const double inside = mixed * norm(busy, unshared * loaded / kAllLoadedBytes / clock, kOverlapInside);
   const double idle = count > 0 ? std::max(1.0, device.processors / count) : 1;  // SMs without a tile load nothing
   const double sums_added =                                                      // stored and loaded through L2
       knobs.split == 1 ? 0 : 2 * kSumBytes * knobs.block_m * knobs.block_n / kLoadedBytes;
   const double sharing = knobs.split == 0 ? kShared : knobs.split > 1 ? kSplit : 0;
   const double refills =  // stages are empty when blocks begin together
       knobs.pace == Pace::common ? std::ceil(count / device.processors) * kLatency : 0;
-  double memory = memory_seconds(knobs, p, m_sizes, peaks.bandwidth) * std::sqrt(idle) +
-                  turned_bytes(knobs, p, tiles) / peaks.bandwidth;
+  double memory = memory_seconds(knobs, p, m_sizes, peaks) * std::sqrt(idle) +
+                  (turned_bytes(knobs, p, tiles) + kGatheredReads * gathered) / peaks.bandwidth;
   if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
   if (knobs.tiles == TileOrder::dynamic && p.ragged == Axis::m) memory *= kAdapts;
   if (p.ragged == Axis::k) memory *= longer_by_experts(knobs, m_sizes);
   memory += refills / each;
   const double last = kLastSteps * longest_step + sums_added + sharing + (knobs.hold > 0 ? kStoredLate : 0) +
                       (knobs.tiles == TileOrder::dynamic ? kCounter : 0);
-  double both = norm(inside, memory, kOverlap);
-  if (p.ragged == Axis::k) {
-    const double apart = knobs.mix > 0 ? kApartMixed : kApart;
-    both += apart * (seconds_by_experts(knobs, p, m_sizes, inside, memory) - both);
-  }
-  return (copies_rows(knobs) ? kCopiedRows : 1) * both + last / each +
-         gathering_seconds(knobs, problem, p, peaks, device.processors) + kLaunch;
+  const double written = peaks.bandwidth / written_rate(knobs, p, peaks);
+  const double both = seconds_by_parts(knobs, parts_of(knobs, p, m_sizes, device.processors, inside, memory, written));
+  return (copies_rows(knobs) ? kCopiedRows : 1) * both + (last + (gathered > 0 ? kMeeting : 0)) / each + kLaunch;
 }
 
 }  // namespace moetune

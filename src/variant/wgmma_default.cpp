@@ -110,12 +110,14 @@ void look_at_rows(Chooser& chooser, Knobs c) {
         for (const int split : {1, 0})
           for (const int hold : {0, kHold})
             for (const int in_flight : {1, 0})
-              for (const auto& [raster, group] : kWalks) {
-                Knobs other = tile;
-                other.tiles = order, other.pace = pace, other.tma_store = store, other.split = split;
-                other.hold = hold, other.in_flight = in_flight, other.raster = raster, other.group = group;
-                chooser.look_at(other);
-              }
+              for (const auto& [raster, group] : kWalks)
+                for (const int mix : {0, 4, 8}) {
+                  Knobs other = tile;
+                  other.tiles = order, other.pace = pace, other.tma_store = store, other.split = split;
+                  other.hold = hold, other.in_flight = in_flight, other.raster = raster, other.group = group;
+                  other.mix = mix;
+                  if (mix == 0 || order == TileOrder::dynamic) chooser.look_at(other);
+                }
 }
 
 }  // namespace
