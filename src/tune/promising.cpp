@@ -5,6 +5,7 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include "base/random.h"
 
@@ -55,12 +56,13 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
   const auto plain = [&](Candidate candidate) {
     if (from.empty() || from.front().variant != candidate.variant) return candidate;
     const double seconds = seconds_of(candidate, problem, device);
-    for (size_t i = 0; i < candidate.values.size(); ++i) {
-      Candidate other = candidate;
-      other.values[i] = from.front().values[i];
-      if (other != candidate && domain.has(other) && seconds_of(other, problem, device) == seconds)
-        candidate = std::move(other);
-    }
+    for (bool changed = true; std::exchange(changed, false);)
+      for (size_t i = 0; i < candidate.values.size(); ++i) {
+        Candidate other = candidate;
+        other.values[i] = from.front().values[i];
+        if (other == candidate || !domain.has(other) || seconds_of(other, problem, device) != seconds) continue;
+        candidate = std::move(other), changed = true;
+      }
     return candidate;
   };
   const auto all = domain.all(kListed);

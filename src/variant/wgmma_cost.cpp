@@ -12,47 +12,49 @@ namespace moetune {
 namespace {
 
 constexpr double kLatency = 1636;          // from issuing a stage's copies until they have landed, under load
-constexpr double kUnshared = 0.5189;       // more to load from L2 what no other block loads at the same time
-constexpr double kStep = 46.9;             // of a consumer between two stages: barriers
-constexpr double kEmptied = 28.99;         // more where all wgmma is awaited between them
-constexpr double kTurn = 0.297;            // more of each step where consumers take turns
-constexpr double kLeastWgmma = 49.47;      // of 64 rows and 16 along k, whose A side is read from shared memory
-constexpr double kWgmmaColumn = 0.1176;    // more of each column of the N side that is read
-constexpr double kLoadedBytes = 77.4;      // a cycle, from L2 to an SM
-constexpr double kAllLoadedBytes = 88.77;  // a cycle and SM, from L2 to all SMs at once
-constexpr double kStoredSum = 0.03973;     // of a warpgroup for each sum of its tile, when it stores them
-constexpr double kStaged = 190.2;  // of a tile that copies store: warpgroups synchronise before and after they stage it
+constexpr double kUnshared = 0.3072;       // more to load from L2 what no other block loads at the same time
+constexpr double kStep = 52.55;            // of a consumer between two stages: barriers
+constexpr double kEmptied = 29.23;         // more where all wgmma is awaited between them
+constexpr double kTurn = 0.2992;           // more of each step where consumers take turns
+constexpr double kLeastWgmma = 49.67;      // of 64 rows and 16 along k, whose A side is read from shared memory
+constexpr double kWgmmaColumn = 0.1154;    // more of each column of the N side that is read
+constexpr double kLoadedBytes = 76.73;     // a cycle, from L2 to an SM
+constexpr double kAllLoadedBytes = 85.64;  // a cycle and SM, from L2 to all SMs at once
+constexpr double kStoredSum = 0.04133;     // of a warpgroup for each sum of its tile, when it stores them
+constexpr double kStaged = 204.2;  // of a tile that copies store: warpgroups synchronise before and after they stage it
 constexpr double kFlops = 4096;    // a cycle and SM, dense, of 16 bits
 constexpr double kSustained = 0.8874;      // of the peak clock, where all SMs multiply: power bounds it
-constexpr double kRead = 1.007;            // of the peak bandwidth
-constexpr double kWritten = 0.9003;        // of the peak bandwidth, at most
+constexpr double kRead = 1.005;            // of the peak bandwidth
+constexpr double kWritten = 0.9058;        // of the peak bandwidth, at most
 constexpr double kWrittenBytes = 14.16;    // a cycle and SM, at most
 constexpr double kWrittenInOrder = 1.098;  // times as many where a result leaves L2 in the order in which it was stored
 constexpr double kNarrow = 1.029;          // times as long to read less than kWide bytes of a row at once
 constexpr int kWide = 256;
 constexpr double kTurns = 6.344;  // times as long more to write few rows at once: memory switches from reads to writes
-constexpr double kFewRows = 4.578;        // of a store; the more there are, the less switches weigh
-constexpr double kStoredLate = 433;       // cycles until held rows are stored at the end
-constexpr double kLastSteps = 5.05;       // until the last sums are stored
-constexpr double kLaunch = 2.05e-06;      // seconds
-constexpr double kMeeting = 4.85e+04;     // cycles more where rows are gathered first: tiles wait for the first of them
-constexpr double kGatheredLoads = 18.16;  // what copying them costs, in passes between L2 and SMs
-constexpr double kGatheredReads = 0.7062;  // and how often they pass memory more
-constexpr double kShared = 2317;           // more where blocks share the last round: to begin parts and to add them up
-constexpr double kPaired = 1.063;          // times as long where two blocks wait for each other
-constexpr double kTogether = 0.9539;   // of all work, where blocks stay together: they load the same at the same time
-constexpr double kSplit = 1.741e+04;   // more where tiles are cut: the last piece adds up all
-constexpr double kUnswapped = 1.085;   // times memory's time, where rows of X are on the M side
-constexpr double kAdapts = 0.9945;     // of memory's time, where blocks with the shorter way to it take more tiles
-constexpr double kCounter = 957.1;     // cycles more where tiles come from a counter
-constexpr double kSumBytes = 4;        // of a sum of a piece or part
-constexpr double kCopiedRows = 1.057;  // times as long where threads copy rows
-constexpr double kOverlap = 3.254;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
-constexpr double kAtOnce = 1.344;      // rounds of tiles that overlap
-constexpr double kMixed = 0.83;  // more of SMs' work, by the number of experts, where blocks begin with other experts
-constexpr double kUnfetched = 0.2962;     // of dW: how much longer memory takes where stages hold a part of a tile
-constexpr double kMixedOrder = 0.3093;    // the same where every other block begins with other experts
-constexpr double kOverlapInside = 1.762;  // of an SM's own work and what all SMs load
+constexpr double kFewRows = 4.566;        // of a store; the more there are, the less switches weigh
+constexpr double kStoredLate = 467.7;     // cycles until held rows are stored at the end
+constexpr double kLastSteps = 5.338;      // until the last sums are stored
+constexpr double kLaunch = 2.019e-06;     // seconds
+constexpr double kMeeting = 4.951e+04;    // cycles more where rows are gathered first: tiles wait for the first of them
+constexpr double kGatheredLoads = 17.22;  // what copying them costs, in passes between L2 and SMs
+constexpr double kGatheredReads = 0.8233;  // and how often they pass memory more
+constexpr double kShared = 2444;           // more where blocks share the last round: to begin parts and to add them up
+constexpr double kPaired = 1.061;          // times as long where two blocks wait for each other
+constexpr double kTogether = 0.9539;  // of all work, where blocks stay together: they load the same at the same time
+constexpr double kSplit = 1.511e+04;  // more where tiles are cut: the last piece adds up all
+constexpr double kUnswapped = 1.084;  // times memory's time, where rows of X are on the M side
+constexpr double kAdapts = 0.995;     // of memory's time, where blocks with the shorter way to it take more tiles
+constexpr double kCounter = 957.1;    // cycles more where tiles come from a counter
+constexpr double kSumBytes = 4;       // of a sum of a piece or part
+constexpr double kCopiedRows = 1.06;  // times as long where threads copy rows
+constexpr double kOverlap = 3.21;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
+constexpr double kAtOnce = 1.341;     // rounds of tiles that overlap
+constexpr double kMixed = 0.8494;  // more of SMs' work, by the number of experts, where blocks begin with other experts
+constexpr double kCached = 0.405;  // of L2, by an expert's operands, before its tiles load them from memory again
+constexpr double kRefetched = 0.6079;     // of what is loaded so: a part comes from L2 all the same
+constexpr double kUnfetched = 0.2985;     // of dW: how much longer memory takes where stages hold a part of a tile
+constexpr double kMixedOrder = 0.3058;    // the same where every other block begins with other experts
+constexpr double kOverlapInside = 1.803;  // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
@@ -130,14 +132,11 @@ double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
 
-// Of what all SMs load at once for a tile each, the part that differs: neighbours have rows or columns in common.
-double unshared_part(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles, double experts,
-                     int processors) {
-  double count = 0;
-  for (const Tiles& t : tiles) count += t.count;
-  if (count < 1) return 1;
-  const double m = c.block_m, n = c.block_n, columns = ceil_div(static_cast<double>(p.n), n);
-  const double rows = std::max(1.0, count / (experts * columns));  // of tiles, of an expert on average
+// Tiles of an expert that blocks have at the same time.
+struct Walk {
+  double high = 0, wide = 0;
+};
+Walk walk(const WgmmaKnobs& c, double rows, double columns, int processors) {
   double high = rows, wide = columns;
   if (rows * columns > processors) {
     double& fast = c.raster == Raster::m ? high : wide;
@@ -148,7 +147,38 @@ double unshared_part(const WgmmaKnobs& c, const Product& p, const std::vector<Ti
     else
       slow = processors / fast;
   }
+  return {high, wide};
+}
+
+// Of what all SMs load at once for a tile each, the part that differs: neighbours have rows or columns in common.
+double unshared_part(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles, double experts,
+                     int processors) {
+  double count = 0;
+  for (const Tiles& t : tiles) count += t.count;
+  if (count < 1) return 1;
+  const double m = c.block_m, n = c.block_n, columns = ceil_div(static_cast<double>(p.n), n);
+  const double rows = std::max(1.0, count / (experts * columns));  // of tiles, of an expert on average
+  const auto [high, wide] = walk(c, rows, columns, processors);
   return (high * m + wide * n) / (high * wide * (m + n));
+}
+
+// Bytes that come from memory again: an expert's operands don't stay in L2 until their next tiles need them.
+double refetched_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes,
+                       const DeviceInfo& device) {
+  const auto in = static_cast<double>(size_bytes(p.a.dtype)), cache = static_cast<double>(device.cache_bytes);
+  const bool sums_rows = p.ragged == Axis::k;
+  double sum = 0;
+  for (const int size : m_sizes) {
+    const double m = sums_rows ? static_cast<double>(p.m) : size, n = static_cast<double>(p.n);
+    const double k = sums_rows ? size : static_cast<double>(p.k);
+    const double rows = ceil_div(m, c.block_m), columns = ceil_div(n, c.block_n);
+    const double rounds = rows * columns / device.processors, once = (m + n) * k * in;
+    if (rounds <= 1 || once <= kCached * cache) continue;
+    const auto [high, wide] = walk(c, rows, columns, device.processors);
+    const double loaded = rounds * (high * c.block_m + wide * c.block_n) * k * in;
+    sum += std::max(0.0, loaded - once) * (1 - kCached * cache / once);
+  }
+  return sum;
 }
 
 // All rounds of tiles that SMs begin together, each as long as its longest tile.
@@ -348,7 +378,9 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   const double refills =  // stages are empty when blocks begin together
       knobs.pace == Pace::common ? std::ceil(count / device.processors) * kLatency : 0;
   double memory = memory_seconds(knobs, p, m_sizes, peaks) * std::sqrt(idle) +
-                  (turned_bytes(knobs, p, tiles) + kGatheredReads * gathered) / peaks.bandwidth;
+                  (turned_bytes(knobs, p, tiles) + kGatheredReads * gathered +
+                   kRefetched * refetched_bytes(knobs, p, m_sizes, device)) /
+                      peaks.bandwidth;
   if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
   if (knobs.tiles == TileOrder::dynamic && p.ragged == Axis::m) memory *= kAdapts;
   if (p.ragged == Axis::k) memory *= longer_by_experts(knobs, m_sizes);
