@@ -8,6 +8,7 @@
 #include "kernels/args.h"
 #include "kernels/mma_plan.h"
 #include "variant/knob_list.h"
+#include "variant/mma_cost.h"
 #include "variant/unit.h"
 #include "workload/product.h"
 
@@ -15,6 +16,9 @@ namespace moetune {
 namespace {
 
 using Knobs = MmaKnobs;
+
+// Assumed where the device's peaks are unknown.
+constexpr double kPeakFlops = 312e12, kPeakBandwidth = 2.0e12;
 
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
@@ -112,38 +116,46 @@ std::string unit(const Knobs& c, const Shape& shape) {
                     shape, plan(c, shape));
 }
 
-// Few rows an expert: wide tiles and large steps along k, so that W is read in long runs. Many, or dW: the largest tile
-// that registers allow.
+double seconds(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  return mma_seconds(c, blocks_per_sm(c, problem.shape), problem, device);
+}
+
+// The fastest by the model.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
-  const int64_t mean_rows = problem.rows() / std::max<int64_t>(1, problem.active_experts());
-  Knobs c{.block_m = 16,
-          .block_n = 256,
-          .block_k = 128,
-          .warps = 8,
-          .stages = 3,
-          .raster = Raster::m,
-          .group = 1,
-          .split = 1};
-  if (mean_rows > 8) c.block_m = 32;
-  if (mean_rows > 24) c.block_m = 64, c.block_k = 64;
-  if (mean_rows > 96 || problem.shape.op == Op::dw) c.block_m = 128, c.block_k = 64, c.group = 8;
-  if (problem.shape.op != Op::fwd && c.block_m == 128) c.block_n = 128;
-  if (mean_rows > 384 && problem.shape.op != Op::dw) c.split = 4;
-  if (illegal_split(c.split, c.block_m, c.block_n, 1, 1, device)) c.split = 1;
-  // Where shared memory is short, fewer stages first, then smaller ones.
-  while (c.block_k >= 32 && illegal(c, problem.shape, device))
-    if (c.stages > 2)
-      --c.stages;
-    else
-      c.block_k /= 2, c.stages = 4;
-  return c;
+  DeviceInfo known = device;  // with peaks of some GPU, where its own aren't known
+  known.processors = processors_of(device);
+  const Peaks peaks = modelled_peaks(device);
+  if (peaks.flops <= 0) known.peak_flops = kPeakFlops;
+  if (peaks.bandwidth <= 0) known.peak_bandwidth = kPeakBandwidth;
+  std::optional<std::pair<double, Knobs>> best;
+  const auto look_at = [&](const Knobs& c) {
+    if (illegal(c, problem.shape, device)) return;
+    const double time = seconds(c, problem, known);
+    if (!best || time < best->first) best = {time, c};
+  };
+  for (const int block_m : {16, 32, 64, 128})
+    for (const int block_n : {64, 128, 256})
+      for (const int block_k : {32, 64, 128})
+        for (const int warps : {4, 8})
+          for (const int stages : {4, 3, 2})
+            for (const int split : {1, 4})
+              look_at({.block_m = block_m,
+                       .block_n = block_n,
+                       .block_k = block_k,
+                       .warps = warps,
+                       .stages = stages,
+                       .raster = Raster::m,
+                       .group = 8,
+                       .split = split});
+  return best ? best->second : Knobs{};
 }
 
 }  // namespace
 
 Variant mma_variant() {
-  return make_variant<Knobs>(list(), "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
-                             {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
+  return make_variant<Knobs>(
+      list(), "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
+      {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback, .seconds = seconds});
 }
 
 }  // namespace moetune

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "variant/cost.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -61,8 +62,6 @@ struct Tiles {
   double count = 0, rows = 0, steps = 0;
   double loaded_bytes = 0;  // of one step
 };
-
-double ceil_div(double a, double b) { return std::ceil(a / b); }
 
 // Rows of X that are copied for a tile: in boxes.
 double loaded_rows(const WgmmaKnobs& c, const Product& p, int rows) {
@@ -231,11 +230,6 @@ double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int 
   double most = 0, here = 0;
   for (int i = 0; i < processors; ++i) here += change[static_cast<size_t>(i)], most = std::max(most, here);
   return each + most;
-}
-
-double norm(double a, double b, double exponent) {
-  const double most = std::max(a, b);
-  return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
 }
 
 // Bytes a second that are stored.

@@ -10,8 +10,8 @@ namespace moetune {
 /// slowest of four, as far as they don't overlap: what the busiest SM multiplies and waits for, tile by tile, at the
 /// peak clock; what all SMs do, at the clock that power allows them; bytes through L2; bytes from and to memory. Cycles
 /// are those of the kernels on Hopper, fitted to the journals of tests/journals, by errors and by the time that the
-/// model's first choice loses; the device enters by its SMs and its peaks. Addressing
-/// makes no difference to it, mix for dW alone.
+/// model's first choice loses; the device enters by its SMs, its L2 and its peaks. Addressing makes no difference to
+/// it.
 double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace moetune

@@ -70,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Spaces, Promising,
                          [](const auto& one) { return one.param.first + std::to_string(one.param.second); });
 
 TEST(PromisingOfVariantsWithoutAModel, AreNone) {
-  SearchSpace space = load_space("quick");
-  keep_variants(space, {"mma"});
+  SearchSpace space = load_space("full");
+  keep_variants(space, {"simt"});
   const Problem p = problem(64);
   const Domain domain(space, p.shape, h200());
   EXPECT_TRUE(promising(domain, p, h200(), {default_candidate(space, p, h200())}, 8).empty());

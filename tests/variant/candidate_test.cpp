@@ -161,8 +161,8 @@ TEST(Candidate, InShortIsWhatDiffersFromTheDefault) {
   EXPECT_EQ(in_short(wgmma), "wgmma, the default");
   EXPECT_EQ(in_short(with_value(wgmma, "stages", 2)), "wgmma stages=2");
   EXPECT_EQ(in_short(default_of("mma")), "mma");
-  const Candidate mma = with_value(default_of("mma"), "warps", 4);
-  EXPECT_EQ(in_short(mma), "mma warps=4");
+  const Candidate mma = with_value(default_of("mma"), "group", 3);
+  EXPECT_EQ(in_short(mma), "mma group=3");
   EXPECT_EQ(complete(parse_partial_candidate(in_short(mma)), problem, device), mma);  // fit for --candidate
   EXPECT_EQ(short_text(wgmma, nullptr, problem, device), "wgmma");
   // The default of a table from before stands for today's.
