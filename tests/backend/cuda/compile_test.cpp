@@ -368,7 +368,7 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=rows "
        "addressing=pointers tiles=static split=0",
        {.permute_x = true}},
-      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
+      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
        "tiles=static pace=common gather=first split=0",
        {.permute_x = true}},
       {"block_m=192 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
