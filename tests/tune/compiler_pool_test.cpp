@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "temporary_folder.h"
@@ -154,10 +155,16 @@ TEST_F(CompilesInAPool, GivesTheResults) {
 }
 
 TEST_F(CompilesInAPool, WhatIsAskedForComesBeforeWhatIsWanted) {
-  CompilerPool pool(options());
-  pool.want(shape_, four_);
-  EXPECT_EQ(pool.compile(shape_, std::vector{cpu(96, 32)}).size(), 1U);
-  EXPECT_LE(count("compile 1"), 3) << "waited for what was wanted";
+  CompilerPool pool(options("compile-hang=block_m=24"));
+  pool.want(shape_, std::vector{cpu(24), cpu(16), cpu(48), cpu(64)});
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));  // which hangs
+  std::thread asking([&] {
+    EXPECT_EQ(pool.compile(shape_, std::vector{cpu(96, 32)}).size(), 1U);
+    EXPECT_LE(count("compile 1"), 3) << "waited for what was wanted";
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ::kill(last_process(), SIGABRT);
+  asking.join();
 }
 
 TEST_F(CompilesInAPool, WaitsForWhatIsUnderWay) {
