@@ -9,8 +9,9 @@
 namespace moetune {
 namespace {
 
-constexpr double kFlops = 4096;           // a cycle and SM at the peak
-constexpr double kPeakOfMma = 0.5734;     // of the peak that wgmma has, where a device has it
+constexpr double kFlops = 2048;           // a cycle and SM at the peak of a device before wgmma, as an A100's
+constexpr double kWgmmaFlops = 4096;      // the same of one that has it,
+constexpr double kBesideWgmma = 2349;     // and what mma.sync reaches there
 constexpr double kLatency = 518;          // cycles from issuing a stage's copies until they have landed, under load
 constexpr double kStep = 35.2;            // of a block between two stages: barriers
 constexpr double kSharedBytes = 170;      // a cycle, from and to shared memory
@@ -82,8 +83,9 @@ double mma_seconds(const MmaKnobs& knobs, int blocks, const Problem& problem, co
   const Product p = before_last_pass(product_of(problem.shape));
   const std::vector<int>& m_sizes = problem.routing.m_sizes;
   const std::vector<Tiles> tiles = tiles_of(knobs, p, m_sizes);
-  const double clock = peaks.flops / kFlops / device.processors;
-  const Step step = step_of(knobs, p, kFlops * (device.compute_capability == 90 ? kPeakOfMma : 1));
+  const bool has_wgmma = device.compute_capability == 90;
+  const double clock = peaks.flops / (has_wgmma ? kWgmmaFlops : kFlops) / device.processors;
+  const Step step = step_of(knobs, p, has_wgmma ? kBesideWgmma : kFlops);
   const double busy = busiest_cycles(knobs, step, tiles, blocks, device.processors) / clock;
   const auto in = static_cast<double>(size_bytes(p.a.dtype)), out = static_cast<double>(size_bytes(p.d.dtype));
   double rows = 0, active = 0;
