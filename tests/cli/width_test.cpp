@@ -41,7 +41,7 @@ CellWork work_of(int64_t tokens) {
            "hold=512 gather=first mix=8")});
   add_entrant(work, "default", {.baseline = "", .candidate = fallback});
   add_entrant(work, "candidate",
-              {.baseline = "", .candidate = complete(parse_partial_candidate("mma warps=4"), problem, device)});
+              {.baseline = "", .candidate = complete(parse_partial_candidate("mma group=3"), problem, device)});
   add_entrant(work, "baseline", {.baseline = "cublas-grouped", .candidate = {}});
   name_entrants(work, problem, device);
   return work;
@@ -67,7 +67,7 @@ TEST(Width, OfBench) {
   points.back().reason = "cuBLAS: grouped gemm: the requested functionality is not supported on this device";
   const std::string told = points_text(points, Format::text, {}, false);
   expect_narrow(told);
-  for (const std::string words : {"wgmma, the default ", "| winner: wgmma block_m=256 ", "| mma warps=4 ",
+  for (const std::string words : {"wgmma, the default ", "| winner: wgmma block_m=256 ", "| mma group=3 ",
                                   "64 tokens, ", "1024 tokens, ", "vs cublas-grouped", "launch_error"})
     EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
   const std::string all = points_text(points, Format::text, {}, true);
@@ -120,7 +120,7 @@ TEST(Width, OfVerify) {
   const std::string told = summary(verdicts, {}, {}, false);
   expect_narrow(told);
   EXPECT_TRUE(holds(told, "| wgmma, the default ")) << told;
-  EXPECT_TRUE(holds(told, "| mma warps=4 ")) << told;
+  EXPECT_TRUE(holds(told, "| mma group=3 ")) << told;
   const std::string all = summary(verdicts, {}, {}, true);
   for (const Case& finding : verdicts.findings) EXPECT_TRUE(holds(all, text(finding.candidate))) << all;
 }

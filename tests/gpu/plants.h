@@ -71,12 +71,12 @@ inline void plant_kernels(const Plant& plant, const std::string& folder) {
   std::ofstream(folder + "/" + plant.file) << planted;
 }
 
-/// The default but for the way to store in which the plant stands.
+/// The default but for knobs that lead through the place where the plant stands.
 inline Candidate planted_candidate(const Plant& plant, const Problem& problem, const DeviceInfo& device) {
-  const std::string store = plant.variant != "wgmma" ? ""
-                            : plant.of_copies        ? " tma_store=yes stages=2"
-                                                     : " tma_store=no";
-  return complete(parse_partial_candidate(plant.variant + store), problem, device);
+  const std::string path = plant.variant == "mma" ? " split=1"
+                           : plant.of_copies      ? " tma_store=yes stages=2"
+                                                  : " tma_store=no";
+  return complete(parse_partial_candidate(plant.variant + path), problem, device);
 }
 
 /// What planted kernels are run on: rows of experts end in the middle of tiles.
