@@ -2,6 +2,10 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "variant/device.h"
+#include "workload/product.h"
 
 namespace moetune {
 
@@ -12,5 +16,14 @@ inline double norm(double a, double b, double exponent) {
   const double most = std::max(a, b);
   return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
 }
+
+/// The device with these peaks and the most processors of its kind, where its own are unknown.
+DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed);
+
+struct MovedBytes {
+  double read = 0, written = 0;
+};
+/// What a kernel must read from memory and write to it with these rows of each expert, each byte once.
+MovedBytes moved_bytes(const Product& product, const std::vector<int>& m_sizes);
 
 }  // namespace moetune

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/args.h"
 #include "kernels/mma_plan.h"
+#include "variant/cost.h"
 #include "variant/knob_list.h"
 #include "variant/mma_cost.h"
 #include "variant/unit.h"
@@ -17,8 +19,7 @@ namespace {
 
 using Knobs = MmaKnobs;
 
-// Assumed where the device's peaks are unknown.
-constexpr double kPeakFlops = 312e12, kPeakBandwidth = 2.0e12;
+constexpr Peaks kAssumed = {.flops = 312e12, .bandwidth = 2.0e12};  // of an A100, where the device's are unknown
 
 const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
@@ -120,18 +121,22 @@ double seconds(const Knobs& c, const Problem& problem, const DeviceInfo& device)
   return mma_seconds(c, blocks_per_sm(c, problem.shape), problem, device);
 }
 
-// The fastest by the model.
+// The fastest by the model; small tiles where nothing is legal.
 Knobs fallback(const Problem& problem, const DeviceInfo& device) {
-  DeviceInfo known = device;  // with peaks of some GPU, where its own aren't known
-  known.processors = processors_of(device);
-  const Peaks peaks = modelled_peaks(device);
-  if (peaks.flops <= 0) known.peak_flops = kPeakFlops;
-  if (peaks.bandwidth <= 0) known.peak_bandwidth = kPeakBandwidth;
-  std::optional<std::pair<double, Knobs>> best;
+  const DeviceInfo known = with_assumed(device, kAssumed);
+  Knobs best{.block_m = 16,
+             .block_n = 64,
+             .block_k = 32,
+             .warps = 4,
+             .stages = 2,
+             .raster = Raster::m,
+             .group = 8,
+             .split = 1};
+  double least = std::numeric_limits<double>::infinity();
   const auto look_at = [&](const Knobs& c) {
     if (illegal(c, problem.shape, device)) return;
     const double time = seconds(c, problem, known);
-    if (!best || time < best->first) best = {time, c};
+    if (time < least) least = time, best = c;
   };
   for (const int block_m : {16, 32, 64, 128})
     for (const int block_n : {64, 128, 256})
@@ -147,7 +152,7 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
                        .raster = Raster::m,
                        .group = 8,
                        .split = split});
-  return best ? best->second : Knobs{};
+  return best;
 }
 
 }  // namespace

@@ -87,13 +87,7 @@ double mma_seconds(const MmaKnobs& knobs, int blocks, const Problem& problem, co
   const double clock = peaks.flops / (has_wgmma ? kWgmmaFlops : kFlops) / device.processors;
   const Step step = step_of(knobs, p, has_wgmma ? kBesideWgmma : kFlops);
   const double busy = busiest_cycles(knobs, step, tiles, blocks, device.processors) / clock;
-  const auto in = static_cast<double>(size_bytes(p.a.dtype)), out = static_cast<double>(size_bytes(p.d.dtype));
-  double rows = 0, active = 0;
-  for (const int size : m_sizes) rows += size, active += size > 0 ? 1 : 0;
-  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const bool sums_rows = p.ragged == Axis::k;
-  const double read = in * (sums_rows ? rows * (m + n) : (rows + active * n) * k);
-  const double written = out * (sums_rows ? static_cast<double>(m_sizes.size()) * m * n : rows * n);
+  const auto [read, written] = moved_bytes(p, m_sizes);
   const double memory = (read + written / kWritten) / peaks.bandwidth;
   return norm(busy, memory, kOverlapMemory) + kLaunch;
 }

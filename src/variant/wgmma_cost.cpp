@@ -36,13 +36,13 @@ constexpr double kFewRows = 4.566;        // of a store; the more there are, the
 constexpr double kStoredLate = 467.7;     // cycles until held rows are stored at the end
 constexpr double kLastSteps = 5.338;      // until the last sums are stored
 constexpr double kLaunch = 2.019e-06;     // seconds
-constexpr double kMeeting = 4.951e+04;    // cycles more where rows are gathered first: tiles wait for the first of them
+constexpr double kMeeting = 49510;        // cycles more where rows are gathered first: tiles wait for the first of them
 constexpr double kGatheredLoads = 17.22;  // what copying them costs, in passes between L2 and SMs
 constexpr double kGatheredReads = 0.8233;  // and how often they pass memory more
 constexpr double kShared = 2444;           // more where blocks share the last round: to begin parts and to add them up
 constexpr double kPaired = 1.061;          // times as long where two blocks wait for each other
 constexpr double kTogether = 0.9539;  // of all work, where blocks stay together: they load the same at the same time
-constexpr double kSplit = 1.511e+04;  // more where tiles are cut: the last piece adds up all
+constexpr double kSplit = 15110;      // more where tiles are cut: the last piece adds up all
 constexpr double kUnswapped = 1.084;  // times memory's time, where rows of X are on the M side
 constexpr double kAdapts = 0.995;     // of memory's time, where blocks with the shorter way to it take more tiles
 constexpr double kCounter = 957.1;    // cycles more where tiles come from a counter
@@ -50,9 +50,9 @@ constexpr double kSumBytes = 4;       // of a sum of a piece or part
 constexpr double kCopiedRows = 1.06;  // times as long where threads copy rows
 constexpr double kOverlap = 3.21;     // of SMs and memory: the exponent of a norm; the larger, the better they overlap
 constexpr double kAtOnce = 1.341;     // rounds of tiles that overlap
-constexpr double kMixed = 0.8494;  // more of SMs' work, by the number of experts, where blocks begin with other experts
-constexpr double kCached = 0.405;  // of L2, by an expert's operands, before its tiles load them from memory again
-constexpr double kRefetched = 0.6079;     // of what is loaded so: a part comes from L2 all the same
+constexpr double kMixed = 0.8494;     // over the experts: more of SMs' work, where some blocks begin with other experts
+constexpr double kCached = 0.405;     // of L2, by an expert's operands, before its tiles load them from memory again
+constexpr double kRefetched = 0.6079;     // of those bytes: the rest comes from L2 all the same
 constexpr double kUnfetched = 0.2985;     // of dW: how much longer memory takes where stages hold a part of a tile
 constexpr double kMixedOrder = 0.3058;    // the same where every other block begins with other experts
 constexpr double kOverlapInside = 1.803;  // of an SM's own work and what all SMs load
@@ -298,14 +298,8 @@ double seconds_by_parts(const WgmmaKnobs& c, std::vector<Part> parts) {
 }
 
 double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes, const Peaks& peaks) {
-  double rows = 0, active = 0;
-  for (const int of_expert : m_sizes) rows += of_expert, active += of_expert > 0;
-  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const auto in = static_cast<double>(size_bytes(p.a.dtype)), out = static_cast<double>(size_bytes(p.d.dtype));
-  const bool sums_rows = p.ragged == Axis::k;
-  const double read = sums_rows ? rows * (m + n) * in : (rows + active * n) * k * in;
-  const double written = sums_rows ? static_cast<double>(m_sizes.size()) * m * n * out : rows * n * out;
-  const bool narrow = !sums_rows && c.block_k * static_cast<int>(in) < kWide;
+  const auto [read, written] = moved_bytes(p, m_sizes);
+  const bool narrow = p.ragged == Axis::m && c.block_k * static_cast<int>(size_bytes(p.a.dtype)) < kWide;
   return read * (narrow ? kNarrow : 1) / (kRead * peaks.bandwidth) + written / written_rate(c, p, peaks);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "variant/cost.h"
 #include "variant/unit.h"
 #include "variant/wgmma_cost.h"
 #include "variant/wgmma_legal.h"
@@ -22,8 +23,7 @@ const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 
 constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
 constexpr int kHold = 256;
 
-// Assumed where the device's peaks are unknown: those of one that has wgmma.
-constexpr double kPeakFlops = 989e12, kPeakBandwidth = 4.8e12;
+constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
 
 struct Chooser {
   const Problem& problem;
@@ -123,11 +123,7 @@ void look_at_rows(Chooser& chooser, Knobs c) {
 }  // namespace
 
 WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device) {
-  Chooser chooser{.problem = problem, .device = device};
-  chooser.device.processors = processors_of(device);
-  const Peaks peaks = modelled_peaks(device);
-  if (peaks.flops <= 0) chooser.device.peak_flops = kPeakFlops;
-  if (peaks.bandwidth <= 0) chooser.device.peak_bandwidth = kPeakBandwidth;
+  Chooser chooser{.problem = problem, .device = with_assumed(device, kAssumed)};
   const Knobs plain{.block_m = 16,
                     .block_n = 128,
                     .block_k = kSwizzleColumns,

@@ -3,11 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "h200.h"
 #include "variant/variant.h"
-#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -52,8 +49,7 @@ TEST(WgmmaCost, IsNoLessThanTheRoofline) {
   for (const Op op : {Op::fwd, Op::dx, Op::dw})
     for (const int64_t tokens : {1, 64, 4096}) {
       const Problem p = problem(tokens, op);
-      const Product product = product_of(p);
-      const double floor = std::max(flops(product) / h200().peak_flops, bytes(product) / h200().peak_bandwidth);
+      const double floor = roofline(p);
       EXPECT_GT(seconds(knobs(), p), floor) << tokens;
       EXPECT_LT(seconds(knobs(), p), 8 * floor + 20e-6) << tokens;
     }
