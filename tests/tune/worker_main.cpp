@@ -55,7 +55,7 @@ class FaultyBackend final : public Backend {
   Ceilings ceilings() override { return inner_.ceilings(); }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    log(fmt::format("compile {}", candidates.size()));
+    log(fmt::format("compile {} {}", candidates.size(), candidates.empty() ? "" : text(candidates.front())));
     for (const Candidate& candidate : candidates) fail_at("compile", text(candidate));
     return inner_.compile(shape, candidates);
   }
