@@ -4,12 +4,18 @@
 #include "variant/unit.h"
 
 namespace moetune {
+namespace {
+
+constexpr int64_t kAssumedCache = int64_t{50} << 20;  // an H100's L2
+
+}  // namespace
 
 DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed) {
   const Peaks peaks = modelled_peaks(device);
   device.processors = processors_of(device);
   if (peaks.flops <= 0) device.peak_flops = assumed.flops;
   if (peaks.bandwidth <= 0) device.peak_bandwidth = assumed.bandwidth;
+  if (device.cache_bytes <= 0) device.cache_bytes = kAssumedCache;
   return device;
 }
 

@@ -17,7 +17,7 @@ inline double norm(double a, double b, double exponent) {
   return most > 0 ? most * std::pow(std::pow(a / most, exponent) + std::pow(b / most, exponent), 1 / exponent) : 0;
 }
 
-/// The device with these peaks and the most processors of its kind, where its own are unknown.
+/// The device with these peaks, an H100's L2 and the most processors of its kind, where its own are unknown.
 DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed);
 
 struct MovedBytes {

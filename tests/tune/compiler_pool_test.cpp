@@ -84,7 +84,8 @@ class CompilesInAPool : public testing::Test {
     const std::string call = "compile 1 ";
     std::vector<std::string> candidates;
     for (const std::string& line : log())
-      if (const size_t at = line.find(call); at != std::string::npos) candidates.push_back(line.substr(at + call.size()));
+      if (const size_t at = line.find(call); at != std::string::npos)
+        candidates.push_back(line.substr(at + call.size()));
     return candidates;
   }
 
