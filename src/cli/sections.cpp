@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <numeric>
 
+#include "base/group.h"
 #include "cli/console.h"
 
 namespace moetune {
@@ -72,16 +73,9 @@ std::vector<std::string> cell_heading(const Cell& cell) {
 }
 
 std::vector<std::vector<size_t>> by_layer(const std::vector<Cell>& cells) {
-  std::vector<std::vector<size_t>> layers;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    const auto found =
-        std::ranges::find_if(layers, [&](const auto& layer) { return cells[layer[0]].shape == cells[i].shape; });
-    if (found == layers.end())
-      layers.push_back({i});
-    else
-      found->push_back(i);
-  }
-  return layers;
+  std::vector<size_t> all(cells.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return grouped_by(all, [&](size_t i) -> const Shape& { return cells[i].shape; });
 }
 
 }  // namespace moetune

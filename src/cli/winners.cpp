@@ -51,8 +51,6 @@ std::string marks(const Entry& entry) {
                      distrust(entry).empty() ? "" : " (too noisy to trust)");
 }
 
-using Entries = std::vector<const Entry*>;
-
 // Leaves the rows out of the figures, because the tokens tell as much; beside losses also the effective experts,
 // because the CV tells as much.
 std::vector<size_t> told_figures(bool any_loss) {

@@ -145,15 +145,7 @@ std::string noise_section(const TunedTable& table) {
 
 Export export_markdown(const TunedTable& table) {
   std::string out = fmt::format("# Tuned on {} ({})\n\n", markdown_text(table.device.name), name(table.regime));
-  std::vector<std::vector<const Entry*>> sections;
-  for (const Entry& entry : table.entries) {
-    const auto same = [&](const auto& section) { return section[0]->cell.shape == entry.cell.shape; };
-    const auto found = std::find_if(sections.begin(), sections.end(), same);
-    if (found == sections.end())
-      sections.push_back({&entry});
-    else
-      found->push_back(&entry);
-  }
+  const std::vector<Entries> sections = by_shape(table);
   for (const auto& entries : sections) out += section(entries, table);
   out += steps_section(table) + choices_section(table);
   if (sections.empty())

@@ -7,19 +7,6 @@
 
 namespace moetune {
 
-std::vector<std::vector<const Entry*>> by_shape(const TunedTable& table) {
-  std::vector<std::vector<const Entry*>> groups;
-  for (const Entry& entry : table.entries) {
-    const auto found =
-        std::ranges::find_if(groups, [&](const auto& group) { return group[0]->cell.shape == entry.cell.shape; });
-    if (found == groups.end())
-      groups.push_back({&entry});
-    else
-      found->push_back(&entry);
-  }
-  return groups;
-}
-
 std::string routing_title(const Cell& cell) {
   return text(cell.routing) + (cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
 }

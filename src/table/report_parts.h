@@ -42,9 +42,6 @@ ReportSection search_section(const ReportInput& input);
 ReportSection failure_section(const ReportInput& input);
 ReportSection clock_section(const ReportInput& input);
 
-/// Entries of one shape, in the order of the table.
-std::vector<std::vector<const Entry*>> by_shape(const TunedTable& table);
-
 /// "zipf:1, seed 3"; a seed of 0 is not told.
 std::string routing_title(const Cell& cell);
 

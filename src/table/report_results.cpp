@@ -15,7 +15,6 @@ namespace {
 
 constexpr const char* kOurs = "ours";
 constexpr double kMicro = 1e-6, kTera = 1e12;
-using Entries = std::vector<const Entry*>;
 
 Grid winners(const Entries& entries, const DeviceInfo& device) {
   Grid grid{{{"tokens", true},

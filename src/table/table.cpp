@@ -8,6 +8,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/group.h"
 #include "table/pretty.h"
 
 namespace moetune {
@@ -19,6 +20,12 @@ constexpr std::string_view kJournalBegins = "{\"schema\":\"moetune.journal/";
 
 void drop_choices(TunedTable& table, const Shape& shape) {
   std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
+}
+
+std::vector<Entries> by_shape(const TunedTable& table) {
+  Entries all;
+  for (const Entry& entry : table.entries) all.push_back(&entry);
+  return grouped_by(all, [](const Entry* entry) -> const Shape& { return entry->cell.shape; });
 }
 
 TunedTable read_table(const std::filesystem::path& path) {

@@ -64,6 +64,10 @@ std::filesystem::path write_table(KeptFile& file, const TunedTable& table);
 /// tool object of this program: version, commit, dirty, and argv as given.
 Json tool_json(const std::vector<std::string>& argv);
 
+using Entries = std::vector<const Entry*>;
+/// The entries of each shape, in the order of the table.
+std::vector<Entries> by_shape(const TunedTable& table);
+
 /// Derived figures of an entry.
 double tflops(const Entry& entry);  // on real rows
 double terabytes_per_second(const Entry& entry);

@@ -15,21 +15,14 @@ namespace {
 
 constexpr size_t kContenders = 8;  // where the winners are fewer
 
-using Entries = std::vector<const Entry*>;
-
-// The winners of each shape in the order of its first entry, their tokens ascending.
-std::vector<Entries> by_shape(const TunedTable& table) {
-  std::vector<Entries> shapes;
-  for (const Entry& entry : table.entries) {
-    if (!entry.skipped.empty()) continue;
-    const auto same = [&](const Entries& one) { return one[0]->cell.shape == entry.cell.shape; };
-    const auto found = std::ranges::find_if(shapes, same);
-    if (found == shapes.end())
-      shapes.push_back({&entry});
-    else
-      found->push_back(&entry);
+// The winners of each shape, their tokens ascending.
+std::vector<Entries> winners_by_shape(const TunedTable& table) {
+  std::vector<Entries> shapes = by_shape(table);
+  for (Entries& entries : shapes) {
+    std::erase_if(entries, [](const Entry* entry) { return !entry->skipped.empty(); });
+    std::ranges::stable_sort(entries, {}, [](const Entry* entry) { return entry->cell.tokens; });
   }
-  for (Entries& entries : shapes) std::ranges::stable_sort(entries, {}, [](const Entry* e) { return e->cell.tokens; });
+  std::erase_if(shapes, [](const Entries& entries) { return entries.empty(); });
   return shapes;
 }
 
@@ -227,7 +220,7 @@ std::vector<Candidate> pick_contenders(const std::vector<const Entry*>& entries)
 std::vector<Choice> choose(const TunedTable& table, Backend& backend, const ChooseRequest& request,
                            const ChooseListener& listener, const std::atomic<bool>& stop) {
   std::vector<Choice> choices;
-  for (const Entries& entries : by_shape(table)) {
+  for (const Entries& entries : winners_by_shape(table)) {
     if (!has_choice(cells_of(entries), request.bucket_loss)) continue;
     const Field field{backend, request, listener, stop};
     const std::optional<Contest> contest = measure(field, entries);
