@@ -53,7 +53,7 @@ Knobs fallback(const Problem& problem, const DeviceInfo&) {
 }  // namespace
 
 Variant simt_variant() {
-  return make_variant<Knobs>(list(), "CUDA cores with every access checked; any GPU",
+  return make_variant<Knobs>(list(), "CUDA cores with every access checked; sm_75 and newer",
                              {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
 }
 
