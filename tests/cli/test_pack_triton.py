@@ -1,9 +1,12 @@
 """scripts/pack_triton.py: what it packs is right (in Triton's interpreter), compiled without a GPU, and read by moetune.
 MOETUNE_TRITON_PYTHON names a Python with triton and torch where this one has none."""
+import importlib.util
+import inspect
 import json
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -72,6 +75,46 @@ def test_what_no_block_has_shared_memory_for_is_left_out(room):
 def test_wrong_words_are_told(room):
     assert "knobs are BLOCK_SIZE_M," in pack(room, "-o", "pack", "--set", "warps=4", code=2).stderr
     assert "'hopper' is not an architecture" in pack(room, "-o", "pack", "--arch", "hopper", code=2).stderr
+
+
+@pytest.fixture
+def packer(monkeypatch):
+    """scripts/pack_triton.py beside a triton that compiles nothing, where it only knows a kernel's parameters."""
+    language = types.ModuleType("triton.language")
+    language.constexpr = int
+    triton = types.ModuleType("triton")
+    triton.language = language
+    triton.jit = lambda function: types.SimpleNamespace(arg_names=list(inspect.signature(function).parameters))
+    for module in (triton, language):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    spec = importlib.util.spec_from_file_location("packer", PACK)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_manifest_is_the_golden_text(room, packer):
+    description = packer.load(SOURCE / "scripts/triton_moe.py").describe("bf16")
+    parser, arguments = packer.parse(["-o", str(room.path / "pack"), *SMALL])
+    packer.set_values(parser, description, arguments.set)
+    folder = packer.Folder(room.path)
+    binary = {"entry": "moe_gemm", "threads": 128, "shared_bytes": 49152, "cluster": 1, "scratch_bytes": 0,
+              "trailing": [{"pointer": "null"}, {"pointer": "null"}]}
+    keys = dict.fromkeys(tuple((name, knobs[name]) for name in (*description["constants"], *description["options"]))
+                         for knobs in packer.combinations(description["knobs"]))
+    results = [(0, (), "sm_90a", b"align", {**binary, "entry": "align_rows", "shared_bytes": 0}, {"registers": 32})]
+    results += [(None, key, "sm_90a", b"gemm", binary, {"registers": 90}) for key in keys]
+    prepared, binaries, failed = packer.collect(results, folder)
+    assert not failed and len(binaries) == 2 and len(folder.files) == 2  # equal cubins are one file
+    made_by = {"name": "pack_triton.py", "triton": "3.6.0", "kernel": "triton_moe.py", "sha256": "0" * 64}
+    text = packer.text_of(packer.manifest_of(description, folder, prepared, binaries, made_by))
+    golden = SOURCE / "tests/cli/files/pack-triton.json"
+    if os.environ.get("MOETUNE_UPDATE_GOLDEN") == "1":
+        golden.write_text(text)
+    assert text == golden.read_text()
+    (room.path / "pack.json").write_text(text)
+    validate("pack", room.path / "pack.json")
+    room.ok("validate", "pack.json")
 
 
 def test_without_triton_it_says_so(room):
