@@ -49,6 +49,11 @@ Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& lim
           Remedy::again};
 }
 
+// Where even the witness differs much, the machine favours one program: equal times say nothing either.
+bool is_lopsided(const Rounds& rounds, const Bout& bout) {
+  return bout.has_witness() && std::abs(change_of_witness(rounds).middle) > std::log(kControlMoved);
+}
+
 Doubt doubt(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   const double then = bout.paired ? 0 : std::max(bout.entry->measurement.waited, bout.control().measurement.waited);
   if (bout.has_witness()) return doubt_of_control(rounds, bout, limits);  // the witness shows that too
@@ -180,7 +185,8 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.finding = confirmed ? Finding::regressed : finding.by_ratio;
   auto [doubts, remedy] = doubt(rounds, bout, limits);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
-  if (changed && !doubts.empty()) finding.finding = Finding::untrusted;
+  const bool equal_by_luck = finding.finding == Finding::equivalent && is_lopsided(rounds, bout);
+  if ((changed || equal_by_luck) && !doubts.empty()) finding.finding = Finding::untrusted;
   if (finding.finding == Finding::inconclusive && doubts.empty() &&
       log_half_width(bout.control().ratio_interval) > threshold)
     doubts = "the table's own interval is wider than the threshold, tune again", remedy = Remedy::tune;

@@ -41,7 +41,7 @@ def test_soak_counts_and_goes_on_to_the_next_seed(planted):
 def test_soak_gives_up_when_verify_itself_fails(room):
     result = soak(room, "10", "--kernels", str(room.path), "--device", "cuda:99")
     assert result.returncode == 1
-    assert result.stdout.count("ended with exit 3") == 3 and "0 candidate runs with 1 seeds" in result.stdout
+    assert result.stdout.count("ended with exit 3") == 3 and "0 candidate runs with 1 seed" in result.stdout
 
 
 def test_soak_tells_what_ran_when_it_is_interrupted(room):
@@ -53,7 +53,7 @@ def test_soak_tells_what_ran_when_it_is_interrupted(room):
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=100)
     assert process.returncode == 130
-    runs = int(re.search(r"^(\d+) candidate runs with 1 seeds on .*: 0 failed\.$", output, re.M)[1])
+    runs = int(re.search(r"^(\d+) candidate runs with 1 seed on .*: 0 failed\.$", output, re.M)[1])
     assert runs > 0 and sum(map(int, re.findall(r"^\| (?:fwd|dx|dw) \| (\d+) \|$", output, re.M))) == runs
 
 

@@ -104,6 +104,16 @@ TEST(Pair, AControlThatDiffersMakesARegressionUntrusted) {
   EXPECT_TRUE(holds(finding.reason, "but loop, which is the same on both sides, changed by +10.0 %")) << finding.reason;
 }
 
+TEST(Pair, AControlThatDiffersMuchHidesASlowdown) {
+  Script favoured;
+  favoured.baselines = {{"loop", 150e-6}};
+  const CellFinding finding = Pair(favoured).one();
+  EXPECT_EQ(finding.finding, Finding::untrusted);
+  EXPECT_TRUE(holds(finding.reason, "but loop, which is the same on both sides, changed by -50.0 %")) << finding.reason;
+  favoured.baselines = {{"loop", 0.9 * 300e-6}};
+  EXPECT_EQ(Pair(favoured).one().finding, Finding::equivalent);
+}
+
 TEST(Pair, WithoutACommonBaselineTheTimesDecide) {
   Script other = {.baselines = {{"grouped", 200e-6}}};
   const CellFinding finding = Pair(slowed(1.1), other).one();
