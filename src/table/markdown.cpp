@@ -28,7 +28,7 @@ std::string speedup_told(const Rival* rival) {
                      1 / rival->ratio_interval.low);
 }
 
-std::vector<std::string> rival_names(const std::vector<const Entry*>& entries) {
+std::vector<std::string> rival_names(const Entries& entries) {
   std::vector<std::string> names;
   for (const Entry* entry : entries)
     for (const Rival& rival : entry->rivals)
@@ -60,7 +60,7 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
 }
 
 // The cost of uneven rows beside their figures; nothing where no entry has balanced rows to compare with.
-std::string routing_section(const std::vector<const Entry*>& entries, const TunedTable& table) {
+std::string routing_section(const Entries& entries, const TunedTable& table) {
   Grid grid{{{"tokens", true},
              {"routing"},
              {"rows", true},
@@ -93,7 +93,7 @@ std::string routing_section(const std::vector<const Entry*>& entries, const Tune
       100 * *std::max_element(losses.begin(), losses.end()));
 }
 
-std::string section(const std::vector<const Entry*>& entries, const TunedTable& table) {
+std::string section(const Entries& entries, const TunedTable& table) {
   const std::vector<std::string> rivals = rival_names(entries);
   Grid grid{{{"tokens", true},
              {"routing"},
@@ -146,7 +146,7 @@ std::string noise_section(const TunedTable& table) {
 Export export_markdown(const TunedTable& table) {
   std::string out = fmt::format("# Tuned on {} ({})\n\n", markdown_text(table.device.name), name(table.regime));
   const std::vector<Entries> sections = by_shape(table);
-  for (const auto& entries : sections) out += section(entries, table);
+  for (const Entries& entries : sections) out += section(entries, table);
   out += steps_section(table) + choices_section(table);
   if (sections.empty())
     out += "The table has no entries.\n";

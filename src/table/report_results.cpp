@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
+#include "base/group.h"
 #include "table/chart.h"
 #include "table/pretty.h"
 #include "table/report_parts.h"
@@ -145,18 +147,8 @@ Figure figure(const ReportInput& input, const Entries& entries, const std::vecto
 ReportPart curves(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names) {
   ReportPart part{.legend = {kOurs}};
   part.legend.insert(part.legend.end(), names.begin(), names.end());
-  std::vector<Entries> routings;
-  for (const Entry* entry : entries) {
-    const auto same = [&](const Entries& group) {
-      return group[0]->cell.routing == entry->cell.routing && group[0]->cell.seed == entry->cell.seed;
-    };
-    const auto found = std::ranges::find_if(routings, same);
-    if (found == routings.end())
-      routings.push_back({entry});
-    else
-      found->push_back(entry);
-  }
-  for (const Entries& group : routings)
+  const auto routing_of = [](const Entry* entry) { return std::tie(entry->cell.routing, entry->cell.seed); };
+  for (const Entries& group : grouped_by(entries, routing_of))
     for (const Quantity quantity : {Quantity::time, Quantity::rate, Quantity::ratio})
       if (quantity != Quantity::ratio || !names.empty())
         part.figures.push_back(figure(input, group, part.legend, quantity));

@@ -202,7 +202,7 @@ bool has_choice(const std::vector<Cell>& cells, double bucket_loss) {
   return false;
 }
 
-std::vector<Candidate> pick_contenders(const std::vector<const Entry*>& entries) {
+std::vector<Candidate> pick_contenders(const Entries& entries) {
   std::vector<Candidate> winners, defaults, ties;
   for (const Entry* entry : entries) {
     winners.push_back(entry->candidate);

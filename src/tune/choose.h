@@ -33,7 +33,7 @@ bool has_choice(const std::vector<Cell>& cells, double bucket_loss);
 
 /// The contenders of cells: all their winners, then the most frequent of their defaults and ties, while there are fewer
 /// than eight.
-std::vector<Candidate> pick_contenders(const std::vector<const Entry*>& entries);
+std::vector<Candidate> pick_contenders(const Entries& entries);
 
 /// Verifies and times the contenders of each shape of the table in each of its cells, in interleaved rounds, and
 /// chooses; shapes whose cells leave nothing to choose get no choices. Where no token counts are merged, the cells of
