@@ -19,15 +19,21 @@ DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed) {
   return device;
 }
 
-MovedBytes moved_bytes(const Product& product, const std::vector<int>& m_sizes) {
-  double rows = 0, active = 0;
-  for (const int of_expert : m_sizes) rows += of_expert, active += of_expert > 0;
+MovedBytes moved_bytes(const Product& product, int rows) {
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n), k = static_cast<double>(product.k);
   const auto in = static_cast<double>(size_bytes(product.a.dtype)),
              out = static_cast<double>(size_bytes(product.d.dtype));
-  if (product.ragged == Axis::k)
-    return {.read = rows * (m + n) * in, .written = static_cast<double>(m_sizes.size()) * m * n * out};
-  return {.read = (rows + active * n) * k * in, .written = rows * n * out};
+  if (product.ragged == Axis::k) return {.read = rows * (m + n) * in, .written = m * n * out};
+  return {.read = rows > 0 ? (rows + n) * k * in : 0, .written = rows * n * out};
+}
+
+MovedBytes moved_bytes(const Product& product, const std::vector<int>& m_sizes) {
+  MovedBytes sum;
+  for (const int rows : m_sizes) {
+    const MovedBytes of_expert = moved_bytes(product, rows);
+    sum.read += of_expert.read, sum.written += of_expert.written;
+  }
+  return sum;
 }
 
 }  // namespace moetune

@@ -23,7 +23,9 @@ DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed);
 struct MovedBytes {
   double read = 0, written = 0;
 };
-/// What a kernel must read from memory and write to it with these rows of each expert, each byte once.
+/// What a kernel must read from memory and write to it for an expert of so many rows, each byte once.
+MovedBytes moved_bytes(const Product& product, int rows);
+/// The same for all experts.
 MovedBytes moved_bytes(const Product& product, const std::vector<int>& m_sizes);
 
 }  // namespace moetune

@@ -10,8 +10,8 @@ namespace moetune {
 namespace {
 
 constexpr double kFlops = 2048;           // a cycle and SM at the peak of a device before wgmma, as an A100's
-constexpr double kWgmmaFlops = 4096;      // the same of one that has it,
-constexpr double kBesideWgmma = 2349;     // and what mma.sync reaches there
+constexpr double kWgmmaFlops = 4096;      // the same of a device with wgmma
+constexpr double kBesideWgmma = 2349;     // what mma.sync reaches on a device with wgmma
 constexpr double kLatency = 518;          // cycles from issuing a stage's copies until they have landed, under load
 constexpr double kStep = 35.2;            // of a block between two stages: barriers
 constexpr double kSharedBytes = 170;      // a cycle, from and to shared memory

@@ -243,15 +243,13 @@ struct Part {
   double inside = 0, memory = 0;  // seconds, if bound by SMs or by memory alone
 };
 
-// All tiles in parts, of which the whole takes `inside` and `memory` seconds.
+// All tiles in parts, of which the whole takes `inside` and `memory` seconds; a byte takes `written` times as long to
+// write as to read.
 std::vector<Part> parts_of(const WgmmaKnobs& c, const Product& p, std::vector<int> m_sizes, int processors,
                            double inside, double memory, double written) {
-  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const auto in = static_cast<double>(size_bytes(p.a.dtype)),
-             out = static_cast<double>(size_bytes(p.d.dtype)) * written;
   const bool sums_rows = p.ragged == Axis::k;
   if (sums_rows || c.mix > 0) std::sort(m_sizes.begin(), m_sizes.end(), std::greater<>());
-  const double whole = multiply_cycles(c, c.block_m), columns = ceil_div(n, c.block_n);
+  const double whole = multiply_cycles(c, c.block_m), columns = ceil_div(static_cast<double>(p.n), c.block_n);
   const double most = kAtOnce * processors;  // tiles of a part
   std::vector<Part> parts(1);
   Part all;
@@ -261,8 +259,9 @@ std::vector<Part> parts_of(const WgmmaKnobs& c, const Product& p, std::vector<in
     const int rest = rows % c.block_m;
     const double work =
         sums_rows ? ceil_div(rows, c.block_k) : rows / c.block_m * whole + (rest > 0 ? multiply_cycles(c, rest) : 0);
-    const double bytes = sums_rows ? rows * (m + n) * in + m * n * out : n * k * in + rows * (k * in + n * out);
-    const double tiles = columns * ceil_div(sums_rows ? m : rows, c.block_m);
+    const MovedBytes moved = moved_bytes(p, rows);
+    const double bytes = moved.read + written * moved.written;
+    const double tiles = columns * ceil_div(sums_rows ? static_cast<double>(p.m) : rows, c.block_m);
     all.inside += work, all.memory += bytes;
     for (double left = tiles; left > 0;) {
       if (filled >= most) parts.emplace_back(), filled = 0;
