@@ -100,10 +100,10 @@ def test_the_manifest_is_the_golden_text(room, packer):
     folder = packer.Folder(room.path)
     binary = {"entry": "moe_gemm", "threads": 128, "shared_bytes": 49152, "cluster": 1, "scratch_bytes": 0,
               "trailing": [{"pointer": "null"}, {"pointer": "null"}]}
-    keys = dict.fromkeys(tuple((name, knobs[name]) for name in (*description["constants"], *description["options"]))
-                         for knobs in packer.combinations(description["knobs"]))
-    results = [(0, (), "sm_90a", b"align", {**binary, "entry": "align_rows", "shared_bytes": 0}, {"registers": 32})]
-    results += [(None, key, "sm_90a", b"gemm", binary, {"registers": 90}) for key in keys]
+    align = {**binary, "entry": "align_rows", "shared_bytes": 0}
+    tasks, _ = packer.tasks_of(arguments, description)
+    results = [(place, key, arch, *((b"gemm", binary, {"registers": 90}) if place is None else (b"align", align, {"registers": 32})))
+               for _, _, place, key, _, _, arch in tasks]
     prepared, binaries, failed = packer.collect(results, folder)
     assert not failed and len(binaries) == 2 and len(folder.files) == 2  # equal cubins are one file
     made_by = {"name": "pack_triton.py", "triton": "3.6.0", "kernel": "triton_moe.py", "sha256": "0" * 64}

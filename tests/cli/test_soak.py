@@ -41,7 +41,7 @@ def test_soak_counts_and_goes_on_to_the_next_seed(planted):
 def test_soak_gives_up_when_verify_itself_fails(room):
     result = soak(room, "10", "--kernels", str(room.path), "--device", "cuda:99")
     assert result.returncode == 1
-    assert result.stdout.count("ended with exit 3") == 3 and "0 candidate runs with 1 seed" in result.stdout
+    assert result.stdout.count("ended with exit 3") == 3 and "0 candidate runs with 1 seed on " in result.stdout
 
 
 def test_soak_tells_what_ran_when_it_is_interrupted(room):
