@@ -145,29 +145,38 @@ class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCas
         EXPECT_EQ(repetition.different, 0) << text(candidate) << ": " << repetition.reason;
       }
   }
-  static void expect_runs(Op op, const Fusion& fusion) {
+  void expect_runs(Op op, const Fusion& fusion) {
     const GpuCase& c = GetParam();
     if (c.n > 1000) GTEST_SKIP() << "too large for compute-sanitizer";
     const Problem problem = problem_of(c, Dtype::bf16, fusion, op);
     backend().load(problem);
     // With MOETUNE_EVERY=3 every third, and of other problems other thirds: racecheck takes seconds for each. Its parts
-    // are every ninth, with MOETUNE_FROM=0, 3 and 6.
+    // are every ninth, with MOETUNE_FROM=0, 3 and 6. With MOETUNE_ONLY=gather=first none but those with this value.
     const auto number = [](const char* variable, size_t otherwise) {
       const char* text = std::getenv(variable);
       return text ? std::stoul(text) : otherwise;
     };
     const size_t step = number("MOETUNE_EVERY", 1);
+    const char* only = std::getenv("MOETUNE_ONLY");
     size_t place = std::hash<std::string>{}(c.name + std::string(name(op)) + text(fusion)) + number("MOETUNE_FROM", 0);
     for (const std::string variant : {"wgmma", "mma", "simt"})
       for (const Candidate& candidate : some(variant, problem, variant == "wgmma" ? 8 : 3)) {
         if (find_variant(variant).illegal(candidate, problem.shape, backend().device())) continue;
+        if (only && (" " + text(candidate) + " ").find(fmt::format(" {} ", only)) == std::string::npos) continue;
         if (++place % step != 0) continue;
+        ++launched_;
         const auto blocks = backend().sample({.baseline = {}, .candidate = candidate},
                                              {.blocks = 1, .block_seconds = 1e-5, .hot = true});
         ASSERT_EQ(blocks.size(), 1u);
         EXPECT_GT(blocks[0].seconds, 0) << text(candidate);
       }
   }
+  void expect_launches() const {
+    if (launched_ == 0) GTEST_SKIP() << "none of the chosen candidates is legal here";
+  }
+
+ private:
+  int launched_ = 0;
 };
 
 const GpuCase kCases[] = {
@@ -249,12 +258,15 @@ INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
 TEST_P(HardRouting, Runs) {
   for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}})
     expect_runs(Op::fwd, fusion);
+  expect_launches();
 }
 TEST_P(HardRouting, RunsDx) {
   for (const Fusion& fusion : kFusionsOfDx) expect_runs(Op::dx, fusion);
+  expect_launches();
 }
 TEST_P(HardRouting, RunsDw) {
   for (const Fusion& fusion : kFusionsOfDw) expect_runs(Op::dw, fusion);
+  expect_launches();
 }
 
 TEST_P(HardRouting, GivesTheSameBitsAgain) { expect_same_bits(Op::fwd, {.permute_y = true}); }
