@@ -23,12 +23,14 @@ constexpr double kLoadedBytes = 76.73;     // a cycle, from L2 to an SM
 constexpr double kAllLoadedBytes = 85.64;  // a cycle and SM, from L2 to all SMs at once
 constexpr double kStoredSum = 0.04133;     // of a warpgroup for each sum of its tile, when it stores them
 constexpr double kStaged = 204.2;  // of a tile that copies store: warpgroups synchronise before and after they stage it
-constexpr double kFlops = 4096;    // a cycle and SM, dense, of 16 bits
-constexpr double kSustained = 0.8874;      // of the peak clock, where all SMs multiply: power bounds it
-constexpr double kRead = 1.005;            // of the peak bandwidth
-constexpr double kWritten = 0.9058;        // of the peak bandwidth, at most
-constexpr double kWrittenBytes = 14.16;    // a cycle and SM, at most
-constexpr double kWrittenInOrder = 1.098;  // times as many where a result leaves L2 in the order in which it was stored
+constexpr double kStagedDw = 128.5;         // the same in dW
+constexpr double kStagedSwapped = 0.02621;  // and more for each sum, where X and W trade places
+constexpr double kFlops = 4096;             // a cycle and SM, dense, of 16 bits
+constexpr double kSustained = 0.8874;       // of the peak clock, where all SMs multiply: power bounds it
+constexpr double kRead = 1.005;             // of the peak bandwidth
+constexpr double kWritten = 0.9058;         // of the peak bandwidth, at most
+constexpr double kWrittenBytes = 14.16;     // a cycle and SM, at most
+constexpr double kWrittenInOrder = 1.136;  // times as many where a result leaves L2 in the order in which it was stored
 constexpr double kNarrow = 1.029;          // times as long to read less than kWide bytes of a row at once
 constexpr int kWide = 256;
 constexpr double kTurns = 6.344;  // times as long more to write few rows at once: memory switches from reads to writes
@@ -41,10 +43,12 @@ constexpr double kGatheredLoads = 17.22;  // what copying them costs, in passes 
 constexpr double kGatheredReads = 0.8233;  // and how often they pass memory more
 constexpr double kShared = 2444;           // more where blocks share the last round: to begin parts and to add them up
 constexpr double kPaired = 1.061;          // times as long where two blocks wait for each other
-constexpr double kTogether = 0.9539;  // of all work, where blocks stay together: they load the same at the same time
-constexpr double kSplit = 15110;      // more where tiles are cut: the last piece adds up all
-constexpr double kUnswapped = 1.084;  // times memory's time, where rows of X are on the M side
-constexpr double kAdapts = 0.995;     // of memory's time, where blocks with the shorter way to it take more tiles
+constexpr double kTogether = 0.9539;    // of all work, where blocks stay together: they load the same at the same time
+constexpr double kSplit = 15110;        // more where tiles are cut: the last piece adds up all
+constexpr double kUnswapped = 1.084;    // times memory's time, where rows of X are on the M side
+constexpr double kAdapts = 0.995;       // of memory's time, where blocks with the shorter way to it take more tiles
+constexpr double kUnswappedDw = 1.049;  // the same two of dW
+constexpr double kAdaptsDw = 0.9906;
 constexpr double kCounter = 957.1;    // cycles more where tiles come from a counter
 constexpr double kSumBytes = 4;       // of a sum of a piece or part
 constexpr double kCopiedRows = 1.06;  // times as long where threads copy rows
@@ -52,9 +56,15 @@ constexpr double kOverlap = 3.21;     // of SMs and memory: the exponent of a no
 constexpr double kAtOnce = 1.341;     // rounds of tiles that overlap
 constexpr double kMixed = 0.8494;     // over the experts: more of SMs' work, where some blocks begin with other experts
 constexpr double kCached = 0.405;     // of L2, by an expert's operands, before its tiles load them from memory again
-constexpr double kRefetched = 0.6079;     // of those bytes: the rest comes from L2 all the same
-constexpr double kUnfetched = 0.2985;     // of dW: how much longer memory takes where stages hold a part of a tile
-constexpr double kMixedOrder = 0.3058;    // the same where every other block begins with other experts
+constexpr double kRefetched = 0.6079;    // of those bytes: the rest comes from L2 all the same
+constexpr double kCachedDw = 0.2569;     // of L2, by an expert's operands in dW, whose results pass through it too
+constexpr double kCachedMixed = 0.1188;  // of that, where some blocks begin with other experts
+constexpr double kRefetchedInOrder =
+    0.215;  // times the bytes of dW that L2 did not keep, where tiles have a fixed order
+constexpr double kRefetchedFromCounter =
+    1.541;                                // and where they come from a counter: fewer blocks load the same at once
+constexpr double kSmallTiles = 0.02444;   // more of memory's time in dW for tiles of 128 x 128; of larger ones less
+constexpr double kUnfetched = 0.299;      // of dW: how much longer memory takes where stages hold a part of a tile
 constexpr double kOverlapInside = 1.803;  // of an SM's own work and what all SMs load
 
 // Tiles of the same height and depth that follow one another.
@@ -122,11 +132,16 @@ double step_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
   return std::max({multiply, filled, tiles.loaded_bytes / kLoadedBytes});
 }
 
-// A consumer that has a tile for itself stores while the other multiplies.
-double tile_cycles(const WgmmaKnobs& c, const Tiles& tiles) {
-  const double multiply = tiles.steps * step_cycles(c, tiles);
+double store_cycles(const WgmmaKnobs& c, const Product& p, const Tiles& tiles) {
   const double sums = c.block_n * multiplied_rows(c, tiles.rows) / warpgroups_a_tile(c);
-  const double store = c.tma_store == TmaStore::boxes ? kStaged : kStoredSum * sums;
+  if (c.tma_store != TmaStore::boxes) return kStoredSum * sums;
+  return p.ragged == Axis::k ? kStagedDw + (c.swap ? kStagedSwapped * sums : 0) : kStaged;
+}
+
+// A consumer that has a tile for itself stores while the other multiplies.
+double tile_cycles(const WgmmaKnobs& c, const Product& p, const Tiles& tiles) {
+  const double multiply = tiles.steps * step_cycles(c, tiles);
+  const double store = store_cycles(c, p, tiles);
   const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
   return c.cluster == Cluster::none ? cycles : kPaired * cycles;
 }
@@ -161,10 +176,18 @@ double unshared_part(const WgmmaKnobs& c, const Product& p, const std::vector<Ti
   return (high * m + wide * n) / (high * wide * (m + n));
 }
 
-// Bytes that come from memory again: an expert's operands don't stay in L2 until their next tiles need them.
+// Bytes of an expert's operands that stay in L2 until their next tiles need them.
+double cached_bytes(const WgmmaKnobs& c, const Product& p, const DeviceInfo& device) {
+  const auto all = static_cast<double>(device.cache_bytes);
+  if (p.ragged == Axis::m) return kCached * all;
+  return kCachedDw * (c.mix > 0 ? kCachedMixed : 1) * all;
+}
+
+// Bytes that come from memory again, because they didn't stay in L2.
 double refetched_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<int>& m_sizes,
                        const DeviceInfo& device) {
-  const auto in = static_cast<double>(size_bytes(p.a.dtype)), cache = static_cast<double>(device.cache_bytes);
+  const auto in = static_cast<double>(size_bytes(p.a.dtype));
+  const double cached = cached_bytes(c, p, device);
   const bool sums_rows = p.ragged == Axis::k;
   double sum = 0;
   for (const int size : m_sizes) {
@@ -172,19 +195,20 @@ double refetched_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<
     const double k = sums_rows ? size : static_cast<double>(p.k);
     const double rows = ceil_div(m, c.block_m), columns = ceil_div(n, c.block_n);
     const double rounds = rows * columns / device.processors, once = (m + n) * k * in;
-    if (rounds <= 1 || once <= kCached * cache) continue;
+    if (rounds <= 1 || once <= cached) continue;
     const auto [high, wide] = walk(c, rows, columns, device.processors);
     const double loaded = rounds * (high * c.block_m + wide * c.block_n) * k * in;
-    sum += std::max(0.0, loaded - once) * (1 - kCached * cache / once);
+    sum += std::max(0.0, loaded - once) * (1 - cached / once);
   }
-  return sum;
+  const double in_dw = c.tiles == TileOrder::dynamic ? kRefetchedFromCounter : kRefetchedInOrder;
+  return sum * (sums_rows ? in_dw : kRefetched);
 }
 
 // All rounds of tiles that SMs begin together, each as long as its longest tile.
-double common_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
+double common_cycles(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles, int processors) {
   double sum = 0, longest = 0, free = processors;  // of the round that is not full yet
   for (const Tiles& t : tiles) {
-    const double cycles = tile_cycles(c, t);
+    const double cycles = tile_cycles(c, p, t);
     double left = t.count;
     if (left < free) {
       longest = std::max(longest, cycles), free -= left;
@@ -209,14 +233,14 @@ double shared_part(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int pro
 
 // Cycles of the busiest SM. In a fixed order SM i has tile i of every round; else each takes the next when it is free,
 // and the last ones end half a tile after the others on average.
-double busiest_cycles(const WgmmaKnobs& c, const std::vector<Tiles>& tiles, int processors) {
-  if (c.pace == Pace::common) return common_cycles(c, tiles, processors);
+double busiest_cycles(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles, int processors) {
+  if (c.pace == Pace::common) return common_cycles(c, p, tiles, processors);
   double sum = 0, longest = 0, count = 0;
   std::vector<double> change(static_cast<size_t>(processors) + 1);  // from SM to SM
   double each = 0;                                                  // of all SMs alike
   int next = 0;
   for (const Tiles& t : tiles) {
-    const double cycles = tile_cycles(c, t);
+    const double cycles = tile_cycles(c, p, t);
     sum += t.count * cycles, count += t.count, longest = std::max(longest, cycles);
     const double rounds = std::floor(t.count / processors);
     const int rest = static_cast<int>(t.count - rounds * processors), end = next + rest;
@@ -303,18 +327,18 @@ double memory_seconds(const WgmmaKnobs& c, const Product& p, const std::vector<i
 }
 
 // How many times as long memory takes in dW. Sums leave while the next tile's rows come: what its stages don't hold yet
-// comes late. And where one block in `mix` begins with other experts than the rest, more rows are read at a time.
+// comes late.
 double longer_by_experts(const WgmmaKnobs& c, const std::vector<int>& m_sizes) {
-  double unfetched = 0, steps = 0;
+  double unfetched = 0;
   for (const int rows : m_sizes) {
     const double of_expert = ceil_div(rows, c.block_k);
     if (of_expert > 0) unfetched += std::max(0.0, 1 - c.stages / of_expert);
-    steps += static_cast<double>(rows) / c.block_k;
   }
-  const auto experts = static_cast<double>(m_sizes.size());
-  const double mixed = c.mix > 0 && steps > experts ? 2.0 / c.mix * (1 - experts / steps) : 0;
-  return (1 + kUnfetched * unfetched / experts) * (1 + kMixedOrder * mixed);
+  return 1 + kUnfetched * unfetched / static_cast<double>(m_sizes.size());
 }
+
+// The same by the size of tiles: sums of smaller ones leave more often.
+double longer_by_tiles(const WgmmaKnobs& c) { return 1 + kSmallTiles * 128 * 128 / (c.block_m * c.block_n); }
 
 // Bytes of Y that would take as long as memory's switches from reads to writes.
 double turned_bytes(const WgmmaKnobs& c, const Product& p, const std::vector<Tiles>& tiles) {
@@ -344,13 +368,14 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   double loaded = 0, work = 0, longest_step = 0, count = 0;
   for (const Tiles& t : tiles) {
     loaded += t.count * t.steps * t.loaded_bytes, count += t.count;
-    work += t.count * tile_cycles(knobs, t);
+    work += t.count * tile_cycles(knobs, p, t);
     longest_step = std::max(longest_step, step_cycles(knobs, t));
   }
   const double each = clock / device.processors, gathered = gathered_bytes(knobs, problem, p);
   loaded += kGatheredLoads * gathered;
   // SMs that wait leave power to the others: the clock depends on the work of all.
-  const double busiest = busiest_cycles(knobs, tiles, device.processors) * shared_part(knobs, tiles, device.processors);
+  const double busiest =
+      busiest_cycles(knobs, p, tiles, device.processors) * shared_part(knobs, tiles, device.processors);
   const double together = knobs.pace == Pace::common ? kTogether : 1;
   const double busy = std::max(busiest / each, together * work / (kSustained * clock));
   const auto active = static_cast<double>(
@@ -364,13 +389,13 @@ double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const Devi
   const double sharing = knobs.split == 0 ? kShared : knobs.split > 1 ? kSplit : 0;
   const double refills =  // stages are empty when blocks begin together
       knobs.pace == Pace::common ? std::ceil(count / device.processors) * kLatency : 0;
-  double memory = memory_seconds(knobs, p, m_sizes, peaks) * std::sqrt(idle) +
-                  (turned_bytes(knobs, p, tiles) + kGatheredReads * gathered +
-                   kRefetched * refetched_bytes(knobs, p, m_sizes, device)) /
-                      peaks.bandwidth;
-  if (!knobs.swap && p.ragged == Axis::m) memory *= kUnswapped;
-  if (knobs.tiles == TileOrder::dynamic && p.ragged == Axis::m) memory *= kAdapts;
-  if (p.ragged == Axis::k) memory *= longer_by_experts(knobs, m_sizes);
+  double memory =
+      memory_seconds(knobs, p, m_sizes, peaks) * std::sqrt(idle) +
+      (turned_bytes(knobs, p, tiles) + kGatheredReads * gathered + refetched_bytes(knobs, p, m_sizes, device)) /
+          peaks.bandwidth;
+  if (!knobs.swap) memory *= p.ragged == Axis::m ? kUnswapped : kUnswappedDw;
+  if (knobs.tiles == TileOrder::dynamic) memory *= p.ragged == Axis::m ? kAdapts : kAdaptsDw;
+  if (p.ragged == Axis::k) memory *= longer_by_experts(knobs, m_sizes) * longer_by_tiles(knobs);
   memory += refills / each;
   const double last = kLastSteps * longest_step + sums_added + sharing + (knobs.hold > 0 ? kStoredLate : 0) +
                       (knobs.tiles == TileOrder::dynamic ? kCounter : 0);

@@ -672,7 +672,7 @@ TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {
 TEST(WgmmaFallback, AssumesTheL2OfAnH100WhereItIsUnknown) {
   DeviceInfo unknown = h200(), h100 = h200(), none = h200();
   unknown.cache_bytes = 0, h100.cache_bytes = int64_t{50} << 20, none.cache_bytes = 1;
-  Cell cell = cell_of(find_model("mixtral-8x7b"), Projection::down, 4096, "zipf:1.5");
+  Cell cell = cell_of(find_model("mixtral-8x7b"), Projection::down, 512, "zipf:1.0");
   cell.shape.op = Op::dw;
   const auto fallback = [problem = make_problem(cell)](const DeviceInfo& device) {
     return find_variant("wgmma").fallback(problem, device);
