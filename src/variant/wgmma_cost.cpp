@@ -56,13 +56,11 @@ constexpr double kOverlap = 3.21;     // of SMs and memory: the exponent of a no
 constexpr double kAtOnce = 1.341;     // rounds of tiles that overlap
 constexpr double kMixed = 0.8494;     // over the experts: more of SMs' work, where some blocks begin with other experts
 constexpr double kCached = 0.405;     // of L2, by an expert's operands, before its tiles load them from memory again
-constexpr double kRefetched = 0.6079;    // of those bytes: the rest comes from L2 all the same
-constexpr double kCachedDw = 0.2569;     // of L2, by an expert's operands in dW, whose results pass through it too
-constexpr double kCachedMixed = 0.1188;  // of that, where some blocks begin with other experts
-constexpr double kRefetchedInOrder =
-    0.215;  // times the bytes of dW that L2 did not keep, where tiles have a fixed order
-constexpr double kRefetchedFromCounter =
-    1.541;                                // and where they come from a counter: fewer blocks load the same at once
+constexpr double kRefetched = 0.6079;        // of those bytes: the rest comes from L2 all the same
+constexpr double kCachedDw = 0.2569;         // of L2, by an expert's operands in dW, whose results pass through it too
+constexpr double kCachedMixed = 0.1188;      // of that, where some blocks begin with other experts
+constexpr double kRefetchedInOrder = 0.215;  // times what L2 didn't keep of dW's operands: tiles in order
+constexpr double kRefetchedFromCounter = 1.541;  // and from a counter: fewer blocks load the same at once
 constexpr double kSmallTiles = 0.02444;   // more of memory's time in dW for tiles of 128 x 128; of larger ones less
 constexpr double kUnfetched = 0.299;      // of dW: how much longer memory takes where stages hold a part of a tile
 constexpr double kOverlapInside = 1.803;  // of an SM's own work and what all SMs load
