@@ -32,6 +32,7 @@ SCHEMA = "moetune.peers/1"
 MAX_LAUNCHES = 4096  # in a graph
 BLOCK_SECONDS = 2e-3
 EXPORTED = "moetune-export"
+LIBRARIES = ("triton", "deep_gemm", "quack", "unsloth")  # of the environment: those of single peers
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
 TOLERANCE = 1e-2  # of the result's root mean square, expert by expert
@@ -357,15 +358,18 @@ def environment_of(torch, device):
 
 
 def read_results(path, environment):
-    """What an earlier run left, for --resume."""
+    """What an earlier run left, for --resume, and the environment of both: one may lack a library that the other has."""
     if not os.path.exists(path):
-        return []
+        return [], environment
     before = read_json(path)
     if not isinstance(before, dict) or before.get("schema") != SCHEMA or not isinstance(before.get("entries"), list):
         raise WrongRequest(f"{path}: not a file of {SCHEMA}: it cannot be continued; give another -o")
-    if before.get("environment") != environment:
-        raise WrongRequest(f"{path}: measured in another environment: {json.dumps(before.get('environment'))}")
-    return before["entries"]
+    then = before.get("environment") or {}
+    for key, value in environment.items():
+        lacking = key in LIBRARIES and (value is None or then.get(key) is None)
+        if not lacking and then.get(key) != value:
+            raise WrongRequest(f"{path}: measured in another environment: {json.dumps(then)}")
+    return before["entries"], environment | {key: value for key, value in then.items() if value is not None}
 
 
 def open_gpu(device):
@@ -396,7 +400,9 @@ def run(options):
         raise WrongRequest(f"-o: {options.output}: its folder does not exist")
     torch = open_gpu(options.device)
     environment = environment_of(torch, options.device)
-    results = read_results(options.output, environment) if options.resume else []
+    results = []
+    if options.resume:
+        results, environment = read_results(options.output, environment)
     done = {(result["id"], result["peer"]) for result in results}
     peers = []
     for peer in options.peers:

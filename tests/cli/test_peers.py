@@ -292,11 +292,23 @@ def test_files_are_written_whole_or_not_at_all(peers, tmp_path):
 
 def test_resume_wants_its_own_environment(peers, tmp_path):
     path = tmp_path / "peers.json"
-    assert peers.read_results(path, {"torch": "1"}) == []
-    path.write_text(json.dumps({"schema": peers.SCHEMA, "environment": {"torch": "1"}, "entries": [1]}))
-    assert peers.read_results(path, {"torch": "1"}) == [1]
+    assert peers.read_results(path, {"torch": "1"}) == ([], {"torch": "1"})
+
+    def left(**environment):
+        path.write_text(json.dumps({"schema": peers.SCHEMA, "environment": environment, "entries": [1]}))
+
+    left(torch="1")
+    assert peers.read_results(path, {"torch": "1"}) == ([1], {"torch": "1"})
     with pytest.raises(peers.WrongRequest, match="another environment"):
         peers.read_results(path, {"torch": "2"})
+    with pytest.raises(peers.WrongRequest, match="another environment"):
+        peers.read_results(path, {"torch": "1", "device": "other"})
+    # A library that one run lacks doesn't matter; one of another version does.
+    left(torch="1", quack="3", deep_gemm=None)
+    now = {"torch": "1", "unsloth": "4", "deep_gemm": "5"}
+    assert peers.read_results(path, now) == ([1], now | {"quack": "3"})
+    with pytest.raises(peers.WrongRequest, match="another environment"):
+        peers.read_results(path, {"torch": "1", "quack": "4"})
     path.write_text("{}")
     with pytest.raises(peers.WrongRequest, match="not a file of moetune.peers/1"):
         peers.read_results(path, {})
