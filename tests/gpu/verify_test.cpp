@@ -151,7 +151,7 @@ class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCas
     const Problem problem = problem_of(c, Dtype::bf16, fusion, op);
     backend().load(problem);
     // With MOETUNE_EVERY=3 every third, and of other problems other thirds: racecheck takes seconds for each. Its parts
-    // are every ninth, with MOETUNE_FROM=0, 3 and 6. With MOETUNE_ONLY=gather=first none but those with this value.
+    // are every ninth, with MOETUNE_FROM=0, 3 and 6. With MOETUNE_ONLY=gather=first only those with this value.
     const auto number = [](const char* variable, size_t otherwise) {
       const char* text = std::getenv(variable);
       return text ? std::stoul(text) : otherwise;
@@ -172,7 +172,7 @@ class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCas
       }
   }
   void expect_launches() const {
-    if (launched_ == 0) GTEST_SKIP() << "none of the chosen candidates is legal here";
+    if (launched_ == 0) GTEST_SKIP() << "no candidate was launched";
   }
 
  private:
