@@ -1,4 +1,4 @@
-// The plain variant: CUDA cores, one shared-memory tile, every access checked. Obviously right, on any GPU.
+// The plain variant: CUDA cores, one shared-memory tile, every access checked. Obviously right, from sm_75 on.
 #pragma once
 #include "epilogue.cuh"
 #include "simt_plan.h"

@@ -55,7 +55,7 @@ struct HoldRows {
         const int r = j / chunks, c = j % chunks * 8;
         if (column + c < group.block.args.n)
           copy_16_bytes(row_of_y<Block>(group.block.args, tile, held(group).target + first, r) + column + c,
-                        Staging::Store::at(group.staging(), first + r, c));
+                        group.staging() + Staging::Store::place(first + r, c));
       }
     }
     warpgroup_sync();  // the buffer may be written again

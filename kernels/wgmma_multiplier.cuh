@@ -34,14 +34,19 @@ struct WgmmaMultiplier {
   // by turns: each waits for the other's arrival before, and arrives for the other after.
   __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
     if constexpr (Block::alternates) named_sync(kTurnBarrier + group.consumer, 256);
+    if constexpr (WgmmaFirstSums<Block>::reads_y) {
+      move<0, true>(sum);
+      wgmma_fence();
+    }
     const Operands first = first_operands();  // for each tile, or the compiler doesn't see that it is uniform
     const int count = steps.end - steps.first;
     if (!busy)
-      multiply<0>(count, first, sum);
+      multiply<0>(count, first);
     else if constexpr (Block::swapped && !WgmmaFirstSums<Block>::reads_y)
-      multiply_rows<8>(count, first, tile.rows, sum);
+      multiply_rows<8>(count, first, tile.rows);
     else
-      multiply<Block::width>(count, first, sum);
+      multiply<Block::width>(count, first);
+    move<0, false>(sum);
     if constexpr (Block::alternates) named_arrive(kTurnBarrier + 1 - group.consumer, 256);
   }
 
@@ -83,13 +88,12 @@ struct WgmmaMultiplier {
 
   // Multiplies `count` stages, `columns` of the N side; with 0 it only releases them.
   template <int columns>
-  __forceinline__ void multiply(int count, const Operands& first, Sums& sum) {
+  __forceinline__ void multiply(int count, const Operands& first) {
     constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
     // How many steps of one group are issued before the next group's. With ping-pong a warpgroup multiplies alone, and
     // a step that adds to the same sums as the step before it waits for them.
     constexpr int at_once = Block::alternates && groups > 1 ? 1 : 4;
     if constexpr (Block::alternates || Block::scatters) stage.index = __shfl_sync(~0u, stage.index, 0);
-    if constexpr (columns > 0 && WgmmaFirstSums<Block>::reads_y) keep_in_place<columns>(sum);
     unsigned before = 0;  // the empty barrier of the stage before
 #pragma unroll 1
     for (int k = 0; k < count; ++k) {
@@ -101,11 +105,8 @@ struct WgmmaMultiplier {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < block_k / 16; i += at_once)
-#pragma unroll
-          for (int g = 0; g < groups; ++g)
-            wgmma<typename Block::Element, columns, at_once, A::across, B::across>(
-                sum[g], a + A::begin(i) + g * (A::group_bytes / 16), b + B::begin(i), A::step, B::step,
-                WgmmaFirstSums<Block>::reads_y || i > 0 || k > 0);
+          issue<0, columns, at_once>(a + A::begin(i), b + B::begin(i),
+                                     WgmmaFirstSums<Block>::reads_y || i > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();
       } else {
@@ -119,29 +120,39 @@ struct WgmmaMultiplier {
       before = empty;
       stage.advance();
     }
-    if constexpr (columns > 0) {
-      wgmma_wait<0>();
-      keep_in_place<columns>(sum);
-    }
+    if constexpr (columns > 0) wgmma_wait<0>();
     if constexpr (behind > 0) release(before);
   }
 
-  // The compiler may not move any use of the sums past this.
-  template <int columns>
-  static __forceinline__ void keep_in_place(Sums& sum) {
-#pragma unroll
-    for (int g = 0; g < groups; ++g)
-#pragma unroll
-      for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(sum[g][i])::"memory");
+  // One or four steps along k of group g and of those after it.
+  template <int g, int columns, int steps>
+  static __forceinline__ void issue(unsigned a, unsigned b, bool accumulate) {
+    if constexpr (g < groups) {
+      wgmma<typename Block::Element, columns, steps, A::across, B::across, g>(a + g * (A::group_bytes / 16), b, A::step,
+                                                                              B::step, accumulate);
+      issue<g + 1, columns, steps>(a, b, accumulate);
+    }
+  }
+
+  // Sums of group g and of those after it, to wgmma's registers or from them.
+  template <int g, bool to_wgmma>
+  static __forceinline__ void move(Sums& sum) {
+    if constexpr (g < groups) {
+      if constexpr (to_wgmma)
+        write_sums<g>(sum[g]);
+      else
+        read_sums<g>(sum[g]);
+      move<g + 1, to_wgmma>(sum);
+    }
   }
 
   // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.
   template <int columns>
-  __forceinline__ void multiply_rows(int count, const Operands& first, int rows, Sums& sum) {
+  __forceinline__ void multiply_rows(int count, const Operands& first, int rows) {
     if constexpr (columns < Block::width) {
-      if (rows > columns) return multiply_rows<columns + 8>(count, first, rows, sum);
+      if (rows > columns) return multiply_rows<columns + 8>(count, first, rows);
     }
-    multiply<columns>(count, first, sum);
+    multiply<columns>(count, first);
   }
 };
 

@@ -31,7 +31,8 @@ struct StagingOfColumns {
                            : finish_pair<Block>(d[i].z, d[i].w, weights[i]);
         };
         const int r = to + lane / 16 * 8 + lane % 8, column = g * kGroupRows + warp * 16 + lane / 8 % 2 * 8;
-        stmatrix_x4<true>(shared_address(Store::at(staging, r, column)), two(0, 0), two(0, 1), two(1, 0), two(1, 1));
+        stmatrix_x4<true>(shared_address(staging) + 2 * Store::place(r, column), two(0, 0), two(0, 1), two(1, 0),
+                          two(1, 1));
       }
     });
   }
@@ -85,8 +86,8 @@ struct StagingOfRows {
           return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[0])
                            : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
         };
-        stmatrix_x4<false>(shared_address(Store::at(staging, to + lane % 16, column + c + lane / 16 * 8)), two(0, 0),
-                           two(0, 1), two(1, 0), two(1, 1));
+        stmatrix_x4<false>(shared_address(staging) + 2 * Store::place(to + lane % 16, column + c + lane / 16 * 8),
+                           two(0, 0), two(0, 1), two(1, 0), two(1, 1));
       });
     }
   }

@@ -29,9 +29,9 @@ struct ThreadStores {
   static constexpr Staging shape = staging(Block::knobs);
 
   static __forceinline__ void prefetch(const auto&...) {}
-  // Where 8 columns of a staged row lie: planes in the swizzle of tensor copies.
-  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
-    return staging + column / kSwizzleColumns * shape.plane + row * kSwizzleColumns + (column / 8 % 8 ^ row % 8) * 8;
+  // The element of the staging buffer where 8 columns of a staged row begin: planes in the swizzle of tensor copies.
+  static __forceinline__ unsigned place(unsigned row, unsigned column) {
+    return column / kSwizzleColumns * shape.plane + row * kSwizzleColumns + (column / 8 % 8 ^ row % 8) * 8;
   }
   // Before a warpgroup stages a tile: waits until the rows of the tile before are read from the buffer.
   static __forceinline__ void begin_tile() { warpgroup_sync(); }
@@ -58,7 +58,7 @@ struct ThreadStores {
       for (int i = 0; i < shape.rows; i += rows_a_turn) {
         if (leaves(r + i)) {
           if (Block::scatters) to = row_of_y<Block>(args, tile, targets, row + r + i) + column + c;
-          copy_16_bytes(to, at(staging, r + i, c));
+          copy_16_bytes(to, staging + place(r + i, c));
         }
         if (!Block::scatters) to += rows_a_turn * args.n;
       }
@@ -67,7 +67,7 @@ struct ThreadStores {
       for (int i = thread; i < shape.rows * chunks; i += threads) {
         const int r = i / chunks, c = i % chunks * 8;
         if (leaves(r) && c < columns && column + c < args.n)
-          copy_16_bytes(row_of_y<Block>(args, tile, targets, row + r) + column + c, at(staging, r, c));
+          copy_16_bytes(row_of_y<Block>(args, tile, targets, row + r) + column + c, staging + place(r, c));
       }
     }
   }
@@ -102,8 +102,8 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
   static constexpr int box = y_box(Block::knobs), boxes_a_plane = shape.rows / box;
 
   static __forceinline__ void prefetch(const Args& args) { prefetch_map(args.y_map); }
-  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
-    return ThreadStores<Block>::at(staging, row, column);
+  static __forceinline__ unsigned place(unsigned row, unsigned column) {
+    return ThreadStores<Block>::place(row, column);
   }
   // Whether this thread issues copies: the first ones a box each.
   template <int threads>
@@ -136,9 +136,7 @@ struct RowStores : CopyStores<RowStores<Block>> {
   static constexpr Staging shape = staging(Block::knobs);
 
   static __forceinline__ void prefetch(const auto&...) {}
-  static __forceinline__ const Element* at(const Element* staging, int row, int column) {
-    return staging + row * shape.pitch + column;
-  }
+  static __forceinline__ unsigned place(unsigned row, unsigned column) { return row * shape.pitch + column; }
   template <int threads>
   static constexpr int rows_a_warp = shape.rows / (threads / 32);
   // Whether this thread issues copies: the first lanes of every warp a row each.
@@ -153,7 +151,7 @@ struct RowStores : CopyStores<RowStores<Block>> {
     const int thread = threadIdx.x % threads, r = thread / 32 * rows_a_warp<threads> + thread % 32;
     const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
     if (row + r < tile.rows && bytes > 0)
-      store_bytes(row_of_y<Block>(args, tile, targets, row + r) + column, shared_address(at(staging, r, 0)), bytes);
+      store_bytes(row_of_y<Block>(args, tile, targets, row + r) + column, shared_address(staging + place(r, 0)), bytes);
     stores_commit();
   }
 };

@@ -25,7 +25,7 @@ inline const Plant kPlants[] = {
     {"one ulp", "mma", "mma.cuh", "Element* target = y +",
      "if (row == 0 && column == 8) staging[r * staging_pitch + c].bits ^= 1;\n          Element* target = y +"},
     {"one ulp", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))",
-     "if ((row + r + i == 0 && column + c == 8 ? const_cast<Element*>(at(staging, r + i, c))->bits ^= 1 "
+     "if ((row + r + i == 0 && column + c == 8 ? const_cast<Element*>(staging + place(r + i, c))->bits ^= 1 "
      ": 0),\n"
      "            leaves(r + i))"},
     // The same of the first row of Y, in some launches only: what a race would do.
@@ -34,11 +34,11 @@ inline const Plant kPlants[] = {
      "          Element* target = y +"},
     {"unsteady", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))",
      "if ((tile.row + row + r + i == 0 && column + c == 8 && clock64() / 16 % 2 == 0\n"
-     "                 ? const_cast<Element*>(at(staging, r + i, c))->bits ^= 1 : 0),\n"
+     "                 ? const_cast<Element*>(staging + place(r + i, c))->bits ^= 1 : 0),\n"
      "            leaves(r + i))"},
     // Of the ring's stages each must be taken: wgmma passes over a part of every one instead of over the last.
     {"skipped step", "mma", "mma.cuh", "k < args.k; k += block_k", "k < args.k - block_k; k += block_k"},
-    {"skipped step", "wgmma", "wgmma_ptx.cuh", "step MOETUNE_NEXT step, __VA_ARGS__", "step, __VA_ARGS__"},
+    {"skipped step", "wgmma", "wgmma_ptx.cuh", "MOETUNE_NEXT step);", ");"},
     {"unwritten row", "mma", "mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column"},
     {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r < tile.rows; }", "row + r < tile.rows - 1; }"},
     {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {"},
