@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <system_error>
 #include <thread>
 
@@ -45,6 +47,27 @@ std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
     throw request_error(fmt::format("--measured: {} has no measured device", file),
                         "make it with: moetune doctor --format json");
   return rates;
+}
+
+// What a worker takes of a GPU's memory at most: its CUDA context, and a problem with several sets of its operands, the
+// reference results and what kernels need beside.
+double memory_of_worker(double problem_bytes) { return 1e9 + 6 * problem_bytes; }
+
+// Cores that compile for a worker. Workers of one GPU seldom all wait for compilers, so their cores are counted twice.
+void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& sharing) {
+  const int64_t cores = sharing.at_once > 1 ? 2 * cores_of_gpu / (sharing.at_once + 1) : cores_of_gpu;
+  worker.backend.compile_threads = static_cast<int>(std::max<int64_t>(1, cores));
+}
+
+// The workers of a device. Kernels of a cpu use all of it, so it has one.
+void open_on(WorkerOptions worker, const Sharing& sharing, std::vector<std::unique_ptr<Backend>>& workers) {
+  if (sharing.at_once > 1) worker.turn = std::make_shared<std::recursive_mutex>();
+  workers.push_back(make_worker_backend(worker));
+  const DeviceInfo& device = workers.back()->device();
+  if (device.kind == DeviceKind::cpu && !worker.device.starts_with("cuda")) return;
+  const auto room =
+      static_cast<int64_t>(static_cast<double>(device.memory_bytes) / memory_of_worker(sharing.problem_bytes));
+  for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i) workers.push_back(make_worker_backend(worker));
 }
 
 }  // namespace
@@ -98,22 +121,23 @@ std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Inv
   return (*invocation.factory)(options.device, worker_options(options).backend);
 }
 
-std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed) {
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed, const Sharing& sharing) {
   std::vector<std::unique_ptr<Backend>> workers;
+  WorkerOptions worker = worker_options(options);
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (!is_all_gpus(options)) {
-    workers.push_back(open_worker(options));
+    set_cores(worker, cores, sharing);
+    open_on(worker, sharing, workers);
     return workers;
   }
-  WorkerOptions worker = worker_options(options);
   std::vector<ListedDevice> gpus = list_devices_in_worker(worker);
   std::erase_if(gpus, [](const ListedDevice& device) { return !device.word.starts_with("cuda:"); });
   if (gpus.empty()) gpus.push_back({"cuda:0", {}});  // which fails to open, with the reason
   if (!mixed) require_one_model(gpus);
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  worker.backend.compile_threads = std::max(1, cores / static_cast<int>(gpus.size()));
+  set_cores(worker, cores / std::ssize(gpus), sharing);
   for (const ListedDevice& gpu : gpus) {
     worker.device = gpu.word;
-    workers.push_back(make_worker_backend(worker));
+    open_on(worker, sharing, workers);
   }
   return workers;
 }

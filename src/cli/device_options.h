@@ -42,9 +42,17 @@ std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
 /// Opens the device in this very process, so that profilers see its kernels. A crash then ends the command.
 std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation);
 
-/// Every GPU that CUDA shows, each in a worker, where the device is cuda:all; else that device alone. GPUs of unlike
-/// models are refused unless `mixed`. Errors as of open_worker.
-std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed);
+/// How workers share a device: at most `at_once` a GPU take turns on it, as many as its memory has room for, with
+/// problems of `problem_bytes` each.
+struct Sharing {
+  int64_t at_once = 1;
+  double problem_bytes = 0;
+};
+
+/// Every GPU that CUDA shows where the device is cuda:all, else that device alone, each in a worker or several. GPUs of
+/// unlike models are refused unless `mixed`. Errors as of open_worker.
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed,
+                                                   const Sharing& sharing = {});
 
 /// No other moetune uses the device while this lives. Errors as of lock_device.
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -32,6 +33,7 @@
 #include "table/pretty.h"
 #include "tune/rounds.h"
 #include "tune/strategy.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -39,6 +41,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+constexpr int64_t kMostAtOnce = 8;
 
 struct TuneOptions {
   Shard part;                // by --shard or the environment
@@ -49,6 +53,7 @@ struct TuneOptions {
   ChoosingOptions choosing;
   std::string strategy = "auto", max_candidates, prune, time_budget, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard, warm_start;
+  std::string at_once;
   bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
@@ -322,6 +327,15 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
   return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
 }
 
+// How many cells are tuned on a GPU at a time, and how large they are.
+Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
+  Sharing sharing{.at_once = options.at_once.empty() ? 1 : parse_integer(options.at_once, "--at-once", 1, kMostAtOnce)};
+  sharing.at_once = std::min(sharing.at_once, std::max<int64_t>(1, std::ssize(cells)));
+  for (const Cell& cell : cells)
+    sharing.problem_bytes = std::max(sharing.problem_bytes, bytes(product_of(make_problem(cell))));
+  return sharing;
+}
+
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   add_packs(options.device.packs);
@@ -332,15 +346,17 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
+  const Sharing sharing = sharing_of(options, request.cells);
   if (options.dry_run) return run_dry(options, request, whole, choosing, invocation.terminal);
 
   const OutputLock ours = lock_outputs(options.output, options.journal);
-  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed, sharing);
   std::vector<Backend*> devices;
-  std::vector<DeviceLock> held;
+  std::map<std::string, DeviceLock> held;  // by the device's id
   for (const std::unique_ptr<Backend>& one : backends) {
     devices.push_back(one.get());
-    held.push_back(lock(*one, options.device, invocation));
+    if (const std::string& id = one->device().id; !held.contains(id))
+      held.emplace(id, lock(*one, options.device, invocation));
   }
   const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
@@ -381,6 +397,8 @@ Action declare_tune(OptionSet& set) {
   declare(set, options->search, "all; quick for strategies that go through a list");
   set.group("Device");
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
+  set.value("--at-once", options->at_once, "N",
+            "Tune N cells of a GPU by turns: one is measured while others wait for compilers [1]");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
   set.value("--warm-start", options->warm_start, "TABLE",

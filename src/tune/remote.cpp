@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <optional>
 
 #include "base/error.h"
@@ -42,6 +43,7 @@ class WorkerBackend final : public Backend {
  private:
   void start();
   void require_protocol(const JsonAt& hello) const;
+  std::unique_lock<std::recursive_mutex> take_turn() const;
   void make_ready(bool references = false);
   void prepare(bool references);
   void compile_again(const Contender& contender);
@@ -111,6 +113,10 @@ void WorkerBackend::start() {
   }
 }
 
+std::unique_lock<std::recursive_mutex> WorkerBackend::take_turn() const {
+  return options_.turn ? std::unique_lock(*options_.turn) : std::unique_lock<std::recursive_mutex>();
+}
+
 void WorkerBackend::make_ready(bool references) {
   if (!link_.alive()) start();
   if (!problem_ || (loaded_ && (referred_ || !references))) return;
@@ -127,6 +133,7 @@ void WorkerBackend::make_ready(bool references) {
 // Loads the problem and makes its reference results, where this worker hasn't yet. The first death may be a user's
 // doing (kill -9): it tries once more. A second SIGKILL is taken for the kernel's, which is out of memory.
 void WorkerBackend::prepare(bool references) {
+  const auto turn = take_turn();
   const auto timed = [&](const std::string& call, const Json& body) {
     const double before = now();
     link_.ask(call, body, options_.load_seconds);
@@ -284,6 +291,7 @@ void WorkerBackend::require_healthy() {
 // A SIGKILL may come from a user, or from the kernel when memory is short, so after the first a new worker gets the
 // same request.
 Json WorkerBackend::ask_trial(const std::string& call, const Contender& contender, Json body, double limit) {
+  const auto turn = take_turn();
   require_healthy();
   body["contender"] = to_json(contender);
   for (int attempt = 1;; ++attempt) {
@@ -330,6 +338,7 @@ std::vector<Block> WorkerBackend::sample(const Contender& contender, const Sampl
 }
 
 Ceilings WorkerBackend::ceilings() {
+  const auto turn = take_turn();
   make_ready();
   try {
     const Json answer = link_.ask("ceilings", Json::object(), options_.load_seconds);

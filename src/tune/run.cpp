@@ -27,6 +27,12 @@ void in_turn(const Run& run, const std::function<void()>& action) {
   }
 }
 
+size_t workers_of_device(const Run& run) {
+  const std::lock_guard lock(run.shared.mutex);
+  const auto found = run.shared.workers.find(run.backend.device().id);
+  return found == run.shared.workers.end() ? 0 : found->second;
+}
+
 void tell(const Run& run, const Event& event) {
   if (run.shared.listen) in_turn(run, [&] { run.shared.listen(event); });
 }
@@ -70,18 +76,40 @@ bool work_on(Run& run, size_t index) {
   return true;
 }
 
-// A device that is lost leaves its cell to the others. The error of the last device ends the run.
-void retire(const Run& run, size_t index, const std::string& why) {
-  {
-    const std::lock_guard lock(run.shared.mutex);
-    if (run.shared.over || --run.shared.alive == 0) throw;
-  }
+// Leaves a cell to other workers.
+void leave_to_others(const Run& run, size_t index, const std::string& what) {
   const DeviceInfo& device = run.backend.device();
-  warn(run, fmt::format("{} ({}) is lost, and the other devices go on with its cell: {}", device.name, device.id, why));
+  warn(run, fmt::format("{} ({}) {}", device.name, device.id, what));
   run.shared.queue.give_back(index);
 }
 
-// Tunes a cell. False where the device was lost.
+// The error of the last device ends the run.
+void retire(const Run& run, size_t index, const std::string& why) {
+  {
+    const std::lock_guard lock(run.shared.mutex);
+    auto& workers = run.shared.workers;
+    const std::string& id = run.backend.device().id;
+    if (--workers.at(id) == 0) workers.erase(id);
+    if (run.shared.over || workers.empty()) throw;
+  }
+  leave_to_others(run, index, fmt::format("is lost, and the other devices go on with its cell: {}", why));
+}
+
+// Makes room for the others on its device. False where there are none any more.
+bool make_room(const Run& run, size_t index, const std::string& why) {
+  {
+    const std::lock_guard lock(run.shared.mutex);
+    size_t& workers = run.shared.workers.at(run.backend.device().id);
+    if (workers > 1)
+      --workers;
+    else
+      return false;
+  }
+  leave_to_others(run, index, fmt::format("has no room for so many cells at a time: {}", why));
+  return true;
+}
+
+// Tunes a cell. False where the worker leaves the run.
 bool take(Run& run, size_t index) {
   try {
     if (!work_on(run, index)) run.shared.queue.end();
@@ -92,11 +120,13 @@ bool take(Run& run, size_t index) {
     retire(run, index, error.what());
   } catch (const CandidateFault& fault) {
     retire(run, index, fault.what());
+  } catch (const Crowded& crowded) {
+    if (!make_room(run, index, crowded.why)) return take(run, index);
   }
   return false;
 }
 
-// Takes cell after cell, until there is none or the device is lost.
+// Takes cell after cell, until there is none or it leaves the run.
 void work(Run& run) {
   try {
     while (const std::optional<size_t> index = run.shared.queue.next())
@@ -125,8 +155,8 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
                 .after_cell = after_cell,
                 .devices = devices.size(),
                 .queue = CellQueue(request.cells.size()),
-                .before = before,
-                .alive = devices.size()};
+                .before = before};
+  for (const Backend* device : devices) ++shared.workers[device->device().id];
   shared.entries.resize(request.cells.size());
   shared.table.tool = request.tool;
   shared.table.device = devices.at(0)->device();

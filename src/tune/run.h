@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -34,7 +35,7 @@ struct Shared {
   std::vector<std::optional<Entry>> entries = {};
   Replay before = {};  // what earlier runs and lost devices did
   std::set<std::string> said = {};
-  size_t alive = 0;  // devices
+  std::map<std::string, size_t> workers = {};  // that are left, by the id of their device
   std::exception_ptr failure = {};
 };
 
@@ -46,6 +47,14 @@ struct Run {
   size_t device;
   Offer offer;
 };
+
+/// The memory of a device lacks room for a cell while other workers use it too: they go on without this one.
+struct Crowded {
+  std::string why;
+};
+
+/// How many workers of the run use its device.
+size_t workers_of_device(const Run& run);
 
 /// Whether the run ends before its last cell: by the user, or by a failure.
 bool stopped(const Run& run);
@@ -63,7 +72,7 @@ void tell(const Run& run, const Event& event);
 void warn(const Run& run, const std::string& text);
 
 /// Tunes a cell of the request. Nothing where the run was stopped before the first trial. Where the device is lost, its
-/// error is thrown and the trials so far are left in `shared.before`.
+/// error is thrown and the trials so far are left in `shared.before`. Throws Crowded before the first trial.
 std::optional<Entry> tune_cell(Run& run, size_t index);
 
 }  // namespace moetune

@@ -256,12 +256,17 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
 }
 
 bool load(Run& run, const CellRun& state, Entry& entry) {
-  try {
-    run.backend.load(state.problem);
-    return true;
-  } catch (const OutOfMemory& error) {
-    entry.skipped = fmt::format("{}{}", kOutOfMemory, error.what());
-    return false;
+  for (;;) {
+    const size_t before = workers_of_device(run);
+    try {
+      run.backend.load(state.problem);
+      return true;
+    } catch (const OutOfMemory& error) {
+      if (workers_of_device(run) > 1) throw Crowded{error.what()};
+      if (before > 1) continue;  // the others have left meanwhile
+      entry.skipped = fmt::format("{}{}", kOutOfMemory, error.what());
+      return false;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct WorkerOptions {
   double load_seconds = 300;
   double trial_seconds = 20;  // verify or sample of one contender, at least
   double trial_factor = 20;   // and this multiple of the best trial so far, where that is longer
+  // Held while the worker uses its device; of all workers that take turns on one. May be null.
+  std::shared_ptr<std::recursive_mutex> turn = {};
 };
 
 /// A Backend that lives in a worker process. When the worker dies or outlasts its limit, the call throws

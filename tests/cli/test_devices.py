@@ -7,7 +7,8 @@ import pytest
 
 from conftest import LAYER, trials, validate, wait_until_gone
 
-ALL = ["--device", "cuda:all", *LAYER, "--tokens", "8,16,32,64", "--strategy", "exhaustive"]
+CELLS = [*LAYER, "--tokens", "8,16,32,64", "--strategy", "exhaustive"]
+ALL, ONE = ["--device", "cuda:all", *CELLS], ["--device", "cuda:0", *CELLS]
 TEN = ["--max-candidates", "10"]
 
 
@@ -146,3 +147,27 @@ def test_no_gpu_is_told_with_the_reason(room):
 def test_dry_run_of_all_gpus(planted):
     plan = json.loads(planted.ok("tune", *ALL, "--dry-run", "--format", "json", env=gpus(2)).stdout)
     assert len(plan["cells"]) == 4
+
+
+def test_two_cells_of_a_gpu_are_tuned_by_turns(planted):
+    planted.ok("tune", *ONE, *TEN, "--at-once", "2", env=gpus(1, f"trial_ms:40;alone:{planted.path}"))
+    measured = trials(planted.journal())
+    assert len(measured) == len(set(measured)) == 40
+    assert begun_before_the_first_ended(planted.journal()) == 2
+    table = planted.json("moetune-table.json")
+    assert tokens_of(table) == [8, 16, 32, 64] and all(entry["candidates"]["failed"] == 0 for entry in table["entries"])
+
+
+def test_cells_by_turns_on_two_gpus(planted):
+    planted.ok("tune", *ALL, *TEN, "--at-once", "2", env=gpus(2, "trial_ms:40"))
+    assert begun_before_the_first_ended(planted.journal()) >= 3
+
+
+def test_a_cpu_tunes_one_cell_at_a_time(planted):
+    planted.ok("tune", "--device", "cpu", *CELLS, *TEN, "--at-once", "2")
+    assert begun_before_the_first_ended(planted.journal()) == 1
+
+
+def test_a_wrong_number_of_cells_at_once_is_refused(planted):
+    for number in ("0", "9", "two"):
+        assert "--at-once" in planted.error(2, "tune", *ONE, "--at-once", number, env=gpus(1))

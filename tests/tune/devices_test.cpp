@@ -215,6 +215,39 @@ TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
   }
 }
 
+std::unique_ptr<Backend> device_that_loads(std::function<void(const Problem&)> load) {
+  fake::Script script;
+  script.before = slow();
+  script.load = std::move(load);
+  return std::make_unique<FakeBackend>(script);
+}
+
+TEST(Devices, WhereMemoryHasNoRoomForTwoCellsOneWorkerDoesAll) {
+  std::atomic<int> holder = -1;
+  const auto worker = [&](int self) {
+    return device_that_loads([&, self](const Problem&) {
+      int nobody = -1;
+      if (!holder.compare_exchange_strong(nobody, self) && holder != self) throw OutOfMemory("it is taken", 7);
+    });
+  };
+  Team team(pair(worker(0), worker(1)));
+  EXPECT_EQ(entries_json(team.run()), alone(team.request));
+  EXPECT_EQ(team.cells.size(), 1u);
+  ASSERT_EQ(team.notes.size(), 1u);
+  EXPECT_EQ(team.notes[0], "fake (fake) has no room for so many cells at a time: it is taken");
+}
+
+TEST(Devices, ACellThatFitsForNobodyIsSkippedByTheLast) {
+  const auto lacking = [](const Problem& problem) {
+    if (problem.routing.tokens == 17) throw OutOfMemory("too large", 7);
+  };
+  Team team(pair(device_that_loads(lacking), device_that_loads(lacking)));
+  const TunedTable table = team.run();
+  ASSERT_EQ(table.entries.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(lacks_memory(table.entries[i]), i == 1) << table.entries[i].skipped;
+  EXPECT_EQ(team.notes.size(), 1u);
+}
+
 TEST(Devices, TheFirstMayBeLostTooAndWaitingOnesGoOn) {
   // Slow enough for the first to take a cell as well; it is lost while the second works on its own, or waits.
   Team team(pair(device(lost_after(120)), device(slow())), 2);
