@@ -213,7 +213,12 @@ class Checking {
         one.suspect = false;
         one.finding.reason += fmt::format("; among {} cells, chance explains such a slowdown", measured.size());
       }
-      if (one.finding.finding == Finding::improved && !sped[i]) one.finding.finding = Finding::equivalent;
+      if (one.finding.finding == Finding::improved && !sped[i]) {
+        const bool wide = change_of_ratio(one.rounds, *one.bout).half > threshold_;
+        one.finding.finding = wide ? Finding::inconclusive : Finding::equivalent;
+        if (wide) one.finding.remedy = Remedy::rounds;
+        one.finding.reason += fmt::format("; among {} cells, chance explains such a speedup", measured.size());
+      }
       if (!one.suspect) tell(one);
     }
   }
@@ -243,7 +248,7 @@ class Checking {
     std::vector<CellFinding> again;
     for (size_t i = 0; i < screened_ && !stop_; ++i) {
       Case& one = cases_[i];
-      if (one.finding.rounds == 0 || one.finding.finding == Finding::untrusted) continue;
+      if (one.finding.rounds == 0 || one.finding.finding == Finding::untrusted || one.finding.elsewhere) continue;
       again.push_back(guarded(one, request_, [&] {
         const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.bout, request_, one.limits, false);
         return judge_rounds(one.finding, fresh, *one.bout, false, one.limits);

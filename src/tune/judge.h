@@ -37,7 +37,8 @@ struct CellFinding {
   double control_now_seconds = 0;
   double control_before_seconds = 0;
   int rounds = 0;
-  double seconds = 0;  // that the cell took to check
+  double seconds = 0;      // that the cell took to check
+  bool elsewhere = false;  // the control differs so much that equal times or ratios say nothing
   Remedy remedy = Remedy::none;
   Verdict verdict = {};                // of the winner, now
   std::vector<Rival> rivals_now = {};  // measured beside it, the control last
@@ -46,7 +47,7 @@ struct CellFinding {
 // there, and time_change is not used; `control` is a baseline that both run, or empty, with its times here (now) and
 // there (before).
 
-/// The geometric mean over the cells that could be judged.
+/// The geometric mean over the cells that could be judged: measured, trusted, and with a control that says something.
 struct MeanFinding {
   Finding finding = Finding::inconclusive;  // equivalent, improved, regressed or inconclusive
   double change = 0;
@@ -101,7 +102,7 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does; it is no wider
 ///                 than the threshold to each side, or doesn't pass minus the threshold either
 ///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and
-///                 it is a discovery among all cells
+///                 it is a discovery among all cells; else it is equivalent, or with a wide interval inconclusive
 ///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or
 ///                 the time; it is a discovery among all cells at a false discovery rate of 5 %; and further sets of
 ///                 rounds, over operands made anew after all cells were measured, confirm it until `patience` has
@@ -111,7 +112,9 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 ///                 changed, takes more than 1.25 times as long as in the table, or less than 1 / 1.25 (1.15 where
 ///                 rounds with a slow control were left out). Against a program: the baseline of both sides differs
 ///                 by more than the threshold. Or other programs used the processors, then or now (kBusy), unless
-///                 such a baseline shows that they slowed both sides alike
+///                 such a baseline shows that they slowed both sides alike. Or nothing shows, but the machine is so
+///                 different that this says nothing: the control takes over twice as long as in the table, or less
+///                 than half; against a program, that baseline differs by more than a quarter
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Where the geometric mean alone shows a regression, fresh rounds of every cell must show it again.
 /// Entries without a winner are skipped. `listen` gets each finding when it is final, those to confirm last. Entries

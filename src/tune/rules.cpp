@@ -12,6 +12,7 @@ namespace moetune {
 namespace {
 
 constexpr double kControlMoved = 1.25;
+constexpr double kControlElsewhere = 2;  // with less than that, ratios still compare
 constexpr double kControlStayed = 1.15;  // the limit where rounds with a slow control were left out
 constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
@@ -31,13 +32,22 @@ double busiest(const Rounds& rounds) {
   return most;
 }
 
+// Where even the control differs much, equal times or ratios say nothing: the machine favours one program, or it isn't
+// that of the table any more.
+bool is_elsewhere(const Rounds& rounds, const Bout& bout) {
+  if (bout.paired) return bout.has_witness() && std::abs(change_of_witness(rounds).middle) > std::log(kControlMoved);
+  return std::abs(std::log(control_moved(rounds, bout))) > std::log(kControlElsewhere);
+}
+
 // The doubt where code that can't have changed seems slower or faster.
 Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   if (bout.paired) {
     if (!bout.has_witness()) return {};
     const Change change = change_of_witness(rounds);
     const Change other{-change.middle, change.half};
-    if (!shows_regression(change, limits.threshold) && !shows_regression(other, limits.threshold)) return {};
+    const bool differs = is_elsewhere(rounds, bout) || shows_regression(change, limits.threshold) ||
+                         shows_regression(other, limits.threshold);
+    if (!differs) return {};
     return {fmt::format("{}, which is the same on both sides, changed by {} too", bout.rivals[0].name, text(change)),
             Remedy::again};
   }
@@ -47,11 +57,6 @@ Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& lim
   return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
                       bout.control().name, moved),
           Remedy::again};
-}
-
-// Where even the witness differs much, the machine favours one program: equal times say nothing either.
-bool is_lopsided(const Rounds& rounds, const Bout& bout) {
-  return bout.has_witness() && std::abs(change_of_witness(rounds).middle) > std::log(kControlMoved);
 }
 
 Doubt doubt(const Rounds& rounds, const Bout& bout, const Limits& limits) {
@@ -90,8 +95,9 @@ std::string explain(const CellFinding& finding, const Rounds& rounds, const Bout
     reason += fmt::format("; {} rounds cannot tell that {} from noise: {}", finding.rounds,
                           bout.paired ? "difference" : "ratio",
                           doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
-  if (bout.has_witness())
+  if (bout.has_witness() && doubts.empty())
     return reason + fmt::format("; that of {} by {}", finding.control, percent(change_of_witness(rounds).middle));
+  if (bout.paired) return reason;
   for (size_t i = 0; i + 1 < bout.rivals.size(); ++i)
     reason += fmt::format("; its ratio to {} by {}", called(bout.rivals[i].name),
                           percent(change_against(rounds, bout, i).middle));
@@ -185,7 +191,8 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.finding = confirmed ? Finding::regressed : finding.by_ratio;
   auto [doubts, remedy] = doubt(rounds, bout, limits);
   const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
-  const bool equal_by_luck = finding.finding == Finding::equivalent && is_lopsided(rounds, bout);
+  finding.elsewhere = is_elsewhere(rounds, bout);
+  const bool equal_by_luck = finding.finding == Finding::equivalent && finding.elsewhere;
   if ((changed || equal_by_luck) && !doubts.empty()) finding.finding = Finding::untrusted;
   if (finding.finding == Finding::inconclusive && doubts.empty() &&
       log_half_width(bout.control().ratio_interval) > threshold)
@@ -199,7 +206,7 @@ std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double
   MeanFinding mean;
   Change sum;
   for (const CellFinding& finding : findings) {
-    if (finding.rounds == 0 || finding.finding == Finding::untrusted) continue;
+    if (finding.rounds == 0 || finding.finding == Finding::untrusted || finding.elsewhere) continue;
     const Interval& interval = finding.change_interval;
     const double half = (std::log1p(interval.high) - std::log1p(interval.low)) / 2;
     if (!std::isfinite(half)) continue;

@@ -99,6 +99,32 @@ TEST(Check, AControlThatMovedFarMakesARegressionUntrusted) {
   EXPECT_EQ(finding.remedy, Remedy::again);
 }
 
+TEST(Check, ALargeSpeedupThatChanceExplainsIsNoEquality) {
+  int explained = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Script fast = slowed(0.5);
+    fast.noise = {.sigma = 0.5};
+    fast.seed = seed;
+    const CellFinding finding = Checking(fast).one(tuned());
+    EXPECT_FALSE(finding.change < -0.3 && finding.finding == Finding::equivalent) << finding.reason;
+    if (!holds(finding.reason, "chance explains such a speedup")) continue;
+    ++explained;
+    EXPECT_EQ(finding.finding, Finding::inconclusive) << finding.reason;
+    EXPECT_EQ(finding.remedy, Remedy::rounds);
+  }
+  EXPECT_GT(explained, 0);
+}
+
+TEST(Check, AnEqualRatioOnAMachineThatIsAnotherSaysNothing) {
+  for (const double factor : {10.0, 0.1}) {
+    Script other = slowed(factor);
+    other.baselines = {{"loop", factor * 300e-6}};
+    const CellFinding finding = Checking(other).one(tuned());
+    EXPECT_EQ(finding.finding, Finding::untrusted) << finding.reason;
+    EXPECT_TRUE(finding.elsewhere);
+  }
+}
+
 TEST(Check, BusyProcessorsMakeARegressionUntrusted) {
   Script busy = slowed(1.1);
   busy.waited = 0.2;

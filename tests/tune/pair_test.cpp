@@ -114,6 +114,17 @@ TEST(Pair, AControlThatDiffersMuchHidesASlowdown) {
   EXPECT_EQ(Pair(favoured).one().finding, Finding::equivalent);
 }
 
+// The control's own noise is no reason to trust it.
+TEST(Pair, AControlThatDiffersMuchAndVariesIsDoubtedToo) {
+  Script favoured = slowed(0.1);
+  favoured.baselines = {{"loop", 30e-6}};
+  favoured.noise = {.sigma = 0.8};
+  const CellFinding finding = Pair(favoured).one();
+  EXPECT_TRUE(finding.elsewhere);
+  EXPECT_TRUE(finding.finding == Finding::untrusted || finding.finding == Finding::inconclusive) << finding.reason;
+  EXPECT_EQ(finding.reason.find("loop"), finding.reason.rfind("loop")) << finding.reason;  // told once
+}
+
 TEST(Pair, WithoutACommonBaselineTheTimesDecide) {
   Script other = {.baselines = {{"grouped", 200e-6}}};
   const CellFinding finding = Pair(slowed(1.1), other).one();

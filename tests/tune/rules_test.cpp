@@ -84,6 +84,14 @@ TEST(Mean, LeavesOutWhatCannotBeJudged) {
   EXPECT_EQ(mean->finding, Finding::equivalent);
 }
 
+TEST(Mean, LeavesOutCellsWhoseControlIsElsewhere) {
+  CellFinding moved = of(0.9, 0.3, Finding::inconclusive);
+  moved.elsewhere = true;
+  const auto mean = mean_of(std::vector{of(0, 0.01), moved, of(0.01, 0.01)}, kTwo);
+  ASSERT_TRUE(mean.has_value());
+  EXPECT_EQ(mean->cells, 2U);
+}
+
 TEST(Mean, RegressesByTheSameRuleAsACell) {
   EXPECT_EQ(mean_of(std::vector(4, of(0.03, 0.02)), kTwo)->finding, Finding::regressed);
   EXPECT_EQ(mean_of(std::vector(4, of(0.018, 0.01)), kTwo)->finding, Finding::equivalent);
