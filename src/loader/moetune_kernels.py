@@ -469,7 +469,7 @@ class Library:
                 distance = _doublings(tokens, cell["tokens"])
                 if skew is not None:
                     distance = math.hypot(distance, _doublings(skew, cell["skew"]))
-                rank = (distance, cell["tokens"], -cell["skew"] if skew is None else 0)
+                rank = (_rounded(distance), cell["tokens"], -cell["skew"] if skew is None else 0)
                 if best is None or rank < least:
                     best, least = (("cell", place), cell), rank
             if best is None:
@@ -534,6 +534,11 @@ class Library:
 
 def _doublings(a, b):
     return abs(math.log2(max(a, 1e-9) / max(b, 1e-9)))
+
+
+def _rounded(distance):
+    """In millionths, so that rounding errors don't decide between two cells that are equally near."""
+    return round(1e6 * distance)
 
 
 class _telling:

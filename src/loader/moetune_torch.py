@@ -39,7 +39,8 @@ def library(folder):
 
 class Workspace:
     """Device memory for launches that follow one another in a stream. For a CUDA graph: make it before the capture, run
-    the layer and capture it inside of `with workspace:`, and keep it as long as the graph."""
+    the layer and capture it inside of `with workspace:`, and keep it as long as the graph. The backward pass takes that
+    of its forward pass."""
 
     def __init__(self):
         self._made = []  # those that became too small are kept: a graph may hold their addresses
@@ -67,6 +68,21 @@ class Workspace:
 
     def __exit__(self, *_):
         _local.used.pop()
+
+
+def _choices():
+    """The workspace and the skew that `with` gave here. The backward pass runs in a thread of its own."""
+    return getattr(_local, "used", [])[-1:], getattr(_local, "skew", None)
+
+
+@contextlib.contextmanager
+def _as(choices):
+    used, skew = choices
+    with contextlib.ExitStack() as stack:
+        for workspace in used:
+            stack.enter_context(workspace)
+        stack.enter_context(skew_hint(skew))
+        yield
 
 
 def _workspace():
@@ -195,12 +211,18 @@ def _(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
 def _keep(ctx, inputs, output):
     folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion = inputs
     ctx.save_for_backward(x, w, m_sizes, gather_indices, topk_weights)
-    ctx.rest = folder, top_k, fusion
+    ctx.rest = folder, top_k, fusion, _choices()
 
 
 def _backward(ctx, dy):
+    """With the workspace and the skew of the forward pass."""
+    with _as(ctx.rest[3]):
+        return _gradients(ctx, dy)
+
+
+def _gradients(ctx, dy):
     x, w, m_sizes, gather_indices, topk_weights = ctx.saved_tensors
-    folder, top_k, fusion = ctx.rest
+    folder, top_k, fusion, _ = ctx.rest
     dy = dy.contiguous()
     _, needs_x, needs_w, _, _, needs_weights, _, _ = ctx.needs_input_grad
     dx = dw = dweights = None

@@ -41,10 +41,14 @@ void keep(CellRun& state, Trial trial) {
 
 void replay(const Run& run, CellRun& state) {
   std::vector<Trial> trials;
+  bool decided = false;
   in_turn(run, [&] {
     const auto found = run.shared.before.trials.find(state.id);
     if (found != run.shared.before.trials.end()) trials = found->second;
+    decided = run.shared.before.final_seconds.contains(state.id);
   });
+  for (; !decided && !trials.empty() && may_be_the_devices_fault(trials.back()); trials.pop_back())
+    state.again.insert(state.again.begin(), trials.back().candidate);
   std::map<Candidate, const Trial*> last;
   for (const Trial& trial : trials) last[trial.candidate] = &trial;
   std::set<Candidate> wanted = {state.fallback};
@@ -54,6 +58,7 @@ void replay(const Run& run, CellRun& state) {
   };
   for (const Trial& trial : trials)
     if (last.at(trial.candidate) == &trial && is_wanted(trial.candidate)) keep(state, trial);
+  std::erase_if(state.again, [&](const Candidate& one) { return !is_wanted(one); });
   state.planned = std::max(state.planned, static_cast<int64_t>(state.trials.size()));
 }
 
@@ -66,7 +71,6 @@ bool is_searched(const Run& run, const CellRun& state) {
 
 void leave(const Run& run, const CellRun& state) {
   std::vector<Trial> trials(state.trials.begin(), state.trials.end());
-  while (!trials.empty() && may_be_the_devices_fault(trials.back())) trials.pop_back();
   const std::lock_guard lock(run.shared.mutex);
   run.shared.before.trials[state.id] = std::move(trials);
   if (state.under_way) ++run.shared.before.unfinished[state.id][text(*state.under_way)];

@@ -23,6 +23,7 @@ struct CellRun {
   std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
   std::map<Candidate, size_t> places;       // in trials
   std::optional<Candidate> under_way = {};  // started and not finished
+  std::vector<Candidate> again = {};        // whose faults may have been those of a device
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
@@ -35,13 +36,14 @@ struct CellRun {
 void keep(CellRun& state, Trial trial);
 
 /// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
-/// last counts: it was tried again.
+/// last counts: it was tried again. The faults that came last, before the cell was decided, may be those of a lost
+/// device: they are not taken over, but tried again.
 void replay(const Run& run, CellRun& state);
 
 /// Whether the resumed run has searched this cell to the end, by the same strategy over the same space.
 bool is_searched(const Run& run, const CellRun& state);
 
-/// Leaves the cell to another device. The faults that came last may be those of the lost device: they are tried again.
+/// Leaves the cell to another device.
 void leave(const Run& run, const CellRun& state);
 
 /// Whether two earlier runs ended while this candidate ran: it is then blamed for that.

@@ -192,6 +192,8 @@ Trial try_or_repeat(const Run& run, CellRun& state, const Ask& ask,
 bool search(Run& run, CellRun& state) {
   const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && !state.trials.empty()); };
   std::deque<Ask> waiting;
+  if (!state.listed)  // a list comes to them by itself
+    for (const Candidate& candidate : state.again) waiting.push_back({candidate, run.request.blocks});
   std::map<Candidate, CompileResult> compiled;
   bool ahead = false, dropped = false;
   double compiling = 0;  // seconds for each of a batch

@@ -71,6 +71,32 @@ def test_a_lost_gpu_is_retired_and_its_work_is_done_by_the_other(planted):
     assert len({(line["cell"], json.dumps(line["candidate"])) for line in right}) == len(right) == 40
 
 
+def last_statuses(journal):
+    last = {}
+    for line in journal:
+        if line["kind"] == "trial":
+            last[line["cell"], json.dumps(line["candidate"])] = line["status"]
+    return list(last.values())
+
+
+@pytest.mark.parametrize("count", [2, 1])
+def test_what_a_lost_gpu_seemed_to_break_is_tried_again(planted, count):
+    """By another GPU, or where it was the last one by the resumed run."""
+    search = ["--device", "cuda:all", *LAYER, "--tokens", "8,16,32,64"]
+    process = planted.start("tune", *search, env=gpus(count, "trial_ms:30;gone:gone"))
+    planted.wait_for_trials(process, 6)
+    planted.write("gone", "")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == (0 if count == 2 else 3), err
+    assert "crashed" in [line.get("status") for line in planted.journal()]
+    if count == 1:
+        assert "crashed" in last_statuses(planted.journal())
+        planted.ok("tune", *search, "--resume", env=gpus(count, "trial_ms:1"))
+    assert set(last_statuses(planted.journal())) == {"ok"}
+    table = planted.json("moetune-table.json")
+    assert all(entry["candidates"]["failed"] == 0 for entry in table["entries"])
+
+
 def test_all_gpus_lost_keeps_what_was_measured(planted):
     process = planted.start("tune", *ALL, *TEN, env=gpus(1, "trial_ms:15;gone:gone"))
     planted.wait_for_trials(process, 14)

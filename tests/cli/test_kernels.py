@@ -175,15 +175,17 @@ def sign(folder, manifest):
     (folder / "manifest.sha256").write_text(hashlib.sha256(manifest.encode()).hexdigest() + "  manifest.json\n")
 
 
-def test_of_two_kernels_as_near_that_of_fewer_tokens_is_picked(exported, tmp_path, callers):
+@pytest.mark.parametrize("more, between", [(256, 64), (25, 20)])  # the logarithms of 25 / 20 and 20 / 16 aren't equal
+def test_of_two_kernels_as_near_that_of_fewer_tokens_is_picked(exported, tmp_path, callers, more, between):
     def equally_skewed(manifest):
         manifest["ranges"] = []
         for cell in manifest["cells"]:
             cell["skew"] = 2.0
+            cell["tokens"] = more if cell["tokens"] == 256 else cell["tokens"]
         manifest["cells"].sort(key=lambda cell: -cell["tokens"])
     folder = changed(exported, tmp_path, equally_skewed)
     for hint in ({}, {"skew": 2.0}):
-        assert callers.run(folder, op="fwd", **LAYER, tokens=64, **hint)[0].split("/")[4] == "t16"
+        assert callers.run(folder, op="fwd", **LAYER, tokens=between, **hint)[0].split("/")[4] == "t16"
 
 
 PICK = {**LAYER, "op": "fwd", "tokens": 16, "skew": 1.3}

@@ -132,3 +132,19 @@ print(mt._local.skew)
     assert len(made) == len(set(made)) and entries(log).count("moetune_kernel") == 4
     counters = {line.split()[2] for line in log if line.strip().startswith("counters")}
     assert len(counters) == 1
+
+
+def test_a_backward_pass_takes_what_its_forward_pass_had(tmp_path):
+    out, log = run(tmp_path, """
+import threading
+kept, skews, pick = mt.Workspace(), [], library.pick
+library.pick = lambda **words: (skews.append(words["skew"]), pick(**words))[1]
+with kept, mt.skew_hint(6.0):
+    y = mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x")
+# As torch does on a GPU.
+backward = threading.Thread(target=lambda: torch.autograd.grad(y, [x, w], torch.ones_like(y)))
+backward.start(), backward.join()
+print(skews, mt._workspaces, len(kept._made) > 0)
+""")
+    assert out == ["[6.0, 6.0, 6.0] {} True"]
+    assert entries(log).count("moetune_kernel") == 3

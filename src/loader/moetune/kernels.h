@@ -555,7 +555,7 @@ inline const Kernel& Library::pick(const Request& request) {
         return load(range);
     }
   const Value* best = nullptr;
-  std::tuple<double, double, double> least;
+  std::tuple<long long, double, double> least;
   for (const Value& cell : manifest_["cells"].items()) {
     if (!answers(cell, request)) continue;
     const auto doublings = [](double a, double b) {
@@ -564,7 +564,8 @@ inline const Kernel& Library::pick(const Request& request) {
     const double tokens = doublings(static_cast<double>(request.tokens), cell["tokens"].number());
     const double skew = cell["skew"].number();
     const double distance = request.skew ? std::hypot(tokens, doublings(*request.skew, skew)) : tokens;
-    const std::tuple rank(distance, cell["tokens"].number(), request.skew ? 0 : -skew);
+    // In millionths, so that rounding errors don't decide between two cells that are equally near.
+    const std::tuple rank(std::llround(1e6 * distance), cell["tokens"].number(), request.skew ? 0.0 : -skew);
     if (best && rank >= least) continue;
     best = &cell, least = rank;
   }
