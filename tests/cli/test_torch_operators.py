@@ -16,13 +16,21 @@ pytestmark = [pytest.mark.skipif(not DRIVER.exists(), reason="built without the 
               pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")]
 
 HEAD = """
-import sys
+import contextlib, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 import moetune_kernels, moetune_torch as mt
 library = moetune_kernels.Library(sys.argv[2])
 class Stream: cuda_stream = 7
 mt.library = lambda folder: library
+mt._device_of = lambda tensor: contextlib.nullcontext()  # tensors are the cpu's here
+class OfNoDevice:
+    def __init__(self, tensor): self.tensor = tensor
+    def __getattr__(self, name):
+        if name == "device": raise AttributeError(name)
+        return getattr(self.tensor, name)
+fit = moetune_kernels._require_fit
+moetune_kernels._require_fit = lambda kernel, name, tensor, *rest: fit(kernel, name, OfNoDevice(tensor), *rest)
 capturing = False
 torch.cuda.current_stream = lambda: Stream
 torch.cuda.current_device = lambda: 0
@@ -147,4 +155,15 @@ backward.start(), backward.join()
 print(skews, mt._workspaces, len(kept._made) > 0)
 """)
     assert out == ["[6.0, 6.0, 6.0] {} True"]
+    assert entries(log).count("moetune_kernel") == 3
+
+
+def test_a_compiled_layer_has_gradients(tmp_path):
+    out, log = run(tmp_path, """
+layer = torch.compile(lambda x, w: mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x").relu(),
+                      backend="aot_eager", fullgraph=True)
+y = layer(x, w)
+print(tuple(y.shape), [tuple(g.shape) for g in torch.autograd.grad(y, [x, w], torch.ones_like(y))])
+""")
+    assert out == ["(32, 256) [(16, 512), (6, 256, 512)]"]
     assert entries(log).count("moetune_kernel") == 3
