@@ -1,11 +1,12 @@
 // Launches one exported kernel from C++: the first cell of an export with random operands, its time under a CUDA graph,
-// and whether two launches give the same bits.
+// whether two launches give the same bits, and whether elements of every expert are those that the CPU computes.
 //
 //   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -lcuda -o launch
 //   ./launch kernels
 #include <cuda.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -30,6 +31,43 @@ std::vector<std::uint16_t> random_elements(std::size_t count, const std::string&
         sign | (dtype == "bf16" ? 0x3e00 | (state >> 8 & 0xff) : 0x3000 | (state >> 8 & 0x7ff)));
   }
   return elements;
+}
+
+double value_of(std::uint16_t bits, const std::string& dtype) {
+  const int exponent_bits = dtype == "bf16" ? 8 : 5, mantissa_bits = 15 - exponent_bits;
+  const int bias = (1 << (exponent_bits - 1)) - 1, exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
+  const int mantissa = bits & ((1 << mantissa_bits) - 1);
+  const double sign = bits & 0x8000 ? -1 : 1;
+  if (exponent == (1 << exponent_bits) - 1) return std::nan("");
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+}
+
+// Elements of y_e = x_e w_e^T that are wrong, of the first and the last row of each expert and some columns. An element
+// may differ by an ulp, and by what sums in fp32 lose.
+int count_wrong(const std::vector<std::uint16_t>& x, const std::vector<std::uint16_t>& w,
+                const std::vector<std::uint16_t>& y, const std::vector<std::int32_t>& m_sizes, const Request& request) {
+  const auto n = static_cast<std::size_t>(request.n), k = static_cast<std::size_t>(request.k);
+  const double ulp = request.dtype == "bf16" ? 0x1p-7 : 0x1p-10;
+  int wrong = 0;
+  std::size_t first = 0;
+  for (std::size_t e = 0; e < m_sizes.size(); ++e) {
+    const auto rows = static_cast<std::size_t>(m_sizes[e]);
+    for (const std::size_t row : {first, first + rows - 1})
+      for (std::size_t i = 0; rows > 0 && i < 8; ++i) {
+        const std::size_t column = (i * n / 8 + 7 * e + row) % n;
+        double sum = 0, magnitude = 0;
+        for (std::size_t j = 0; j < k; ++j) {
+          const double term =
+              value_of(x[row * k + j], request.dtype) * value_of(w[(e * n + column) * k + j], request.dtype);
+          sum += term, magnitude += std::abs(term);
+        }
+        const double difference = std::abs(value_of(y[row * n + column], request.dtype) - sum);
+        wrong += !(difference <= ulp * std::abs(sum) + 1e-6 * magnitude);
+      }
+    first += rows;
+  }
+  return wrong;
 }
 
 template <class T>
@@ -80,8 +118,10 @@ int main(int count, char** words) try {
     m_sizes[e] =
         static_cast<std::int32_t>(rows / request.experts + (static_cast<std::int64_t>(e) < rows % request.experts));
   const auto elements = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
-  const CUdeviceptr x = upload(random_elements(elements(rows, request.k), request.dtype));
-  const CUdeviceptr w = upload(random_elements(elements(request.experts * request.n, request.k), request.dtype));
+  const std::vector<std::uint16_t> x_values = random_elements(elements(rows, request.k), request.dtype);
+  const std::vector<std::uint16_t> w_values =
+      random_elements(elements(request.experts * request.n, request.k), request.dtype);
+  const CUdeviceptr x = upload(x_values), w = upload(w_values);
   const CUdeviceptr y = upload(std::vector<std::uint16_t>(elements(rows, request.n), 0xffff));  // NaN
   const std::vector<Operand> operands = {{"x", x}, {"w", w}, {"y", y}, {"m_sizes", upload(m_sizes)}};
 
@@ -116,11 +156,13 @@ int main(int count, char** words) try {
   std::sort(times.begin(), times.end());
   const bool same = download(y, elements(rows, request.n)) == first;
   const bool written = std::find(first.begin(), first.end(), 0xffff) == first.end();
-  std::printf("%.2f us a launch with operands in L2 where they fit; %s; %s\n",
+  const int wrong = count_wrong(x_values, w_values, first, m_sizes, request);
+  std::printf("%.2f us a launch with operands in L2 where they fit; %s; %s; %s\n",
               static_cast<double>(times[times.size() / 2]),
               same ? "repeated launches give the same bits" : "repeated launches DIFFER",
-              written ? "every element is written" : "some elements are NOT written");
-  return same && written ? 0 : 1;
+              written ? "every element is written" : "some elements are NOT written",
+              wrong == 0 ? "those that were checked are right" : "some are WRONG");
+  return same && written && wrong == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "error: %s\n", error.what());
   return 1;
