@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "base/file.h"
@@ -59,13 +60,30 @@ std::string difference(const Replay& journal, const TunedTable& table) {
   return won && std::ranges::none_of(table.entries, tried) ? "it tried none of the table's winners" : "";
 }
 
+// The first cell of which the journal has fewer candidates than the table counts: it may be of another run.
+const Entry* first_short_of(const Replay& journal, const TunedTable& table) {
+  for (const Entry& entry : table.entries) {
+    const auto trials = journal.trials.find(id(entry.cell));
+    if (trials == journal.trials.end()) continue;
+    std::set<Candidate> candidates;
+    for (const Trial& trial : trials->second) candidates.insert(trial.candidate);
+    if (std::ssize(candidates) < entry.measured) return &entry;
+  }
+  return nullptr;
+}
+
 // The one given, or the one beside the table where that is of the same run.
 std::optional<Replay> find_journal(const ReportOptions& options, const std::string& file, const TunedTable& table,
                                    const Terminal& terminal) {
   if (file.empty()) return {};
   Replay journal = read_journal(file);
   const std::string other = difference(journal, table);
-  if (other.empty()) return journal;
+  if (other.empty()) {
+    if (const Entry* cell = first_short_of(journal, table))
+      note(terminal, fmt::format("{} may be of another run: it has fewer candidates of {} than the table counts", file,
+                                 id(cell->cell)));
+    return journal;
+  }
   if (!options.journal.empty())
     throw machine_error(fmt::format("--journal: {} is of another run than the table: {}", file, other),
                         "give the journal of the run that made the table");

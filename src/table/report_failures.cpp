@@ -67,6 +67,7 @@ std::optional<ReportPart> unfinished(const ReportInput& input) {
 ReportPart counts(const ReportInput& input) {
   ReportPart part{.heading = "Candidates of each cell",
                   .grid = {{{"cell"}, {"legal", true}, {"measured", true}, {"failed", true}, {"state"}}, {}}};
+  part.paragraphs.push_back("Where the search went through no list, those count as legal that it asked for.");
   for (const Entry& entry : input.table->entries) {
     const std::string state = !entry.skipped.empty() ? "no winner: " + entry.skipped
                               : entry.complete       ? "complete"

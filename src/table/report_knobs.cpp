@@ -6,6 +6,7 @@
 #include <set>
 
 #include "table/report_parts.h"
+#include "table/serving_layer.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -43,7 +44,7 @@ std::optional<ReportPart> heat_map(const Trials& trials, const Cell& cell) {
   std::set<int> ms, ns;
   for (const Trial* trial : trials) {
     if (trial->candidate.variant != winner->candidate.variant) continue;
-    const auto m = find_value(trial->candidate, "block_m"), n = find_value(trial->candidate, "block_n");
+    const auto m = block_m_of(trial->candidate), n = block_n_of(trial->candidate);
     if (!m || !n) return {};
     tiles[{*m, *n}].add(*trial), ms.insert(*m), ns.insert(*n);
   }

@@ -15,6 +15,7 @@ namespace moetune {
 namespace {
 
 constexpr const char* kBlockM = "BLOCK_SIZE_M";
+constexpr const char* kBlockN = "BLOCK_SIZE_N";
 
 int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
 
@@ -134,7 +135,7 @@ ServingWinners winners_of(const Group& group, Projection projection, const Tuned
 ServingRow triton_row(const Candidate& candidate) {
   ServingRow row;
   const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
-  take(row.block_m, kBlockM), take(row.block_n, "BLOCK_SIZE_N"), take(row.block_k, "BLOCK_SIZE_K");
+  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, "BLOCK_SIZE_K");
   take(row.group_m, "GROUP_SIZE_M"), take(row.warps, "num_warps"), take(row.stages, "num_stages");
   return row;
 }
@@ -194,12 +195,16 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
 }
 
 bool is_triton(const Candidate& candidate) {
-  return is_packed(candidate) && find_value(candidate, kBlockM) && find_value(candidate, "BLOCK_SIZE_N") &&
+  return is_packed(candidate) && find_value(candidate, kBlockM) && find_value(candidate, kBlockN) &&
          find_value(candidate, "BLOCK_SIZE_K");
 }
 
 std::optional<int> block_m_of(const Candidate& candidate) {
   return find_value(candidate, is_triton(candidate) ? kBlockM : "block_m");
+}
+
+std::optional<int> block_n_of(const Candidate& candidate) {
+  return find_value(candidate, is_triton(candidate) ? kBlockN : "block_n");
 }
 
 std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason) {

@@ -37,8 +37,9 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
 /// BLOCK_SIZE_K; GROUP_SIZE_M, num_warps and num_stages where they exist): rows have them unchanged.
 bool is_triton(const Candidate& candidate);
 
-/// Rows of a candidate's tiles: block_m, or BLOCK_SIZE_M where is_triton.
+/// Rows of a candidate's tiles, and columns: block_m and block_n, or BLOCK_SIZE_M and BLOCK_SIZE_N where is_triton.
 std::optional<int> block_m_of(const Candidate& candidate);
+std::optional<int> block_n_of(const Candidate& candidate);
 
 /// A candidate as a row of the server's file; nothing, and the reason, where no row is equivalent. `max_rows` is the
 /// number of rows of the largest expert: with one m tile an expert, all orders of tiles are the same.

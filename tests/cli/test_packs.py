@@ -138,6 +138,7 @@ def served(room):
     lines = [header]
     for entry in table["entries"]:
         times = {"up": 1, "down": 2}[entry["cell"]["projection"]]
+        entry["candidates"] = {"legal": len(TIMES), "measured": len(TIMES), "failed": 0}
         entry["candidate"] = min(TIMES, key=lambda timed: timed[times])[0]
         lines += [{"kind": "trial", "cell": entry["id"], "candidate": timed[0], "status": "ok", "measurement": us(timed[times]),
                    "verdict": entry["verdict"], "took_us": 1000.0} for timed in TIMES]
@@ -169,6 +170,13 @@ def test_sglang_gets_two_configurations_of_one_block_m(served):
     down, = (room.path / "s").glob("*_down.json")
     assert row(room, up) == written(64, 3)
     assert row(room, down) == {**written(64, 4), "USE_TMA": False}
+
+
+def test_a_report_maps_the_tiles_of_a_pack(served):
+    served.ok("report", "t.json", "--format", "markdown")
+    page = (served.path / "t.md").read_text()
+    assert "No cell was timed with two tiles" not in page
+    assert "(triton_moe)" in page and "block_n 64" in page
 
 
 def test_without_its_journal_up_and_down_are_not_joined(served):

@@ -27,6 +27,7 @@ def made_journal(table, reason=BENIGN):
               "regime": table["regime"], "cells": [{"id": entry["id"], **entry["cell"]} for entry in table["entries"]]}
     lines = [header]
     for entry in table["entries"]:
+        entry["candidates"] = {"legal": 36, "measured": 33, "failed": 1}
         for i, (m, n, k) in enumerate(itertools.product((24, 48, 96, 192), (64, 128, 256, 512), (128, 256))):
             candidate = {"variant": "cpu", "block_m": m, "block_n": n, "block_k": k, "threads": 1}
             lines.append({"kind": "trial", "cell": entry["id"], "candidate": candidate, "status": "ok",
@@ -54,8 +55,10 @@ def write_lines(room, name, lines):
 def recorded(room):
     """table.json, its journal beside it, and peers.json."""
     room.made_table(tokens=(8, 16, 64), projections=("up", "down"))
-    write_lines(room, JOURNAL, made_journal(room.json("table.json")))
-    room.write("peers.json", made_peers(room.json("table.json")))
+    table = room.json("table.json")
+    write_lines(room, JOURNAL, made_journal(table))
+    room.write("table.json", table)
+    room.write("peers.json", made_peers(table))
     validate("peers", room.path / "peers.json")
     return room
 
@@ -174,6 +177,14 @@ def test_a_journal_without_the_winners_is_of_another_run(recorded):
     write_lines(recorded, "other.jsonl", lines)
     told = recorded.error(3, "report", "table.json", "--journal", "other.jsonl")
     assert "other.jsonl is of another run than the table: it tried none of the table's winners" in told
+
+
+def test_a_journal_with_fewer_candidates_may_be_of_another_run(recorded):
+    lines = made_journal(recorded.json("table.json"))
+    assert "may be of another run" not in recorded.ok("report", "table.json").stderr
+    write_lines(recorded, "other.jsonl", [line for line in lines if line.get("candidate", {}).get("block_m") != 192])
+    told = recorded.ok("report", "table.json", "--journal", "other.jsonl").stderr
+    assert "other.jsonl may be of another run: it has fewer candidates of custom/up/fwd/bf16/t8/" in told
 
 
 def test_peers_of_another_device_are_refused(recorded):
