@@ -80,6 +80,10 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
+  if (!options.warm_start.empty() && request.strategy != "auto")
+    throw request_error(
+        "--warm-start is for the strategy auto: " + request.strategy + " begins with nothing but the default",
+        "leave one of them out");
   request.seed = seed_of(options.cells);
   request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
@@ -87,6 +91,20 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
 }
 
 // Variants without a model of their time have nothing to go by.
+// Where no winner of --warm-start is of an operation, a size of elements and a variant of this run.
+void tell_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
+  const auto helps = [&](const Entry& entry) {
+    const bool runs = std::ranges::find(request.space.variants, entry.candidate.variant, &VariantSpace::variant) !=
+                      request.space.variants.end();
+    return entry.skipped.empty() && runs && std::ranges::any_of(request.cells, [&](const Cell& cell) {
+             return cell.shape.op == entry.cell.shape.op &&
+                    size_bytes(cell.shape.layer.dtype) == size_bytes(entry.cell.shape.layer.dtype);
+           });
+  };
+  if (!request.warm.empty() && std::ranges::none_of(request.warm, helps))
+    note(terminal, "no winner of --warm-start is of this run's operations, types and variants: it helps no cell");
+}
+
 void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
   if (request.strategy != "model" && request.prune <= 0) return;
   std::vector<std::string> without;
@@ -364,6 +382,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_space(options, request, backend->device());
   if (!options.quiet) tell_missing_models(request, backend->device(), invocation.terminal);
+  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
   const TunedTable table =

@@ -31,18 +31,22 @@ def test_every_file_has_its_place(installed):
                ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "configs/tuned/README.md", "configs/tuned/chart.svg",
                 "kernels/README.md", "src/README.md")}
     wanted |= {f"share/moetune/scripts/{name}" for name in
-               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "gate", "slurm", "ci/cpu.yml", "ci/gpu.yml")}
-    for folder in ("schema", "tuned"):
+               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "gate", "slurm", "slurm_trial", "ci/cpu.yml",
+                "ci/gpu.yml")}
+    for folder in ("schema", "tuned", "models", "spaces", "suites"):
         wanted |= {f"share/moetune/{folder}/{path.name}" for path in (SOURCE / "configs" / folder).iterdir()}
     assert files == wanted
     for name in ("LICENSE", "README.md", "CHANGELOG.md"):
         assert (installed / "share/doc/moetune" / name).read_bytes() == (SOURCE / name).read_bytes()
 
 
-def test_links_of_the_readme_lead_somewhere(installed):
-    docs = installed / "share/doc/moetune"
-    links = re.findall(r"\]\(([^)#:]+)[^):]*\)", (docs / "README.md").read_text())
-    assert len(links) > 10 and [link for link in links if not (docs / link).exists()] == []
+def test_links_of_the_documents_lead_somewhere(installed):
+    docs, found = installed / "share/doc/moetune", 0
+    for page in docs.rglob("*.md"):
+        links = re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text())
+        assert [link for link in links if not (page.parent / link).exists()] == [], page
+        found += len(links)
+    assert found > 30
 
 
 def test_scripts_run_from_there(installed):

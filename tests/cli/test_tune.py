@@ -161,6 +161,9 @@ def test_a_search_begins_with_what_won_before(room):
     assert len({json.dumps(candidate) for candidate in tried}) <= 32
     assert "a.json" in room.error(2, "tune", *TINY, "-o", "a.json", "--warm-start", "a.json")
     assert "nowhere.json" in room.error(2, "tune", *TINY, "--warm-start", "nowhere.json")
+    assert "--warm-start is for the strategy auto" in room.error(2, "tune", *TINY, "--strategy", "exhaustive", "--warm-start", "a.json")
+    told = room.ok("tune", *CPU, *LAYER, "--tokens", "48", "--op", "dw", "-o", "c.json", "--warm-start", "a.json").stderr
+    assert "it helps no cell" in told
 
 
 def test_max_candidates(room):
