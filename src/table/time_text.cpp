@@ -12,6 +12,7 @@ namespace moetune {
 std::string time_text(const Measurement& measurement) {
   if (log_half_width(measurement.interval) > kUncertainTime)
     return fmt::format("{} to {}", format_time(measurement.interval.low), format_time(measurement.interval.high));
+  if (measurement.samples == 1) return format_time(measurement.seconds);  // one block has no interval
   const double half = (measurement.interval.high - measurement.interval.low) / 2;
   const double percent = 100 * half / measurement.seconds;
   return fmt::format("{} ± {:.{}f} %", format_time(measurement.seconds), percent, percent < 9.95 ? 1 : 0);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -86,7 +87,8 @@ struct Found {
   int64_t candidates = 0, blocks = 0;
 };
 
-// One run. Of the three candidates that were the fastest in it, the winner is the one with the least recorded time.
+// One run. Of the three candidates that were the fastest in it and the default, the winner is the one with the least
+// recorded time.
 Found search(const Stage& stage, const RehearsalRequest& request, const WarmStart& warm, uint64_t seed) {
   const auto strategy = make_strategy(request.strategy, {.problem = stage.problem,
                                                          .device = stage.device,
@@ -116,7 +118,9 @@ Found search(const Stage& stage, const RehearsalRequest& request, const WarmStar
   for (const auto& [candidate, trial] : told)
     if (trial.status == Status::ok) right.push_back(&trial);
   std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.seconds; });
-  right.resize(std::min(right.size(), kFinalists));
+  const auto is_default = [&](const Trial* trial) { return trial->candidate == stage.fallback; };
+  if (right.size() > kFinalists)
+    right.erase(std::remove_if(right.begin() + kFinalists, right.end(), std::not_fn(is_default)), right.end());
   const auto best = std::ranges::min_element(
       right, {}, [&](const Trial* trial) { return stage.recorded.at(trial->candidate).measurement.seconds; });
   if (best != right.end()) found.winner = (*best)->candidate;

@@ -29,9 +29,9 @@ struct RehearsedCell {
 
 /// Runs a strategy over the cells of a journal, in their order. The space of a cell is its candidates in the journal. A
 /// block is drawn from those recorded of its candidate; where there are none, from a normal distribution as wide as the
-/// recorded interval. As in a final, the fastest three are compared again, here without noise. Cells without a right
-/// candidate are left out; the default is tried where the journal has it, else the search begins with the recorded
-/// candidate that is nearest to it.
+/// recorded interval. As in a final, the fastest three and the default are compared again, here without noise. Cells
+/// without a right candidate are left out; the default is tried where the journal has it, else the search begins with
+/// the recorded candidate that is nearest to it.
 std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalRequest& request);
 
 }  // namespace moetune

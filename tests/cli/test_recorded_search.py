@@ -1,4 +1,5 @@
-"""Strategies on exhaustive journals of an H200: what tests/journals/README.md says of them."""
+"""Strategies on exhaustive journals of an H200: what tests/journals/README.md says of them; and on journals of searches,
+which hold today's default of more cells."""
 import json
 import lzma
 import pathlib
@@ -7,18 +8,22 @@ import pytest
 
 from conftest import SOURCE
 
-JOURNALS = sorted((pathlib.Path(SOURCE) / "tests/journals").glob("*.jsonl.xz"))
+FOLDER = pathlib.Path(SOURCE) / "tests/journals"
+
+
+def unpacked(packed, folder):
+    paths = []
+    for journal in sorted(packed):
+        paths.append(folder / journal.stem)
+        paths[-1].write_bytes(lzma.decompress(journal.read_bytes()))
+    return [str(path) for path in paths]
 
 
 @pytest.fixture(scope="module")
 def journals(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("journals")
-    paths = []
-    for journal in JOURNALS:
-        paths.append(folder / journal.stem)
-        paths[-1].write_bytes(lzma.decompress(journal.read_bytes()))
+    paths = unpacked(FOLDER.glob("*.jsonl.xz"), tmp_path_factory.mktemp("journals"))
     assert len(paths) == 2
-    return [str(path) for path in paths]
+    return paths
 
 
 def replay(room, journals, *words):
@@ -38,13 +43,21 @@ def test_auto_finds_what_an_exhaustive_search_finds(room, journals, words):
     assert all(max(cell["losses"]) <= cell["default_loss"] for cell in known)
 
 
+def test_a_search_never_ends_below_the_default(room, tmp_path):
+    searches = unpacked((FOLDER / "searches").glob("*.jsonl.xz"), tmp_path)
+    report = json.loads(room.ok("replay", *searches, "--runs", "1", "--format", "json").stdout)
+    known = [cell for cell in report["cells"] if cell.get("default_loss") is not None]
+    assert len(known) >= 200
+    assert [cell["id"] for cell in known if max(cell["losses"]) > cell["default_loss"]] == []
+
+
 def test_the_models_first_eight_hold_a_good_candidate(room, journals):
     report = replay(room, journals, "--strategy", "model", "--max-candidates", "8", "--runs", "1")
     assert sum(cell["losses"][0] < 0.02 for cell in report["cells"]) >= 0.9 * len(report["cells"])
 
 
 def test_the_forward_journal_is_that_of_its_space(room, journals):
-    """All values of the committed space were recorded, and of each cell the default beside it."""
+    """All values of the committed space were recorded, and of each cell the default of then beside it."""
     room.ok("validate", SOURCE / "tests/journals/reference.json")
     space = json.loads((SOURCE / "tests/journals/reference.json").read_text())["variants"]["wgmma"]
     path, = [path for path in journals if path.endswith("fwd-dx.jsonl")]
