@@ -246,12 +246,10 @@ void write_folder(const KernelExport& exported, const TunedTable& table, const f
   write("manifest.json", manifest);
 }
 
-// Tells where the kernels of this program are not those that were measured.
-void tell_of_other_kernels(const TunedTable& table, const Terminal& terminal) {
+// Whether the kernels of this program are not those that were measured.
+bool is_of_other_kernels(const TunedTable& table) {
   const Json& identity = table.environment.contains("identity") ? table.environment["identity"] : Json();
-  if (!identity.is_object() || !identity.contains("kernels")) return;
-  if (identity["kernels"] != hash(kernel_sources()))
-    note(terminal, "the table was tuned with other kernels than this moetune has: its times do not apply");
+  return identity.is_object() && identity.contains("kernels") && identity["kernels"] != hash(kernel_sources());
 }
 
 #endif
@@ -268,7 +266,13 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   for (const std::string& sentence : collection.notes) note(terminal, sentence);
   if (collection.exported.kernels.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported", options.table));
-  tell_of_other_kernels(table, terminal);
+  collection.exported.of_other_kernels = is_of_other_kernels(table);
+  if (collection.exported.of_other_kernels)
+    note(terminal, "the table was tuned with other kernels than this moetune has: its times do not apply");
+  if (table.choices.empty())
+    note(terminal,
+         "without a hint of skew, loaders take the kernel for the most skewed rows: the table has no robust choices, "
+         "which tune --choose makes");
   require_folder(options);
   compile_all(collection);
   write_folder(collection.exported, table, options.output);

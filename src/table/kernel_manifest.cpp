@@ -274,6 +274,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
           {"tool", table.tool},
           {"device", {{"name", table.device.name}, {"arch", arch(table.device)}}},
           {"regime", name(table.regime)},
+          {"times_of_other_kernels", exported.of_other_kernels},
           {"files", files_json(exported)},
           {"route", route_json(exported.services)},
           {"kernels", std::move(kernels)},

@@ -65,6 +65,7 @@ struct KernelExport {
   std::vector<ServedCell> cells;
   std::vector<ServedRange> ranges;
   ServiceCubins services;
+  bool of_other_kernels = false;  // the table's times were measured with other kernels than these
 };
 
 /// Whether a candidate's kernel takes arrays of pointers (addressing=pointers), which no export of kernels has.
