@@ -254,8 +254,11 @@ class Auto final : public Strategy {
     for (const Candidate& candidate : unanswered_)
       if (candidate.variant == variant.name && !known_.contains(candidate))
         near.surrogate.believe(knob_coordinates(variant, candidate));
+    std::set<Candidate> works;  // one of all candidates that do the same work is enough
+    for (const auto& [candidate, known] : known_) works.insert(stand_in(candidate));
+    for (const Candidate& candidate : unanswered_) works.insert(stand_in(candidate));
     const auto add = [&](const Candidate& candidate) {
-      if (known_.contains(candidate) || unanswered_.contains(candidate) || near.promises.contains(candidate)) return;
+      if (near.promises.contains(candidate) || !works.insert(stand_in(candidate)).second) return;
       Promise promise{.point = knob_coordinates(variant, candidate), .modelled = modelled_above(candidate, fastest)};
       promise.gain = near.gain(promise);
       near.promises[candidate] = std::move(promise);
@@ -278,6 +281,13 @@ class Auto final : public Strategy {
       for (const Candidate& neighbour : neighbours_of(*next)) add(neighbour);
     }
     return near;
+  }
+
+  const Candidate& stand_in(const Candidate& candidate) {
+    const auto [place, fresh] = stand_ins_.try_emplace(candidate, candidate);
+    const Variant& variant = find_variant(candidate.variant);
+    if (fresh && variant.stand_in) place->second = variant.stand_in(candidate, problem_);
+    return place->second;
   }
 
   const std::vector<Candidate>& neighbours_of(const Candidate& candidate) {
@@ -333,6 +343,7 @@ class Auto final : public Strategy {
   std::map<Candidate, Known> known_;
   std::map<Candidate, std::vector<Candidate>> neighbours_;
   std::map<Candidate, double> modelled_;
+  std::map<Candidate, Candidate> stand_ins_;
   std::map<std::string, Learned> learned_;  // by variant
   std::optional<double> marked_;            // the best when it last improved enough,
   int64_t tried_then_ = 0;                  // and how many candidates were tried then

@@ -3,6 +3,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -132,7 +133,18 @@ struct Rules {
   std::string (*unit)(const Values&, const Shape&) = nullptr;
   Values (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
   double (*seconds)(const Values&, const Problem&, const DeviceInfo&) = nullptr;
+  Values (*stand_in)(const Values&, const Problem&) = nullptr;
 };
+
+/// Where no expert has two tiles along m, all walks through its tiles are the same: these values with the plain one.
+/// dW's tiles don't depend on rows.
+template <class Values>
+Values with_plain_walk(Values values, const Problem& problem) {
+  const std::vector<int32_t>& rows = problem.routing.m_sizes;
+  const bool one_each = std::ranges::all_of(rows, [&](int32_t m) { return m <= values.block_m; });
+  if (problem.shape.op != Op::dw && one_each) values.raster = {}, values.group = 1;
+  return values;
+}
 
 /// `list` must outlive the variant. One without a plan and a unit runs on the cpu.
 template <class Values>
@@ -149,6 +161,10 @@ Variant make_variant(const KnobList<Values>& list, std::string summary, const Ru
   if (rules.seconds != nullptr)
     variant.seconds = [&list, rules](const Candidate& c, const Problem& problem, const DeviceInfo& device) {
       return rules.seconds(list.values(c), problem, device);
+    };
+  if (rules.stand_in != nullptr)
+    variant.stand_in = [&list, rules](const Candidate& c, const Problem& problem) {
+      return list.candidate(rules.stand_in(list.values(c), problem));
     };
   if (rules.unit == nullptr) return variant;
   variant.plan = [&list, rules](const Candidate& c, const Shape& shape) { return rules.plan(list.values(c), shape); };

@@ -160,7 +160,12 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 Variant mma_variant() {
   return make_variant<Knobs>(
       list(), "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
-      {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback, .seconds = seconds});
+      {.illegal = illegal,
+       .plan = plan,
+       .unit = unit,
+       .fallback = fallback,
+       .seconds = seconds,
+       .stand_in = [](const Knobs& c, const Problem& problem) { return with_plain_walk(c, problem); }});
 }
 
 }  // namespace moetune

@@ -58,6 +58,9 @@ struct Variant {
   std::function<Candidate(const Problem&, const DeviceInfo&)> fallback;
   /// Seconds that a legal candidate should take; 0 where unknown. Null without such a model.
   std::function<double(const Candidate&, const Problem&, const DeviceInfo&)> seconds = nullptr;
+  /// The one that stands for all candidates that do the same work in the same order on this problem, such as those of
+  /// other walks where no expert has two tiles along m. Null where no two do.
+  std::function<Candidate(const Candidate&, const Problem&)> stand_in = nullptr;
   /// Of kernels made elsewhere (pack.h); null for variants that are built in.
   std::shared_ptr<const Pack> pack = nullptr;
 };

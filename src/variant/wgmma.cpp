@@ -87,12 +87,22 @@ std::string unit(const Knobs& c, const Shape& shape) {
                     shape, plan(c, shape));
 }
 
+// Clusters along m are pairs of tiles, which a walk may choose.
+Knobs stand_in(const Knobs& c, const Problem& problem) {
+  return c.cluster == Cluster::m ? c : with_plain_walk(c, problem);
+}
+
 }  // namespace
 
 Variant wgmma_variant() {
-  Variant variant = make_variant<Knobs>(
-      list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
-      {.illegal = wgmma_illegal, .plan = plan, .unit = unit, .fallback = wgmma_default, .seconds = wgmma_seconds});
+  Variant variant =
+      make_variant<Knobs>(list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
+                          {.illegal = wgmma_illegal,
+                           .plan = plan,
+                           .unit = unit,
+                           .fallback = wgmma_default,
+                           .seconds = wgmma_seconds,
+                           .stand_in = stand_in});
   variant.retired = {{"l2_promotion", "128"}};
   return variant;
 }

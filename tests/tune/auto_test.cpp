@@ -154,6 +154,31 @@ TEST_P(AutoSearch, BeginsWithWhatWonNearbyAndTriesFewMore) {
   EXPECT_LT(warm.seconds / best, 1.1);
 }
 
+// Of candidates that launch the same work in the same order one is enough, after what it begins with.
+TEST_P(AutoSearch, TriesNoTwoThatDoTheSameWork) {
+  const auto strategy = make_auto(setting(3));
+  const auto stand_in = [&](const Candidate& c) {
+    const Variant& variant = find_variant(c.variant);
+    return variant.stand_in ? variant.stand_in(c, problem) : c;
+  };
+  const size_t first = strategy->likely(100).size();
+  Random random(3, 0x7e57);
+  std::map<Candidate, Trial> trials;
+  std::set<Candidate> works;
+  while (const std::optional<Ask> next = strategy->ask()) {
+    const bool fresh = !trials.contains(next->candidate);
+    const bool other = works.insert(stand_in(next->candidate)).second;
+    EXPECT_TRUE(!fresh || other || trials.size() < first) << text(next->candidate);
+    Trial& trial = trials[next->candidate];
+    trial.candidate = next->candidate;
+    for (int i = 0; i < next->blocks; ++i)
+      trial.blocks.push_back({.seconds = seconds(next->candidate) * std::exp(0.002 * random.normal()), .launches = 10});
+    trial.measurement = summarise(trial.blocks);
+    strategy->tell(trial);
+  }
+  EXPECT_GT(trials.size(), first);
+}
+
 TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
   const auto strategy = make_auto(setting(1));
   std::set<Candidate> asked, likely;
