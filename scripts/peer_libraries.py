@@ -155,8 +155,8 @@ if triton:
 
 
 class Problem:
-    """One cell's operand sets on the GPU: those of x, w and dy that the op reads. x and dy are in expert order; x_source
-    and dy_source are what they were gathered from."""
+    """One cell's operand sets on the GPU: those of x, w and dy that the op reads, and weights by slot where it has them.
+    x and dy are in expert order; x_source and dy_source are what they were gathered from."""
 
     def __init__(self, torch, entry, device, seed=0):
         cell = entry["cell"]
@@ -167,6 +167,7 @@ class Problem:
         self.down = cell.get("projection") == "down"
         self.permute_x, self.permute_y = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
         self.scatters = {"fwd": self.permute_y, "dx": self.permute_x, "dw": False}[self.op]
+        self.weighted = bool(cell.get("topk_weights"))
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
         self.dtype_name = cell["dtype"]
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
@@ -198,6 +199,7 @@ class Problem:
             self.dy = [source[self.slot_index].contiguous() for source in self.dy_source]
             if self.permute_y:
                 self.gathered.append((self.dy_source, self.slot_index, self.dy))
+        self.weights = self.torch.rand(slots, device=self.device, generator=self.generator) if self.weighted else None
         if self.op != "dw":
             self.w = [self.random(self.experts, self.n, self.k) for _ in range(self.sets)]
 
@@ -236,7 +238,7 @@ class Problem:
         for e in self.active:
             left, right = self.factors(0, e)
             self.torch.mm(left.float(), right.float(), out=self.part(result, e))
-        return result
+        return result * self.weights[self.slot_index, None] if self.weighted else result
 
     def error_of(self, result):
         """The largest error of an expert: root mean square of the difference over that of the result. Infinite where an
@@ -485,6 +487,7 @@ def moetune_export(p, options):
     if p.permute_x and p.down:
         raise ValueError("no operands for this fusion are made here")
     fusion = "permute_x" if p.permute_x else "permute_y" if p.permute_y else "plain"
+    fusion += "+topk_weights" if p.weighted else ""
     kernel = moetune_kernels.Library(folder).pick(
         op=p.op, dtype=p.dtype_name, fusion=fusion, experts=p.experts, top_k=p.top_k, n=p.n, k=p.k, tokens=p.tokens,
         skew=max(p.m_sizes) * p.experts / p.rows)
@@ -499,7 +502,7 @@ def moetune_export(p, options):
         sets["dy"] = p.dy_source if p.permute_y else p.dy
     if p.op != "dw":
         sets["w"] = p.w
-    rows = {"m_sizes": p.indices(p.m_sizes), "gather_indices": p.indices(p.slots)}
+    rows = {"m_sizes": p.indices(p.m_sizes), "gather_indices": p.indices(p.slots), "topk_weights": p.weights}
     taken = {operand["name"] for operand in kernel.description["operands"]}
     rows = {name: values for name, values in rows.items() if name in taken}
 

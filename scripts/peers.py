@@ -154,7 +154,7 @@ def unsuited(entry):
     if cell.get("op", "fwd") not in FORWARD + GRADIENTS:
         return f"op {cell['op']} is not measured here"
     for flag in ("topk_weights", "accumulate", "fp32_dw", "sum_slots", "weight_gradient"):
-        if cell.get(flag):
+        if cell.get(flag) and not (flag == "topk_weights" and cell.get("op", "fwd") == "fwd"):
             return f"{flag} is not measured here"
     if cell.get("dtype") not in ("bf16", "fp16"):
         return f"dtype {cell.get('dtype')} is not measured here"
@@ -286,6 +286,9 @@ def measure_cell(torch, entry, peers, options, keep):
     problem = Problem(torch, entry, options.device)
     for peer in peers:
         if problem.op not in PEERS[peer][2]:
+            continue
+        if problem.weighted and peer != EXPORTED:
+            tell(f"  {peer}: left out: topk_weights is not measured here")
             continue
         if peer == "torch-permuting" and not (problem.gathered or problem.scatters):
             continue  # it would be torch-grouped-mm

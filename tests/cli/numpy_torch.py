@@ -71,6 +71,7 @@ def numpy_torch():
     torch.zeros = lambda shape, dtype, device: made(numpy.zeros(shape), dtype)
     torch.empty = lambda shape, dtype, device: made(numpy.full(shape, numpy.nan), dtype)
     torch.empty_like = lambda like: made(numpy.full(like.shape, numpy.nan))
+    torch.rand = lambda count, device, generator: made(generator.random.random(count), torch.float32)
     torch.randn = lambda shape, dtype, device, generator: made(generator.random.standard_normal(shape), dtype)
     torch.randperm = lambda count, generator: generator.random.permutation(count)
     torch.mm = lambda left, right, out: numpy.matmul(left, right, out=out)

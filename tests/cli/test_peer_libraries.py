@@ -1,6 +1,7 @@
 """scripts/peer_libraries.py on a torch made of numpy: each peer gets the operands of its op, and its result is put in
 expert order. The libraries themselves are replaced by loops with their interfaces."""
 import math
+import itertools
 import sys
 import types
 
@@ -47,7 +48,9 @@ def product(p, i=0):
             parts.append(numpy.einsum("mn,nk->mk", p.dy[i][rows], p.w[i][e]))
         else:
             parts.append(numpy.einsum("mn,mk->nk", p.dy[i][rows], p.x[i][rows]))
-    return numpy.stack(parts) if p.op == "dw" else numpy.concatenate(parts)
+    if p.op == "dw":
+        return numpy.stack(parts)
+    return numpy.concatenate(parts) * (p.weights[p.slot_index][:, None] if p.weighted else 1)
 
 
 def require_right(p, variants):
@@ -133,15 +136,17 @@ class Exported:
         self.asked = asked
         names = {"fwd": "x w y", "dx": "dy w dx", "dw": "dy x dw"}[asked["op"]].split() + ["m_sizes"]
         names += ["gather_indices"] if asked["fusion"] != "plain" else []
+        names += ["topk_weights"] if asked["fusion"].endswith("topk_weights") else []
         self.description = {"operands": [{"name": name} for name in names]}
 
     def call(self, tokens, workspace, rows):
         assert (tokens, rows, workspace) == (TOKENS, sum(M_SIZES), "workspace")
         return self
 
-    def launch(self, m_sizes, gather_indices=None, **operands):
+    def launch(self, m_sizes, gather_indices=None, topk_weights=None, **operands):
+        given = {"gather_indices": gather_indices, "topk_weights": topk_weights}
         names = {operand["name"] for operand in self.description["operands"]}
-        assert {"m_sizes", *operands} | ({"gather_indices"} if gather_indices is not None else set()) == names
+        assert {"m_sizes", *operands, *(name for name, value in given.items() if value is not None)} == names
         op, fusion = self.asked["op"], self.asked["fusion"]
         slots = numpy.arange(sum(M_SIZES)) if gather_indices is None else gather_indices
         x, dy, w, y, dx, dw = (operands.get(name) for name in ("x", "dy", "w", "y", "dx", "dw"))
@@ -152,15 +157,15 @@ class Exported:
             rows = numpy.arange(begin, begin + m)
             begin += m
             if op == "fwd":
-                y[slots[rows] if fusion == "permute_y" else rows] = x[rows] @ w[e].T
+                weights = 1 if topk_weights is None else topk_weights[slots[rows]][:, None]
+                y[slots[rows] if fusion.startswith("permute_y") else rows] = x[rows] @ w[e].T * weights
             elif op == "dx":
                 dx[slots[rows] if fusion == "permute_x" else rows] = dy[rows] @ w[e]
             else:
                 dw[e] = dy[rows].T @ x[rows]
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("op, fusion", [*itertools.product(OPS, FUSIONS), ("fwd", {"permute_y": True, "topk_weights": True})])
 def test_an_export_is_launched_with_the_operands_of_its_fusion(libraries, problem, op, fusion, monkeypatch):
     class Library:
         def __init__(self, folder):
@@ -168,7 +173,7 @@ def test_an_export_is_launched_with_the_operands_of_its_fusion(libraries, proble
 
         def pick(self, **asked):
             assert asked.pop("skew") == pytest.approx(6 * 4 / 12)
-            assert asked == {"op": op, "dtype": "bf16", "fusion": next(iter(fusion), "plain"), "experts": 4,
+            assert asked == {"op": op, "dtype": "bf16", "fusion": "+".join(fusion) or "plain", "experts": 4,
                              "top_k": TOP_K, "n": N, "k": K, "tokens": TOKENS}
             return Exported(asked)
 

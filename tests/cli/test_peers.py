@@ -153,7 +153,7 @@ def test_every_tuned_table_of_the_repository_is_read(peers):
     ({"op": "dw", "dtype": "bf16", "accumulate": True}, [1], "accumulate"),
     ({"op": "dw", "dtype": "bf16", "accumulate": False, "fp32_dw": True}, [1], "fp32_dw"),
     ({"op": "dx", "dtype": "bf16", "sum_slots": True}, [1], "sum_slots"),
-    ({"op": "fwd", "dtype": "bf16", "permute_y": True, "topk_weights": True}, [1], "topk_weights"),
+    ({"op": "dx", "dtype": "bf16", "permute_y": True, "topk_weights": True}, [1], "topk_weights"),
     ({"op": "dx", "dtype": "bf16", "weight_gradient": True}, [1], "weight_gradient"),
     ({"op": "fwd", "dtype": "fp32"}, [1], "dtype fp32"),
     ({"op": "fwd", "dtype": "bf16"}, [0, 0], "no rows"),
@@ -341,6 +341,8 @@ def fake(peers, libraries, monkeypatch):
     monkeypatch.setattr(peers, "environment_of", lambda torch, device: {"device": "x", "torch": "2", "cuda": "13"})
 
     class Problem:
+        weighted = False
+
         def __init__(self, torch, entry, device):
             self.torch, self.op = torch, entry["cell"]["op"]
 
