@@ -155,7 +155,7 @@ if triton:
 
 
 class Problem:
-    """One cell's operand sets on the GPU: those of x, w and dy that the op reads, and weights by slot where it has them.
+    """One cell's operand sets on the GPU: those of x, w and dy that the op reads, and weights by slot if it has them.
     x and dy are in expert order; x_source and dy_source are what they were gathered from."""
 
     def __init__(self, torch, entry, device, seed=0):

@@ -361,7 +361,7 @@ def environment_of(torch, device):
 
 
 def read_results(path, environment):
-    """What an earlier run left, for --resume, and the environment of both: one may lack a library that the other has."""
+    """What an earlier run left, for --resume, and the environment of both; one of them may lack a library."""
     if not os.path.exists(path):
         return [], environment
     before = read_json(path)

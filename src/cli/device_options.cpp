@@ -53,9 +53,9 @@ std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
 // reference results and what kernels need beside.
 double memory_of_worker(double problem_bytes) { return 1e9 + 6 * problem_bytes; }
 
-// Cores that compile for a worker. Workers of one GPU seldom all wait for compilers, so their cores are counted twice.
+// Cores that compile for a worker. N workers of a GPU seldom all wait for compilers, so that each has more than an Nth.
 void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& sharing) {
-  const int64_t cores = sharing.at_once > 1 ? 2 * cores_of_gpu / (sharing.at_once + 1) : cores_of_gpu;
+  const int64_t cores = 2 * cores_of_gpu / (sharing.at_once + 1);
   worker.backend.compile_threads = static_cast<int>(std::max<int64_t>(1, cores));
 }
 

@@ -246,7 +246,7 @@ void write_folder(const KernelExport& exported, const TunedTable& table, const f
   write("manifest.json", manifest);
 }
 
-// Whether the kernels of this program are not those that were measured.
+// Whether the table was measured with other kernels than those of this program.
 bool is_of_other_kernels(const TunedTable& table) {
   const Json& identity = table.environment.contains("identity") ? table.environment["identity"] : Json();
   return identity.is_object() && identity.contains("kernels") && identity["kernels"] != hash(kernel_sources());

@@ -82,15 +82,14 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
   if (!options.warm_start.empty() && request.strategy != "auto")
     throw request_error(
-        "--warm-start is for the strategy auto: " + request.strategy + " begins with nothing but the default",
-        "leave one of them out");
+        "--warm-start is for the strategy auto: " + request.strategy + " does not begin with winners of other cells",
+        "leave out --warm-start or --strategy");
   request.seed = seed_of(options.cells);
   request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
   return request;
 }
 
-// Variants without a model of their time have nothing to go by.
 // Where no winner of --warm-start is of an operation, a size of elements and a variant of this run.
 void tell_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
   const auto helps = [&](const Entry& entry) {
@@ -105,6 +104,7 @@ void tell_useless_warm_start(const TuneRequest& request, const Terminal& termina
     note(terminal, "no winner of --warm-start is of this run's operations, types and variants: it helps no cell");
 }
 
+// Variants without a model of their time have nothing to go by.
 void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
   if (request.strategy != "model" && request.prune <= 0) return;
   std::vector<std::string> without;

@@ -248,7 +248,7 @@ class Checking {
     std::vector<CellFinding> again;
     for (size_t i = 0; i < screened_ && !stop_; ++i) {
       Case& one = cases_[i];
-      if (one.finding.rounds == 0 || one.finding.finding == Finding::untrusted || one.finding.elsewhere) continue;
+      if (!has_part_in_mean(one.finding)) continue;
       again.push_back(guarded(one, request_, [&] {
         const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.bout, request_, one.limits, false);
         return judge_rounds(one.finding, fresh, *one.bout, false, one.limits);

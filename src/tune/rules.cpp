@@ -202,11 +202,15 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   return finding;
 }
 
+bool has_part_in_mean(const CellFinding& finding) {
+  return finding.rounds > 0 && finding.finding != Finding::untrusted && !finding.elsewhere;
+}
+
 std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double threshold) {
   MeanFinding mean;
   Change sum;
   for (const CellFinding& finding : findings) {
-    if (finding.rounds == 0 || finding.finding == Finding::untrusted || finding.elsewhere) continue;
+    if (!has_part_in_mean(finding)) continue;
     const Interval& interval = finding.change_interval;
     const double half = (std::log1p(interval.high) - std::log1p(interval.low)) / 2;
     if (!std::isfinite(half)) continue;

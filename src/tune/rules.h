@@ -46,6 +46,9 @@ Finding judge(const Change& change, bool confirmed, double threshold);
 CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
                          const Limits& limits);
 
+/// Whether the mean takes a finding in: it was measured, is trusted, and its control says something.
+bool has_part_in_mean(const CellFinding& finding);
+
 /// The geometric mean of the changes of all findings that could be judged, as independent ones; its finding is
 /// regressed where it shows a regression, confirmed or not. Nothing for fewer than two.
 std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double threshold);

@@ -74,10 +74,10 @@ TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, 
                 const std::function<void(const TunedTable&)>& after_cell);
 
 /// The same with several devices of one model, or workers that take turns on one, each in a thread of its own:
-/// whichever is free takes the next cell.
-/// Entries come in the order of the request's cells, whoever tuned them; events, journal and `after_cell` are called by
-/// one thread at a time. A device whose worker cannot go on (an Error of Exit::machine) is retired with a note and
-/// another goes on with its cell, with the trials it has made; when the last one is lost, its error is thrown.
+/// whichever is free takes the next cell. Entries come in the order of the request's cells, whoever tuned them; events,
+/// journal and `after_cell` are called by one thread at a time. A device whose worker cannot go on (an Error of
+/// Exit::machine) is retired with a note and another goes on with its cell, with the trials it has made; when the last
+/// one is lost, its error is thrown. A worker that finds no memory beside others on its device leaves its cell to them.
 TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
                 const Replay& before, const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell);
