@@ -42,6 +42,7 @@ class WorkerBackend final : public Backend {
 
  private:
   void start();
+  void greet();
   void require_protocol(const JsonAt& hello) const;
   std::unique_lock<std::recursive_mutex> take_turn() const;
   void make_ready(bool references = false);
@@ -91,26 +92,35 @@ void WorkerBackend::require_protocol(const JsonAt& hello) const {
                       "compare with a moetune whose version is nearer to this one");
 }
 
-// Starts a worker and reads its hello; no problem is loaded in it yet.
+// Starts a worker and reads its hello; no problem is loaded in it yet. One that a signal ended on its way is started
+// again: it may have been killed from outside.
 void WorkerBackend::start() {
-  link_ = Link(options_.command);
-  loaded_ = referred_ = false;
-  ++worker_;
-  try {
-    const Json answer = link_.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}},
-                                  options_.start_seconds);
-    const JsonAt hello(answer, "the worker's greeting");
-    require_protocol(hello);
-    device_ = device_from_json(hello["device"]);
-    environment_ = hello["environment"].value();
-    baselines_ = hello["baselines"].value().get<std::vector<std::string>>();
-  } catch (const WorkerGone& gone) {
-    if (!options_.program.empty())
-      throw machine_error(fmt::format("{} cannot be started as a worker of moetune: {}", options_.program, gone.what()),
-                          "name a moetune binary that runs on this machine");
-    throw machine_error(fmt::format("the worker for {} did not start: {}", options_.device, gone.what()),
-                        "see `moetune doctor`, or try --device cpu");
+  for (int deaths = 1;; ++deaths) {
+    link_ = Link(options_.command);
+    loaded_ = referred_ = false;
+    ++worker_;
+    try {
+      return greet();
+    } catch (const WorkerGone& gone) {
+      if (gone.signal != 0 && deaths < kDeathsInARow) continue;
+      if (!options_.program.empty())
+        throw machine_error(
+            fmt::format("{} cannot be started as a worker of moetune: {}", options_.program, gone.what()),
+            "name a moetune binary that runs on this machine");
+      throw machine_error(fmt::format("the worker for {} did not start: {}", options_.device, gone.what()),
+                          "see `moetune doctor`, or try --device cpu");
+    }
   }
+}
+
+void WorkerBackend::greet() {
+  const Json answer =
+      link_.ask("hello", {{"device", options_.device}, {"options", to_json(options_.backend)}}, options_.start_seconds);
+  const JsonAt hello(answer, "the worker's greeting");
+  require_protocol(hello);
+  device_ = device_from_json(hello["device"]);
+  environment_ = hello["environment"].value();
+  baselines_ = hello["baselines"].value().get<std::vector<std::string>>();
 }
 
 std::unique_lock<std::recursive_mutex> WorkerBackend::take_turn() const {

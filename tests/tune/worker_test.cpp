@@ -312,6 +312,12 @@ TEST_F(Worker, ADeathAtTheStartIsTheMachines) {
   const Caught caught = error_of([&] { open("hello-crash"); });
   EXPECT_EQ(caught.exit, Exit::machine);
   EXPECT_TRUE(holds(caught.what, "did not start: the worker died of signal 6")) << caught.what;
+  EXPECT_EQ(count("hello"), 3);
+}
+
+TEST_F(Worker, OneThatIsKilledAtTheStartIsStartedAgain) {
+  open("hello-kill-once=" + (folder_.path() / "once").string());
+  EXPECT_EQ(count("hello"), 2);
 }
 
 TEST_F(Worker, AProgramThatLeavesAtOnceIsTheMachines) {
