@@ -43,6 +43,7 @@ namespace fs = std::filesystem;
 const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 constexpr int64_t kMostAtOnce = 8;
+constexpr int64_t kUsualAtOnce = 3;
 
 struct TuneOptions {
   Shard part;                // by --shard or the environment
@@ -347,7 +348,8 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
 
 // How many cells are tuned on a GPU at a time, and how large they are.
 Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
-  Sharing sharing{.at_once = options.at_once.empty() ? 1 : parse_integer(options.at_once, "--at-once", 1, kMostAtOnce)};
+  Sharing sharing{.at_once = options.at_once.empty() ? kUsualAtOnce
+                                                     : parse_integer(options.at_once, "--at-once", 1, kMostAtOnce)};
   sharing.at_once = std::min(sharing.at_once, std::max<int64_t>(1, std::ssize(cells)));
   for (const Cell& cell : cells)
     sharing.problem_bytes = std::max(sharing.problem_bytes, bytes(product_of(make_problem(cell))));
@@ -417,7 +419,7 @@ Action declare_tune(OptionSet& set) {
   set.group("Device");
   set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
   set.value("--at-once", options->at_once, "N",
-            "Tune N cells of a GPU by turns: one is measured while others wait for compilers [1]");
+            "Tune N cells of a GPU by turns: one is measured while others wait for compilers [3]");
   set.group("Search");
   set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
   set.value("--warm-start", options->warm_start, "TABLE",

@@ -17,12 +17,12 @@ namespace {
 constexpr int64_t kSmall = 48;       // a domain with no more candidates is tried whole
 constexpr int64_t kMostFirst = 150;  // candidates of a cell without a winner near it
 constexpr int64_t kMostNear = 32;    // the same, with a winner near it
-constexpr int64_t kUsualFirst = 30;  // candidates after which the search ends by itself, as journals tell
-constexpr int64_t kUsualNear = 24;
+constexpr int64_t kUsualFirst = 36;  // candidates after which the search ends by itself, as journals tell
+constexpr int64_t kUsualNear = 32;
 constexpr size_t kModelsBest = 12;     // first candidates by the variants' models
 constexpr size_t kModelsBestNear = 8;  // the same, with a winner near the cell
 constexpr uint64_t kStream = 0xa070;   // of random numbers
-constexpr int64_t kFewestTried = 16;   // candidates, before the search may end
+constexpr int64_t kFewestTried = 32;   // candidates, before the search may end
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
 constexpr size_t kLeaders = 5;         // fastest candidates of a variant whose neighbours are looked at
 constexpr int kKicked = 16;            // random candidates some knobs away from each leader
@@ -36,11 +36,11 @@ constexpr size_t kRacers = 4;
 constexpr double kUsualNoise = 0.005;
 constexpr double kSlowest = 0.5;        // logarithm of the time over the best: slower candidates count as this slow
 constexpr double kUnknown = 0.15;       // assumed standard deviation of a variant without a model and with few measured
-constexpr double kKnown = 0.03;         // the same for other variants
+constexpr double kKnown = 0.05;         // the same for other variants
 constexpr int64_t kMuch = 16;           // measured candidates that aren't few
-constexpr double kSmallestGain = 2e-3;  // least expected gain for which a candidate is tried
-constexpr double kModestGain = 5e-3;    // the same, after kPatience candidates without a gain
-constexpr int64_t kPatience = 8;        // candidates
+constexpr double kSmallestGain = 5e-4;  // least expected gain for which a candidate is tried
+constexpr double kModestGain = 2e-3;    // the same, after kPatience candidates without a gain
+constexpr int64_t kPatience = 12;       // candidates
 constexpr int64_t kPatienceNear = 6;    // the same, with a winner near the cell
 
 class Auto final : public Strategy {

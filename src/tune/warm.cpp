@@ -9,7 +9,7 @@ namespace moetune {
 namespace {
 
 constexpr size_t kMost = 4;
-constexpr double kNear = 2;         // doublings
+constexpr double kNear = 0.6;       // doublings
 constexpr double kOtherFusion = 1;  // doublings that another fusion or dtype counts as
 
 double doublings(double a, double b) { return a > 0 && b > 0 ? std::abs(std::log2(a / b)) : 0; }

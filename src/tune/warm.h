@@ -14,7 +14,7 @@ struct WarmStart {
 
 /// The winners of those four cells, of the same op and width of elements, that differ least from this one: in the
 /// logarithm of the rows of the mean and of the largest expert, of n and k, and in fusions. One of the same shape with
-/// at most four times the rows, or a fourth of them, is near.
+/// at most 1.5 times the rows, or two thirds of them, is near.
 WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& entries);
 
 }  // namespace moetune

@@ -28,11 +28,11 @@ std::vector<int> begun_with(const Cell& cell, const std::vector<Entry>& entries,
 
 TEST(WarmStart, TheNearestRowsFirst) {
   bool near = false;
-  const std::vector<Entry> entries = {entry(fake::small_cell(1024), 12), entry(fake::small_cell(32), 24),
+  const std::vector<Entry> entries = {entry(fake::small_cell(1024), 12), entry(fake::small_cell(48), 24),
                                       entry(fake::small_cell(256), 48)};
   EXPECT_EQ(begun_with(fake::small_cell(64), entries, &near), (std::vector<int>{24, 48, 12}));
   EXPECT_TRUE(near);
-  EXPECT_EQ(begun_with(fake::small_cell(8192), {entries[1]}, &near), (std::vector<int>{24}));
+  EXPECT_EQ(begun_with(fake::small_cell(96), {entries[1]}, &near), (std::vector<int>{24}));
   EXPECT_FALSE(near);
 }
 
