@@ -38,9 +38,9 @@ constexpr double kSlowest = 0.5;        // logarithm of the time over the best: 
 constexpr double kUnknown = 0.15;       // assumed standard deviation of a variant without a model and with few measured
 constexpr double kKnown = 0.05;         // the same for other variants
 constexpr int64_t kMuch = 16;           // measured candidates that aren't few
-constexpr double kSmallestGain = 5e-4;  // least expected gain for which a candidate is tried
-constexpr double kModestGain = 2e-3;    // the same, after kPatience candidates without a gain
-constexpr int64_t kPatience = 12;       // candidates
+constexpr double kSmallestGain = 1e-3;  // least expected gain for which a candidate is tried
+constexpr double kModestGain = 3e-3;    // the same, after kPatience candidates without a gain
+constexpr int64_t kPatience = 10;       // candidates
 constexpr int64_t kPatienceNear = 6;    // the same, with a winner near the cell
 
 class Auto final : public Strategy {

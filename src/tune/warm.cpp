@@ -8,7 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kMost = 4;
+constexpr size_t kMost = 12;
 constexpr double kNear = 0.6;       // doublings
 constexpr double kOtherFusion = 1;  // doublings that another fusion or dtype counts as
 

@@ -8,7 +8,8 @@ import pytest
 from conftest import LAYER, trials, validate, wait_until_gone
 
 CELLS = [*LAYER, "--tokens", "8,16,32,64", "--strategy", "exhaustive"]
-ALL, ONE = ["--device", "cuda:all", *CELLS], ["--device", "cuda:0", *CELLS]
+ALL_BY_TURNS, ONE_BY_TURNS = ["--device", "cuda:all", *CELLS], ["--device", "cuda:0", *CELLS]
+ALL, ONE = [*ALL_BY_TURNS, "--at-once", "1"], [*ONE_BY_TURNS, "--at-once", "1"]
 TEN = ["--max-candidates", "10"]
 
 
@@ -158,7 +159,7 @@ def test_every_gpu_is_locked(planted):
 
 @pytest.mark.parametrize("command", ["bench", "verify"])
 def test_other_commands_run_on_one_device(room, command):
-    text = room.error(2, command, *ALL[:-2])
+    text = room.error(2, command, *ALL_BY_TURNS[:-2])
     assert "--device cuda:all is for tune: this command runs on one device" in text and "such as cuda:0" in text
 
 
@@ -176,7 +177,7 @@ def test_dry_run_of_all_gpus(planted):
 
 
 def test_two_cells_of_a_gpu_are_tuned_by_turns(planted):
-    planted.ok("tune", *ONE, *TEN, "--at-once", "2", env=gpus(1, f"trial_ms:40;alone:{planted.path}"))
+    planted.ok("tune", *ONE_BY_TURNS, *TEN, "--at-once", "2", env=gpus(1, f"trial_ms:40;alone:{planted.path}"))
     measured = trials(planted.journal())
     assert len(measured) == len(set(measured)) == 40
     assert begun_before_the_first_ended(planted.journal()) == 2
@@ -185,7 +186,7 @@ def test_two_cells_of_a_gpu_are_tuned_by_turns(planted):
 
 
 def test_cells_by_turns_on_two_gpus(planted):
-    planted.ok("tune", *ALL, *TEN, "--at-once", "2", env=gpus(2, "trial_ms:40"))
+    planted.ok("tune", *ALL_BY_TURNS, *TEN, env=gpus(2, "trial_ms:40"))
     assert begun_before_the_first_ended(planted.journal()) >= 3
 
 
@@ -196,4 +197,4 @@ def test_a_cpu_tunes_one_cell_at_a_time(planted):
 
 def test_a_wrong_number_of_cells_at_once_is_refused(planted):
     for number in ("0", "9", "two"):
-        assert "--at-once" in planted.error(2, "tune", *ONE, "--at-once", number, env=gpus(1))
+        assert "--at-once" in planted.error(2, "tune", *ONE_BY_TURNS, "--at-once", number, env=gpus(1))

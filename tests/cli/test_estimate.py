@@ -97,7 +97,7 @@ def test_gpus_share_the_time(planted):
 
 
 def test_a_search_of_all_counts_what_it_tries_at_most(room):
-    tokens = "8,16,4096"
+    tokens = "8,10,4096"
     made = json.loads(room.ok("tune", *CPU, *LAYER, "--tokens", tokens, "--dry-run", "--format", "json").stdout)
     validate("plan", room.path / room.write("plan.json", made))
     first, near, far = (cell["estimate"]["trials"] for cell in made["cells"])
