@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -87,12 +86,6 @@ Shard parse_shard(const std::string& text) {
   return {.index = parse_integer(text.substr(0, slash), "--shard i/n: i", 1, count), .count = count};
 }
 
-double work(const Cell& cell) {
-  const Layer& layer = cell.shape.layer;
-  return static_cast<double>(cell.tokens) * static_cast<double>(layer.top_k) * static_cast<double>(layer.n) *
-         static_cast<double>(layer.k);
-}
-
 }  // namespace
 
 Shard choose_shard(const std::string& option, const Variables& variable) {
@@ -106,9 +99,7 @@ Shard choose_shard(const std::string& option, const Variables& variable) {
 }
 
 std::vector<Cell> cells_of(const Shard& shard, const std::vector<Cell>& cells) {
-  std::vector<size_t> order(cells.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work(cells[a]) > work(cells[b]); });
+  const std::vector<size_t> order = by_work(cells);
   const auto count = static_cast<size_t>(shard.count), mine = static_cast<size_t>(shard.index - 1);
   std::vector<size_t> chosen;
   for (size_t place = 0; place < order.size(); ++place) {

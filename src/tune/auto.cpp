@@ -15,7 +15,7 @@ namespace moetune {
 namespace {
 
 constexpr int64_t kSmall = 48;       // a domain with no more candidates is tried whole
-constexpr int64_t kMostFirst = 150;  // candidates of a cell without a winner near it
+constexpr int64_t kMostFirst = 64;   // candidates of a cell without a winner near it
 constexpr int64_t kMostNear = 32;    // the same, with a winner near it
 constexpr int64_t kUsualFirst = 36;  // candidates after which the search ends by itself, as journals tell
 constexpr int64_t kUsualNear = 32;

@@ -3,9 +3,7 @@
 
 namespace moetune {
 
-CellQueue::CellQueue(size_t count) {
-  for (size_t i = 0; i < count; ++i) waiting_.push_back(i);
-}
+CellQueue::CellQueue(const std::vector<size_t>& order) : waiting_(order.begin(), order.end()) {}
 
 std::optional<size_t> CellQueue::next() {
   std::unique_lock lock(mutex_);

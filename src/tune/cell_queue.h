@@ -4,15 +4,16 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace moetune {
 
-/// Hands out the numbers 0 to count - 1 in order, each to one device at a time. Every call may come from any thread.
+/// Hands out cells in the given order, each to one device at a time. Every call may come from any thread.
 class CellQueue {
  public:
-  explicit CellQueue(size_t count);
+  explicit CellQueue(const std::vector<size_t>& order);
 
-  /// The next number. Waits while none is left but one that is under way may be given back; nothing once all are done,
+  /// The next cell. Waits while none is left but one that is under way may be given back; nothing once all are done,
   /// or after end().
   std::optional<size_t> next();
   void done();                   // one that next() gave

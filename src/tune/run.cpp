@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -52,9 +53,18 @@ TunedTable table_so_far(const Shared& shared) {
   return table;
 }
 
+// One device takes cells as they are asked for. Several begin with the largest, so that all end at about the same
+// time.
+std::vector<size_t> order_of(const std::vector<Cell>& cells, size_t devices) {
+  if (devices > 1) return by_work(cells);
+  std::vector<size_t> order(cells.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  return order;
+}
+
 // Whether there is time for another cell. The first is tuned however little there is.
 bool in_time(const Run& run, size_t index) {
-  if (index == 0 || Clock::now() < run.shared.end) return true;
+  if (index == run.shared.order.front() || Clock::now() < run.shared.end) return true;
   warn(run, fmt::format("the time budget is spent: {} of {} cells are not begun; run again with --resume and a "
                         "larger --time-budget",
                         run.shared.queue.left() + 1, run.request.cells.size()));
@@ -154,7 +164,7 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
                 .stop = stop,
                 .after_cell = after_cell,
                 .devices = devices.size(),
-                .queue = CellQueue(request.cells.size()),
+                .order = order_of(request.cells, devices.size()),
                 .before = before};
   for (const Backend* device : devices) ++shared.workers[device->device().id];
   shared.entries.resize(request.cells.size());

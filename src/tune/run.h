@@ -26,8 +26,9 @@ struct Shared {
   const std::atomic<bool>& stop;
   const std::function<void(const TunedTable&)>& after_cell;
   const size_t devices;
+  const std::vector<size_t> order;  // in which cells are begun
   Clock::time_point end = Clock::time_point::max();
-  CellQueue queue;
+  CellQueue queue = CellQueue(order);
   std::atomic<bool> over = false;  // the run has failed
 
   std::mutex mutex = {};

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/random.h"
 
@@ -11,6 +13,18 @@ namespace moetune {
 
 int64_t Problem::active_experts() const {
   return std::count_if(routing.m_sizes.begin(), routing.m_sizes.end(), [](int32_t m) { return m > 0; });
+}
+
+std::vector<size_t> by_work(const std::vector<Cell>& cells) {
+  const auto work = [&](size_t i) {
+    const Layer& layer = cells[i].shape.layer;
+    return static_cast<double>(cells[i].tokens) * static_cast<double>(layer.top_k) * static_cast<double>(layer.n) *
+           static_cast<double>(layer.k);
+  };
+  std::vector<size_t> order(cells.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, work);
+  return order;
 }
 
 Problem make_problem(const Cell& cell) {

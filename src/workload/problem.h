@@ -23,6 +23,9 @@ struct Cell {
 /// /tp2, /ep8, /seed3); for a custom layer, its sizes.
 std::string id(const Cell& cell);
 
+/// Places of cells in the list, by decreasing work: tokens times top_k, n and k. Equals keep their order.
+std::vector<size_t> by_work(const std::vector<Cell>& cells);
+
 Json to_json(const Cell& cell);
 Cell cell_from_json(const JsonAt& json);
 

@@ -133,7 +133,7 @@ TEST_P(AutoSearch, ComesNearTheBestOfMillionsWithAFewDozenCandidates) {
   for (uint64_t seed = 0; seed < kRuns; ++seed) {
     const Outcome found = search(setting(seed), seconds, 0.003, seed, nullptr, seed % 2 == 1);
     EXPECT_LT(found.seconds / best, 1.1) << seed << " " << found.candidates;
-    EXPECT_LE(found.candidates, 150);
+    EXPECT_LE(found.candidates, 64);
     product *= found.seconds / best;
   }
   EXPECT_LT(std::pow(product, 1.0 / kRuns), 1.05);

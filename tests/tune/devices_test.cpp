@@ -23,22 +23,22 @@ using fake::FakeBackend;
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-TEST(CellQueue, HandsOutEachNumberOnceInOrder) {
-  CellQueue queue(3);
-  EXPECT_EQ(queue.next(), 0u);
+TEST(CellQueue, HandsOutEachCellOnceInTheGivenOrder) {
+  CellQueue queue({2, 1, 0});
+  EXPECT_EQ(queue.next(), 2u);
   EXPECT_EQ(queue.next(), 1u);
   EXPECT_EQ(queue.left(), 1u);
   queue.give_back(1);
   EXPECT_EQ(queue.left(), 2u);
   EXPECT_EQ(queue.next(), 1u);
-  EXPECT_EQ(queue.next(), 2u);
+  EXPECT_EQ(queue.next(), 0u);
   for (int i = 0; i < 3; ++i) queue.done();
   EXPECT_EQ(queue.next(), std::nullopt);
-  EXPECT_EQ(CellQueue(0).next(), std::nullopt);
+  EXPECT_EQ(CellQueue({}).next(), std::nullopt);
 }
 
 TEST(CellQueue, WhoeverWaitsGetsWhatIsGivenBack) {
-  CellQueue queue(1);
+  CellQueue queue({0});
   ASSERT_EQ(queue.next(), 0u);
   std::optional<size_t> got;
   std::thread other([&] { got = queue.next(); });
@@ -50,7 +50,7 @@ TEST(CellQueue, WhoeverWaitsGetsWhatIsGivenBack) {
 
 TEST(CellQueue, TheLastOneDoneOrTheEndWakesWhoeverWaits) {
   for (const bool end : {false, true}) {
-    CellQueue queue(2);
+    CellQueue queue({0, 1});
     ASSERT_EQ(queue.next(), 0u);
     if (!end) {
       ASSERT_EQ(queue.next(), 1u);
