@@ -1,5 +1,6 @@
 """What the tests of the program share: the binary, a folder of its own for each test, small problems."""
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -42,6 +43,27 @@ def made_entry(projection, tokens, experts=4, top_k=2, n=64, k=64):
             "verdict": {"ok": True, "reason": "", "elements": 2048, "mismatches": 0, "normalised_error": 0.001,
                         "max_ulps": 0.5},
             "rivals": [], "ties": [], "candidates": {"legal": 36, "measured": 36, "failed": 0}, "complete": True}
+
+
+def doublings(one, other):
+    return abs(math.log2(one) - math.log2(other)) if one > 0 and other > 0 else 0
+
+
+def rule_pick(table, asked, tokens, skew=None):
+    """The cell or range that an export answers with, by the rule of configs/schema/runtime.json."""
+    if skew is None:
+        for served in table["ranges"]:
+            to = served["tokens"]["to"]
+            if served["asked"] == asked and served["tokens"]["from"] <= tokens and (to is None or tokens <= to):
+                return served
+
+    def rank(cell):
+        distance = doublings(cell["tokens"], tokens)
+        if skew is None:
+            return round(1e6 * distance), cell["tokens"], -cell["skew"]
+        return round(1e6 * math.hypot(distance, doublings(cell["skew"], skew))), cell["tokens"]
+    cells = table["cells"].values() if isinstance(table["cells"], dict) else table["cells"]
+    return min((cell for cell in cells if cell["asked"] == asked), key=rank)
 
 
 def pytest_configure(config):

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from conftest import SOURCE, h200_device, made_entry, validate
+from conftest import SOURCE, h200_device, made_entry, rule_pick, validate
 
 EXPERTS = TOP_K = 4  # balanced rows: each expert has one of each token, so the skew is 1 for all token counts
 SIZES = {"up": (512, 256), "down": (256, 256)}  # n, k
@@ -42,25 +42,6 @@ def sglang_pair(folder, experts, n, tokens):
     down.pop("USE_TMA")
     assert down["BLOCK_SIZE_M"] == up["BLOCK_SIZE_M"]  # they assert it
     return up, down
-
-
-# The rule of configs/schema/runtime.json.
-def doublings(one, other):
-    return abs(math.log2(one) - math.log2(other)) if one > 0 and other > 0 else 0
-
-
-def runtime_pick(table, asked, tokens, skew=None):
-    if skew is None:
-        for served in table["ranges"]:
-            to = served["tokens"]["to"]
-            if served["asked"] == asked and served["tokens"]["from"] <= tokens and (to is None or tokens <= to):
-                return served
-    def rank(cell):
-        distance = doublings(cell["tokens"], tokens)
-        if skew is None:
-            return round(1e6 * distance), cell["tokens"], -cell["skew"]
-        return round(1e6 * math.hypot(distance, doublings(cell["skew"], skew))), cell["tokens"]
-    return min((cell for cell in table["cells"].values() if cell["asked"] == asked), key=rank)
 
 
 def row(candidate):
@@ -200,7 +181,7 @@ def test_robust_choices_end_where_lookup_has_them_end(room):
     for tokens in SERVED:
         assert nearest(vllm, tokens) == row(up[tokens]), tokens
         assert sglang_pair(folder, EXPERTS, 256, tokens)[0] == row(up[tokens]), tokens
-        assert row(runtime_pick(picks, asked_of("up"), tokens)["knobs"]) == row(up[tokens]), tokens
+        assert row(rule_pick(picks, asked_of("up"), tokens)["knobs"]) == row(up[tokens]), tokens
     assert len(picks["ranges"]) == 3
 
 
@@ -219,7 +200,7 @@ def test_runtime_picks_what_lookup_answers_by_tokens_and_skew(room):
     chosen = set()
     for tokens in SERVED:
         rows = tokens * top_k
-        cell = runtime_pick(picks, asked_of("up", experts, top_k), tokens, skew=-(-rows // experts) * experts / rows)
+        cell = rule_pick(picks, asked_of("up", experts, top_k), tokens, skew=-(-rows // experts) * experts / rows)
         assert cell is picks["cells"][lookup[tokens]["table_id"]], tokens
         chosen.add(lookup[tokens]["table_id"])
         assert row(cell["knobs"]) == row(lookup[tokens])
@@ -232,7 +213,7 @@ def test_runtime_holds_every_cell_of_an_h200_table(room):
     assert picks["device"]["name"] == "NVIDIA H200" and list(picks["cells"]) == [one["id"] for one in table["entries"]]
     for one in table["entries"]:
         cell = picks["cells"][one["id"]]
-        assert runtime_pick(picks, cell["asked"], one["cell"]["tokens"], one["figures"]["max_over_mean"]) is cell
+        assert rule_pick(picks, cell["asked"], one["cell"]["tokens"], one["figures"]["max_over_mean"]) is cell
         known = {"variant": cell["variant"], **cell["knobs"]}
         assert {knob: value for knob, value in one["candidate"].items() if knob != "l2_promotion"}.items() <= known.items()
         assert cell["time_us"] == one["measurement"]["median_us"]

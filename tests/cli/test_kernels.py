@@ -12,7 +12,7 @@ import types
 
 import pytest
 
-from conftest import BINARY, SOURCE, validate
+from conftest import BINARY, SOURCE, rule_pick, validate
 
 BUILT = pathlib.Path(os.environ.get("MOETUNE_BINARY_DIR", pathlib.Path(BINARY).parent))
 DRIVER = BUILT / "fake_driver"
@@ -42,8 +42,13 @@ try:
     request = {name: given[name] for name in ("op", "dtype", "fusion") if name in given}
     if "skew" in given:
         request["skew"] = float(given["skew"])
+    request.update({name: number(name) for name in ("experts", "top_k", "n", "k")})
+    for tokens in range(1, number("picks", 0) + 1):
+        print(library.pick(tokens=tokens, **request).cell.get("id", "range"))
+    if "picks" in given:
+        sys.exit()
     tokens, rows = number("tokens"), number("rows")
-    kernel = library.pick(tokens=tokens, **request, **{name: number(name) for name in ("experts", "top_k", "n", "k")})
+    kernel = library.pick(tokens=tokens, **request)
     print(kernel.name, kernel.cell.get("id", "range"))
     workspace = kernels.Workspace([kernel], number("room", tokens), rows)
     call = kernel.call(tokens, workspace, rows)
@@ -157,6 +162,21 @@ def test_kernels_are_picked_by_tokens_and_skew(exported, callers):
     assert picked(tokens=300) == "range"  # the robust choice
     assert picked(tokens=2000) == zipf    # behind it: the most skewed of the nearest
     assert picked(tokens=20).split("/")[4:6] == ["t16", "zipf:1"]
+
+
+@pytest.mark.parametrize("hint", [{}, {"skew": 1.0}, {"skew": 2.7}, {"skew": 100.0}], ids=str)
+def test_both_loaders_pick_by_the_rule_of_runtime_for_every_token_count(exported, tmp_path, callers, hint):
+    tuned = [(1, 3), (16, 1), (16, 2.5), (20, 1), (25, 1), (64, 1.1), (256, 1.02), (256, 2.4), (4096, 1.01), (4096, 2.2)]
+    asked = {**LAYER, "op": "fwd", "dtype": "bf16", "fusion": "plain"}
+
+    def more_cells(manifest):
+        one = next(cell for cell in manifest["cells"] if cell["asked"] == asked)
+        manifest["cells"] = [{**one, "id": f"t{tokens}/{skew}", "tokens": tokens, "skew": skew} for tokens, skew in tuned]
+    folder = changed(exported, tmp_path, more_cells)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    picked = callers.run(folder, op="fwd", **LAYER, picks=8192, **hint)[0].split()
+    rule = [rule_pick(manifest, asked, tokens, hint.get("skew")).get("id", "range") for tokens in range(1, 8193)]
+    assert picked == rule and len(set(rule)) >= 4
 
 
 def changed(exported, tmp_path, change):

@@ -2,6 +2,7 @@
 // addresses that stand for operands, and routes. Prints the kernel's name, or the error.
 //   launch_main FOLDER op=fwd experts=8 top_k=2 n=64 k=64 tokens=16 [fusion=..] [dtype=..] [skew=..] [rows=..]
 //               [room=TOKENS] [bytes=NAME:BYTES] [other_gpu=1] [route=0]
+// With picks=MOST it prints instead which cell answers for each number of tokens up to MOST.
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -29,9 +30,16 @@ int main(int argc, char** argv) try {
   request.experts = number("experts", 0), request.top_k = number("top_k", 0);
   request.n = number("n", 0), request.k = number("k", 0), request.tokens = number("tokens", 0);
   if (given.count("skew")) request.skew = std::stod(given["skew"]);
+  const auto picked = [&](const Kernel& kernel) {
+    return kernel.cell().has("id") ? kernel.cell()["id"].string() : "range";
+  };
+  if (given.count("picks")) {
+    for (request.tokens = 1; request.tokens <= number("picks", 0); ++request.tokens)
+      std::printf("%s\n", picked(library.pick(request)).c_str());
+    return 0;
+  }
   const Kernel& kernel = library.pick(request);
-  std::printf("%s %s\n", kernel.name().c_str(),
-              kernel.cell().has("id") ? kernel.cell()["id"].string().c_str() : "range");
+  std::printf("%s %s\n", kernel.name().c_str(), picked(kernel).c_str());
 
   const Extent extent = {request.tokens, number("rows", -1)};
   const Workspace workspace({&kernel}, {number("room", request.tokens), number("rows", -1)});
