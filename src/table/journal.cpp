@@ -112,7 +112,8 @@ Json to_json(const JournalHeader& header) {
                {"space", header.space},
                {"strategy", header.strategy},
                {"seed", header.seed},
-               {"regime", name(header.regime)}};
+               {"regime", name(header.regime)},
+               {"at_once", header.at_once}};
   if (!header.sweep.empty()) json["sweep"] = header.sweep;
   json["cells"] = std::move(cells);
   return json;
@@ -129,6 +130,7 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   header.strategy = json["strategy"].string();
   header.seed = seed_from_json(json["seed"]);
   if (json.has("regime")) header.regime = regime_from_json(json["regime"]);  // older journals: burst
+  if (json.has("at_once")) header.at_once = json["at_once"].integer(1);  // older journals: 1
   if (json.has("sweep"))
     for (size_t i = 0; i < json["sweep"].size(); ++i) header.sweep.push_back(json["sweep"][i].string());
   const JsonAt cells = json["cells"];

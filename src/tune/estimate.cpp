@@ -19,8 +19,8 @@ struct Figures {
 };
 constexpr Figures kCpuTrial{.seconds = 0.03, .launches = 10, .sustained_loads = 0};
 constexpr Figures kCpuFinal{.seconds = 1, .launches = 200, .sustained_loads = 0};
-constexpr Figures kGpuTrial{.seconds = 0.1, .launches = 20, .sustained_loads = 3};
-constexpr Figures kGpuFinal{.seconds = 1.5, .launches = 200, .sustained_loads = 60};
+constexpr Figures kGpuTrial{.seconds = 0.05, .launches = 20, .sustained_loads = 3};
+constexpr Figures kGpuFinal{.seconds = 0.5, .launches = 200, .sustained_loads = 60};
 constexpr double kCpuFlops = 1e10, kGpuFlops = 2e12;     // per second, of one processor
 constexpr int kCpuProcessors = 2, kGpuProcessors = 100;  // where a device doesn't tell how many it has
 constexpr double kLoadSeconds = 0.2;
@@ -76,8 +76,11 @@ Pace pace_of(const Replay& journal) {
       finals.add(final->second, guessed.final);
     } catch (const Error&) {  // its recording is missing: the cell is left out
     }
-  pace.trial_scale = trials.scale();
-  pace.final_scale = finals.scale();
+  const auto at_once = static_cast<double>(journal.header.at_once);
+  for (auto* times : {&pace.trial, &pace.final})
+    for (auto& [cell, seconds] : *times) seconds /= at_once;
+  pace.trial_scale = trials.scale() / at_once;
+  pace.final_scale = finals.scale() / at_once;
   return pace;
 }
 

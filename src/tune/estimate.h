@@ -13,7 +13,7 @@
 namespace moetune {
 
 /// Seconds of a trial and of a final by cell id, from a journal. A scale is the journal's sum over the sum of guesses
-/// for the same cells; 0 = unknown.
+/// for the same cells; 0 = unknown. Where cells took turns, each has its part of the time that passed.
 struct Pace {
   std::map<std::string, double> trial, final;
   double trial_scale = 0, final_scale = 0;

@@ -49,6 +49,13 @@ TEST(Estimate, ACellOfTheJournalTakesWhatItTook) {
   EXPECT_FALSE(guessed);
 }
 
+TEST(Estimate, TimesOfCellsThatTookTurnsOverlap) {
+  Replay by_turns = journal();
+  by_turns.header.at_once = 2;
+  for (const int64_t tokens : {kTokens, kOthers})
+    EXPECT_NEAR(seconds(by_turns, tokens, 10), seconds(journal(), tokens, 10) / 2, 1e-9);
+}
+
 TEST(Estimate, AnotherCellIsScaledByTheJournals) {
   bool guessed = true;
   Replay twice = journal();
