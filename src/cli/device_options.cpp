@@ -59,7 +59,8 @@ void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& shari
   worker.backend.compile_threads = static_cast<int>(std::max<int64_t>(1, cores));
 }
 
-// The workers of a device. Kernels of a cpu use all of it, so it has one.
+// The workers of a device: one at least, then as many as its memory and its mode let be. Kernels of a cpu use all of
+// it, so it has one.
 void open_on(WorkerOptions worker, const Sharing& sharing, std::vector<std::unique_ptr<Backend>>& workers) {
   if (sharing.at_once > 1) worker.turn = std::make_shared<std::recursive_mutex>();
   workers.push_back(make_worker_backend(worker));
@@ -67,7 +68,12 @@ void open_on(WorkerOptions worker, const Sharing& sharing, std::vector<std::uniq
   if (device.kind == DeviceKind::cpu && !worker.device.starts_with("cuda")) return;
   const auto room =
       static_cast<int64_t>(static_cast<double>(device.memory_bytes) / memory_of_worker(sharing.problem_bytes));
-  for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i) workers.push_back(make_worker_backend(worker));
+  for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i) try {
+      workers.push_back(make_worker_backend(worker));
+    } catch (const Error& error) {
+      if (error.exit() != Exit::machine) throw;
+      return;  // such as a GPU in exclusive mode, which takes one process
+    }
 }
 
 }  // namespace

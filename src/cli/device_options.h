@@ -42,8 +42,8 @@ std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
 /// Opens the device in this very process, so that profilers see its kernels. A crash then ends the command.
 std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation);
 
-/// How workers share a device: at most `at_once` a GPU take turns on it, as many as its memory has room for, with
-/// problems of `problem_bytes` each.
+/// How workers share a device: at most `at_once` a GPU take turns on it, as many as it takes and its memory has room
+/// for, with problems of `problem_bytes` each.
 struct Sharing {
   int64_t at_once = 1;
   double problem_bytes = 0;

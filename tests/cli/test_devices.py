@@ -190,6 +190,12 @@ def test_cells_by_turns_on_two_gpus(planted):
     assert begun_before_the_first_ended(planted.journal()) >= 3
 
 
+def test_a_gpu_in_exclusive_mode_has_one_worker(planted):
+    planted.ok("tune", *ONE_BY_TURNS, *TEN, env=gpus(1, f"exclusive:{planted.path}"))
+    assert begun_before_the_first_ended(planted.journal()) == 1
+    assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
+
+
 def test_a_cpu_tunes_one_cell_at_a_time(planted):
     planted.ok("tune", "--device", "cpu", *CELLS, *TEN, "--at-once", "2")
     assert begun_before_the_first_ended(planted.journal()) == 1

@@ -12,6 +12,7 @@
 //   start_ms:N  opening the device takes N ms longer
 //   gpus:N      the cpu is listed as N GPUs, cuda:0 to cuda:N-1; with unlike: the last is of another model
 //   gone:FILE   the last of these GPUs is lost once FILE is there
+//   exclusive:DIR  one of these GPUs takes one process at a time. DIR is for locks
 //   alone:DIR   nobody else may use one of these GPUs meanwhile: who does so fails to launch. DIR is for locks
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -42,9 +43,9 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",     "abort",  "launch",
-                                            "spills", "unsteady", "trial_ms", "start_ms", "waited", "lacks",
-                                            "gpus",   "unlike",   "gone",     "alone"};
+    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",     "abort",    "launch",
+                                            "spills", "unsteady", "trial_ms", "start_ms", "waited",   "lacks",
+                                            "gpus",   "unlike",   "gone",     "alone",    "exclusive"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -71,33 +72,45 @@ bool is_gone(const Plant& plant, const DeviceInfo& device) {
          device.id == planted_gpus(plant).back().info.id;
 }
 
-// Holds a GPU while it is used.
+// Holds a GPU while it lives, where the fault is planted.
 class Alone {
  public:
-  Alone(const Plant& plant, const DeviceInfo& device) {
-    if (!plant.contains("alone")) return;
-    file_ = ::open(fmt::format("{}/{}", plant.at("alone"), device.id).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    if (file_ < 0 || ::flock(file_, LOCK_EX | LOCK_NB) != 0)
-      throw CandidateFault(Status::launch_error, "the GPU is in use: planted");
+  Alone(const Plant& plant, const std::string& fault, const DeviceInfo& device) {
+    if (!plant.contains(fault)) return;
+    file_ =
+        ::open(fmt::format("{}/{}.{}", plant.at(fault), device.id, fault).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    holds_ = file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) == 0;
   }
   Alone(const Alone&) = delete;
   Alone& operator=(const Alone&) = delete;
   ~Alone() { ::close(file_); }
+  bool holds() const { return holds_; }
 
  private:
   int file_ = -1;
+  bool holds_ = true;
+};
+
+// Holds a GPU while it is used.
+class Use : Alone {
+ public:
+  Use(const Plant& plant, const DeviceInfo& device) : Alone(plant, "alone", device) {
+    if (!holds()) throw CandidateFault(Status::launch_error, "the GPU is in use: planted");
+  }
 };
 
 class PlantedBackend final : public Backend {
  public:
   PlantedBackend(std::unique_ptr<Backend> inner, const DeviceInfo& device, Plant plant)
-      : inner_(std::move(inner)), device_(device), plant_(std::move(plant)) {}
+      : inner_(std::move(inner)), device_(device), plant_(std::move(plant)), process_(plant_, "exclusive", device_) {
+    if (!process_.holds()) throw machine_error("the GPU is in exclusive mode and has a process: planted");
+  }
 
   const DeviceInfo& device() const override { return device_; }
   Json environment() override { return inner_->environment(); }
   std::vector<std::string> baselines() const override { return inner_->baselines(); }
   void load(const Problem& problem) override {
-    const Alone alone(plant_, device_);
+    const Use use(plant_, device_);
     inner_->load(problem);
   }
   void make_references() override { inner_->make_references(); }
@@ -111,7 +124,7 @@ class PlantedBackend final : public Backend {
   }
 
   Verdict verify(const Contender& contender) override {
-    const Alone alone(plant_, device_);
+    const Use use(plant_, device_);
     if (hits("abort", contender)) std::abort();
     if (hits("launch", contender)) throw CandidateFault(Status::launch_error, "an illegal memory access: planted");
     if (plant_.contains("lacks") && !contender.baseline.empty())
@@ -131,7 +144,7 @@ class PlantedBackend final : public Backend {
   }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
-    const Alone alone(plant_, device_);
+    const Use use(plant_, device_);
     if (hits("crash", contender) || is_gone(plant_, device_)) std::abort();
     while (hits("hang", contender)) ::pause();
     std::vector<Block> blocks = inner_->sample(contender, request);
@@ -161,6 +174,7 @@ class PlantedBackend final : public Backend {
   std::unique_ptr<Backend> inner_;
   DeviceInfo device_;
   Plant plant_;
+  Alone process_;
 };
 
 std::unique_ptr<Backend> open_planted(const std::string& device, const BackendOptions& options) {
