@@ -1,6 +1,8 @@
 // Trials of a cell: kept, taken over, and left behind.
 #include "tune/cell_run.h"
 
+#include <algorithm>
+#include <ranges>
 #include <set>
 
 namespace moetune {
@@ -31,6 +33,7 @@ void keep(CellRun& state, Trial trial) {
     state.trials.push_back(std::move(trial));
   else
     state.trials[place->second] = std::move(trial);
+  state.order.push_back(place->second);
   const Trial& kept = state.trials[place->second];
   state.strategy->tell(kept);
   if (state.best == &kept)
@@ -48,7 +51,7 @@ void replay(const Run& run, CellRun& state) {
     decided = run.shared.before.final_seconds.contains(state.id);
   });
   for (; !decided && !trials.empty() && may_be_the_devices_fault(trials.back()); trials.pop_back())
-    state.again.insert(state.again.begin(), trials.back().candidate);
+    state.again.insert(state.again.begin(), trials.back());
   std::map<Candidate, const Trial*> last;
   for (const Trial& trial : trials) last[trial.candidate] = &trial;
   std::set<Candidate> wanted = {state.fallback};
@@ -58,7 +61,7 @@ void replay(const Run& run, CellRun& state) {
   };
   for (const Trial& trial : trials)
     if (last.at(trial.candidate) == &trial && is_wanted(trial.candidate)) keep(state, trial);
-  std::erase_if(state.again, [&](const Candidate& one) { return !is_wanted(one); });
+  std::erase_if(state.again, [&](const Trial& trial) { return !is_wanted(trial.candidate); });
   state.planned = std::max(state.planned, static_cast<int64_t>(state.trials.size()));
 }
 
@@ -70,7 +73,13 @@ bool is_searched(const Run& run, const CellRun& state) {
 }
 
 void leave(const Run& run, const CellRun& state) {
-  std::vector<Trial> trials(state.trials.begin(), state.trials.end());
+  std::vector<Trial> trials;  // in the order in which they were last kept
+  std::set<size_t> known;
+  for (const size_t place : std::views::reverse(state.order))
+    if (known.insert(place).second) trials.push_back(state.trials[place]);
+  std::ranges::reverse(trials);
+  for (const Trial& trial : state.again)  // this device was lost too before it tried them
+    if (!state.places.contains(trial.candidate)) trials.push_back(trial);
   const std::lock_guard lock(run.shared.mutex);
   run.shared.before.trials[state.id] = std::move(trials);
   if (state.under_way) ++run.shared.before.unfinished[state.id][text(*state.under_way)];

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tune/run.h"
 #include "tune/strategy.h"
@@ -22,8 +23,9 @@ struct CellRun {
   int64_t planned = 0;                      // trials at most
   std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
   std::map<Candidate, size_t> places;       // in trials
+  std::vector<size_t> order = {};           // places of trials as they were kept; one that was kept again comes again
   std::optional<Candidate> under_way = {};  // started and not finished
-  std::vector<Candidate> again = {};        // whose faults may have been those of a device
+  std::vector<Trial> again = {};            // whose faults may have been those of a device
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;

@@ -193,7 +193,7 @@ bool search(Run& run, CellRun& state) {
   const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && !state.trials.empty()); };
   std::deque<Ask> waiting;
   if (!state.listed)  // a list comes to them by itself
-    for (const Candidate& candidate : state.again) waiting.push_back({candidate, run.request.blocks});
+    for (const Trial& trial : state.again) waiting.push_back({trial.candidate, run.request.blocks});
   std::map<Candidate, CompileResult> compiled;
   bool ahead = false, dropped = false;
   double compiling = 0;  // seconds for each of a batch
