@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -21,6 +22,8 @@
 namespace moetune {
 
 namespace {
+
+using Workers = std::vector<std::unique_ptr<Backend>>;
 
 void require_one_model(const std::vector<ListedDevice>& gpus) {
   for (const ListedDevice& gpu : gpus)
@@ -61,19 +64,23 @@ void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& shari
 
 // The workers of a device: one at least, then as many as its memory and its mode let be. Kernels of a cpu use all of
 // it, so it has one.
-void open_on(WorkerOptions worker, const Sharing& sharing, std::vector<std::unique_ptr<Backend>>& workers) {
+Workers open_on(WorkerOptions worker, const Sharing& sharing) {
   if (sharing.at_once > 1) worker.turn = std::make_shared<std::recursive_mutex>();
+  Workers workers;
   workers.push_back(make_worker_backend(worker));
-  const DeviceInfo& device = workers.back()->device();
-  if (device.kind == DeviceKind::cpu && !worker.device.starts_with("cuda")) return;
+  const DeviceInfo& device = workers.front()->device();
+  if (device.kind == DeviceKind::cpu && !worker.device.starts_with("cuda")) return workers;
   const auto room =
       static_cast<int64_t>(static_cast<double>(device.memory_bytes) / memory_of_worker(sharing.problem_bytes));
-  for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i) try {
-      workers.push_back(make_worker_backend(worker));
+  std::vector<std::future<std::unique_ptr<Backend>>> more;
+  for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i)
+    more.push_back(std::async(std::launch::async, [&] { return make_worker_backend(worker); }));
+  for (auto& one : more) try {
+      workers.push_back(one.get());
     } catch (const Error& error) {
-      if (error.exit() != Exit::machine) throw;
-      return;  // such as a GPU in exclusive mode, which takes one process
+      if (error.exit() != Exit::machine) throw;  // else such as a GPU in exclusive mode, which takes one process
     }
+  return workers;
 }
 
 }  // namespace
@@ -128,23 +135,25 @@ std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Inv
 }
 
 std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed, const Sharing& sharing) {
-  std::vector<std::unique_ptr<Backend>> workers;
   WorkerOptions worker = worker_options(options);
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (!is_all_gpus(options)) {
     set_cores(worker, cores, sharing);
-    open_on(worker, sharing, workers);
-    return workers;
+    return open_on(worker, sharing);
   }
   std::vector<ListedDevice> gpus = list_devices_in_worker(worker);
   std::erase_if(gpus, [](const ListedDevice& device) { return !device.word.starts_with("cuda:"); });
   if (gpus.empty()) gpus.push_back({"cuda:0", {}});  // which fails to open, with the reason
   if (!mixed) require_one_model(gpus);
   set_cores(worker, cores / std::ssize(gpus), sharing);
+  std::vector<std::future<Workers>> opening;
   for (const ListedDevice& gpu : gpus) {
     worker.device = gpu.word;
-    open_on(worker, sharing, workers);
+    opening.push_back(std::async(std::launch::async, open_on, worker, sharing));
   }
+  Workers workers;
+  for (auto& one : opening)
+    for (std::unique_ptr<Backend>& opened : one.get()) workers.push_back(std::move(opened));
   return workers;
 }
 
