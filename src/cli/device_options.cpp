@@ -62,8 +62,8 @@ void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& shari
   worker.backend.compile_threads = static_cast<int>(std::max<int64_t>(1, cores));
 }
 
-// The workers of a device: one at least, then as many as its memory and its mode let be. Kernels of a cpu use all of
-// it, so it has one.
+// The workers of a device: one, and as many more as its memory has room for and its compute mode allows. Kernels of a
+// cpu use all of it, so it has one.
 Workers open_on(WorkerOptions worker, const Sharing& sharing) {
   if (sharing.at_once > 1) worker.turn = std::make_shared<std::recursive_mutex>();
   Workers workers;
@@ -78,7 +78,8 @@ Workers open_on(WorkerOptions worker, const Sharing& sharing) {
   for (auto& one : more) try {
       workers.push_back(one.get());
     } catch (const Error& error) {
-      if (error.exit() != Exit::machine) throw;  // else such as a GPU in exclusive mode, which takes one process
+      // A GPU in exclusive mode takes one process: that one tunes all cells.
+      if (error.exit() != Exit::machine) throw;
     }
   return workers;
 }

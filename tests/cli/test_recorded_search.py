@@ -38,7 +38,7 @@ def test_auto_finds_what_an_exhaustive_search_finds(room, journals, words):
     assert report["mean_loss"] < 0.005
     losses = [max(cell["losses"]) for cell in report["cells"]]
     assert sum(loss < 0.01 for loss in losses) >= len(losses) - 1
-    assert all(max(cell["candidates"]) <= 150 for cell in report["cells"])
+    assert all(max(cell["candidates"]) <= 64 for cell in report["cells"])
     known = [cell for cell in report["cells"] if cell.get("default_loss") is not None]
     assert all(max(cell["losses"]) <= cell["default_loss"] for cell in known)
 
