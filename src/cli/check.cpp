@@ -65,7 +65,7 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   request.patience = cpu ? kCpuPatience : kGpuPatience;
   request.threshold = parse_share(options.threshold, "--threshold");
   if (!options.rounds.empty())
-    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 5, kMostRounds));
+    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
   request.max_rounds = 4 * request.rounds;
   request.all_rivals = options.update;
   if (!options.patience.empty()) request.patience = parse_duration(options.patience, /*may_be_zero=*/true);

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/advice.h"
 #include "cli/append.h"
 #include "cli/cells.h"
 #include "cli/choosing.h"
@@ -31,6 +32,7 @@
 #include "table/exporter.h"
 #include "table/mergeable.h"
 #include "table/pretty.h"
+#include "tune/final.h"
 #include "tune/rounds.h"
 #include "tune/strategy.h"
 #include "workload/product.h"
@@ -52,7 +54,7 @@ struct TuneOptions {
   DeviceOptions device;
   SearchOptions search;
   ChoosingOptions choosing;
-  std::string strategy = "auto", max_candidates, prune, time_budget, wait, regime = kBurst;
+  std::string strategy = "auto", max_candidates, prune, time_budget, rounds, wait, regime = kBurst;
   std::string output = "moetune-table.json", journal, format, shard, warm_start;
   std::string at_once;
   bool mixed = false;  // GPUs of unlike models
@@ -79,6 +81,10 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
   if (!options.prune.empty()) request.prune = parse_prune(options.prune, request.strategy);
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  if (!options.rounds.empty()) {
+    request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
+    request.final_stretch = false;
+  }
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
   if (!options.warm_start.empty() && request.strategy != "auto")
@@ -349,6 +355,12 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
   return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
 }
 
+// Finals on a cpu: in several looks.
+void spread_finals(TuneRequest& request) {
+  if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
+  request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
+}
+
 // How many cells are tuned on a GPU at a time, and how large they are.
 Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   Sharing sharing{.at_once = options.at_once.empty() ? kUsualAtOnce
@@ -382,7 +394,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
       held.emplace(id, lock(*one, options.device, invocation));
   }
   const Backend* backend = devices[0];
-  if (backend->device().kind == DeviceKind::cpu) request.final_rounds = 5 * kCpuLooks, request.final_looks = kCpuLooks;
+  if (backend->device().kind == DeviceKind::cpu) spread_finals(request);
   take_table(options, request, whole, *devices[0], invocation.terminal);
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_space(options, request, backend->device());
@@ -432,6 +444,9 @@ Action declare_tune(OptionSet& set) {
   set.value("--prune", options->prune, "FACTOR",
             "Leave out of a list what models expect to take over FACTOR times as long as the fastest");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
+  set.value("--rounds", options->rounds, "N",
+            "Rounds of each final [11 on a GPU, 40 on a cpu, and up to three times as many while the winner's ratio is "
+            "uncertain]");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
   declare_regime(set, options->regime, "How a GPU is loaded while it is timed");

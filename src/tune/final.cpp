@@ -15,7 +15,6 @@ namespace {
 
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival, which `check` compares with
 constexpr int kStretch = 3;
-constexpr int kFewestOfALook = 3;
 
 using Clock = std::chrono::steady_clock;
 using Say = std::function<void(const std::string&)>;

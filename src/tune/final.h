@@ -13,7 +13,8 @@
 
 namespace moetune {
 
-constexpr size_t kFinalists = 3;  // of a cell, at most
+constexpr size_t kFinalists = 3;   // of a cell, at most
+constexpr int kFewestOfALook = 3;  // rounds, where a final has several looks
 
 struct FinalRequest {
   int rounds = 11;  // to begin with; up to three times as many while the winner's ratio is uncertain

@@ -237,7 +237,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
       .reload = [&] { run.backend.load(state.problem); },
       .reload_seconds = std::max(kReloadSeconds, searched / 3),
       .wait = run.request.final_wait.value_or(std::clamp(searched, kShortestWait, kLongestWait)),
-      .stretch = Clock::now() < run.shared.end,
+      .stretch = run.request.final_stretch && Clock::now() < run.shared.end,
       .stop = &run.shared.stop,
       .sample = {.blocks = 1, .block_seconds = run.request.block_seconds, .regime = run.request.regime},
       .fallback = state.fallback};

@@ -27,6 +27,7 @@ struct TuneRequest {
   double block_seconds = 2e-3;
   int final_rounds = 11;             // of winner, default and baselines
   int final_looks = 1;               // parts of the rounds, each over operands made anew
+  bool final_stretch = true;         // up to three times as many rounds while the winner's ratio is uncertain
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
   Regime regime = Regime::burst;
   std::vector<Entry> warm = {};  // of other runs, whose winners a search may begin with

@@ -10,7 +10,7 @@ from conftest import LAYER, trials, validate, wait_until_gone
 CELLS = [*LAYER, "--tokens", "8,16,32,64", "--strategy", "exhaustive"]
 ALL_BY_TURNS, ONE_BY_TURNS = ["--device", "cuda:all", *CELLS], ["--device", "cuda:0", *CELLS]
 ALL, ONE = [*ALL_BY_TURNS, "--at-once", "1"], [*ONE_BY_TURNS, "--at-once", "1"]
-TEN = ["--max-candidates", "10"]
+FIVE = ["--max-candidates", "5"]
 
 
 def gpus(count, more="trial_ms:15"):
@@ -33,19 +33,19 @@ def begun_before_the_first_ended(journal):
     for cell, _ in trials(journal):
         counts[cell] = counts.get(cell, 0) + 1
         seen.add(cell)
-        if counts[cell] == 10:
+        if counts[cell] == 5:
             return len(seen)
     return len(seen)
 
 
 def test_two_gpus_share_the_cells_and_the_table_is_in_order(planted):
-    result = planted.ok("tune", *ALL, *TEN, env=gpus(2))
+    result = planted.ok("tune", *ALL, *FIVE, env=gpus(2))
     table = planted.json("moetune-table.json")
     assert tokens_of(table) == [8, 16, 32, 64] and all(entry["complete"] for entry in table["entries"])
     validate("table", planted.path / "moetune-table.json")
     validate("journal", planted.path / "moetune-table.json.journal.jsonl")
     measured = trials(planted.journal())
-    assert len(measured) == len(set(measured)) == 40
+    assert len(measured) == len(set(measured)) == 20
     assert begun_before_the_first_ended(planted.journal()) == 2
     for index, tokens in enumerate((8, 16, 32, 64)):
         assert f"[{index + 1}/4] custom/up/fwd/bf16/t{tokens}/" in result.stderr
@@ -53,12 +53,12 @@ def test_two_gpus_share_the_cells_and_the_table_is_in_order(planted):
 
 
 def test_one_gpu_of_all_is_one(planted):
-    planted.ok("tune", *ALL, *TEN, env=gpus(1))
+    planted.ok("tune", *ALL, *FIVE, env=gpus(1))
     assert begun_before_the_first_ended(planted.journal()) == 1
 
 
 def test_a_lost_gpu_is_retired_and_its_work_is_done_by_the_other(planted):
-    process = planted.start("tune", *ALL, *TEN, env=gpus(2, "trial_ms:15;gone:gone"))
+    process = planted.start("tune", *ALL, *FIVE, env=gpus(2, "trial_ms:15;gone:gone"))
     planted.wait_for_trials(process, 6)
     planted.write("gone", "")
     out, err = process.communicate(timeout=120)
@@ -69,7 +69,7 @@ def test_a_lost_gpu_is_retired_and_its_work_is_done_by_the_other(planted):
     assert tokens_of(table) == [8, 16, 32, 64]
     assert all(entry["complete"] and entry["candidates"]["failed"] == 0 for entry in table["entries"])
     right = [line for line in planted.journal() if line["kind"] == "trial" and line["status"] == "ok"]
-    assert len({(line["cell"], json.dumps(line["candidate"])) for line in right}) == len(right) == 40
+    assert len({(line["cell"], json.dumps(line["candidate"])) for line in right}) == len(right) == 20
 
 
 def last_statuses(journal):
@@ -83,7 +83,7 @@ def last_statuses(journal):
 @pytest.mark.parametrize("count", [2, 1])
 def test_what_a_lost_gpu_seemed_to_break_is_tried_again(planted, count):
     """By another GPU, or where it was the last one by the resumed run."""
-    search = ["--device", "cuda:all", *LAYER, "--tokens", "8,16,32,64"]
+    search = ["--device", "cuda:all", *LAYER, "--tokens", "8,16,32,64", "--max-candidates", "8"]
     process = planted.start("tune", *search, env=gpus(count, "trial_ms:30;gone:gone"))
     planted.wait_for_trials(process, 6)
     planted.write("gone", "")
@@ -99,33 +99,33 @@ def test_what_a_lost_gpu_seemed_to_break_is_tried_again(planted, count):
 
 
 def test_all_gpus_lost_keeps_what_was_measured(planted):
-    process = planted.start("tune", *ALL, *TEN, env=gpus(1, "trial_ms:15;gone:gone"))
-    planted.wait_for_trials(process, 14)
+    process = planted.start("tune", *ALL, *FIVE, env=gpus(1, "trial_ms:15;gone:gone"))
+    planted.wait_for_trials(process, 7)
     planted.write("gone", "")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 3, err
     assert "the driver has lost the GPU" in err and "--resume" in err
     before = trials(planted.journal())
-    planted.ok("tune", *ALL, *TEN, "--resume", env=gpus(2))
+    planted.ok("tune", *ALL, *FIVE, "--resume", env=gpus(2))
     assert trials(planted.journal())[:len(before)] == before
     assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
 
 
 def test_ctrl_c_then_resume_repeats_no_trial(planted):
-    process = planted.start("tune", *ALL, *TEN, env=gpus(2))
-    planted.wait_for_trials(process, 12)
+    process = planted.start("tune", *ALL, *FIVE, env=gpus(2))
+    planted.wait_for_trials(process, 7)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and out.rstrip().endswith("--resume"), err
     before = trials(planted.journal())
-    planted.ok("tune", *ALL, *TEN, "--resume", env=gpus(2))
+    planted.ok("tune", *ALL, *FIVE, "--resume", env=gpus(2))
     after = trials(planted.journal())
-    assert after[:len(before)] == before and len(after) == len(set(after)) == 40
+    assert after[:len(before)] == before and len(after) == len(set(after)) == 20
     assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
 
 
 def test_kill_9_of_the_parent_ends_all_workers_and_any_gpu_resumes(planted):
-    process = planted.start("tune", *ALL, *TEN, env=gpus(2))
+    process = planted.start("tune", *ALL, *FIVE, env=gpus(2))
     planted.wait_for_trials(process, 6)
     workers = workers_of(process.pid)
     assert len(workers) == 2
@@ -133,14 +133,14 @@ def test_kill_9_of_the_parent_ends_all_workers_and_any_gpu_resumes(planted):
     process.communicate()
     assert all(wait_until_gone(worker) for worker in workers)
     before = trials(planted.journal())
-    planted.ok("tune", *ALL, *TEN, "--resume", env=gpus(3))
+    planted.ok("tune", *ALL, *FIVE, "--resume", env=gpus(3))
     after = trials(planted.journal())
-    assert after[:len(before)] == before and len(after) == len(set(after)) == 40
+    assert after[:len(before)] == before and len(after) == len(set(after)) == 20
 
 
 def test_unlike_gpus_are_refused_unless_asked_for(planted):
     unlike = gpus(2, "unlike:")
-    text = planted.error(3, "tune", *ALL, *TEN, env=unlike)
+    text = planted.error(3, "tune", *ALL, *FIVE, env=unlike)
     assert "cuda:1 is another model with" in text and "a table is of one model" in text
     assert "CUDA_VISIBLE_DEVICES, or pass --mixed-gpus" in text
     assert planted.files() == []
@@ -149,7 +149,7 @@ def test_unlike_gpus_are_refused_unless_asked_for(planted):
 
 
 def test_every_gpu_is_locked(planted):
-    process = planted.start("tune", *ALL, *TEN, env=gpus(2))
+    process = planted.start("tune", *ALL, *FIVE, env=gpus(2))
     planted.wait_for_trials(process, 2)
     text = planted.error(3, "tune", "--device", "cuda:1", *LAYER, "--tokens", "8", "-o", "other.json", env=gpus(2))
     assert f"another moetune (pid {process.pid}) is using cuda:1" in text
@@ -177,27 +177,27 @@ def test_dry_run_of_all_gpus(planted):
 
 
 def test_two_cells_of_a_gpu_are_tuned_by_turns(planted):
-    planted.ok("tune", *ONE_BY_TURNS, *TEN, "--at-once", "2", env=gpus(1, f"trial_ms:40;alone:{planted.path}"))
+    planted.ok("tune", *ONE_BY_TURNS, *FIVE, "--at-once", "2", env=gpus(1, f"trial_ms:40;alone:{planted.path}"))
     measured = trials(planted.journal())
-    assert len(measured) == len(set(measured)) == 40
+    assert len(measured) == len(set(measured)) == 20
     assert begun_before_the_first_ended(planted.journal()) == 2
     table = planted.json("moetune-table.json")
     assert tokens_of(table) == [8, 16, 32, 64] and all(entry["candidates"]["failed"] == 0 for entry in table["entries"])
 
 
 def test_cells_by_turns_on_two_gpus(planted):
-    planted.ok("tune", *ALL_BY_TURNS, *TEN, env=gpus(2, "trial_ms:40"))
+    planted.ok("tune", *ALL_BY_TURNS, *FIVE, env=gpus(2, "trial_ms:40"))
     assert begun_before_the_first_ended(planted.journal()) >= 3
 
 
 def test_a_gpu_in_exclusive_mode_has_one_worker(planted):
-    planted.ok("tune", *ONE_BY_TURNS, *TEN, env=gpus(1, f"exclusive:{planted.path}"))
+    planted.ok("tune", *ONE_BY_TURNS, *FIVE, env=gpus(1, f"exclusive:{planted.path}"))
     assert begun_before_the_first_ended(planted.journal()) == 1
     assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
 
 
 def test_a_cpu_tunes_one_cell_at_a_time(planted):
-    planted.ok("tune", "--device", "cpu", *CELLS, *TEN, "--at-once", "2")
+    planted.ok("tune", "--device", "cpu", *CELLS, *FIVE, "--at-once", "2")
     assert begun_before_the_first_ended(planted.journal()) == 1
 
 

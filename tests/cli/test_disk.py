@@ -142,7 +142,7 @@ def small_files(size):
 def test_check_tries_every_output_after_one_that_fails(room):
     path = room.tuned()
     result = room.run("check", path, *CPU, "--threshold", "90%", "-o", "a.json", "--junit", "c.xml", "--markdown", "c.md",
-                      preexec_fn=small_files(1000), env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
+                      preexec_fn=small_files(2000), env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
     assert result.returncode == 3, result.stderr
     # A noisy cell makes the table too wide: then it stands as lists.
     assert re.search(r"^(\| tokens \| routing |  routing  )", result.stdout, re.M) and "1 cell: " in result.stdout

@@ -239,7 +239,7 @@ def elsewhere(room):
 
 @pytest.mark.parametrize("more", [[], ["--resume"]])
 def test_two_tuners_on_two_devices_with_one_journal(planted, more):
-    process = start(planted)
+    process = start(planted, "--max-candidates", "20")
     planted.wait_for_trials(process, 3)
     other = elsewhere(planted)
     journal = ["--journal", "moetune-table.json.journal.jsonl", "-o", "other.json"]
@@ -261,7 +261,7 @@ def test_two_tuners_on_two_devices_with_one_journal(planted, more):
 
 @pytest.mark.parametrize("more", [[], ["--resume"], ["--journal", "other.jsonl"]])
 def test_two_tuners_with_one_table(planted, more):
-    process = start(planted, "--max-candidates", "80")
+    process = start(planted, "--max-candidates", "20")
     planted.wait_for_trials(process, 3)
     other = elsewhere(planted)
     for env in ({}, other):  # on one device, and on two

@@ -3,15 +3,16 @@ import json
 
 import pytest
 
-from conftest import CPU, LAYER, TINY
+from conftest import CPU, LAYER, Room, TINY
 
 JOURNAL = "moetune-table.json.journal.jsonl"
 SET = ["--set", "block_m=24,96", "--set", "block_n=64,128", "--set", "block_k=128", "--set", "threads=1,2"]
 
 
-@pytest.fixture
-def recorded(room):
-    """An exhaustive journal of two cells, whose times a test plants: slower with smaller blocks, without noise."""
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    """An exhaustive journal of two cells, with planted times: slower with smaller blocks, without noise."""
+    room = Room(tmp_path_factory.mktemp("recorded"))
     room.ok("tune", *CPU, *LAYER, "--tokens", "8,64", "--strategy", "exhaustive", *SET, "-q")
     lines = room.journal()
     for line in lines:
@@ -22,7 +23,12 @@ def recorded(room):
         count = line["measurement"]["samples"]
         line["measurement"].update(median_us=us, low_us=us, high_us=us)
         line["blocks"]["us"] = [us] * count
-    (room.path / JOURNAL).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+@pytest.fixture
+def recorded(room, journal):
+    room.write(JOURNAL, journal)
     return room
 
 
