@@ -14,15 +14,10 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kSmall = 48;       // a domain with no more candidates is tried whole
-constexpr int64_t kMostFirst = 64;   // candidates of a cell without a winner near it
-constexpr int64_t kMostNear = 32;    // the same, with a winner near it
-constexpr int64_t kUsualFirst = 36;  // candidates after which the search ends by itself, as journals tell
-constexpr int64_t kUsualNear = 32;
+constexpr int64_t kSmall = 48;         // a domain with no more candidates is tried whole
 constexpr size_t kModelsBest = 12;     // first candidates by the variants' models
 constexpr size_t kModelsBestNear = 8;  // the same, with a winner near the cell
 constexpr uint64_t kStream = 0xa070;   // of random numbers
-constexpr int64_t kFewestTried = 32;   // candidates, before the search may end
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
 constexpr size_t kLeaders = 5;         // fastest candidates of a variant whose neighbours are looked at
 constexpr int kKicked = 16;            // random candidates some knobs away from each leader
@@ -34,14 +29,24 @@ constexpr int kRaceBlocks = 6;    // of a candidate at most, while the search go
 constexpr int kFinalBlocks = 12;  // the same, at its end
 constexpr size_t kRacers = 4;
 constexpr double kUsualNoise = 0.005;
-constexpr double kSlowest = 0.5;        // logarithm of the time over the best: slower candidates count as this slow
-constexpr double kUnknown = 0.15;       // assumed standard deviation of a variant without a model and with few measured
-constexpr double kKnown = 0.05;         // the same for other variants
-constexpr int64_t kMuch = 16;           // measured candidates that aren't few
-constexpr double kSmallestGain = 1e-3;  // least expected gain for which a candidate is tried
-constexpr double kModestGain = 3e-3;    // the same, after kPatience candidates without a gain
-constexpr int64_t kPatience = 10;       // candidates
-constexpr int64_t kPatienceNear = 6;    // the same, with a winner near the cell
+constexpr double kSlowest = 0.5;         // logarithm of the time over the best: slower candidates count as this slow
+constexpr double kSlowestUnknown = 0.3;  // the same of a variant without a model
+constexpr double kUnknown = 1;           // assumed standard deviation of a variant without a model
+constexpr double kKnown = 0.05;          // the same for other variants
+constexpr double kSmallestGain = 1e-3;   // least expected gain for which a candidate is tried
+constexpr double kModestGain = 3e-3;     // the same, once patience ends
+constexpr int64_t kListed = 4096;        // a domain without models and with no more candidates is weighed whole
+constexpr int64_t kDrawn = 8;            // random candidates of such a domain that are tried first
+
+// How many candidates a search tries.
+struct Effort {
+  int64_t fewest, most;
+  int64_t usual;     // after which it ends by itself, as journals tell
+  int64_t patience;  // candidates without a gain
+};
+constexpr Effort kFirst = {.fewest = 32, .most = 64, .usual = 36, .patience = 10};
+constexpr Effort kNear = {.fewest = 32, .most = 32, .usual = 32, .patience = 6};  // with a winner near the cell
+constexpr Effort kWithoutModel = {.fewest = 120, .most = 150, .usual = 121, .patience = 24};
 
 class Auto final : public Strategy {
  public:
@@ -50,7 +55,7 @@ class Auto final : public Strategy {
         device_(setting.device),
         domain_(setting.domain),
         random_(setting.seed, kStream),
-        near_(setting.warm.near) {
+        effort_(setting.warm.near ? kNear : kFirst) {
     first_.push_back(setting.fallback);
     if (const auto all = domain_->all(kSmall)) {
       small_ = true;
@@ -58,7 +63,9 @@ class Auto final : public Strategy {
     } else {
       for (const Candidate& candidate : setting.warm.candidates)
         if (auto near = domain_->nearest(candidate)) first_.push_back(std::move(*near));
-      for (Candidate& candidate : promising(*domain_, problem_, device_, first_, near_ ? kModelsBestNear : kModelsBest))
+      if (std::ranges::none_of(domain_->variants(), has_model)) list_all();
+      const size_t best = setting.warm.near ? kModelsBestNear : kModelsBest;
+      for (Candidate& candidate : promising(*domain_, problem_, device_, first_, best))
         first_.push_back(std::move(candidate));
     }
     std::set<Candidate> once;
@@ -90,11 +97,8 @@ class Auto final : public Strategy {
     return {next.begin(), next.begin() + static_cast<std::ptrdiff_t>(std::min(count, next.size()))};
   }
 
-  int64_t most() const override {
-    if (small_) return small_size_;
-    return near_ ? kMostNear : kMostFirst;
-  }
-  int64_t usual() const override { return small_ ? small_size_ : near_ ? kUsualNear : kUsualFirst; }
+  int64_t most() const override { return small_ ? small_size_ : effort_.most; }
+  int64_t usual() const override { return small_ ? small_size_ : effort_.usual; }
 
  private:
   struct Known {
@@ -123,6 +127,20 @@ class Auto final : public Strategy {
     std::vector<double> relevances;
   };
   using Ranked = std::vector<std::pair<const Candidate*, const Known*>>;
+
+  static bool has_model(const std::string& variant) { return find_variant(variant).seconds != nullptr; }
+
+  // Where no variant has a model: begins with random candidates, and weighs all, where they aren't too many.
+  void list_all() {
+    effort_ = kWithoutModel;
+    if (auto all = domain_->all(kListed)) listed_ = std::move(*all);
+    std::vector<Candidate> left = listed_;
+    for (int64_t i = 0; i < kDrawn && !left.empty(); ++i) {
+      std::swap(left[random_.below(left.size())], left.back());
+      first_.push_back(std::move(left.back()));
+      left.pop_back();
+    }
+  }
 
   // Goes on when half of what it last asked for is answered: what is missing may be slow to compile.
   void plan() {
@@ -178,7 +196,7 @@ class Auto final : public Strategy {
   bool in_vain(double best) {
     const int64_t tried = std::ssize(known_);
     if (!marked_ || best < *marked_ - std::max(2 * kSmallestGain, noise() / 2)) marked_ = best, tried_then_ = tried;
-    return tried >= kFewestTried && tried - tried_then_ >= (near_ ? kPatienceNear : kPatience);
+    return tried >= effort_.fewest && tried - tried_then_ >= effort_.patience;
   }
 
   // Asks for the most promising candidates one by one, each as if the times of those before it were known. False where
@@ -200,7 +218,7 @@ class Auto final : public Strategy {
     for (const Candidate& candidate : likely_)
       if (std::ssize(queue_) < room && take(nears, candidate, least)) queue_.push_back({candidate, kFirstBlocks});
     while (std::ssize(queue_) < room) {
-      const bool must = tried() + std::ssize(queue_) < std::min(kFewestTried, most());
+      const bool must = tried() + std::ssize(queue_) < std::min(effort_.fewest, most());
       std::optional<Candidate> next = take_best(nears, must ? 0 : least);
       if (!next) break;
       queue_.push_back({std::move(*next), kFirstBlocks});
@@ -265,6 +283,8 @@ class Auto final : public Strategy {
     };
     for (const Candidate& candidate : likely_)
       if (candidate.variant == variant.name) add(candidate);
+    for (const Candidate& candidate : listed_)
+      if (candidate.variant == variant.name) add(candidate);
     for (size_t i = 0; i < std::min(own.size(), kLeaders); ++i) {
       for (const Candidate& neighbour : neighbours_of(*own[i].first)) add(neighbour);
       for (int kick = 0; kick < kKicked; ++kick)
@@ -312,15 +332,16 @@ class Auto final : public Strategy {
   // Fits logarithms of times over the best, minus what the model predicts. `fastest` is the fastest of its variant.
   Surrogate fit(const Candidate& fastest, double best) {
     const Variant& variant = find_variant(fastest.variant);
+    const double slowest = variant.seconds ? kSlowest : kSlowestUnknown;
     std::vector<Point> points;
     std::vector<double> values;
     for (const auto& [candidate, known] : known_) {
       if (candidate.variant != variant.name) continue;
       points.push_back(knob_coordinates(variant, candidate));
-      const double above = known.right ? std::min(known.racer.median - best, kSlowest) : kSlowest;
+      const double above = known.right ? std::min(known.racer.median - best, slowest) : slowest;
       values.push_back(above - modelled_above(candidate, fastest));
     }
-    const double sd = !variant.seconds && std::ssize(points) < kMuch ? kUnknown : kKnown;
+    const double sd = variant.seconds ? kKnown : kUnknown;
     Learned& learned = learned_[variant.name];
     const bool again = 4 * points.size() >= 5 * learned.points;
     if (again) learned.points = points.size();
@@ -333,9 +354,11 @@ class Auto final : public Strategy {
   const DeviceInfo device_;
   std::shared_ptr<const Domain> domain_;
   Random random_;
-  bool near_, small_ = false;
+  Effort effort_;
+  bool small_ = false;
   int64_t small_size_ = 0;  // candidates, where small_
   std::vector<Candidate> first_;
+  std::vector<Candidate> listed_;  // all candidates, where no variant has a model
   std::deque<Ask> queue_;
   std::vector<Candidate> likely_;  // to be asked for after those in the queue
   std::set<Candidate> unanswered_;

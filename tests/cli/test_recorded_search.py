@@ -1,4 +1,4 @@
-"""Strategies on exhaustive journals of an H200: what tests/journals/README.md says of them; and on journals of searches,
+"""Strategies on exhaustive journals of an H200 and an H100: what tests/journals/README.md says of them; and on journals of searches,
 which hold today's default of more cells."""
 import json
 import lzma
@@ -22,13 +22,13 @@ def unpacked(packed, folder):
 @pytest.fixture(scope="module")
 def journals(tmp_path_factory):
     paths = unpacked(FOLDER.glob("*.jsonl.xz"), tmp_path_factory.mktemp("journals"))
-    assert len(paths) == 2
+    assert len(paths) == 5
     return paths
 
 
 def replay(room, journals, *words):
     report = json.loads(room.ok("replay", *journals, *words, "--format", "json").stdout)
-    assert len(report["cells"]) == 15
+    assert len(report["cells"]) == 27
     return report
 
 
@@ -56,21 +56,24 @@ def test_the_models_first_eight_hold_a_good_candidate(room, journals):
     assert sum(cell["losses"][0] < 0.02 for cell in report["cells"]) >= 0.9 * len(report["cells"])
 
 
-def test_the_forward_journal_is_that_of_its_space(room, journals):
+@pytest.mark.parametrize("journal, space_file, count, size", [
+    ("nvidia-h200-fwd-dx", "reference.json", 12, 356), ("nvidia-h100-fwd", "reference.json", 6, 356),
+    ("nvidia-h100-dx", "reference.json", 2, 356), ("nvidia-h100-dw", "reference-dw.json", 4, 416)])
+def test_a_journal_is_that_of_its_space(room, journals, journal, space_file, count, size):
     """All values of the committed space were recorded, and of each cell the default of then beside it."""
-    room.ok("validate", SOURCE / "tests/journals/reference.json")
-    space = json.loads((SOURCE / "tests/journals/reference.json").read_text())["variants"]["wgmma"]
-    path, = [path for path in journals if path.endswith("fwd-dx.jsonl")]
+    room.ok("validate", FOLDER / space_file)
+    space = json.loads((FOLDER / space_file).read_text())["variants"]["wgmma"]
+    path, = [path for path in journals if path.endswith(f"{journal}.jsonl")]
     header, *lines = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
-    assert header["space"] == "reference.json"
+    assert pathlib.Path(header["space"]).name == space_file
     cells = {}
     for line in lines:
         if line["kind"] == "trial":
             cells.setdefault(line["cell"], []).append(line["candidate"])
-    assert len(cells) == 12
+    assert len(cells) == count
     for candidates in cells.values():
         within = [candidate for candidate in candidates
                   if all(candidate[knob] in values or "most" in values for knob, values in space.items())]
-        assert len(candidates) == 357 and len(within) in (356, 357)
+        assert len(candidates) == size + 1 and len(within) in (size, size + 1)
         for knob, values in space.items():
             assert "most" in values or {candidate[knob] for candidate in within} == set(values), knob

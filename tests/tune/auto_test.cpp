@@ -199,6 +199,36 @@ TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
   EXPECT_GT(3 * foretold, std::ssize(asked));
 }
 
+// As of a kernel made elsewhere: nothing predicts its times. Large tiles are the fastest, but with few
+// threads they spill.
+TEST(Auto, FindsTheBestOfAVariantWithoutAModel) {
+  SearchSpace space{.name = "cpu", .variants = {{.variant = "cpu", .values = {}}}};
+  space.variants[0].values = {{"block_m", {8, 16, 24, 48, 96}},
+                              {"block_n", {32, 64, 128, 192, 256}},
+                              {"block_k", {64, 128, 192, 256, 384, 512}},
+                              {"threads", {1, 2, 4, 8}}};
+  const DeviceInfo device = {.kind = DeviceKind::cpu, .name = "fake", .id = "fake", .processors = 8};
+  const Problem problem = make_problem(cell_of(64));
+  const auto domain = std::make_shared<const Domain>(space, problem.shape, device);
+  const std::vector<Candidate> all = domain->all(4096).value();
+  ASSERT_GT(std::ssize(all), 500);
+  const auto seconds = [](const Candidate& c) {
+    const auto knob = [&](const char* name) { return static_cast<double>(find_value(c, name).value_or(0)); };
+    const bool spills = knob("block_m") * knob("block_n") > 4000 * knob("threads");
+    return 1e-4 * (spills ? 2 : 1) * (1 + 24 / knob("block_m") + 64 / knob("block_n")) *
+           (1 + 0.05 * std::abs(std::log2(knob("threads")) - 2)) * (1 + 2e-4 * knob("block_k"));
+  };
+  const double best = seconds(*std::ranges::min_element(all, {}, seconds));
+  const Candidate fallback = default_candidate(space, problem, device);
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const SearchSetting setting{
+        .problem = problem, .device = device, .fallback = fallback, .listed = nullptr, .domain = domain, .seed = seed};
+    const Outcome found = search(setting, seconds, 0.003, seed);
+    EXPECT_LT(found.seconds, 1.005 * best) << seed;
+    EXPECT_LE(found.candidates, 150);
+  }
+}
+
 TEST(Auto, TriesASmallSpaceWhole) {
   fake::Tuning tuning;
   tuning.request.strategy = "auto";
