@@ -46,7 +46,12 @@ struct Effort {
 };
 constexpr Effort kFirst = {.fewest = 32, .most = 64, .usual = 36, .patience = 10};
 constexpr Effort kNear = {.fewest = 32, .most = 32, .usual = 32, .patience = 6};  // with a winner near the cell
-constexpr Effort kWithoutModel = {.fewest = 120, .most = 150, .usual = 121, .patience = 24};
+
+// Where no variant has a model: an eighth of the candidates, within limits.
+Effort effort_without_model(int64_t candidates, bool near) {
+  const int64_t fewest = std::clamp<int64_t>(candidates / 8, 32, 120) / (near ? 2 : 1);
+  return {.fewest = fewest, .most = fewest + fewest / 4, .usual = fewest + 1, .patience = near ? 12 : 24};
+}
 
 class Auto final : public Strategy {
  public:
@@ -63,7 +68,7 @@ class Auto final : public Strategy {
     } else {
       for (const Candidate& candidate : setting.warm.candidates)
         if (auto near = domain_->nearest(candidate)) first_.push_back(std::move(*near));
-      if (std::ranges::none_of(domain_->variants(), has_model)) list_all();
+      if (std::ranges::none_of(domain_->variants(), has_model)) list_all(setting.warm.near);
       const size_t best = setting.warm.near ? kModelsBestNear : kModelsBest;
       for (Candidate& candidate : promising(*domain_, problem_, device_, first_, best))
         first_.push_back(std::move(candidate));
@@ -130,10 +135,10 @@ class Auto final : public Strategy {
 
   static bool has_model(const std::string& variant) { return find_variant(variant).seconds != nullptr; }
 
-  // Where no variant has a model: begins with random candidates, and weighs all, where they aren't too many.
-  void list_all() {
-    effort_ = kWithoutModel;
+  // Begins with random candidates and weighs all, where they aren't too many.
+  void list_all(bool near) {
     if (auto all = domain_->all(kListed)) listed_ = std::move(*all);
+    effort_ = effort_without_model(listed_.empty() ? kListed : std::ssize(listed_), near);
     std::vector<Candidate> left = listed_;
     for (int64_t i = 0; i < kDrawn && !left.empty(); ++i) {
       std::swap(left[random_.below(left.size())], left.back());
