@@ -355,7 +355,7 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
   return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
 }
 
-// Finals on a cpu: in several looks.
+// Divides the rounds of a final on a cpu into several looks.
 void spread_finals(TuneRequest& request) {
   if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
   request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
@@ -444,9 +444,10 @@ Action declare_tune(OptionSet& set) {
   set.value("--prune", options->prune, "FACTOR",
             "Leave out of a list what models expect to take over FACTOR times as long as the fastest");
   set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
-  set.value("--rounds", options->rounds, "N",
-            "Rounds of each final [11 on a GPU, 40 on a cpu, and up to three times as many while the winner's ratio is "
-            "uncertain]");
+  set.value(
+      "--rounds", options->rounds, "N",
+      "Rounds of a final at most [11 on a GPU, 40 on a cpu, and up to three times as many while the winner's ratio is "
+      "uncertain]");
   set.value("--wait", options->wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
   declare_regime(set, options->regime, "How a GPU is loaded while it is timed");

@@ -135,7 +135,7 @@ class Auto final : public Strategy {
 
   static bool has_model(const std::string& variant) { return find_variant(variant).seconds != nullptr; }
 
-  // Begins with random candidates and weighs all, where they aren't too many.
+  // Lists all candidates, where they aren't too many, and begins with random ones of them.
   void list_all(bool near) {
     if (auto all = domain_->all(kListed)) listed_ = std::move(*all);
     effort_ = effort_without_model(listed_.empty() ? kListed : std::ssize(listed_), near);
@@ -223,7 +223,7 @@ class Auto final : public Strategy {
     for (const Candidate& candidate : likely_)
       if (std::ssize(queue_) < room && take(nears, candidate, least)) queue_.push_back({candidate, kFirstBlocks});
     while (std::ssize(queue_) < room) {
-      const bool must = tried() + std::ssize(queue_) < std::min(effort_.fewest, most());
+      const bool must = tried() + std::ssize(queue_) < effort_.fewest;
       std::optional<Candidate> next = take_best(nears, must ? 0 : least);
       if (!next) break;
       queue_.push_back({std::move(*next), kFirstBlocks});

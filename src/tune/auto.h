@@ -11,8 +11,8 @@ namespace moetune {
 /// knobs away from them, that promise the largest expected improvement; it ends when that is below what measuring can
 /// tell apart, sooner when the last candidates brought none, or after 64 candidates (32 where a cell near it has a
 /// winner). Where no variant has a model, it begins with random candidates, weighs all of the domain, and tries an
-/// eighth of it, 32 to 150. A small domain is tried whole. Candidates race (Maron and Moore 1994): all have a few blocks, and those
-/// that may still be the fastest get more.
+/// eighth of it: 32 to 150, half as many where a cell near it has a winner. A small domain is tried whole. Candidates
+/// race (Maron and Moore 1994): all have a few blocks, and those that may still be the fastest get more.
 std::unique_ptr<Strategy> make_auto(const SearchSetting& setting);
 
 /// The median of a candidate's times, as a logarithm, and its number of blocks.

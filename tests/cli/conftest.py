@@ -19,7 +19,7 @@ CPU = ["--device", "cpu"]
 TINY = CPU + LAYER + ["--tokens", "8"]          # under a second to tune
 FEW = ["--max-candidates", "3"]
 NO_WAIT = ["--wait", "0"]
-FEW_ROUNDS = ["--rounds", "9"]                  # of finals: others run beside a test, and finals go on while times differ
+FEW_ROUNDS = ["--rounds", "9"]                  # of finals, which go on while other tests disturb them
 SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:15"}  # of the planted binary: time to hit a run in its middle
 CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
 
@@ -82,8 +82,8 @@ WAITING = ("tune", "check")  # commands that wait for undisturbed processors
 
 
 class Room:
-    """A folder to run the program in, with locks and caches of its own. Commands wait for no undisturbed processors here,
-    unless a test says how long, and play few rounds: other tests run beside it."""
+    """A folder to run the program in, with locks and caches of its own. Other tests run beside it: unless a test says
+    otherwise, commands don't wait for undisturbed processors, and finals have few rounds."""
 
     def __init__(self, path, binary=BINARY):
         self.path = path
@@ -96,10 +96,13 @@ class Room:
 
     def command(self, arguments):
         words = [self.binary, *map(str, arguments)]
-        if "--help" in arguments:
+        if not arguments or "--help" in arguments:
             return words
-        more = [*(NO_WAIT if arguments and arguments[0] in WAITING and "--wait" not in arguments else []),
-                *(FEW_ROUNDS if arguments and arguments[0] == "tune" and "--rounds" not in arguments else [])]
+        more = []
+        if arguments[0] in WAITING and "--wait" not in arguments:
+            more += NO_WAIT
+        if arguments[0] == "tune" and "--rounds" not in arguments:
+            more += FEW_ROUNDS
         return [*words[:2], *more, *words[2:]]
 
     def run(self, *arguments, timeout=300, env=None, **kwargs):

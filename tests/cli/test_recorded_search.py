@@ -1,5 +1,5 @@
-"""Strategies on exhaustive journals of an H200 and an H100: what tests/journals/README.md says of them; and on journals of searches,
-which hold today's default of more cells."""
+"""Strategies on the exhaustive journals that tests/journals/README.md describes; and on journals of searches, which hold
+today's default of more cells."""
 import json
 import lzma
 import pathlib

@@ -51,7 +51,7 @@ def test_a_final_has_the_rounds_that_are_asked_for(room, rounds):
     room.ok("tune", *TINY, *FEW, "--rounds", rounds)
     entry, = room.json("moetune-table.json")["entries"]
     # Rounds with a disturbed baseline are left out.
-    assert 5 <= entry["measurement"]["samples"] <= rounds and rounds < 40
+    assert 5 <= entry["measurement"]["samples"] <= rounds
     assert "--rounds" in room.error(2, "tune", *TINY, "--rounds", "4")
 
 

@@ -199,8 +199,7 @@ TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
   EXPECT_GT(3 * foretold, std::ssize(asked));
 }
 
-// As of a kernel made elsewhere: nothing predicts its times. Large tiles are the fastest, but with few
-// threads they spill.
+// As of a kernel made elsewhere: nothing predicts its times. Large tiles are the fastest, but spill with few threads.
 TEST(Auto, FindsTheBestOfAVariantWithoutAModel) {
   SearchSpace space{.name = "cpu", .variants = {{.variant = "cpu", .values = {}}}};
   space.variants[0].values = {{"block_m", {8, 16, 24, 48, 96}},
