@@ -134,6 +134,11 @@ def _words(fusion):
     return set(fusion.split("+"))
 
 
+def _result(like, shape, zeros):
+    """Kernels write the rows of slots whose expert is here, and leave the others as they are."""
+    return like.new_zeros(shape) if zeros else like.new_empty(shape)
+
+
 # ---- Routing --------------------------------------------------------------------------------------------------------
 
 @torch.library.custom_op("moetune::route", mutates_args=())
@@ -161,25 +166,26 @@ def route(folder, topk_ids, experts, first_expert=0):
 
 @torch.library.custom_op("moetune::grouped_gemm", mutates_args=())
 def _forward(folder: str, x: Tensor, w: Tensor, m_sizes: Tensor, gather_indices: Tensor, topk_weights: Optional[Tensor],
-             top_k: int, fusion: str) -> Tensor:
+             top_k: int, fusion: str, zero_rest: bool = False) -> Tensor:
     rows = gather_indices.numel()
-    y = x.new_empty((rows, w.shape[1]))
+    y = _result(x, (rows, w.shape[1]), zero_rest)
     _launch(folder, "fwd", fusion, w.shape, x.dtype, top_k, rows // top_k, rows, x=x, w=w, y=y, m_sizes=m_sizes,
             gather_indices=gather_indices, topk_weights=topk_weights)
     return y
 
 
 @_forward.register_fake
-def _(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion):
+def _(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     return x.new_empty((gather_indices.numel(), w.shape[1]))
 
 
 @torch.library.custom_op("moetune::grouped_gemm_dx", mutates_args=())
 def _dx(folder: str, dy: Tensor, w: Tensor, x: Tensor, m_sizes: Tensor, gather_indices: Tensor,
-        topk_weights: Optional[Tensor], top_k: int, fusion: str) -> tuple[Tensor, Tensor]:
+        topk_weights: Optional[Tensor], top_k: int, fusion: str,
+        zero_rest: bool = False) -> tuple[Tensor, Tensor]:
     rows = gather_indices.numel()
     words = _words(fusion)
-    dx = dy.new_empty((rows // top_k if "sum_slots" in words else rows, w.shape[2]))
+    dx = _result(dy, (rows // top_k if "sum_slots" in words else rows, w.shape[2]), zero_rest)
     dweights = dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32)
     _launch(folder, "dx", fusion, w.shape, dy.dtype, top_k, rows // top_k, rows, dy=dy, w=w, dx=dx, x=x,
             m_sizes=m_sizes, gather_indices=gather_indices, topk_weights=topk_weights, dweights=dweights)
@@ -187,7 +193,7 @@ def _dx(folder: str, dy: Tensor, w: Tensor, x: Tensor, m_sizes: Tensor, gather_i
 
 
 @_dx.register_fake
-def _(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
+def _(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     rows, words = gather_indices.numel(), _words(fusion)
     return (dy.new_empty((rows // top_k if "sum_slots" in words else rows, w.shape[2])),
             dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32))
@@ -209,47 +215,61 @@ def _(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
 
 
 def _keep(ctx, inputs, output):
-    folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion = inputs
+    folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest = inputs
     ctx.save_for_backward(x, w, m_sizes, gather_indices, topk_weights)
-    ctx.rest = folder, top_k, fusion, _choices()
+    ctx.rest = folder, top_k, fusion, zero_rest, _choices()
 
 
 def _backward(ctx, dy):
     """With the workspace and the skew of the forward pass."""
-    with _as(ctx.rest[3]):
+    with _as(ctx.rest[-1]):
         return _gradients(ctx, dy)
 
 
 def _gradients(ctx, dy):
     x, w, m_sizes, gather_indices, topk_weights = ctx.saved_tensors
-    folder, top_k, fusion, _ = ctx.rest
+    folder, top_k, fusion, zero_rest, _ = ctx.rest
     dy = dy.contiguous()
-    _, needs_x, needs_w, _, _, needs_weights, _, _ = ctx.needs_input_grad
+    _, needs_x, needs_w, _, _, needs_weights, *_ = ctx.needs_input_grad
     dx = dw = dweights = None
     if needs_x or needs_weights:
-        wanted = fusion
-        if fusion == "permute_x" and _has(folder, "dx", "permute_x+sum_slots", w.shape, dy.dtype, top_k):
-            wanted = "permute_x+sum_slots"
-        if needs_weights:
-            wanted = fusion + "+weight_gradient"
-        dx, dweights = _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, wanted)
-        if wanted == "permute_x":  # by slot: a token's slots are added here
+        wanted = _fusion_of_dx(folder, fusion, w.shape, dy.dtype, top_k, needs_weights)
+        by_slot = wanted == "permute_x"
+        dx, dweights = _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, wanted, zero_rest or by_slot)
+        if by_slot:  # a token's slots are added here; those without an expert here are zero
             dx = dx.view(-1, top_k, dx.shape[1]).sum(1)
         dweights = dweights.view(topk_weights.shape).to(topk_weights.dtype) if needs_weights else None
     if needs_w:
         dw = _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion)
-    return None, dx if needs_x else None, dw, None, None, dweights, None, None
+    return None, dx if needs_x else None, dw, None, None, dweights, None, None, None
+
+
+def _fusion_of_dx(folder, fusion, w_shape, dtype, top_k, needs_weights):
+    """That of the kernel for dx: a kernel may give more than is needed where no other is there."""
+    if needs_weights:
+        return fusion + "+weight_gradient"
+
+    def has(wanted):
+        return _has(folder, "dx", wanted, w_shape, dtype, top_k)
+
+    if fusion == "permute_x" and has("permute_x+sum_slots"):
+        return "permute_x+sum_slots"
+    if "topk_weights" in _words(fusion) and not has(fusion) and has(fusion + "+weight_gradient"):
+        return fusion + "+weight_gradient"
+    return fusion
 
 
 _forward.register_autograd(_backward, setup_context=_keep)
 
 
-def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain"):
+def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False):
     """y_e = x_e w_e^T for the rows of each expert e. x [rows, k] in expert order, or with permute_x [tokens, k];
     w [experts, n, k]; y [tokens * top_k, n], in expert order, or with permute_y by slot. topk_weights, in fp32 and by
-    slot, with "permute_y+topk_weights". Differentiable in x, w and topk_weights where the export has kernels of dx and
+    slot, with "permute_y+topk_weights". On a rank that holds some of the model's experts, rows of y and of a gradient
+    that belong to no expert here are left as they are, or with zero_rest zeroed. Differentiable in x, w and topk_weights where the export has kernels of dx and
     dw for the same fusion (with "+weight_gradient" for topk_weights; for permute_x those with "+sum_slots" are
-    preferred); Error where it has none."""
+    preferred); Error where it has none. Gradients of tokens and topk_weights are zero where no expert here had them."""
     if ("topk_weights" in _words(fusion)) != (topk_weights is not None):
         raise Error("topk_weights go with the fusion permute_y+topk_weights")
-    return _forward(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion)
+    return _forward(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion,
+                    zero_rest)

@@ -83,6 +83,16 @@ torch.autograd.grad(y, [rows], torch.ones_like(y))
     assert entries(log) == ["route_int64", "moetune_kernel", "moetune_kernel"]
 
 
+def test_a_frozen_router_needs_no_kernel_of_its_own(tmp_path):
+    _, log = run(tmp_path, """
+library.manifest["cells"] = [cell for cell in library.manifest["cells"]
+                             if (cell["asked"]["op"], cell["asked"]["fusion"]) != ("dx", "permute_y+topk_weights")]
+y = mt.grouped_gemm("f", rows, w.detach(), m, gather, weights.detach().reshape(-1), top_k=k, fusion="permute_y+topk_weights")
+torch.autograd.grad(y, [rows], torch.ones_like(y))
+""")
+    assert entries(log) == ["route_int64", "moetune_kernel", "moetune_kernel", "weigh_rows"]
+
+
 def test_operators_keep_their_schemas(tmp_path):
     out, _ = run(tmp_path, """
 check = torch.library.opcheck

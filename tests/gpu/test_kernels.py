@@ -105,7 +105,17 @@ def test_results_and_gradients_are_those_of_torch(kernels, mt, fusion, tokens):
             assert close(got, right)
 
 
-def test_a_rank_that_holds_some_experts_leaves_the_others_out(kernels, mt):
+def leave_memory_full_of_nan():
+    """Memory that torch hands out next."""
+    for size in (1 << 16, 1 << 20, 1 << 24):
+        kept = [torch.full((size,), float("nan"), device="cuda") for _ in range(4)]
+    del kept
+
+
+@pytest.mark.parametrize("sums", ["in the kernel", "in torch"])
+def test_a_rank_that_holds_some_experts_leaves_the_others_out(kernels, mt, monkeypatch, sums):
+    if sums == "in torch":
+        monkeypatch.setattr(mt, "_has", lambda folder, op, fusion, *rest: False)  # as in an export without sum_slots
     ids = routing(100, experts=4 * E)
     m_sizes, gather = mt.route(kernels, ids, E, first_expert=E)
     local = (ids.reshape(-1) >= E) & (ids.reshape(-1) < 2 * E)
@@ -117,9 +127,29 @@ def test_a_rank_that_holds_some_experts_leaves_the_others_out(kernels, mt):
     y = mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K, fusion="permute_x")
     expert = ids.reshape(-1)[order[:count]] - E
     assert close(y[:count], torch.bmm(w.float()[expert], x.float()[order[:count] // TOP_K].unsqueeze(2)).squeeze(2))
+    leave_memory_full_of_nan()
     dx, = torch.autograd.grad(y[:count].float().sum(), [x])
     wanted = torch.zeros(200, K, device="cuda").index_copy(0, order[:count], w.float().sum(1)[expert])
     assert close(dx, wanted.view(100, TOP_K, K).sum(1))
+
+
+def test_a_rank_can_have_the_rest_of_its_rows_zeroed(kernels, mt):
+    ids = routing(100, experts=4 * E)
+    m_sizes, gather = mt.route(kernels, ids, E, first_expert=E)
+    local = ((ids.reshape(-1) >= E) & (ids.reshape(-1) < 2 * E)).unsqueeze(1)
+    x, w, weights = operands(100, "permute_y+topk_weights")
+    given = [x, w, weights]
+    leave_memory_full_of_nan()
+    y = mt.grouped_gemm(kernels, x, w, m_sizes, gather, weights.reshape(-1), top_k=TOP_K, fusion="permute_y+topk_weights",
+                        zero_rest=True)
+    rows = torch.zeros_like(x.float()).index_copy(0, gather[gather >= 0].long(), x.float()[:int(local.sum())])
+    expert = (ids.reshape(-1) - E).clamp(0, E - 1)
+    wanted = torch.bmm(w.float()[expert], rows.unsqueeze(2)).squeeze(2) * weights.reshape(-1, 1) * local
+    assert close(y, wanted) and bool((y[~local.squeeze(1)] == 0).all())
+    dy = torch.randn_like(y)
+    leave_memory_full_of_nan()
+    for got, right in zip(torch.autograd.grad(y, given, dy), torch.autograd.grad(wanted, given, dy.float())):
+        assert close(got, right)
 
 
 def test_a_graph_takes_other_rows_at_each_replay(kernels, mt):
