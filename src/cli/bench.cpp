@@ -80,8 +80,13 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
       size_t baseline = running.size();
       for (size_t i = running.size(); i-- > 0;)
         if (!contenders[i].baseline.empty()) baseline = i;
+      const auto winner =
+          std::ranges::find_if(running, [](const Point* point) { return has_role(point->entrant, "winner"); });
       for (size_t i = 0; i < running.size(); ++i) {
         running[i]->measurement = summarise(measured.blocks[i]);
+        if (winner != running.end())
+          running[i]->of_winner =
+              paired_ratio(measured.seconds[i], measured.seconds[static_cast<size_t>(winner - running.begin())]);
         if (baseline < running.size())
           running[i]->versus = paired_ratio(measured.seconds[baseline], measured.seconds[i]);
       }
@@ -142,7 +147,7 @@ void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
     point.entrant.role = "peer", point.entrant.contender.baseline = peer.peer;
     point.entrant.name = peer.peer + " (peer)";
     point.status = Status::ok;
-    point.measurement = peer.measurement;
+    point.measurement = peer.measurement, point.of_winner = {};
     const double ratio = baseline / peer.measurement.seconds;
     point.versus = {ratio, {ratio, ratio}};
     points.push_back(std::move(point));

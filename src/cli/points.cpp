@@ -65,11 +65,6 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
   return names;
 }
 
-bool has_role(const Entrant& entrant, std::string_view role) {
-  const std::vector<std::string> roles = split(entrant.role, '+');
-  return std::ranges::find(roles, role) != roles.end();
-}
-
 // `step`: what the point's cell is part of, or null.
 Fields fields_of(const Point& point, const Step* step) {
   const bool ok = point.status == Status::ok;
@@ -99,6 +94,11 @@ Fields fields_of(const Point& point, const Step* step) {
 
 }  // namespace
 
+bool has_role(const Entrant& entrant, std::string_view role) {
+  const std::vector<std::string> roles = split(entrant.role, '+');
+  return std::ranges::find(roles, role) != roles.end();
+}
+
 Json to_json(const Point& point) {
   Json json = {{"cell", to_json(point.cell)},
                {"role", point.entrant.role},
@@ -120,8 +120,11 @@ std::vector<CellTimes> cell_times(const std::vector<Point>& points) {
   for (const Point& point : points) {
     if (cells.empty() || cells.back().cell != point.cell) cells.push_back({.cell = point.cell, .times = {}});
     if (point.status != Status::ok) continue;
-    for (const std::string& name : names_in_sums(point.entrant))
+    for (const std::string& name : names_in_sums(point.entrant)) {
       cells.back().times.push_back({name, point.measurement.seconds, point.measurement.interval});
+      if (point.of_winner)
+        cells.back().times.back().of_winner = Speedup{point.of_winner->median, point.of_winner->interval};
+    }
   }
   return cells;
 }

@@ -1,6 +1,8 @@
 // What `bench` measured, and the words for it. Runs nothing.
 #pragma once
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/contenders.h"
@@ -20,11 +22,15 @@ struct Point {
   bool no_memory = false;  // the machine has too little for the problem
   Verdict verdict = {};
   Measurement measurement = {};
-  Ratio versus = {};  // time of the first baseline over this one's: above 1, this one is faster
+  Ratio versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
+  std::optional<Ratio> of_winner = {};  // its time over the winner's, of the same rounds
   double flops = 0, bytes = 0;
 };
 
 Json to_json(const Point& point);
+
+/// Whether the entrant has this role, maybe among others.
+bool has_role(const Entrant& entrant, std::string_view role);
 
 /// The times of each cell: a table's winners as "winners", the default as "default", the others by their names. Points
 /// of a cell follow each other.

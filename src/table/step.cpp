@@ -55,19 +55,41 @@ bool fit(const Half& up, const Half& down) {
   return expected == down.dw;
 }
 
+const ContenderTime* find(const std::vector<ContenderTime>& times, const std::string& contender) {
+  const auto time = std::ranges::find(times, contender, &ContenderTime::contender);
+  return time == times.end() ? nullptr : &*time;
+}
+
+// The mean of the six, each weighted by the winner's time; nothing where one has no winner that ran beside it.
+std::optional<Speedup> speedup_of_winners(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells,
+                                          const std::string& contender) {
+  Speedup mean;
+  double seconds = 0;
+  for (const size_t i : six) {
+    const ContenderTime *winner = find(cells[i].times, "winners"), *time = find(cells[i].times, contender);
+    if (!winner || !time || !time->of_winner) return std::nullopt;
+    mean.ratio += winner->seconds * time->of_winner->ratio;
+    mean.interval.low += winner->seconds * time->of_winner->interval.low;
+    mean.interval.high += winner->seconds * time->of_winner->interval.high;
+    seconds += winner->seconds;
+  }
+  return Speedup{mean.ratio / seconds, {mean.interval.low / seconds, mean.interval.high / seconds}};
+}
+
 std::vector<ContenderTime> sums_of(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells) {
   std::vector<ContenderTime> sums;
   for (const ContenderTime& first : cells[six[0]].times) {
     ContenderTime sum{.contender = first.contender, .seconds = 0, .interval = {}};
     const bool whole = std::ranges::all_of(six, [&](size_t i) {
-      const auto& times = cells[i].times;
-      const auto time = std::ranges::find(times, first.contender, &ContenderTime::contender);
-      if (time == times.end()) return false;
+      const ContenderTime* time = find(cells[i].times, first.contender);
+      if (!time) return false;
       sum.seconds += time->seconds;
       sum.interval.low += time->interval.low, sum.interval.high += time->interval.high;
       return true;
     });
-    if (whole) sums.push_back(std::move(sum));
+    if (!whole) continue;
+    sum.of_winner = speedup_of_winners(six, cells, first.contender);
+    sums.push_back(std::move(sum));
   }
   const auto rank = [](const ContenderTime& sum) {
     return sum.contender == "winners" ? 0 : sum.contender == "default" ? 1 : 2;
@@ -80,7 +102,7 @@ Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
   Json json = {{"cells", Json::array()}, {"sums", Json::array()}};
   for (const size_t i : step.cells) json["cells"].push_back(id(cells[i].cell));
   for (const ContenderTime& sum : step.sums) {
-    const StepSpeedup speedup = step_speedup(step, sum);
+    const Speedup speedup = step_speedup(step, sum);
     json["sums"].push_back({{"contender", sum.contender},
                             {"sum_us", rounded(sum.seconds * 1e6)},
                             {"low_us", rounded(sum.interval.low * 1e6)},
@@ -98,11 +120,13 @@ Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
 CellTimes cell_times(const Entry& entry) {
   CellTimes cell{.cell = entry.cell, .times = {}, .untrusted = distrust(entry)};
   if (!entry.skipped.empty()) return cell;
-  const auto add = [&](const std::string& contender, const Measurement& time) {
-    cell.times.push_back({contender, time.seconds, time.interval});
-  };
-  add("winners", entry.measurement);
-  for (const Rival& rival : entry.rivals) add(rival.name, rival.measurement);
+  cell.times.push_back({"winners", entry.measurement.seconds, entry.measurement.interval});
+  for (const Rival& rival : entry.rivals) {
+    cell.times.push_back({rival.name, rival.measurement.seconds, rival.measurement.interval});
+    const Interval& ratio = rival.ratio_interval;
+    if (rival.ratio > 0 && ratio.low > 0)
+      cell.times.back().of_winner = Speedup{1 / rival.ratio, {1 / ratio.high, 1 / ratio.low}};
+  }
   return cell;
 }
 
@@ -143,17 +167,15 @@ const Step* step_of(const std::vector<Step>& steps, size_t i) {
   return step == steps.end() ? nullptr : &*step;
 }
 
-StepSpeedup step_speedup(const Step& step, const ContenderTime& sum) {
+Speedup step_speedup(const Step& step, const ContenderTime& sum) {
   const ContenderTime& first = step.sums.at(0);
   if (sum.contender == first.contender) return {1, {1, 1}};
+  if (sum.of_winner && first.contender == "winners") return *sum.of_winner;
   return {sum.seconds / first.seconds,
           {sum.interval.low / first.interval.high, sum.interval.high / first.interval.low}};
 }
 
-const ContenderTime* find_sum(const Step& step, const std::string& contender) {
-  const auto sum = std::ranges::find(step.sums, contender, &ContenderTime::contender);
-  return sum == step.sums.end() ? nullptr : &*sum;
-}
+const ContenderTime* find_sum(const Step& step, const std::string& contender) { return find(step.sums, contender); }
 
 Json steps_json(const std::vector<CellTimes>& cells) {
   Json json = Json::array();

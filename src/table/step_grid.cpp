@@ -20,7 +20,7 @@ std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) 
 std::vector<std::string> sum_row(const Step& step, const ContenderTime& sum) {
   Measurement time;
   time.seconds = sum.seconds, time.interval = sum.interval;
-  const StepSpeedup speedup = step_speedup(step, sum);
+  const Speedup speedup = step_speedup(step, sum);
   const bool first = &sum == &step.sums[0];
   return {sum.contender, time_text(time),
           first                     ? ""

@@ -64,10 +64,28 @@ TEST(Step, SumsTheSixGemmsOfEachContender) {
     EXPECT_EQ(find_sum(steps[0], contender), &sum);
   }
   EXPECT_EQ(find_sum(steps[0], "torch"), nullptr);
-  const StepSpeedup speedup = step_speedup(steps[0], steps[0].sums[2]);
+  const Speedup speedup = step_speedup(steps[0], steps[0].sums[2]);
   EXPECT_NEAR(speedup.ratio, 4, 1e-9);
   EXPECT_NEAR(speedup.interval.low, 3, 1e-9);
   EXPECT_NEAR(speedup.interval.high, 16.0 / 3, 1e-9);
+}
+
+TEST(Step, SpeedupsOfTheSameRoundsAreMeansWeightedByTheWinnersTime) {
+  std::vector<CellTimes> cells = six();
+  for (CellTimes& cell : cells) {
+    const double us = cell.times[2].seconds * 1e6;
+    cell.times[0].of_winner = us > 20 ? Speedup{5, {4.9, 5.1}} : Speedup{3, {2, 4}};
+    cell.times[2].of_winner = Speedup{1, {1, 1}};
+  }
+  const Step step = training_steps(cells).at(0);
+  const Speedup loop = step_speedup(step, *find_sum(step, "loop"));
+  EXPECT_NEAR(loop.ratio, (31 * 3.0 + 32 * 5.0) / 63, 1e-9);
+  EXPECT_NEAR(loop.interval.low, (31 * 2.0 + 32 * 4.9) / 63, 1e-9);
+  EXPECT_NEAR(loop.interval.high, (31 * 4.0 + 32 * 5.1) / 63, 1e-9);
+  EXPECT_NEAR(step_speedup(step, *find_sum(step, "default")).interval.low, 1.5, 1e-9);  // of other rounds
+  cells[3].times[0].of_winner.reset();
+  const Step other = training_steps(cells).at(0);
+  EXPECT_NEAR(step_speedup(other, *find_sum(other, "loop")).interval.low, 3, 1e-9);
 }
 
 TEST(Step, NeedsAllSixCellsInAnyOrder) {
