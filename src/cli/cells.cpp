@@ -220,7 +220,8 @@ std::vector<Cell> make_cells(const CellOptions& options) {
   std::vector<Projection> projections;
   for (const std::string& word : list_words(options.projections, "--projection", {"up"}))
     projections.push_back(parse_projection(word));
-  const bool both = projections.size() > 1;
+  const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
+                    std::ranges::find(projections, Projection::down) != projections.end();
   std::vector<Op> ops;
   for (const std::string& word : list_words(options.ops, "--op", {"fwd"})) ops.push_back(parse_op(word));
   std::vector<Dtype> dtypes;

@@ -86,6 +86,16 @@ TEST(Cells, ModelsGiveTheirLayer) {
   EXPECT_EQ(cells[1].shape.layer.k, 14336);
 }
 
+TEST(Cells, AProjectionThatIsRepeatedKeepsItsFusions) {
+  CellOptions options;
+  options.experts = "4", options.top_k = "2", options.hidden = "64", options.intermediate = "32";
+  options.projections = {"up,up"};
+  options.permute_y = options.topk_weights = true;
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_TRUE(cells[0].shape.fusion.permute_y && cells[0].shape.fusion.topk_weights);
+}
+
 TEST(Cells, AModelIsScaledDownAndItsIdSaysSo) {
   CellOptions options;
   options.models = {"mixtral-8x7b"};
