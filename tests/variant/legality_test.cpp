@@ -441,6 +441,36 @@ TEST(MmaLegality, GradientsNeedMoreRegisters) {
   }
 }
 
+TEST(WgmmaLegality, SumsThatBeginWithTheResultTakeMoreRegisters) {
+  const auto told = [](const char* tile, Dtype dtype, Fusion fusion) {
+    Shape shape = shape_of(dtype, Op::dw);
+    shape.fusion = fusion;
+    return reason(
+        std::string("wgmma block_k=64 stages=2 raster=m group=1 cluster=none in_flight=0 tma_x=yes tiles=static ") +
+            tile,
+        shape);
+  };
+  const char* const refused =
+      "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers";
+  constexpr Fusion kAccumulated = {.accumulate = true}, kInFp32 = {.accumulate = true, .fp32_dw = true};
+  const char* const many = "block_m=192 block_n=128 consumers=2 schedule=pingpong swap=yes tma_store=no";
+  EXPECT_EQ(told(many, Dtype::bf16, {}), "");
+  EXPECT_EQ(told(many, Dtype::bf16, kInFp32), "");
+  EXPECT_EQ(told(many, Dtype::bf16, kAccumulated), refused);
+  EXPECT_EQ(
+      told("block_m=128 block_n=128 consumers=2 schedule=pingpong swap=yes tma_store=no", Dtype::bf16, kAccumulated),
+      "");
+  const char* const three = "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=no";
+  EXPECT_EQ(told(three, Dtype::bf16, kAccumulated), "");
+  EXPECT_EQ(told(three, Dtype::fp16, kAccumulated), refused);
+  const char* const cut = "block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no tma_store=yes split=4";
+  EXPECT_EQ(told(cut, Dtype::bf16, {}), "");
+  EXPECT_EQ(told(cut, Dtype::bf16, kAccumulated), refused);
+  const char* const thin = "block_m=192 block_n=64 consumers=3 schedule=cooperative swap=no tma_store=no split=8";
+  EXPECT_EQ(told(thin, Dtype::bf16, {}), "");
+  EXPECT_EQ(told(thin, Dtype::bf16, kAccumulated), refused);
+}
+
 TEST(WgmmaLegality, AccumulatedFp16IsStoredByCopiesWithoutStepsInFlight) {
   const std::string text =
       "wgmma block_m=128 block_n=128 block_k=64 stages=4 raster=m group=1 consumers=2 schedule=pingpong swap=no "

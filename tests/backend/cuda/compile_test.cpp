@@ -385,6 +385,33 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
   expect_units_compile(units, names);
 }
 
+// Sums that begin with what dW holds, at the most that legality allows them.
+TEST_P(CompileTest, WgmmaAccumulatedDwAtTheEdgeOfItsRegisters) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const std::string tiles[] = {
+      "block_m=128 block_n=128 consumers=2 schedule=pingpong swap=yes tma_store=no split=1",
+      "block_m=128 block_n=256 consumers=2 schedule=cooperative swap=yes tma_store=yes split=1",
+      "block_m=256 block_n=64 consumers=1 schedule=cooperative swap=yes tma_store=rows split=1",
+      "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=yes split=1",
+      "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=no tma_store=no split=1",
+      "block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no tma_store=no split=4",
+      "block_m=128 block_n=64 consumers=2 schedule=cooperative swap=no tma_store=yes split=4",
+      "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=no split=2"};
+  std::vector<std::string> units, names;
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
+    for (const std::string& tile : tiles) {
+      Shape shape = shape_of(dtype, 1536, 2048, {.accumulate = true});
+      shape.op = Op::dw;
+      const Candidate candidate = parse_candidate(
+          "wgmma " + tile + " block_k=64 stages=2 raster=m group=4 cluster=none in_flight=0 tma_x=yes tiles=static");
+      if (find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a"))) continue;
+      units.push_back(find_variant("wgmma").unit(candidate, shape));
+      names.push_back(tile);
+    }
+  EXPECT_GE(units.size(), 14u);
+  expect_units_compile(units, names);
+}
+
 // What runs untuned where tiles are largest, with all that is fused: a default that spills would leave a cell with
 // nothing.
 TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
