@@ -233,12 +233,16 @@ class Problem:
         return result[e] if self.op == "dw" else result[self.starts[e] : self.starts[e + 1]]
 
     def multiply(self):
-        """The first set's product in fp32, expert by expert; the dW of an expert without rows is zeros."""
+        """The first set's product in fp32, expert by expert; the dW of an expert without rows is zeros. Weights multiply
+        rows of Y and of dX, and in dW those of dY."""
         result = self.torch.zeros(self.result_shape(), dtype=self.torch.float32, device=self.device)
+        weights = self.weights[self.slot_index] if self.weighted else None
         for e in self.active:
-            left, right = self.factors(0, e)
-            self.torch.mm(left.float(), right.float(), out=self.part(result, e))
-        return result * self.weights[self.slot_index, None] if self.weighted else result
+            left, right = (factor.float() for factor in self.factors(0, e))
+            if self.weighted and self.op == "dw":
+                left = left * weights[self.starts[e] : self.starts[e + 1]]
+            self.torch.mm(left, right, out=self.part(result, e))
+        return result * weights[:, None] if self.weighted and self.op != "dw" else result
 
     def error_of(self, result):
         """The largest error of an expert: root mean square of the difference over that of the result. Infinite where an
@@ -290,15 +294,22 @@ def torch_permuting(p, options):
     multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
     ends = p.indices(p.starts[1:])
     outputs = [None] * p.sets
+    weights = p.weights[p.slot_index, None].to(p.dtype) if p.weighted else None
+    weighs_before, weighs_after = p.weighted and p.op == "dw", p.weighted and p.op != "dw"
 
     def launch(i):
         for sources, source_of_row, operands in p.gathered:
             p.torch.index_select(sources[i], 0, source_of_row, out=operands[i])
+        if weighs_before:
+            p.dy[i].mul_(weights)
         outputs[i] = None
         y = multiply(*p.operands(i), offs=ends)
+        if weighs_after:
+            y.mul_(weights)
         outputs[i] = p.torch.empty_like(y).index_copy_(0, p.slot_index, y) if p.scatters else y
 
-    steps = ["index_select"] * len(p.gathered) + ["torch._grouped_mm"] + ["index_copy_"] * p.scatters
+    steps = (["index_select"] * len(p.gathered) + ["mul_"] * weighs_before + ["torch._grouped_mm"] +
+             ["mul_"] * weighs_after + ["index_copy_"] * p.scatters)
     return [Variant(", ".join(steps), launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
 
 

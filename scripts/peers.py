@@ -32,6 +32,7 @@ SCHEMA = "moetune.peers/1"
 MAX_LAUNCHES = 4096  # in a graph
 BLOCK_SECONDS = 2e-3
 EXPORTED = "moetune-export"
+WEIGHING = ("torch-permuting", EXPORTED)  # peers that multiply rows by top-k weights
 LIBRARIES = ("triton", "deep_gemm", "quack", "unsloth")  # of the environment: those of single peers
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
@@ -153,8 +154,8 @@ def unsuited(entry):
     cell = entry["cell"]
     if cell.get("op", "fwd") not in FORWARD + GRADIENTS:
         return f"op {cell['op']} is not measured here"
-    for flag in ("topk_weights", "accumulate", "fp32_dw", "sum_slots", "weight_gradient"):
-        if cell.get(flag) and not (flag == "topk_weights" and cell.get("op", "fwd") == "fwd"):
+    for flag in ("accumulate", "fp32_dw", "sum_slots", "weight_gradient"):
+        if cell.get(flag):
             return f"{flag} is not measured here"
     if cell.get("dtype") not in ("bf16", "fp16"):
         return f"dtype {cell.get('dtype')} is not measured here"
@@ -287,8 +288,8 @@ def measure_cell(torch, entry, peers, options, keep):
     for peer in peers:
         if problem.op not in PEERS[peer][2]:
             continue
-        if problem.weighted and peer != EXPORTED:
-            tell(f"  {peer}: left out: topk_weights is not measured here")
+        if problem.weighted and peer not in WEIGHING:
+            tell(f"  {peer}: left out: it does not multiply rows by weights")
             continue
         if peer == "torch-permuting" and not (problem.gathered or problem.scatters):
             continue  # it would be torch-grouped-mm

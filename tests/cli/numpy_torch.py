@@ -33,6 +33,13 @@ class Tensor(numpy.ndarray):
     def zero_(self):
         return self.fill_(0)
 
+    def mul_(self, factors):
+        self *= factors
+        return self
+
+    def to(self, dtype):
+        return self.astype(dtype)
+
     def index_copy_(self, axis, index, source):
         assert axis == 0
         self[index] = source

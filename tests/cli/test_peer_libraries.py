@@ -16,6 +16,7 @@ from numpy_torch import made, numpy_torch  # noqa: E402
 TOKENS, TOP_K, N, K = 6, 2, 16, 8
 M_SIZES = [5, 0, 6, 1]
 FUSIONS = [{}, {"permute_x": True}, {"permute_y": True}]
+WEIGHTED = {"permute_y": True, "topk_weights": True}
 OPS = ["fwd", "dx", "dw"]
 
 
@@ -39,6 +40,7 @@ def problem(libraries):
 def product(p, i=0):
     """By the definition of each op, from the gathered rows of set i: rows in expert order, or dW."""
     begin, parts = 0, []
+    weights = p.weights[p.slot_index][:, None] if p.weighted else numpy.ones((p.rows, 1))
     for e, m in enumerate(M_SIZES):
         rows = slice(begin, begin + m)
         begin += m
@@ -47,10 +49,10 @@ def product(p, i=0):
         elif p.op == "dx":
             parts.append(numpy.einsum("mn,nk->mk", p.dy[i][rows], p.w[i][e]))
         else:
-            parts.append(numpy.einsum("mn,mk->nk", p.dy[i][rows], p.x[i][rows]))
+            parts.append(numpy.einsum("mn,mk->nk", p.dy[i][rows] * weights[rows], p.x[i][rows]))
     if p.op == "dw":
         return numpy.stack(parts)
-    return numpy.concatenate(parts) * (p.weights[p.slot_index][:, None] if p.weighted else 1)
+    return numpy.concatenate(parts) * weights
 
 
 def require_right(p, variants):
@@ -64,7 +66,7 @@ def require_right(p, variants):
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("fusion", [*FUSIONS, WEIGHTED])
 def test_the_reference_is_the_definition(problem, op, fusion):
     p = problem(op, fusion)
     assert numpy.allclose(p.expected, product(p), atol=1e-4)
@@ -93,13 +95,15 @@ def test_of_rows_permuted_before(libraries, problem, op, peer):
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("fusion", FUSIONS[1:])
+@pytest.mark.parametrize("fusion", [*FUSIONS[1:], WEIGHTED])
 def test_torch_permutes_what_the_layer_gathers_and_scatters(libraries, problem, op, fusion):
     p = problem(op, fusion)
     variant, = libraries.torch_permuting(p, None)
     expected = {("fwd", "permute_x"): ["index_select"], ("fwd", "permute_y"): ["index_copy_"],
                 ("dx", "permute_x"): ["index_copy_"], ("dx", "permute_y"): ["index_select"],
-                ("dw", "permute_x"): ["index_select"], ("dw", "permute_y"): ["index_select"]}[op, *fusion]
+                ("dw", "permute_x"): ["index_select"], ("dw", "permute_y"): ["index_select"],
+                ("fwd", *WEIGHTED): ["mul_", "index_copy_"], ("dx", *WEIGHTED): ["index_select", "mul_"],
+                ("dw", *WEIGHTED): ["index_select", "mul_"]}[op, *fusion]
     assert [step for step in variant.note.split(", ") if step != "torch._grouped_mm"] == expected
     products = [product(p, i) for i in range(p.sets)]
     for _, _, operands in p.gathered:
