@@ -25,6 +25,9 @@ class KernelTest : public GpuTest {
   // while tiles wait for them; or all blocks share the last tiles.
   static std::vector<Candidate> cut(const std::string& variant, const Problem& problem) {
     std::vector<std::string> texts;
+    const Op op = problem.shape.op;
+    const bool gathers = before_last_pass(product_of(problem.shape)).a.order != RowOrder::in_place;
+    const std::string tma_x = gathers ? "no" : "yes";  // tensor copies don't gather rows
     // And tiles that the rows which mma copies at once don't divide.
     if (variant == "mma")
       texts = {"mma block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=m group=8 split=2",
@@ -36,27 +39,31 @@ class KernelTest : public GpuTest {
             fmt::format("wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 "
                         "schedule=cooperative swap=yes cluster=none in_flight=1 tma_x={} tma_store=no "
                         "tiles=dynamic split=4 hold={}",
-                        problem.shape.fusion.permute_x ? "no" : "yes", hold));
+                        tma_x, hold));
     if (variant == "wgmma")
       for (const std::string knobs :
            {"tma_x=yes tiles=dynamic mix=2", "tma_x=no tiles=dynamic mix=3", "tma_x=yes tiles=static gather=first",
             "tma_x=yes tiles=dynamic gather=first", "tma_x=yes tiles=static pace=common gather=first",
-            "tma_x=yes tiles=static cluster=m gather=first", "tma_x=yes tiles=static split=0",
+            "tma_x=yes tiles=static cluster=m gather=first", "tma_x=yes tiles=static cluster=n",
+            "tma_x=no tiles=static cluster=m", "tma_x=yes tiles=static split=0",
             "tma_x=no tiles=static pace=common split=0", "tma_x=yes tiles=static pace=common split=0 gather=first",
-            "tma_x=yes tiles=static addressing=pointers split=0"})
+            "tma_x=yes tiles=static addressing=pointers split=0"}) {
+        // Each block of a cluster copies half of the columns of W, whole planes of them where rows of W are steps of k.
+        const int columns = op == Op::dx && knobs.find("cluster=m") != std::string::npos ? 128 : 64;
         texts.push_back(
-            "wgmma block_m=16 block_n=64 block_k=64 stages=4 raster=m group=4 consumers=1 schedule=cooperative "
-            "swap=yes in_flight=1 tma_store=no " +
-            knobs + (knobs.find("cluster") == std::string::npos ? " cluster=none" : ""));
+            fmt::format("wgmma block_m=16 block_n={} block_k=64 stages=4 raster=m group=4 consumers=1 "
+                        "schedule=cooperative swap=yes in_flight=1 tma_store=no {}{}",
+                        columns, knobs, knobs.find("cluster") == std::string::npos ? " cluster=none" : ""));
+      }
     // Tiles that copies store end where an expert's rows do.
-    if (variant == "wgmma" && problem.shape.op != Op::dw)
+    if (variant == "wgmma" && op != Op::dw)
       for (const std::string knobs : {"block_m=48 block_n=64 swap=yes", "block_m=64 block_n=128 swap=no"})
         texts.push_back(
             fmt::format("wgmma {} block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative cluster=none "
                         "in_flight=1 tma_x={} tma_store=yes tiles=static",
-                        knobs, problem.shape.fusion.permute_x ? "no" : "yes"));
+                        knobs, tma_x));
     // dW's tiles have whole planes: cut, in clusters, and of each kind of stores.
-    if (variant == "wgmma" && problem.shape.op == Op::dw)
+    if (variant == "wgmma" && op == Op::dw)
       for (const std::string knobs :
            {"swap=yes cluster=none tma_store=no tiles=dynamic split=4",
             "swap=no cluster=none tma_store=no tiles=static split=2", "swap=yes cluster=n tma_store=no tiles=static",
@@ -73,6 +80,10 @@ class KernelTest : public GpuTest {
     std::erase_if(candidates, [&](const Candidate& candidate) {
       return find_variant(variant).illegal(candidate, problem.shape, backend().device()).has_value();
     });
+    // A fusion forbids some of what its op has, but leaves many.
+    if (variant == "wgmma") {
+      EXPECT_GE(candidates.size(), op == Op::dw ? 4u : 8u) << text(problem.shape.fusion);
+    }
     return candidates;
   }
   // Some legal candidates of a variant, spread over a space; the default first, then tiles that are cut.
