@@ -232,36 +232,54 @@ def export_one(path, knobs, *words):
     moetune("export", "t.json", "--format", "kernels", "-o", "out", cwd=path)
 
 
-RAGGED = ["wgmma tma_store=yes swap=no cluster=none", "wgmma tma_store=no swap=yes cluster=none", "wgmma tma_store=yes swap=no cluster=m",
-          "wgmma tma_store=no swap=no split=2 tiles=static", "mma block_m=64 block_n=64", "simt block_m=64 block_n=64"]
+RAGGED = [("wgmma tma_store=yes swap=no cluster=none", ""), ("wgmma tma_store=no swap=yes cluster=none", ""),
+          ("wgmma tma_store=yes swap=no cluster=m", ""), ("wgmma tma_store=no swap=no split=2 tiles=static", ""),
+          ("mma block_m=64 block_n=64", ""), ("simt block_m=64 block_n=64", ""),
+          ("wgmma tma_store=yes swap=no cluster=none", "accumulate"), ("wgmma tma_store=no swap=yes cluster=none", "fp32_dw"),
+          ("wgmma tma_store=no swap=no cluster=none", "accumulate+fp32_dw"),
+          ("wgmma gather=first", "permute_y+topk_weights"), ("mma block_m=64 block_n=64", "permute_y+topk_weights"),
+          ("mma block_m=64 block_n=64", "permute_y+topk_weights+accumulate"), ("simt block_m=64 block_n=64", "accumulate")]
 
 
 @pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="wgmma needs Hopper")
-@pytest.mark.parametrize("knobs", RAGGED)
-def test_dw_reads_no_row_beside_those_of_an_expert(tmp_path, knobs):
-    """Rows of every second expert are NaN: the others' dW must not know."""
-    export_one(tmp_path, knobs, "--op", "dw", "--space", "backward" if knobs.startswith("wgmma") else "full")
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("knobs, fusion", RAGGED)
+def test_dw_reads_no_row_beside_those_of_an_expert(tmp_path, knobs, fusion, dtype):
+    """Rows of every second expert are NaN: the others' dW must not know. dY lies by slot with permute_y."""
+    words = ["--" + word.replace("_", "-") for word in fusion.split("+") if word]
+    export_one(tmp_path, knobs, "--op", "dw", "--dtype", dtype, *words,
+               "--space", "backward" if knobs.startswith("wgmma") else "full")
     program = f"""
 import sys
 sys.path.insert(0, {str(tmp_path / 'out')!r})
 import torch, moetune_kernels as mk
 library = mk.Library({str(tmp_path / 'out')!r})
-kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300, op="dw")
+fusion, dtype = {fusion!r}.split("+"), {{"bf16": torch.bfloat16, "fp16": torch.float16}}[{dtype!r}]
+kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300, op="dw", dtype={dtype!r}, fusion={fusion or "plain"!r})
 for sizes in ([1, 63, 64, 65, 129, 7, 0, 271], [75] * 8, [0, 299, 1, 1, 0, 298, 1, 0]):
     assert sum(sizes) == 600 and len(sizes) == {E}
     ends = torch.tensor(sizes).cumsum(0).tolist()
     for first in (0, 1):
-        x = torch.randn(600, {K}, device="cuda", dtype=torch.bfloat16)
-        dy = torch.randn(600, {N}, device="cuda", dtype=torch.bfloat16)
+        x = torch.randn(600, {K}, device="cuda", dtype=dtype)
+        dy = torch.randn(600, {N}, device="cuda", dtype=dtype)
         for e in range(first, {E}, 2):
             x[ends[e] - sizes[e]:ends[e]] = dy[ends[e] - sizes[e]:ends[e]] = float("nan")
-        dw = torch.full(({E}, {N}, {K}), float("nan"), device="cuda", dtype=torch.bfloat16)
-        m = torch.tensor(sizes, dtype=torch.int32, device="cuda")
-        kernel.call(300, mk.Workspace([kernel], 300)).launch(x=x, dy=dy, dw=dw, m_sizes=m)
+        result = torch.float32 if "fp32_dw" in fusion else dtype
+        before = torch.randn({E}, {N}, {K}, device="cuda").to(result)
+        dw = before.clone() if "accumulate" in fusion else torch.full_like(before, float("nan"))
+        operands = dict(x=x, dw=dw, dy=dy, m_sizes=torch.tensor(sizes, dtype=torch.int32, device="cuda"))
+        weights = torch.ones(600, 1, device="cuda")
+        if "permute_y" in fusion:
+            slots = torch.randperm(600, device="cuda")
+            by_slot = torch.rand(600, device="cuda")
+            weights = by_slot[slots].unsqueeze(1)
+            operands |= dict(dy=torch.empty_like(dy).index_copy(0, slots, dy), gather_indices=slots.int(), topk_weights=by_slot)
+        kernel.call(300, mk.Workspace([kernel], 300)).launch(**operands)
         torch.cuda.synchronize()
         for e in range(1 - first, {E}, 2):
             rows = slice(ends[e] - sizes[e], ends[e])
-            wanted = dy[rows].float().T @ x[rows].float()
+            wanted = (dy[rows].float() * weights[rows]).T @ x[rows].float()
+            wanted += before[e].float() if "accumulate" in fusion else 0
             assert bool(dw[e].isfinite().all()), (sizes, e)
             assert (dw[e].float() - wanted).norm() <= 8e-3 * wanted.norm(), (sizes, e)
 """
