@@ -38,8 +38,6 @@ std::string of_pack(const Candidate& candidate) {
   return fmt::format("its kernel is in the folder of the pack {}", candidate.variant);
 }
 
-constexpr const char* kPointers = "its kernel takes arrays of pointers, which the loaders do not make";
-
 // What is collected before anything is compiled.
 class Collection {
  public:
@@ -67,10 +65,10 @@ class Collection {
   void add(const Entry& entry) {
     if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
     if (!entry.candidate.foreign.empty()) return left_out(id(entry.cell), of_pack(entry.candidate));
-    if (takes_pointers(entry.candidate)) return left_out(id(entry.cell), kPointers);
+    const Candidate winner = launched_for(id(entry.cell), entry.candidate);
     for (const DeviceInfo& device : targets_) {
       const bool own = &device == &targets_.front();
-      std::optional<Candidate> candidate = entry.candidate;
+      std::optional<Candidate> candidate = winner;
       if (const auto reason = cannot_run(*candidate, entry.cell.shape, device)) {
         if (own) return left_out(id(entry.cell), *reason);
         candidate = default_of(entry.cell, device);
@@ -80,25 +78,34 @@ class Collection {
                                 .skew = entry.figures.max_over_mean,
                                 .arch = arch(device),
                                 .kernel = kernel(*candidate, entry.cell.shape, device),
-                                .seconds = own ? entry.measurement.seconds : 0});
+                                .seconds = own && *candidate == entry.candidate ? entry.measurement.seconds : 0});
     }
   }
 
   void add(const Choice& choice) {
     const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
     if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
-    if (takes_pointers(choice.candidate())) return left_out(what, kPointers);
-    if (const auto reason = cannot_run(choice.candidate(), choice.shape(), table_.device))
-      return left_out(what, *reason);
+    const Candidate chosen = launched_for(what, choice.candidate());
+    if (const auto reason = cannot_run(chosen, choice.shape(), table_.device)) return left_out(what, *reason);
     exported.ranges.push_back({.shape = choice.shape(),
                                .tokens = choice.tokens,
                                .arch = arch(table_.device),
-                               .kernel = kernel(choice.candidate(), choice.shape(), table_.device),
+                               .kernel = kernel(chosen, choice.shape(), table_.device),
                                .worst_regret = worst_regret(choice, choice.chosen)});
   }
 
   void left_out(const std::string& what, const std::string& reason) {
     notes.push_back(fmt::format("{} is left out: {}", what, reason));
+  }
+
+  Candidate launched_for(const std::string& what, const Candidate& winner) {
+    Candidate launched = launchable(winner);
+    if (launched != winner)
+      notes.push_back(
+          fmt::format("{} gets its winner with addressing=base, which was not timed: the loaders make no "
+                      "arrays of pointers",
+                      what));
+    return launched;
   }
 
   // The default of a device that a table's winner cannot run on.

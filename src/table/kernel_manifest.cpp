@@ -237,9 +237,8 @@ Json asked_json(const Shape& shape) {
           {"fusion", text(shape.fusion)}};
 }
 
-bool takes_pointers(const Candidate& candidate) {
-  const std::optional<int> addressing = find_value(candidate, "addressing");
-  return addressing && *addressing != 0;
+Candidate launchable(const Candidate& winner) {
+  return find_value(winner, "addressing").value_or(0) == 0 ? winner : with_value(winner, "addressing", 0);
 }
 
 std::string manifest_digest(std::string_view manifest) {

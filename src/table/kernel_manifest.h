@@ -68,8 +68,8 @@ struct KernelExport {
   bool of_other_kernels = false;  // the table's times were measured with other kernels than these
 };
 
-/// Whether a candidate's kernel takes arrays of pointers (addressing=pointers), which no export of kernels has.
-bool takes_pointers(const Candidate& candidate);
+/// What an export launches for a winner: loaders make no arrays of pointers, so that addressing is base.
+Candidate launchable(const Candidate& winner);
 
 /// The part of a shape that a caller asks for: equal for all cells whose kernels may replace one another.
 Json asked_json(const Shape& shape);

@@ -18,12 +18,13 @@ Json knobs_of(const Candidate& candidate) {
 
 // The cubin that `export --format kernels` writes for it; null for what has none.
 Json file_of(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  const bool exported = candidate.retired.empty() && candidate.foreign.empty() && !takes_pointers(candidate);
+  const bool exported = candidate.retired.empty() && candidate.foreign.empty() && !cannot_run(candidate, shape, device);
   if (device.kind != DeviceKind::cuda || !exported) return nullptr;
   return cubin_name(kernel_name(candidate, shape), arch(device));
 }
 
-Json served(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+Json served(const Candidate& winner, const Shape& shape, const DeviceInfo& device) {
+  const Candidate candidate = launchable(winner);
   return {{"variant", candidate.variant},
           {"knobs", knobs_of(candidate)},
           {"file", file_of(candidate, shape, device)},

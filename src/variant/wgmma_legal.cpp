@@ -120,8 +120,7 @@ bool begins_with_result(const Product& p) { return p.accumulates && p.d.dtype !=
 
 // ptxas (CUDA 13.0) spills more sums a thread where they begin with what D holds.
 int most_begun_sums(const Knobs& c, const Product& p) {
-  if (c.split > 4 && c.consumers == 3 && !c.swap) return 24;
-  if (c.split > 1 && c.tma_store == TmaStore::boxes && !c.swap) return 48;
+  if (c.split > 1 && !c.swap) return c.split > 4 && c.consumers == 3 ? 24 : c.tma_store == TmaStore::boxes ? 48 : 64;
   if (p.d.dtype == Dtype::fp16 && c.consumers == 3 && c.tma_store == TmaStore::none && c.swap) return 64;
   return 176;
 }

@@ -236,6 +236,21 @@ def test_runtime_names_the_cubins_of_the_kernels_export(room):
         assert file.startswith(cell["kernel"] + ".") and cell["kernel"] in kernels
 
 
+def test_a_winner_by_pointers_is_exported_with_one_address(room):
+    table = json.loads((SOURCE / "configs/tuned/nvidia-h200-mixtral-8x7b.json").read_text(encoding="utf-8"))
+    entry = next(one for one in table["entries"] if one["candidate"]["tma_store"] != "yes")
+    entry["candidate"]["addressing"] = "pointers"
+    room.write("table.json", {**table, "entries": [entry], "choices": []})
+    result = room.run("export", "table.json", "--format", "kernels", "-o", "kernels")
+    if result.returncode == 3:
+        pytest.skip("no NVRTC here")
+    assert result.returncode == 0 and "gets its winner with addressing=base, which was not timed" in result.stderr
+    manifest = json.loads((room.path / "kernels/manifest.json").read_text())
+    assert [(cell["id"], cell["tuned"]) for cell in manifest["cells"]] == [(entry["id"], False)]
+    cell = runtime(room, "table.json")["cells"][entry["id"]]
+    assert cell["file"].startswith(manifest["cells"][0]["kernel"]) and cell["knobs"]["addressing"] == "base"
+
+
 def test_runtime_of_a_cpu_has_no_cubins(room):
     picks = runtime(room, room.write("table.json", {**room.json(room.made_table()), "tool": TOOL}))
     assert [cell["file"] for cell in picks["cells"].values()] == [None, None]

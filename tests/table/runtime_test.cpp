@@ -1,6 +1,7 @@
 // The compact table for programs that pick kernels.
 #include "base/json.h"
 #include "table/chosen.h"
+#include "table/kernel_manifest.h"
 #include "table/text_export.h"
 #include "variant/variant.h"
 
@@ -40,12 +41,15 @@ TEST(Runtime, ACandidateThatNoKernelTakesAnyMoreHasNoFile) {
   EXPECT_TRUE(json["cells"][id(table.entries[1].cell)]["file"].is_string());
 }
 
-TEST(Runtime, AKernelThatIsNotExportedHasNoFile) {
+TEST(Runtime, AKernelOfPointersIsServedByThatOfOneAddress) {
   TunedTable table = sample::small_table();
   const Entry& entry = table.entries[1];
   const Candidate pointers = parse_partial_candidate("wgmma addressing=pointers");
   table.entries[1].candidate = complete(pointers, make_problem(entry.cell), table.device);
-  EXPECT_TRUE(runtime_of(table)["cells"][id(entry.cell)]["file"].is_null());
+  const Json cell = runtime_of(table)["cells"][id(entry.cell)];
+  EXPECT_EQ(cell["knobs"]["addressing"], "base");
+  const Candidate base = with_value(table.entries[1].candidate, "addressing", 0);
+  EXPECT_EQ(cell["file"], cubin_name(kernel_name(base, entry.cell.shape), arch(table.device)));
 }
 
 TEST(Runtime, WrongFilesNameTheirPlace) {
