@@ -192,13 +192,15 @@ def _current_stream():
     return torch.cuda.current_stream().cuda_stream if torch else 0
 
 
-def arch_runs_on(arch, capability):
-    """"sm_90a" runs on compute capability 9.0 alone, "sm_80" on 8.0 and what is newer of 8."""
+def closeness(arch, capability):
+    """How close an architecture comes to a compute capability; 0 where it doesn't run there. "sm_90a" runs on 9.0 alone,
+    "sm_80" on 8.0 and what is newer of 8; the newest that runs is the closest."""
     found = re.fullmatch(r"sm_(\d+)(a?)", arch)
     if not found:
-        return False
+        return 0
     number = int(found[1])
-    return number == capability if found[2] else number // 10 == capability // 10 and number <= capability
+    runs = number == capability if found[2] else number // 10 == capability // 10 and number <= capability
+    return 2 * number + len(found[2]) if runs else 0
 
 
 # ---- Operands -------------------------------------------------------------------------------------------------------
@@ -441,10 +443,10 @@ class Library:
             self.capability = self._driver.attribute(_MAJOR, device) * 10 + self._driver.attribute(_MINOR, device)
             self.processors = self._driver.attribute(_PROCESSORS, device)
             self._modules, self._kernels = {}, {}
-            if not any(arch_runs_on(cell["arch"], self.capability) for cell in self.manifest["cells"]):
+            if not any(closeness(cell["arch"], self.capability) for cell in self.manifest["cells"]):
                 raise Error(f"{path}: has no kernels for {name}, compute capability {self.capability}")
             tuned_on = self.manifest["device"]
-            if arch_runs_on(tuned_on["arch"], self.capability) and tuned_on["name"] != name and not other_gpu:
+            if closeness(tuned_on["arch"], self.capability) and tuned_on["name"] != name and not other_gpu:
                 raise Error(f"{path}: was tuned on {tuned_on['name']}, and this is {name}; pass other_gpu=True to launch "
                             "its kernels all the same")
 
@@ -453,19 +455,17 @@ class Library:
         "permute_y+topk_weights". `skew` is a hint: rows of the largest expert over the mean; with it the nearest cell
         counts, by doublings of tokens and of skew together. Without it the robust choice for the tokens; where the
         table has none, of the cells nearest in tokens the most skewed. Of two equally near cells the one with fewer
-        tokens. Error where there is no kernel for it."""
+        tokens. Where the export is for several architectures that run here, those of the closest count. Error where
+        there is no kernel for it."""
         asked = {"op": op, "dtype": dtype, "experts": experts, "top_k": top_k, "n": n, "k": k, "fusion": fusion}
         with _telling(self.folder / "manifest.json"):
-            if skew is None:
-                for place, served in enumerate(self.manifest["ranges"]):
-                    tokens_of = served["tokens"]
-                    within = tokens_of["from"] <= tokens and (tokens_of["to"] is None or tokens <= tokens_of["to"])
-                    if within and self._answers(served, asked):
-                        return self._load(("range", place), served)
+            ranges, cells = self._answers(asked)
+            for place, served in ranges if skew is None else []:
+                tokens_of = served["tokens"]
+                if tokens_of["from"] <= tokens and (tokens_of["to"] is None or tokens <= tokens_of["to"]):
+                    return self._load(("range", place), served)
             best, least = None, None
-            for place, cell in enumerate(self.manifest["cells"]):
-                if not self._answers(cell, asked):
-                    continue
+            for place, cell in cells:
                 distance = _doublings(tokens, cell["tokens"])
                 if skew is not None:
                     distance = math.hypot(distance, _doublings(skew, cell["skew"]))
@@ -491,8 +491,13 @@ class Library:
         Call(self._driver, "route", operands, [step], None).launch(
             stream=stream, m_sizes=m_sizes, gather_indices=gather_indices, topk_ids=topk_ids)
 
-    def _answers(self, cell, asked):
-        return arch_runs_on(cell["arch"], self.capability) and cell["asked"] == asked
+    def _answers(self, asked):
+        """Ranges and cells of the closest architecture that has any for what is asked, each with its place."""
+        served = [[(closeness(each["arch"], self.capability), place, each)
+                   for place, each in enumerate(self.manifest[kind]) if each["asked"] == asked]
+                  for kind in ("ranges", "cells")]
+        closest = max([1, *(close for each in served for close, _, _ in each)])
+        return [[(place, each) for close, place, each in kind if close == closest] for kind in served]
 
     def _load(self, key, cell):
         if key not in self._kernels:
@@ -504,10 +509,10 @@ class Library:
 
     def _loaded(self, launch):
         """(function, how many of its blocks fit on the device at once)."""
-        files = [file for arch, file in launch["cubin"].items() if arch_runs_on(arch, self.capability)]
-        if not files:
+        arch = max(launch["cubin"], key=lambda arch: closeness(arch, self.capability), default="")
+        if not closeness(arch, self.capability):
             raise Error(f"{launch['entry']}: has no cubin for compute capability {self.capability}")
-        function = self._function(files[0], launch["entry"])
+        function = self._function(launch["cubin"][arch], launch["entry"])
         return function, self._driver.held_blocks(function, launch, self.processors)
 
     def _function(self, file, entry):

@@ -211,6 +211,47 @@ def test_of_two_kernels_as_near_that_of_fewer_tokens_is_picked(exported, tmp_pat
 PICK = {**LAYER, "op": "fwd", "tokens": 16, "skew": 1.3}
 
 
+@pytest.mark.parametrize("capability, archs, closest", [
+    (89, ["sm_80", "sm_89"], "sm_89"), (89, ["sm_80", "sm_86"], "sm_86"), (86, ["sm_80", "sm_89"], "sm_80"),
+    (90, ["sm_90", "sm_90a"], "sm_90a"), (103, ["sm_100", "sm_100a", "sm_103f"], "sm_100")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_closest_architecture_is_taken_whichever_was_exported_first(exported, tmp_path, callers, capability, archs, closest, turned):
+    """Each architecture has cells and a range of its own; all share their kernels, of which only the closest has files."""
+    archs = archs[::-1] if turned else archs
+
+    def for_each(manifest):
+        for kind in ("cells", "ranges"):
+            manifest[kind] = [{**each, "arch": arch, "kernel": each["kernel"] if arch == closest else "wgmma-9"}
+                              for arch in archs for each in manifest[kind]]
+        others = {f"{arch}.cubin": {"arch": arch, "bytes": 1, "sha256": "0" * 64} for arch in archs}
+        manifest["files"].update(others)
+        launches = [launch for kernel in manifest["kernels"] for launch in kernel["launches"]]
+        for launch in [*launches, *manifest["route"].values()]:
+            if "cubin" in launch:
+                own = launch["cubin"]["sm_90a"]
+                launch["cubin"] = {arch: own if arch == closest else f"{arch}.cubin" for arch in archs}
+    folder = changed(exported, tmp_path, for_each)
+    cells = json.loads((exported / "manifest.json").read_text())["cells"]
+    wanted = next(cell["kernel"] for cell in cells if cell["id"].startswith("custom/up/fwd/bf16/t16/uniform/e6/top2"))
+    env = {"FAKE_CUDA_CAPABILITY": str(capability)}
+    assert callers.run(folder, env=env, **PICK)[0].split()[0] == wanted
+    assert callers.run(folder, env=env, **{**LAYER, "op": "fwd", "tokens": 100})[0] == "wgmma-0 range\n"
+
+
+def test_a_range_of_another_architecture_does_not_stand_before_cells(exported, tmp_path, callers):
+    def for_two(manifest):
+        for served, arch in ((manifest["cells"], "sm_89"), (manifest["ranges"], "sm_80")):
+            for each in served:
+                each["arch"] = arch
+        for kernel in [*manifest["kernels"], {"launches": manifest["route"].values()}]:
+            for launch in kernel["launches"]:
+                if "cubin" in launch:
+                    launch["cubin"] = {"sm_80": launch["cubin"]["sm_90a"]}
+    folder = changed(exported, tmp_path, for_two)
+    out, _ = callers.run(folder, env={"FAKE_CUDA_CAPABILITY": "89"}, op="fwd", **LAYER, tokens=100)
+    assert out.split()[1].startswith("custom/up/fwd/bf16/t256/")
+
+
 @pytest.mark.parametrize("words, env, told", [
     ({"n": 128}, {}, "manifest.json: has no kernel for fwd bf16 plain, 6 experts, top 2, n 128, k 512 on this GPU"),
     ({"dtype": "fp16"}, {}, "has no kernel for fwd fp16 plain"),

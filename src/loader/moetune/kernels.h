@@ -206,8 +206,9 @@ class Library {
 
   /// The kernel for a computation. With a hint of skew it is that of the nearest cell, by doublings of tokens and of
   /// skew together. Without one it is that of the robust choice for the tokens; where the table has none, of the cells
-  /// nearest in tokens the most skewed. Of two equally near cells it is the one with fewer tokens. Throws Error where
-  /// the export has no kernel for the computation. Loads cubins.
+  /// nearest in tokens the most skewed. Of two equally near cells it is the one with fewer tokens. Where the export is
+  /// for several architectures that run here, those of the closest count. Throws Error where the export has no kernel
+  /// for the computation. Loads cubins.
   const Kernel& pick(const Request& request);
 
   /// Sorts a routing by expert, in one kernel. It has `slots` ids (tokens * top_k of them, int32 or, `wide`, int64), of
@@ -223,7 +224,7 @@ class Library {
   Kernel::Loaded loaded(const Value& launch);
   const Kernel& load(const Value& cell);
   CUfunction function(const std::string& file, const std::string& entry);
-  bool answers(const Value& cell, const Request& request) const;
+  std::vector<const Value*> answers(const Request& request, const char* list) const;
 
   std::filesystem::path folder_;
   Value manifest_;
@@ -242,11 +243,17 @@ inline std::string read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// "sm_90a" runs on compute capability 9.0 alone, "sm_80" on 8.0 and what is newer of 8.
-inline bool arch_runs_on(const std::string& arch, int capability) {
-  if (arch.size() < 5 || arch.compare(0, 3, "sm_") != 0) return false;
-  const int number = std::atoi(arch.c_str() + 3);
-  return arch.back() == 'a' ? number == capability : number / 10 == capability / 10 && number <= capability;
+/// How close an architecture comes to a compute capability; 0 where it doesn't run there. "sm_90a" runs on 9.0 alone,
+/// "sm_80" on 8.0 and what is newer of 8; the newest that runs is the closest.
+inline int closeness(const std::string& arch, int capability) {
+  const bool exact = !arch.empty() && arch.back() == 'a';
+  const std::string digits = arch.substr(0, arch.size() - exact);
+  if (digits.size() < 4 || digits.compare(0, 3, "sm_") != 0 ||
+      digits.find_first_not_of("0123456789", 3) != std::string::npos)
+    return 0;
+  const int number = std::atoi(digits.c_str() + 3);
+  const bool runs = exact ? number == capability : number / 10 == capability / 10 && number <= capability;
+  return runs ? 2 * number + exact : 0;
 }
 
 /// How many blocks of a launch fit on the device at once.
@@ -529,35 +536,47 @@ inline Library::Library(const std::filesystem::path& folder, bool other_gpu) : f
   const std::string& tuned_on = manifest_["device"]["name"].string();
   const std::vector<Value>& cells = manifest_["cells"].items();
   const bool runs = std::any_of(cells.begin(), cells.end(),
-                                [&](const Value& cell) { return arch_runs_on(cell["arch"].string(), capability_); });
+                                [&](const Value& cell) { return closeness(cell["arch"].string(), capability_) > 0; });
   if (!runs)
     throw Error(path.string() + ": has no kernels for " + name + ", compute capability " + std::to_string(capability_));
-  const bool tuned_here = arch_runs_on(manifest_["device"]["arch"].string(), capability_);
+  const bool tuned_here = closeness(manifest_["device"]["arch"].string(), capability_) > 0;
   if (tuned_here && tuned_on != name && !other_gpu)
     throw Error(path.string() + ": was tuned on " + tuned_on + ", and this is " + name +
                 "; pass other_gpu to launch its kernels all the same");
 }
 
-inline bool Library::answers(const Value& cell, const Request& request) const {
-  const Value& asked = cell["asked"];
-  return arch_runs_on(cell["arch"].string(), capability_) && asked["op"].string() == request.op &&
-         asked["dtype"].string() == request.dtype && asked["fusion"].string() == request.fusion &&
-         asked["experts"].integer() == request.experts && asked["top_k"].integer() == request.top_k &&
-         asked["n"].integer() == request.n && asked["k"].integer() == request.k;
+/// Those of a list ("ranges" or "cells") that are for the request, and for the closest architecture that either list
+/// has for it.
+inline std::vector<const Value*> Library::answers(const Request& request, const char* list) const {
+  int closest = 1;
+  std::vector<const Value*> found;
+  for (const char* each : {"ranges", "cells"})
+    for (const Value& served : manifest_[each].items()) {
+      const Value& asked = served["asked"];
+      const bool is_asked = asked["op"].string() == request.op && asked["dtype"].string() == request.dtype &&
+                            asked["fusion"].string() == request.fusion &&
+                            asked["experts"].integer() == request.experts &&
+                            asked["top_k"].integer() == request.top_k && asked["n"].integer() == request.n &&
+                            asked["k"].integer() == request.k;
+      const int close = is_asked ? closeness(served["arch"].string(), capability_) : 0;
+      if (close > closest) found.clear();
+      closest = std::max(closest, close);
+      if (close == closest && each == std::string_view(list)) found.push_back(&served);
+    }
+  return found;
 }
 
 inline const Kernel& Library::pick(const Request& request) {
   if (!request.skew)
-    for (const Value& range : manifest_["ranges"].items()) {
-      const Value &from = range["tokens"]["from"], &to = range["tokens"]["to"];
+    for (const Value* range : answers(request, "ranges")) {
+      const Value &from = (*range)["tokens"]["from"], &to = (*range)["tokens"]["to"];
       const bool open = to.kind() == Value::Kind::null;
-      if (answers(range, request) && request.tokens >= from.integer() && (open || request.tokens <= to.integer()))
-        return load(range);
+      if (request.tokens >= from.integer() && (open || request.tokens <= to.integer())) return load(*range);
     }
   const Value* best = nullptr;
   std::tuple<long long, double, double> least;
-  for (const Value& cell : manifest_["cells"].items()) {
-    if (!answers(cell, request)) continue;
+  for (const Value* each : answers(request, "cells")) {
+    const Value& cell = *each;
     const auto doublings = [](double a, double b) {
       return std::abs(std::log2(std::max(a, 1e-9) / std::max(b, 1e-9)));
     };
@@ -598,8 +617,9 @@ inline const Kernel& Library::load(const Value& cell) {
 
 inline Kernel::Loaded Library::loaded(const Value& launch) {
   const std::string* file = nullptr;
+  int closest = 0;
   for (const auto& [arch, cubin] : launch["cubin"].members())
-    if (arch_runs_on(arch, capability_)) file = &cubin.string();
+    if (const int close = closeness(arch, capability_); close > closest) file = &cubin.string(), closest = close;
   if (!file) launch.fail("has no cubin for compute capability " + std::to_string(capability_));
   Kernel::Loaded made;
   made.function = function(*file, launch["entry"].string());
