@@ -205,27 +205,62 @@ def closeness(arch, capability):
 
 # ---- Operands -------------------------------------------------------------------------------------------------------
 
-_DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32", "int32": "torch.int32",
-           "int64": "torch.int64"}
+_DTYPES = {"bf16": ("torch.bfloat16", 2), "fp16": ("torch.float16", 2), "fp32": ("torch.float32", 4),
+           "int32": ("torch.int32", 4), "int64": ("torch.int64", 8)}
 
 
-def _require_fit(kernel, name, tensor, dtype, rows, columns, ordinal):
+class _Need:
+    """What an operand must be. Of experts the shape is exact: [experts, rows, columns] or [experts]. What has rows of its
+    own may have more of them, in any sides before the columns. A value for each slot may also be [tokens, top_k]."""
+
+    def __init__(self, dtype, shape, exact=False, top_k=None):
+        self.dtype, size = _DTYPES[dtype]
+        self.shape, self.exact, self.top_k = shape, exact, top_k
+        # Kernels read and write 16 bytes at a time where all rows begin at a multiple of 16, and else what divides them.
+        self.alignment = math.gcd(16, size * (shape[-1] if len(shape) > 1 else 1))
+
+    def fits(self, shape):
+        if self.exact:
+            return shape == self.shape
+        rows, *columns = self.shape
+        if not columns and self.top_k and shape[1:] == [self.top_k]:
+            return math.prod(shape) >= rows
+        if not columns:
+            return len(shape) == 1 and shape[0] >= rows
+        return len(shape) > 1 and shape[-1:] == columns and math.prod(shape[:-1]) >= rows
+
+    def __str__(self):
+        if self.exact:
+            return str(self.shape)
+        by_token = f" or [{self.shape[0] // self.top_k}, {self.top_k}]" if self.top_k else ""
+        return f"{self.shape}{by_token}, or have more rows"
+
+
+def _need_of(operand, sizes):
+    """By the manifest's operand, whose matrices of experts lie one behind another: their rows are "experts * n"."""
+    if operand["dtype"] not in _DTYPES:
+        raise ValueError(f"the operand '{operand['name']}' is of '{operand['dtype']}', which this loader does not know")
+    rows, *columns = operand["shape"]
+    shape = [evaluate(side, sizes) for side in (rows, *columns)]
+    if rows.startswith("experts * "):
+        return _Need(operand["dtype"], [sizes["experts"], evaluate(rows[len("experts * "):], sizes), *shape[1:]], exact=True)
+    by_slot = rows == "slots" and not columns
+    return _Need(operand["dtype"], shape, exact=rows == "experts", top_k=sizes["top_k"] if by_slot else None)
+
+
+def _require_fit(kernel, name, tensor, need, ordinal):
     device = getattr(tensor, "device", None)  # of a torch tensor; of others it isn't known
     if device is not None and (device.type, device.index) != ("cuda", ordinal):
         raise Error(f"{kernel}: '{name}' is on {device}, but the kernel on cuda:{ordinal}")
-    if str(tensor.dtype) != _DTYPES[dtype]:
-        raise Error(f"{kernel}: '{name}' is of {tensor.dtype}, but must be of {_DTYPES[dtype]}")
+    if str(tensor.dtype) != need.dtype:
+        raise Error(f"{kernel}: '{name}' is of {tensor.dtype}, but must be of {need.dtype}")
     if not tensor.is_contiguous():
         raise Error(f"{kernel}: '{name}' is not contiguous")
-    shape = tuple(tensor.shape)
-    elements = math.prod(shape)
-    if columns is None:
-        fits = elements >= rows
-    else:
-        fits = bool(shape) and shape[-1] == columns and elements >= rows * columns
-    if not fits:
-        wanted = f"[{rows}]" if columns is None else f"[{rows}, {columns}]"
-        raise Error(f"{kernel}: '{name}' is {list(shape)}, but must be {wanted}, or have more rows")
+    shape = list(tensor.shape)
+    if not need.fits(shape):
+        raise Error(f"{kernel}: '{name}' is {shape}, but must be {need}")
+    if tensor.data_ptr() % need.alignment:
+        raise Error(f"{kernel}: '{name}' must begin at a multiple of {need.alignment} bytes")
 
 
 class _Step:
@@ -308,11 +343,12 @@ class Call:
     def launch(self, stream=None, **operands):
         """Puts the launches into the stream (a handle; torch's current one where it is None): nothing is synchronised,
         m_sizes stay on the device. Tensor maps contain the operands' addresses: a graph that captures the launch
-        uses the same addresses in every replay. Error for operands that are missing, of another dtype or too small."""
-        for name, (dtype, rows, columns) in self._operands.items():
+        uses the same addresses in every replay. Error for operands that are missing, of another dtype or shape, too
+        small, or not aligned."""
+        for name, need in self._operands.items():
             if operands.get(name) is None:
                 raise Error(f"{self._name}: the operand '{name}' is missing")
-            _require_fit(self._name, name, operands[name], dtype, rows, columns, self._driver.ordinal)
+            _require_fit(self._name, name, operands[name], need, self._driver.ordinal)
         unknown = set(operands) - set(self._operands)
         if unknown:
             raise Error(f"{self._name}: takes no operand '{min(unknown)}'; it takes {', '.join(self._operands)}")
@@ -363,10 +399,7 @@ class Kernel:
                 if workspace.room(name) < needed:
                     raise Error(f"{self.name}: the workspace was made for other kernels or fewer tokens: it needs {needed} "
                                 f"bytes of {name}")
-            operands = {}
-            for operand in self.description["operands"]:
-                shape = [evaluate(side, sizes) for side in operand["shape"]]
-                operands[operand["name"]] = (operand["dtype"], shape[0], shape[1] if len(shape) > 1 else None)
+            operands = {operand["name"]: _need_of(operand, sizes) for operand in self.description["operands"]}
             steps = [_Step(launch, function, held, sizes)
                      for launch, (function, held) in zip(self.description["launches"], self._loaded)]
         return Call(self._library._driver, self.name, operands, steps, workspace)
@@ -486,8 +519,8 @@ class Library:
         sizes = {"experts": math.prod(m_sizes.shape), "slots": slots, "rows": rows, "first_expert": first_expert}
         launch = self.manifest["route"][ids]
         step = _Step(launch, *self._loaded(launch), sizes)
-        operands = {"m_sizes": ("int32", sizes["experts"], None), "gather_indices": ("int32", rows, None),
-                    "topk_ids": (ids, slots, None)}
+        operands = {"m_sizes": _Need("int32", [sizes["experts"]], exact=True), "gather_indices": _Need("int32", [rows]),
+                    "topk_ids": _Need(ids, list(topk_ids.shape), exact=True)}
         Call(self._driver, "route", operands, [step], None).launch(
             stream=stream, m_sizes=m_sizes, gather_indices=gather_indices, topk_ids=topk_ids)
 

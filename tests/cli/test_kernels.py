@@ -28,13 +28,12 @@ import moetune_kernels as kernels
 
 class Tensor:
     def __init__(self, address, shape, dtype):
-        self.address, self.shape, self.dtype = address, shape, "torch." + dtype
+        self.address, self.shape, self.dtype = address, shape, dtype
     def data_ptr(self):
         return self.address
     def is_contiguous(self):
         return True
 
-NAMES = {"bf16": "bfloat16", "fp32": "float32", "int32": "int32"}
 given = dict(word.split("=", 1) for word in sys.argv[3:])
 number = lambda name, otherwise=None: int(given.get(name, otherwise)) if given.get(name, otherwise) is not None else None
 try:
@@ -53,16 +52,17 @@ try:
     workspace = kernels.Workspace([kernel], number("room", tokens), rows)
     call = kernel.call(tokens, workspace, rows)
     operands, address = {}, 0x100000000000
-    for name, (dtype, high, wide) in call._operands.items():
+    shifted, _, shift = given.get("shift", "").partition(":")
+    for name, need in call._operands.items():
         address += 0x1000000000
-        operands[name] = Tensor(address, [high] if wide is None else [high, wide], NAMES[dtype])
+        operands[name] = Tensor(address + int(shift) * (name == shifted) if shift else address, need.shape, need.dtype)
     call.launch(stream=0x77, **operands)
     other = threading.Thread(target=call.launch, args=[0x77], kwargs=operands)
     other.start(), other.join()
     slots = tokens * number("top_k")
     if number("route", 1):
-        library.route(Tensor(0x3000, [tokens, number("top_k")], "int64"), Tensor(0x1000, [number("experts")], "int32"),
-                      Tensor(0x2000, [slots], "int32"), stream=0x77)
+        library.route(Tensor(0x3000, [tokens, number("top_k")], "torch.int64"),
+                      Tensor(0x1000, [number("experts")], "torch.int32"), Tensor(0x2000, [slots], "torch.int32"), stream=0x77)
     workspace.reset()
 except kernels.Error as error:
     print("error:", error)
@@ -302,6 +302,13 @@ def test_an_operand_that_is_too_small_is_refused(exported, callers):
     assert result.returncode == 1 and "'y' has 100 bytes, but needs 16384" in result.stdout
 
 
+@pytest.mark.parametrize("name, shift, alignment", [("x", 8, 16), ("w", 2, 16), ("y", 8, 16), ("m_sizes", 2, 4)])
+def test_an_operand_must_begin_where_a_kernel_can_read_it(exported, callers, name, shift, alignment):
+    for out, log in callers.run(exported, code=1, same=False, shift=f"{name}:{shift}", **PICK):
+        assert f": '{name}' must begin at a multiple of {alignment} bytes" in out and "launch" not in log
+    callers.run(exported, shift=f"{name}:{alignment}", **PICK)
+
+
 def drop(path):
     def change(manifest):
         *way, last = path
@@ -387,29 +394,44 @@ def test_a_manifest_is_taken_as_it_was_written_or_not_at_all(exported, callers, 
         assert "manifest.sha256" in out and "launch" not in log
 
 
-def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch):
+class Tensor:
+    def __init__(self, shape, dtype="torch.bfloat16", contiguous=True, address=4096):
+        self.shape, self.dtype, self.contiguous, self.address = shape, dtype, contiguous, address
+
+    def data_ptr(self):
+        return self.address
+
+    def is_contiguous(self):
+        return self.contiguous
+
+
+class Driver:
+    ordinal = 0
+
+    def enter(self):
+        pass
+
+
+@pytest.fixture
+def kernels():
     spec = importlib.util.spec_from_file_location("moetune_kernels", SOURCE / "src/loader/moetune_kernels.py")
-    kernels = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(kernels)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    class Tensor:
-        def __init__(self, shape, dtype="torch.bfloat16", contiguous=True):
-            self.shape, self.dtype, self.contiguous = shape, dtype, contiguous
 
-        def data_ptr(self):
-            return 4096
+SIZES = {"m": 0, "n": 256, "k": 512, "experts": 6, "top_k": 2, "tokens": 16, "slots": 32, "rows": 32}
 
-        def is_contiguous(self):
-            return self.contiguous
 
-    operands = {"x": ("bf16", 32, 512), "m_sizes": ("int32", 6, None)}
-    class Driver:
-        ordinal = 0
+def call_of(kernels, operands, sizes=SIZES):
+    """A call without launches, of operands as manifests have them."""
+    needs = {operand["name"]: kernels._need_of(operand, sizes) for operand in operands}
+    return kernels.Call(Driver(), "k", needs, [], None)
 
-        def enter(self):
-            pass
 
-    call = kernels.Call(Driver(), "k", operands, [], None)
+def test_python_refuses_tensors_that_do_not_fit(kernels):
+    call = call_of(kernels, [{"name": "x", "dtype": "bf16", "shape": ["rows", "k"]},
+                             {"name": "m_sizes", "dtype": "int32", "shape": ["experts"]}])
     m_sizes = Tensor([6], "torch.int32")
     call.launch(stream=1, x=Tensor([32, 512]), m_sizes=m_sizes)
     call.launch(stream=1, x=Tensor([4, 10, 512]), m_sizes=m_sizes)  # more rows than needed
@@ -417,6 +439,7 @@ def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch)
                         (Tensor([31, 512]), r"'x' is \[31, 512\], but must be \[32, 512\], or have more rows"),
                         (Tensor([64, 256]), r"must be \[32, 512\]"),
                         (Tensor([32, 512], contiguous=False), "'x' is not contiguous"),
+                        (Tensor([32, 512], address=4104), "'x' must begin at a multiple of 16 bytes"),
                         (None, "the operand 'x' is missing")):
         with pytest.raises(kernels.Error, match=told):
             call.launch(stream=1, x=wrong, m_sizes=m_sizes)
@@ -431,15 +454,40 @@ def test_python_refuses_tensors_that_do_not_fit(exported, tmp_path, monkeypatch)
         call.launch(stream=1, x=Tensor([32, 512]), m_sizes=m_sizes, w=m_sizes)
 
 
+@pytest.mark.parametrize("dtype, shape, right, wrong, told", [
+    ("bf16", ["experts * n", "k"], [[6, 256, 512]], [[1536, 512], [256, 6, 512], [7, 256, 512], [6, 256, 256, 2], [6, 512, 256]],
+     r"must be \[6, 256, 512\]$"),
+    ("int32", ["experts"], [[6]], [[7], [5], [1, 6], [6, 1], []], r"must be \[6\]$"),
+    ("bf16", ["rows", "n"], [[32, 256], [40, 256], [2, 16, 256]], [[256, 32], [31, 256], [8192], [32, 256, 1]],
+     r"must be \[32, 256\], or have more rows$"),
+    ("int32", ["rows"], [[32], [33]], [[31], [16, 2], [2, 16], [32, 1]], r"must be \[32\], or have more rows$"),
+    ("fp32", ["slots"], [[32], [40], [16, 2], [17, 2]], [[31], [15, 2], [2, 16], [4, 8], [1, 32]],
+     r"must be \[32\] or \[16, 2\], or have more rows$"),
+])
+def test_python_refuses_other_shapes(kernels, dtype, shape, right, wrong, told):
+    call = call_of(kernels, [{"name": "it", "dtype": dtype, "shape": shape}])
+    name = {"bf16": "torch.bfloat16", "int32": "torch.int32", "fp32": "torch.float32"}[dtype]
+    for fits in right:
+        call.launch(stream=1, it=Tensor(fits, name))
+    for other in wrong:
+        with pytest.raises(kernels.Error, match=told):
+            call.launch(stream=1, it=Tensor(other, name))
+
+
+def test_narrow_rows_may_begin_at_what_divides_them(kernels):
+    """Kernels whose rows are no multiple of 16 bytes read less at a time."""
+    call = call_of(kernels, [{"name": "y", "dtype": "bf16", "shape": ["rows", "n"]}], {**SIZES, "n": 100})
+    call.launch(stream=1, y=Tensor([32, 100], address=4096 + 200))
+    with pytest.raises(kernels.Error, match="'y' must begin at a multiple of 8 bytes"):
+        call.launch(stream=1, y=Tensor([32, 100], address=4098))
+
+
 FORMULAS = ["2 + 3 * 4 - 5", "(2+3)*4", "x / 2", "x % 2", "ceil_div(7, 2)", "ceil_div(x, 2)", "min(rows, 3) * max(1, x)",
             "9223372036854775807 + 1", "4611686018427387904 * 4", "rows +", "rows 2", "cols", "abs(1)", "min(1)", "1 / 0",
             "9223372036854775808", "", "2 ** 3", "5 // 2", "-1", "1.5", "rows.real", "[1]", "ceil_div(1, 0)", "((1)"]
 
 
-def test_formulas_are_the_same_in_both_languages(tmp_path):
-    spec = importlib.util.spec_from_file_location("moetune_kernels", SOURCE / "src/loader/moetune_kernels.py")
-    kernels = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(kernels)
+def test_formulas_are_the_same_in_both_languages(kernels, tmp_path):
     lines = []
     for formula in FORMULAS:
         try:

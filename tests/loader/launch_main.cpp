@@ -1,12 +1,14 @@
 // What a caller of include/moetune/kernels.h does: picks a kernel of a folder, makes a workspace, launches it twice on
 // addresses that stand for operands, and routes. Prints the kernel's name, or the error.
 //   launch_main FOLDER op=fwd experts=8 top_k=2 n=64 k=64 tokens=16 [fusion=..] [dtype=..] [skew=..] [rows=..]
-//               [room=TOKENS] [bytes=NAME:BYTES] [other_gpu=1] [route=0]
+//               [room=TOKENS] [bytes=NAME:BYTES] [shift=NAME:BYTES] [other_gpu=1] [route=0]
 // With picks=MOST it prints instead which cell answers for each number of tokens up to MOST.
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moetune/kernels.h"
@@ -48,10 +50,14 @@ int main(int argc, char** argv) try {
   CUdeviceptr address = 0x100000000000;
   for (const Value& operand : kernel.description()["operands"].items())
     operands.push_back({operand["name"].string(), address += 0x1000000000, -1});
-  if (given.count("bytes")) {
-    const std::string& text = given["bytes"];
-    for (Operand& operand : operands)
-      if (operand.name == text.substr(0, text.find(':'))) operand.bytes = std::stol(text.substr(text.find(':') + 1));
+  const auto given_for = [&](const char* word, std::string_view name) -> std::optional<long> {
+    const std::string& text = given[word];
+    if (text.substr(0, text.find(':')) != name) return std::nullopt;
+    return std::stol(text.substr(text.find(':') + 1));
+  };
+  for (Operand& operand : operands) {
+    operand.bytes = given_for("bytes", operand.name).value_or(-1);
+    operand.data += static_cast<CUdeviceptr>(given_for("shift", operand.name).value_or(0));
   }
   for (int i = 0; i < 2; ++i) call.launch(operands, reinterpret_cast<CUstream>(0x77));
   if (number("route", 1) == 1)

@@ -20,6 +20,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -78,7 +79,7 @@ class Call {
  public:
   /// Puts the launches into the stream: nothing is synchronised, m_sizes stay on the device. Tensor maps contain the
   /// operands' addresses: a graph that captures the launch uses the same addresses in every replay. Throws Error for
-  /// operands that are missing or too small, and where the driver refuses.
+  /// operands that are missing, too small or not aligned, and where the driver refuses.
   void launch(const std::vector<Operand>& operands, CUstream stream) const;
 
  private:
@@ -114,7 +115,7 @@ class Call {
   };
   struct Need {
     std::string name;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0, alignment = 1;
   };
 
   CUdeviceptr address(const std::string& name, const std::vector<Operand>& operands) const;
@@ -393,6 +394,12 @@ inline Call::Step Kernel::step_of(const Value& launch, const Loaded& loaded, Siz
   return step;
 }
 
+inline std::int64_t element_bytes(const Value& dtype) {
+  for (const auto& [name, bytes] : {std::pair("bf16", 2), {"fp16", 2}, {"fp32", 4}, {"int32", 4}})
+    if (dtype.string() == name) return bytes;
+  dtype.fail("'" + dtype.string() + "' is a type that this loader does not know");
+}
+
 inline Call Kernel::call(const Extent& extent, const Workspace& workspace) const {
   const Sizes sizes = sizes_of(extent);
   for (const auto& [name, need] : buffers_of(sizes)) {
@@ -405,10 +412,12 @@ inline Call Kernel::call(const Extent& extent, const Workspace& workspace) const
   call.kernel_ = name_;
   call.workspace_ = &workspace;
   for (const Value& operand : kernel_["operands"].items()) {
-    const std::string& dtype = operand["dtype"].string();
-    std::int64_t bytes = dtype == "fp32" || dtype == "int32" ? 4 : 2;
-    for (const Value& side : operand["shape"].items()) bytes *= Formula::evaluate(side.string(), sizes);
-    call.operands_.push_back({operand["name"].string(), bytes});
+    const std::vector<Value>& sides = operand["shape"].items();
+    std::int64_t row_bytes = element_bytes(operand["dtype"]);
+    for (std::size_t i = 1; i < sides.size(); ++i) row_bytes *= Formula::evaluate(sides[i].string(), sizes);
+    const std::int64_t rows = Formula::evaluate(sides.at(0).string(), sizes);
+    // Kernels read and write 16 bytes at a time where all rows begin at a multiple of 16, and else what divides them.
+    call.operands_.push_back({operand["name"].string(), rows * row_bytes, std::gcd(std::int64_t{16}, row_bytes)});
   }
   const std::vector<Value>& launches = kernel_["launches"].items();
   for (std::size_t i = 0; i < launches.size(); ++i) call.steps_.push_back(step_of(launches[i], loaded_[i], sizes));
@@ -451,6 +460,9 @@ inline void Call::launch(const std::vector<Operand>& operands, CUstream stream) 
     if (given->bytes >= 0 && given->bytes < need.bytes)
       throw Error(kernel_ + ": '" + need.name + "' has " + std::to_string(given->bytes) + " bytes, but needs " +
                   std::to_string(need.bytes));
+    if (given->data % static_cast<CUdeviceptr>(need.alignment) != 0)
+      throw Error(kernel_ + ": '" + need.name + "' must begin at a multiple of " + std::to_string(need.alignment) +
+                  " bytes");
   }
   for (const Step& step : steps_) {
     if (!step.function) {
@@ -632,7 +644,9 @@ inline void Library::route(std::int64_t experts, std::int64_t slots, std::int64_
   const Value& launch = manifest_["route"][wide ? "int64" : "int32"];
   Call call;
   call.kernel_ = "route";
-  call.operands_ = {{"m_sizes", experts * 4}, {"gather_indices", rows * 4}, {"topk_ids", slots * (wide ? 8 : 4)}};
+  const std::int64_t id_bytes = wide ? 8 : 4;
+  call.operands_ = {
+      {"m_sizes", experts * 4, 4}, {"gather_indices", rows * 4, 4}, {"topk_ids", slots * id_bytes, id_bytes}};
   const Sizes sizes = {{"experts", experts}, {"slots", slots}, {"first_expert", first_expert}, {"rows", rows}};
   call.steps_.push_back(Kernel::step_of(launch, loaded(launch), sizes));
   call.launch(operands, stream);
