@@ -209,12 +209,24 @@ _DTYPES = {"bf16": ("torch.bfloat16", 2), "fp16": ("torch.float16", 2), "fp32": 
            "int32": ("torch.int32", 4), "int64": ("torch.int64", 8)}
 
 
+def _known(table, key, what):
+    if key not in table:
+        raise ValueError(f"'{key}' is {what} that this loader does not know")
+    return table[key]
+
+
+def _whole(given, name, least):
+    if type(given[name]) is not int or given[name] < least:
+        raise ValueError(f"'{name}' must be a whole number from {least} on, and is {given[name]!r}")
+    return given[name]
+
+
 class _Need:
     """What an operand must be. Of experts the shape is exact: [experts, rows, columns] or [experts]. What has rows of its
     own may have more of them, in any sides before the columns. A value for each slot may also be [tokens, top_k]."""
 
     def __init__(self, dtype, shape, exact=False, top_k=None):
-        self.dtype, size = _DTYPES[dtype]
+        self.dtype, size = _known(_DTYPES, dtype, "a type")
         self.shape, self.exact, self.top_k = shape, exact, top_k
         # Kernels read and write 16 bytes at a time where all rows begin at a multiple of 16, and else what divides them.
         self.alignment = math.gcd(16, size * (shape[-1] if len(shape) > 1 else 1))
@@ -238,8 +250,6 @@ class _Need:
 
 def _need_of(operand, sizes):
     """By the manifest's operand, whose matrices of experts lie one behind another: their rows are "experts * n"."""
-    if operand["dtype"] not in _DTYPES:
-        raise ValueError(f"the operand '{operand['name']}' is of '{operand['dtype']}', which this loader does not know")
     rows, *columns = operand["shape"]
     shape = [evaluate(side, sizes) for side in (rows, *columns)]
     if rows.startswith("experts * "):
@@ -270,13 +280,18 @@ class _Step:
         self.function = function
         if "fill" in launch:
             fill = launch["fill"]
-            self.filled, self.byte, self.bytes = fill["pointer"], fill["byte"], evaluate(fill["bytes"], sizes)
+            self.filled, self.byte, self.bytes = fill["pointer"], _whole(fill, "byte", 0), evaluate(fill["bytes"], sizes)
+            self.pointers = [self.filled]
             return
         sizes = {**sizes, "held": held}
         self.grid = evaluate(launch["grid"], sizes)
         self.threads, self.shared_bytes = launch["threads"], launch["shared_bytes"]
         self.cooperative = launch["cooperative"]
         self.arguments = [self._argument(argument, sizes) for argument in launch["arguments"]]
+        if not self.arguments:
+            raise Error("the manifest has a kernel without arguments")
+        self.pointers = [value[0] if kind == "map" else value for _, fields in self.arguments
+                         for _, kind, value in fields if kind in ("pointer", "map")]
 
     def _argument(self, argument, sizes):
         """(size, [(offset, kind, value)])."""
@@ -301,7 +316,8 @@ class _Step:
             box = [*given["box"], *[1] * (len(size) - 2)]
             if given["swizzle"] != 128 or not 2 <= len(size) <= 5 or len(stride) + 1 != len(size):
                 raise Error("the manifest has a tensor map that this loader does not know")
-            return "map", (given["pointer"], _MAP_TYPES[given["dtype"]], _PROMOTION[given["l2_promotion"]],
+            return "map", (given["pointer"], _known(_MAP_TYPES, given["dtype"], "a type of maps"),
+                           _known(_PROMOTION, given["l2_promotion"], "a promotion"),
                            (ctypes.c_uint64 * len(size))(*size), (ctypes.c_uint64 * len(stride))(*stride),
                            (ctypes.c_uint32 * len(size))(*box), (ctypes.c_uint32 * len(size))(*[1] * len(size)))
         kind = "int32" if "int32" in field else "int64"
@@ -339,6 +355,10 @@ class Call:
 
     def __init__(self, driver, name, operands, steps, workspace):
         self._driver, self._name, self._operands, self._steps, self._workspace = driver, name, operands, steps, workspace
+        known = {*operands, *(workspace._buffers if workspace else ())}
+        for pointer in (pointer for step in steps for pointer in step.pointers):
+            if pointer not in known:
+                raise Error(f"{name}: no operand or buffer is called '{pointer}'")
 
     def launch(self, stream=None, **operands):
         """Puts the launches into the stream (a handle; torch's current one where it is None): nothing is synchronised,
@@ -369,6 +389,7 @@ class Kernel:
     def __init__(self, library, description, cell):
         self.name, self.description, self.cell = description["name"], description, cell
         self._library = library
+        self.operands = [operand["name"] for operand in description["operands"]]
         self._loaded = [(None, 0) if "fill" in launch else library._loaded(launch)
                         for launch in description["launches"]]
 
@@ -378,17 +399,19 @@ class Kernel:
         rows = slots if rows is None else rows
         if tokens < 0 or not 0 <= rows <= slots:
             raise Error(f"{self.name}: {rows} rows of {tokens} tokens: at most tokens * top_k = {slots}")
-        sizes = {**self.cell["extents"], "experts": self.cell["asked"]["experts"], "top_k": top_k, "tokens": tokens,
+        extents = {name: _whole(self.cell["extents"], name, 0) for name in ("m", "n", "k")}
+        sizes = {**extents, "experts": self.cell["asked"]["experts"], "top_k": top_k, "tokens": tokens,
                  "slots": slots, "rows": rows, "processors": self._library.processors}
         for name, formula in self.description["sizes"].items():
             sizes[name] = evaluate(formula, sizes)
         return sizes
 
     def _buffers(self, tokens, rows):
-        sizes = {**self._sizes(tokens, rows), "held": self._loaded[0][1]}
-        sizes["blocks"] = evaluate(self.description["launches"][0]["grid"], sizes)
-        return {buffer["name"]: (evaluate(buffer["bytes"], sizes), buffer["zeroed"])
-                for buffer in self.description["buffers"]}
+        with _telling(self._library.folder / "manifest.json"):
+            sizes = {**self._sizes(tokens, rows), "held": self._loaded[0][1]}
+            sizes["blocks"] = evaluate(self.description["launches"][0]["grid"], sizes)
+            return {buffer["name"]: (evaluate(buffer["bytes"], sizes), buffer["zeroed"])
+                    for buffer in self.description["buffers"]}
 
     def call(self, tokens, workspace, rows=None):
         """All that a launch of this many tokens needs. `rows` is the capacity of operands in expert order: tokens * top_k
@@ -402,7 +425,7 @@ class Kernel:
             operands = {operand["name"]: _need_of(operand, sizes) for operand in self.description["operands"]}
             steps = [_Step(launch, function, held, sizes)
                      for launch, (function, held) in zip(self.description["launches"], self._loaded)]
-        return Call(self._library._driver, self.name, operands, steps, workspace)
+            return Call(self._library._driver, self.name, operands, steps, workspace)
 
 
 class Workspace:
@@ -415,11 +438,10 @@ class Workspace:
         self._driver.enter()
         needs = {}
         for kernel in kernels:
-            with _telling(kernel._library.folder / "manifest.json"):
-                for name, (needed, zeroed) in kernel._buffers(tokens, rows).items():
-                    before = needs.get(name, (1, False))
-                    needs[name] = (max(before[0], needed), before[1] or zeroed)
-        for name, (needed, zeroed) in sorted(needs.items()):
+            for name, (needed, zeroed) in kernel._buffers(tokens, rows).items():
+                before = needs.get(name, (1, False))
+                needs[name] = (max(before[0], needed), before[1] or zeroed)
+        for name, (needed, zeroed) in sorted(needs.items(), key=str):
             data = ctypes.c_uint64()
             self._driver("cuMemAlloc_v2", ctypes.byref(data), ctypes.c_size_t(needed), what="no memory for a workspace")
             self._buffers[name] = (data.value, needed, zeroed)
@@ -517,18 +539,19 @@ class Library:
         ids = "int64" if str(topk_ids.dtype) == "torch.int64" else "int32"
         slots, rows = math.prod(topk_ids.shape), math.prod(gather_indices.shape)
         sizes = {"experts": math.prod(m_sizes.shape), "slots": slots, "rows": rows, "first_expert": first_expert}
-        launch = self.manifest["route"][ids]
-        step = _Step(launch, *self._loaded(launch), sizes)
         operands = {"m_sizes": _Need("int32", [sizes["experts"]], exact=True), "gather_indices": _Need("int32", [rows]),
                     "topk_ids": _Need(ids, list(topk_ids.shape), exact=True)}
-        Call(self._driver, "route", operands, [step], None).launch(
-            stream=stream, m_sizes=m_sizes, gather_indices=gather_indices, topk_ids=topk_ids)
+        with _telling(self.folder / "manifest.json"):
+            launch = self.manifest["route"][ids]
+            call = Call(self._driver, "route", operands, [_Step(launch, *self._loaded(launch), sizes)], None)
+        call.launch(stream=stream, m_sizes=m_sizes, gather_indices=gather_indices, topk_ids=topk_ids)
 
     def _answers(self, asked):
         """Ranges and cells of the closest architecture that has any for what is asked, each with its place."""
-        served = [[(closeness(each["arch"], self.capability), place, each)
-                   for place, each in enumerate(self.manifest[kind]) if each["asked"] == asked]
-                  for kind in ("ranges", "cells")]
+        with _telling(self.folder / "manifest.json"):
+            served = [[(closeness(each["arch"], self.capability), place, each)
+                       for place, each in enumerate(self.manifest[kind]) if each["asked"] == asked]
+                      for kind in ("ranges", "cells")]
         closest = max([1, *(close for each in served for close, _, _ in each)])
         return [[(place, each) for close, place, each in kind if close == closest] for kind in served]
 
@@ -545,6 +568,9 @@ class Library:
         arch = max(launch["cubin"], key=lambda arch: closeness(arch, self.capability), default="")
         if not closeness(arch, self.capability):
             raise Error(f"{launch['entry']}: has no cubin for compute capability {self.capability}")
+        for name, least in (("threads", 1), ("shared_bytes", 0), ("cluster", 1), ("most_per_processor", 1)):
+            if name != "most_per_processor" or launch[name] is not None:
+                _whole(launch, name, least)
         function = self._function(launch["cubin"][arch], launch["entry"])
         return function, self._driver.held_blocks(function, launch, self.processors)
 

@@ -119,8 +119,7 @@ def _launch(folder, op, fusion, w_shape, dtype, top_k, tokens, rows, **operands)
     with _device_of(next(iter(operands.values()))):
         kernel = library(folder).pick(op=op, dtype=_DTYPES[dtype], fusion=fusion, experts=experts, top_k=top_k, n=n,
                                       k=k, tokens=max(tokens, 1), skew=getattr(_local, "skew", None))
-        taken = {operand["name"] for operand in kernel.description["operands"]}
-        given = {name: tensor for name, tensor in operands.items() if name in taken}
+        given = {name: tensor for name, tensor in operands.items() if name in kernel.operands}
         kernel.call(tokens, _workspace().room_for(kernel, tokens, rows), rows).launch(**given)
 
 

@@ -351,12 +351,101 @@ def used(manifest):
     (put((*STRUCT, "fields", 0, "offset"), 2**63 - 1), "outside its struct"),
     (put(("kernels", 0, "name"), "other"), "wgmma-0"),
     (put(("files",), {}), "wgmma-0.cubin"),
+    (put(("kernels", 0, "operands", 0, "dtype"), "bf17"), "'bf17' is a type that this loader does not know"),
+    (put((*STRUCT, "fields", 0, "pointer"), "xx"), "no operand or buffer is called 'xx'"),
+    (put(("kernels", 0, "launches", 0, "arguments"), []), "arguments"),
+    (lambda manifest: manifest["kernels"][0]["launches"].append({"fill": {"pointer": "xx", "byte": 0, "bytes": "4"}}),
+     "no operand or buffer is called 'xx'"),
 ])
 def test_a_damaged_manifest_is_refused(exported, callers, tmp_path, change, told):
     folder = changed(exported, tmp_path, lambda manifest: (used(manifest), change(manifest)))
     for out, log in callers.run(folder, code=1, same=False, **PICK):
         assert out.splitlines()[-1].startswith("error: ") and told in out, out
         assert "launch" not in log
+
+
+@pytest.mark.parametrize("change, told", [
+    (drop(("route",)), "'route' is missing"),
+    (drop(("route", "int64")), "'int64' is missing"),
+    (drop(("route", "int64", "cubin")), "'cubin' is missing"),
+    (put(("route", "int64", "arguments", 0, "pointer"), "xx"), "no operand or buffer is called 'xx'"),
+])
+def test_a_damaged_route_is_refused(exported, callers, tmp_path, change, told):
+    for out, log in callers.run(changed(exported, tmp_path, change), code=1, same=False, **PICK):
+        assert out.splitlines()[-1].startswith("error: ") and told in out and "launch route" not in log, out
+
+
+DAMAGER = """
+import copy, hashlib, json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import moetune_kernels as kernels
+folder = pathlib.Path(sys.argv[2])
+whole = json.loads((folder / "manifest.json").read_text())
+
+class Tensor:
+    def __init__(self, need):
+        self.shape, self.dtype = need.shape, need.dtype
+    def data_ptr(self):
+        return 4096
+    def is_contiguous(self):
+        return True
+
+def places(value, way=()):
+    if isinstance(value, (dict, list)):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*way, key)
+            yield from places(each, (*way, key))
+
+def use(manifest):
+    text = json.dumps(manifest).encode()
+    (folder / "manifest.json").write_bytes(text)
+    (folder / "manifest.sha256").write_text(hashlib.sha256(text).hexdigest())
+    library = kernels.Library(folder)
+    for skew in (None, 1.0):
+        kernel = library.pick(tokens=100, skew=skew, **whole["cells"][0]["asked"])
+        call = kernel.call(100, kernels.Workspace([kernel], 100))
+        call.launch(stream=1, **{name: Tensor(need) for name, need in call._operands.items()})
+    counts, slots = kernels._Need("int32", [6]), kernels._Need("int32", [200])
+    library.route(Tensor(slots), Tensor(counts), Tensor(slots), stream=1)
+
+use(whole)
+refused = 0
+for place in places(whole):
+    for value in ("gone", "xx", []):
+        manifest = copy.deepcopy(whole)
+        within = manifest
+        for key in place[:-1]:
+            within = within[key]
+        if value == "gone":
+            del within[place[-1]]
+        else:
+            within[place[-1]] = value
+        try:
+            use(manifest)
+        except kernels.Error as error:
+            refused += 1
+        except Exception as error:
+            print(place, value, type(error).__name__, error)
+print(refused > 500)
+"""
+
+
+def test_python_raises_nothing_but_its_error_whatever_a_manifest_says(exported, tmp_path):
+    """Each member is taken out of a manifest that is signed again, or given a value of another kind."""
+    def one_cell(manifest):
+        summed = next(cell for cell in manifest["cells"] if cell["asked"]["fusion"] == "permute_x+sum_slots")
+        manifest["cells"], name = [summed], summed["kernel"]
+        manifest["kernels"] = [kernel for kernel in manifest["kernels"] if kernel["name"] == name]
+        manifest["ranges"] = [{**manifest["ranges"][0], "kernel": name, "asked": manifest["cells"][0]["asked"],
+                               "extents": manifest["cells"][0]["extents"]}]
+        used_files = [file for launch in [*manifest["kernels"][0]["launches"], *manifest["route"].values()]
+                      for file in launch.get("cubin", {}).values()]
+        manifest["files"] = {name: manifest["files"][name] for name in used_files}
+    folder = changed(exported, tmp_path, one_cell)
+    result = subprocess.run([sys.executable, "-B", "-c", DAMAGER, SOURCE / "src/loader", folder], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, universal_newlines=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+    assert result.returncode == 0 and result.stdout == "True\n", result.stdout + result.stderr
 
 
 def test_a_changed_or_missing_file_is_refused(exported, callers, tmp_path):

@@ -119,6 +119,7 @@ class Call {
   };
 
   CUdeviceptr address(const std::string& name, const std::vector<Operand>& operands) const;
+  void require_pointers() const;
   void put_pointers(Argument& argument, const std::vector<Operand>& operands) const;
 
   std::string kernel_;
@@ -391,6 +392,7 @@ inline Call::Step Kernel::step_of(const Value& launch, const Loaded& loaded, Siz
   step.shared_bytes = static_cast<unsigned>(launch["shared_bytes"].integer());
   step.cooperative = launch["cooperative"].boolean();
   for (const Value& argument : launch["arguments"].items()) step.arguments.push_back(argument_of(argument, sizes));
+  if (step.arguments.empty()) launch["arguments"].fail("a kernel takes arguments");
   return step;
 }
 
@@ -421,6 +423,7 @@ inline Call Kernel::call(const Extent& extent, const Workspace& workspace) const
   }
   const std::vector<Value>& launches = kernel_["launches"].items();
   for (std::size_t i = 0; i < launches.size(); ++i) call.steps_.push_back(step_of(launches[i], loaded_[i], sizes));
+  call.require_pointers();
   return call;
 }
 
@@ -431,6 +434,19 @@ inline CUdeviceptr Call::address(const std::string& name, const std::vector<Oper
     if (const auto buffer = workspace_->buffers_.find(name); buffer != workspace_->buffers_.end())
       return buffer->second.data;
   throw Error(kernel_ + ": no operand or buffer is called '" + name + "'");
+}
+
+// Before anything is launched, every pointer of the manifest must have a name that `address` will find.
+inline void Call::require_pointers() const {
+  std::vector<Operand> all;
+  for (const Need& need : operands_) all.push_back({need.name});
+  for (const Step& step : steps_) {
+    if (!step.function) address(step.filled, all);
+    for (const Argument& argument : step.arguments) {
+      for (const Pointer& pointer : argument.pointers) address(pointer.name, all);
+      for (const Map& map : argument.maps) address(map.of.name, all);
+    }
+  }
 }
 
 inline void Call::put_pointers(Argument& argument, const std::vector<Operand>& operands) const {
@@ -649,6 +665,7 @@ inline void Library::route(std::int64_t experts, std::int64_t slots, std::int64_
       {"m_sizes", experts * 4, 4}, {"gather_indices", rows * 4, 4}, {"topk_ids", slots * id_bytes, id_bytes}};
   const Sizes sizes = {{"experts", experts}, {"slots", slots}, {"first_expert", first_expert}, {"rows", rows}};
   call.steps_.push_back(Kernel::step_of(launch, loaded(launch), sizes));
+  call.require_pointers();
   call.launch(operands, stream);
 }
 
