@@ -3,6 +3,7 @@ import json
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -192,6 +193,26 @@ def test_gate_counts_verdicts(planted):
     assert result.stdout.endswith("\nExit codes: 1: 2\n")
     usage = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/gate"), "table.json"], stderr=subprocess.PIPE)
     assert usage.returncode == 2 and b"usage: gate RUNS TABLE" in usage.stderr
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_installed_gate_takes_moetune_of_the_path(room, installed):
+    scripts, bin_ = room.path / "share/moetune/scripts", room.path / "bin"
+    scripts.mkdir(parents=True), bin_.mkdir()
+    shutil.copy(SOURCE / "scripts/gate", scripts)
+    if installed:
+        (bin_ / "moetune").symlink_to(BINARY)
+    env = {name: value for name, value in room.env.items() if name != "MOETUNE"}
+    result = subprocess.run([sys.executable, "-B", str(scripts / "gate"), "1", "none.json"], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, universal_newlines=True, cwd=room.path, env={**env, "PATH": str(bin_)})
+    told = "moetune: error: none.json" if installed else "gate: there is no moetune in build/release or PATH: build or install it"
+    assert result.returncode == 2 and result.stderr.startswith(told), result.stderr
+
+
+def test_gate_says_so_where_the_program_that_is_named_is_not_there(room):
+    result = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/gate"), "1", "none.json"], stderr=subprocess.PIPE,
+                            universal_newlines=True, env={**room.env, "MOETUNE": "build/nowhere"})
+    assert result.returncode == 2 and result.stderr.startswith("gate: there is no build/nowhere: build or install it"), result.stderr
 
 
 def steps_of(workflow):

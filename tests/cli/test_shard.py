@@ -2,6 +2,8 @@
 import copy
 import itertools
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -207,3 +209,16 @@ def test_the_trial_with_slurm_tells_what_is_missing(room):
     result = subprocess.run([sys.executable, SOURCE / "scripts/slurm_trial"], env=env, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True, check=False)
     assert result.returncode == 3 and "slurm_trial: not found: munged, slurmctld, slurmd" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the trial is for root")
+def test_the_trial_with_slurm_tells_that_there_is_no_moetune(room):
+    scripts, bin_ = room.path / "share/moetune/scripts", room.path / "bin"
+    scripts.mkdir(parents=True), bin_.mkdir()
+    shutil.copy(SOURCE / "scripts/slurm_trial", scripts)
+    for name in ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue"):
+        (bin_ / name).symlink_to(shutil.which("false"))
+    env = {name: value for name, value in room.env.items() if name != "MOETUNE"}
+    result = subprocess.run([sys.executable, scripts / "slurm_trial"], env={**env, "PATH": str(bin_)}, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    assert result.returncode == 3 and result.stderr.startswith("slurm_trial: there is no moetune: build or install it"), result.stderr
