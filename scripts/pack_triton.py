@@ -2,12 +2,19 @@
 """Makes a kernel pack (moetune tune --pack DIR) of a Triton kernel, compiled for an architecture without a GPU.
 
     scripts/pack_triton.py -o triton-pack              # scripts/triton_moe.py over vLLM's 1,920 configurations
-    scripts/pack_triton.py -o mine --kernel my_moe.py --arch sm_90a,sm_80 --set num_stages=3,4
+    scripts/pack_triton.py -o mine --kernel my_moe.py --arch sm_80 --set num_stages=3,4
     moetune tune --pack triton-pack --variant triton_moe --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
 
 FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has: kernels, their arguments, preparing
 steps, knobs, rules, operands and buffers. Candidates that differ only in values of launches share a cubin. Those that
 do not compile are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it writes.
+
+Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds the threads, shared memory and trailing
+arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
+them alone. The pack is written, and the last sentence tells how many candidates are missing for which architecture.
+
+Exit 0: all that compiles is in the pack. 1: candidates are missing for an architecture, or nothing can be launched. 2:
+wrong usage. 3: no triton.
 """
 import argparse
 import concurrent.futures
@@ -196,20 +203,34 @@ def text_of(manifest):
 
 
 def collect(results, folder):
-    """Preparing steps by place, and binaries by key, each with a file for every architecture; and what failed."""
-    prepared, binaries, failed = {}, {}, []
+    """Preparing steps by place, and binaries by key, each with a file for every architecture; what failed; and (place,
+    key, architecture) of what is built in another way than for the first architecture."""
+    prepared, binaries, failed, other = {}, {}, [], []
     for place, key, arch, cubin, binary, registers in results:
         if cubin is None:
             failed.append((place, key, arch, binary))
             continue
-        name = folder.add(arch, cubin, registers)
         table, index = (binaries, key) if place is None else (prepared, place)
         files, first = table.setdefault(index, ({}, binary))
         if binary != first:  # shared memory and threads are told once for all architectures
-            failed.append((place, key, arch, "is built in another way than for the first architecture"))
+            other.append((place, key, arch))
             continue
-        files[arch] = name
-    return prepared, binaries, failed
+        files[arch] = folder.add(arch, cubin, registers)
+    return prepared, binaries, failed, other
+
+
+def tell_missing(other, manifest, binaries):
+    """Says for each architecture how many of the pack's candidates it lacks, and returns the exit code."""
+    places = {key: place for place, key in enumerate(binaries)}
+    for arch in dict.fromkeys(arch for _, _, arch in other):
+        lost = {places[key] for place, key, at in other if at == arch and place is None}
+        no_steps = any(at == arch and place is not None for place, _, at in other)
+        missing = sum(no_steps or binary in lost for *_, binary in manifest["candidates"])
+        print(f"pack_triton.py: error: {missing} of {len(manifest['candidates'])} candidates are missing for {arch}, where "
+              "they take other threads, shared memory or arguments than for the first architecture", file=sys.stderr)
+    if other:
+        print("hint: make a pack for each architecture", file=sys.stderr)
+    return 1 if other else 0
 
 
 def parse(argv):
@@ -217,7 +238,7 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="DIR", help="a folder that is not there yet, or empty")
     parser.add_argument("--kernel", type=pathlib.Path, default=here / "triton_moe.py", metavar="FILE.py")
-    parser.add_argument("--arch", default="sm_90a", help="such as sm_90a,sm_80 [sm_90a]")
+    parser.add_argument("--arch", default="sm_90a", help="better one than several: see above [sm_90a]")
     parser.add_argument("--dtype", choices=["bf16", "fp16"], default="bf16")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=LIST", help="other values for a knob")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile [all cores]")
@@ -257,7 +278,7 @@ def main(argv):
     arguments.output.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as jit-compiled kernels have it; Triton warns where nothing is said
     folder = Folder(arguments.output)
-    prepared, binaries, failed = collect(compile_all(tasks, arguments.jobs), folder)
+    prepared, binaries, failed, other = collect(compile_all(tasks, arguments.jobs), folder)
     for place, key, arch, reason in failed:
         what = "the kernel" if place is None else f"preparing step {place}"
         print(f"{what} {' '.join(f'{name}={value}' for name, value in key)} for {arch} does not compile: {reason}", file=sys.stderr)
@@ -272,7 +293,7 @@ def main(argv):
     print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} "
           f"{'binary' if len(binaries) == 1 else 'binaries'}, compiled in {time.monotonic() - begin:.0f} s; {large} "
           f"{'needs' if large == 1 else 'need'} more shared memory than a block has.")
-    return 0
+    return tell_missing(other, manifest, binaries)
 
 
 if __name__ == "__main__":

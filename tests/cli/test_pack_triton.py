@@ -104,8 +104,8 @@ def test_the_manifest_is_the_golden_text(room, packer):
     tasks, _ = packer.tasks_of(arguments, description)
     results = [(place, key, arch, *((b"gemm", binary, {"registers": 90}) if place is None else (b"align", align, {"registers": 32})))
                for _, _, place, key, _, _, arch in tasks]
-    prepared, binaries, failed = packer.collect(results, folder)
-    assert not failed and len(binaries) == 2 and len(folder.files) == 2  # equal cubins are one file
+    prepared, binaries, failed, other = packer.collect(results, folder)
+    assert not failed and not other and len(binaries) == 2 and len(folder.files) == 2  # equal cubins are one file
     made_by = {"name": "pack_triton.py", "triton": "3.6.0", "kernel": "triton_moe.py", "sha256": "0" * 64}
     text = packer.text_of(packer.manifest_of(description, folder, prepared, binaries, made_by))
     golden = SOURCE / "tests/cli/files/pack-triton.json"
@@ -115,6 +115,40 @@ def test_the_manifest_is_the_golden_text(room, packer):
     (room.path / "pack.json").write_text(text)
     validate("pack", room.path / "pack.json")
     room.ok("validate", "pack.json")
+
+
+@needs_triton
+def test_candidates_that_an_architecture_lost_are_told(room):
+    """Triton builds the larger tile in another way for sm_80 than for sm_90a."""
+    result = pack(room, "-o", "pack", "--jobs", "1", "--arch", "sm_90a,sm_80", *SMALL, code=1)
+    assert result.stdout.startswith("pack: 8 of 8 candidates in 2 binaries")
+    assert result.stderr.endswith("error: 4 of 8 candidates are missing for sm_80, where they take other threads, shared memory or "
+                                  "arguments than for the first architecture\nhint: make a pack for each architecture\n")
+    room.ok("validate", "pack/pack.json")
+    assert pack(room, "-o", "other", "--jobs", "1", "--arch", "sm_80", *SMALL).stdout.startswith("other: 8 of 8 candidates")
+
+
+@pytest.mark.parametrize("step_differs", [False, True])
+def test_a_pack_for_two_architectures_holds_what_both_have(room, packer, monkeypatch, capsys, step_differs):
+    def results(tasks, jobs):
+        for _, _, place, key, _, _, arch in tasks:
+            large = place is None and dict(key)["BLOCK_SIZE_M"] == 64
+            more = arch == "sm_80" and (large or step_differs and place is not None)
+            yield place, key, arch, f"{place} {key} {arch}".encode(), {
+                "entry": "moe_gemm", "threads": 128, "shared_bytes": 4096 + more, "cluster": 1, "scratch_bytes": 0, "trailing": []}, {}
+
+    monkeypatch.setattr(packer, "compile_all", results)
+    monkeypatch.setattr(sys.modules["triton"], "__version__", "3.6.0", raising=False)
+    monkeypatch.chdir(room.path)
+    assert packer.main(["-o", "pack", "--arch", "sm_90a,sm_80", *SMALL]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("pack: 8 of 8 candidates in 2 binaries")
+    assert f"error: {8 if step_differs else 4} of 8 candidates are missing for sm_80, where " in err and "does not compile" not in err
+    manifest = room.json("pack/pack.json")
+    assert [list(binary["files"]) for binary in manifest["binaries"]] == [["sm_90a", "sm_80"], ["sm_90a"]]
+    assert {file.name for file in (room.path / "pack").iterdir()} == {"pack.json", *manifest["files"]}
+    validate("pack", room.path / "pack/pack.json")
+    room.ok("validate", "pack/pack.json")
 
 
 def test_without_triton_it_says_so(room):
