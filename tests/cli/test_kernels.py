@@ -351,6 +351,7 @@ def used(manifest):
     (put((*STRUCT, "fields", 0, "offset"), 2**63 - 1), "outside its struct"),
     (put(("kernels", 0, "name"), "other"), "wgmma-0"),
     (put(("files",), {}), "wgmma-0.cubin"),
+    (put(("kernels", 0, "operands", 0, "shape"), []), "manifest.json"),
     (put(("kernels", 0, "operands", 0, "dtype"), "bf17"), "'bf17' is a type that this loader does not know"),
     (put((*STRUCT, "fields", 0, "pointer"), "xx"), "no operand or buffer is called 'xx'"),
     (put(("kernels", 0, "launches", 0, "arguments"), []), "arguments"),

@@ -415,9 +415,10 @@ inline Call Kernel::call(const Extent& extent, const Workspace& workspace) const
   call.workspace_ = &workspace;
   for (const Value& operand : kernel_["operands"].items()) {
     const std::vector<Value>& sides = operand["shape"].items();
+    if (sides.empty()) operand["shape"].fail("a shape has one side or two");
     std::int64_t row_bytes = element_bytes(operand["dtype"]);
     for (std::size_t i = 1; i < sides.size(); ++i) row_bytes *= Formula::evaluate(sides[i].string(), sizes);
-    const std::int64_t rows = Formula::evaluate(sides.at(0).string(), sizes);
+    const std::int64_t rows = Formula::evaluate(sides.front().string(), sizes);
     // Kernels read and write 16 bytes at a time where all rows begin at a multiple of 16, and else what divides them.
     call.operands_.push_back({operand["name"].string(), rows * row_bytes, std::gcd(std::int64_t{16}, row_bytes)});
   }
