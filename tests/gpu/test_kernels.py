@@ -235,7 +235,7 @@ def export_one(path, knobs, *words):
 RAGGED = [("wgmma tma_store=yes swap=no cluster=none", ""), ("wgmma tma_store=no swap=yes cluster=none", ""),
           ("wgmma tma_store=yes swap=no cluster=m", ""), ("wgmma tma_store=no swap=no split=2 tiles=static", ""),
           ("mma block_m=64 block_n=64", ""), ("simt block_m=64 block_n=64", ""),
-          ("wgmma tma_store=yes swap=no cluster=none", "accumulate"), ("wgmma tma_store=no swap=yes cluster=none", "fp32_dw"),
+          ("wgmma tma_store=yes swap=no cluster=none in_flight=0", "accumulate"), ("wgmma tma_store=no swap=yes cluster=none", "fp32_dw"),
           ("wgmma tma_store=no swap=no cluster=none", "accumulate+fp32_dw"),
           ("wgmma gather=first", "permute_y+topk_weights"), ("mma block_m=64 block_n=64", "permute_y+topk_weights"),
           ("mma block_m=64 block_n=64", "permute_y+topk_weights+accumulate"), ("simt block_m=64 block_n=64", "accumulate")]
