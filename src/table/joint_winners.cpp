@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "variant/pack.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -32,6 +33,15 @@ auto layer_of(const Cell& cell) {
                     text(cell.routing), cell.seed);
 }
 
+// The hash of its manifest; empty where the candidate is of no pack.
+std::string pack_of(const Candidate& candidate) {
+  if (!candidate.foreign.empty()) return candidate.foreign.front().second;
+  const Variant* variant = candidate.variant.empty() ? nullptr : &find_variant(candidate.variant);
+  return variant && variant->pack ? variant->pack->hash : "";
+}
+
+bool of_one_pack(const Candidate& a, const Candidate& b) { return a.variant == b.variant && pack_of(a) == pack_of(b); }
+
 bool is_forward(const Entry& entry, Projection projection) {
   return entry.skipped.empty() && entry.cell.shape.op == Op::fwd && entry.cell.shape.layer.projection == projection &&
          is_packed(entry.candidate);
@@ -44,54 +54,72 @@ std::vector<std::pair<size_t, size_t>> pairs_of(const TunedTable& table) {
     for (size_t down = 0; down < table.entries.size(); ++down) {
       const Entry &first = table.entries[up], &second = table.entries[down];
       if (is_forward(first, Projection::up) && is_forward(second, Projection::down) &&
-          first.candidate.variant == second.candidate.variant && layer_of(first.cell) == layer_of(second.cell))
+          of_one_pack(first.candidate, second.candidate) && layer_of(first.cell) == layer_of(second.cell))
         pairs.emplace_back(up, down);
     }
   return pairs;
 }
 
-// The fastest candidate of a variant for each key.
-std::map<Key, const Trial*> fastest(const Replay& journal, const Entry& entry, const std::vector<std::string>& shared) {
-  std::map<Key, const Trial*> best;
+struct Timed {
+  const Candidate* candidate = nullptr;
+  double seconds = 0;
+};
+
+// The winner and the default, as the final timed them.
+std::vector<Timed> of_final(const Entry& entry) {
+  std::vector<Timed> timed = {{&entry.candidate, entry.measurement.seconds}};
+  for (const Rival& rival : entry.rivals)
+    if (!rival.candidate.variant.empty() && rival.candidate != entry.candidate)
+      timed.push_back({&rival.candidate, rival.measurement.seconds});
+  return timed;
+}
+
+// The fastest candidate of the winner's pack for each key. A time of the final counts before those of the search, whose
+// few samples may be lucky: none is below the winner's.
+std::map<Key, Timed> fastest(const Replay& journal, const Entry& entry, const std::vector<std::string>& shared) {
+  std::map<Key, Timed> best;
+  const auto add = [&](const Candidate& candidate, double seconds) {
+    if (!of_one_pack(candidate, entry.candidate)) return;
+    const Timed timed{&candidate, std::max(seconds, entry.measurement.seconds)};
+    Timed& place = best[key_of(candidate, shared)];
+    if (!place.candidate || timed.seconds < place.seconds) place = timed;
+  };
+  const std::vector<Timed> finalists = of_final(entry);
+  for (const Timed& finalist : finalists) add(*finalist.candidate, finalist.seconds);
   const auto trials = journal.trials.find(id(entry.cell));
   if (trials == journal.trials.end()) return best;
-  for (const Trial& trial : trials->second) {
-    if (trial.status != Status::ok || trial.candidate.variant != entry.candidate.variant) continue;
-    const Trial*& place = best[key_of(trial.candidate, shared)];
-    if (!place || trial.measurement.seconds < place->measurement.seconds) place = &trial;
-  }
+  const auto in_final = [&](const Candidate& candidate) {
+    return std::ranges::any_of(finalists, [&](const Timed& one) { return *one.candidate == candidate; });
+  };
+  for (const Trial& trial : trials->second)
+    if (trial.status == Status::ok && !in_final(trial.candidate)) add(trial.candidate, trial.measurement.seconds);
   return best;
 }
 
-double least(const std::map<Key, const Trial*>& best) {
-  return std::ranges::min_element(best, {}, [](const auto& one) { return one.second->measurement.seconds; })
-      ->second->measurement.seconds;
-}
-
 struct Pair {
-  const Trial *up = nullptr, *down = nullptr;
-  double loss = 0;  // of the sum, over the sum of each cell's fastest
-  double seconds() const { return up->measurement.seconds + down->measurement.seconds; }
+  Timed up, down;
+  double seconds() const { return up.seconds + down.seconds; }
 };
 
-std::optional<Pair> best_pair(const std::map<Key, const Trial*>& ups, const std::map<Key, const Trial*>& downs) {
+// Nothing where no candidates of an equal key were timed in both cells.
+std::optional<Pair> best_pair(const Entry& up, const Entry& down, const Replay& journal,
+                              const std::vector<std::string>& shared) {
+  if (key_of(up.candidate, shared) == key_of(down.candidate, shared))
+    return Pair{{&up.candidate, up.measurement.seconds}, {&down.candidate, down.measurement.seconds}};
+  const std::map<Key, Timed> ups = fastest(journal, up, shared), downs = fastest(journal, down, shared);
   std::optional<Pair> best;
-  for (const auto& [key, up] : ups) {
-    const auto down = downs.find(key);
-    if (down == downs.end()) continue;
-    const Pair pair{up, down->second};
+  for (const auto& [key, timed] : ups) {
+    const auto other = downs.find(key);
+    if (other == downs.end()) continue;
+    const Pair pair{timed, other->second};
     if (!best || pair.seconds() < best->seconds()) best = pair;
   }
-  if (best) best->loss = best->seconds() / (least(ups) + least(downs)) - 1;
   return best;
 }
 
 }  // namespace
 
-bool is_packed(const Candidate& candidate) {
-  if (!candidate.foreign.empty()) return true;
-  return !candidate.variant.empty() && find_variant(candidate.variant).pack != nullptr;
-}
+bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty(); }
 
 bool has_pairs(const TunedTable& table) { return !pairs_of(table).empty(); }
 
@@ -101,22 +129,24 @@ TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std
   double worst = 0;
   for (const auto& [first, second] : pairs_of(table)) {
     Entry &up = table.entries[first], &down = table.entries[second];
-    const auto pair = best_pair(fastest(journal, up, shared), fastest(journal, down, shared));
+    const double apart_seconds = up.measurement.seconds + down.measurement.seconds;
+    const auto pair = best_pair(up, down, journal, shared);
     if (!pair) {
       ++apart;
       continue;
     }
-    up.candidate = pair->up->candidate, down.candidate = pair->down->candidate;
+    const Candidate first_candidate = *pair->up.candidate, second_candidate = *pair->down.candidate;
+    up.candidate = first_candidate, down.candidate = second_candidate;
     up.ties.clear(), down.ties.clear();
-    ++joined, worst = std::max(worst, pair->loss);
+    ++joined, worst = std::max(worst, pair->seconds() / apart_seconds - 1);
   }
   if (joined > 0)
     notes.push_back(
         fmt::format("{} of {} pairs of up and down get one configuration, by the least sum of their times: at worst "
-                    "{:.1f} % over the fastest of each",
+                    "{:.1f} % over the winners of each",
                     joined, joined + apart, 100 * worst));
   if (apart > 0)
-    notes.push_back(fmt::format("{} of up and down {} apart: the journal times no candidate in both",
+    notes.push_back(fmt::format("{} of up and down {} apart: no candidate was timed in both",
                                 apart == 1 ? "1 pair" : fmt::format("{} pairs", apart), apart == 1 ? "stays" : "stay"));
   return table;
 }
