@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "base/file.h"
@@ -12,11 +13,11 @@
 #include "cli/export_kernels.h"
 #include "cli/files.h"
 #include "cli/output.h"
+#include "cli/run_journal.h"
 #include "cli/wording.h"
 #include "cli/words.h"
 #include "table/exporter.h"
 #include "table/joint_winners.h"
-#include "table/mergeable.h"
 
 namespace moetune {
 namespace {
@@ -102,21 +103,17 @@ bool is_serving(const ExportOptions& options) { return options.format == "vllm" 
 // Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
 TunedTable joined(const TunedTable& table, const ExportOptions& options, const Terminal& terminal) {
   if (!is_serving(options) || !has_pairs(table)) return table;
-  const std::string beside = options.table + ".journal.jsonl";
-  if (!table.choices.empty() || (options.journal.empty() && !is_journal(beside))) {
-    note(terminal, fmt::format("up and down are not joined by their times: {}",
-                               table.choices.empty() ? "name the journal of the run with --journal"
-                                                     : "the table's robust choices are exported"));
+  const auto stay_apart = [&](const std::string& why) {
+    note(terminal, fmt::format("up and down are not joined by their times: {}", why));
     return table;
-  }
+  };
+  if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
+  const std::optional<Replay> journal = find_journal(options.journal, options.table, table, terminal);
+  if (!journal) return stay_apart("name the journal of the run with --journal");
   const std::vector<std::string> shared =
       options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};
-  const Replay journal = read_journal(options.journal.empty() ? beside : options.journal);
-  if (!same_model(journal.header.device, table.device) || journal.header.regime != table.regime)
-    throw machine_error("the journal is of another device or regime than the table",
-                        "give the journal of the run that made the table");
   std::vector<std::string> notes;
-  TunedTable result = with_joint_winners(table, journal, shared, notes);
+  TunedTable result = with_joint_winners(table, *journal, shared, notes);
   for (const std::string& sentence : notes) note(terminal, sentence);
   return result;
 }

@@ -7,13 +7,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
-#include <system_error>
 
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/files.h"
 #include "cli/output.h"
+#include "cli/run_journal.h"
 #include "cli/wording.h"
 
 namespace moetune {
@@ -41,67 +40,11 @@ std::string default_output(const std::string& table, bool markdown) {
   return stem.string() + (markdown ? ".md" : ".html");
 }
 
-// Why the journal is of another run than the table; empty where it is of the same.
-std::string difference(const Replay& journal, const TunedTable& table) {
-  if (journal.header.device.name != table.device.name)
-    return fmt::format("it is of '{}', the table is of '{}'", journal.header.device.name, table.device.name);
-  if (journal.header.regime != table.regime)
-    return fmt::format("it is of the regime {}, the table of {}", name(journal.header.regime), name(table.regime));
-  const auto in_journal = [&](const Entry& entry) {
-    return std::ranges::find(journal.header.cells, entry.cell) != journal.header.cells.end();
-  };
-  const auto tried = [&](const Entry& entry) {
-    const auto trials = journal.trials.find(id(entry.cell));
-    return trials != journal.trials.end() &&
-           std::ranges::find(trials->second, entry.candidate, &Trial::candidate) != trials->second.end();
-  };
-  if (std::ranges::none_of(table.entries, in_journal)) return "it has no cell of the table";
-  const bool won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
-  return won && std::ranges::none_of(table.entries, tried) ? "it tried none of the table's winners" : "";
-}
-
-// The first cell of which the journal has fewer candidates than the table counts: it may be of another run.
-const Entry* first_short_of(const Replay& journal, const TunedTable& table) {
-  for (const Entry& entry : table.entries) {
-    const auto trials = journal.trials.find(id(entry.cell));
-    if (trials == journal.trials.end()) continue;
-    std::set<Candidate> candidates;
-    for (const Trial& trial : trials->second) candidates.insert(trial.candidate);
-    if (std::ssize(candidates) < entry.measured) return &entry;
-  }
-  return nullptr;
-}
-
-// The one given, or the one beside the table where that is of the same run.
-std::optional<Replay> find_journal(const ReportOptions& options, const std::string& file, const TunedTable& table,
-                                   const Terminal& terminal) {
-  if (file.empty()) return {};
-  Replay journal = read_journal(file);
-  const std::string other = difference(journal, table);
-  if (other.empty()) {
-    if (const Entry* cell = first_short_of(journal, table))
-      note(terminal, fmt::format("{} may be of another run: it has fewer candidates of {} than the table counts", file,
-                                 id(cell->cell)));
-    return journal;
-  }
-  if (!options.journal.empty())
-    throw machine_error(fmt::format("--journal: {} is of another run than the table: {}", file, other),
-                        "give the journal of the run that made the table");
-  note(terminal, fmt::format("{} is left out: {}", file, other));
-  return {};
-}
-
-std::string journal_file(const ReportOptions& options) {
-  if (!options.journal.empty()) return options.journal;
-  const std::string beside = options.table + ".journal.jsonl";
-  return is_journal(beside) ? beside : "";
-}
-
 Exit run_report(ReportOptions options, const Invocation& invocation) {
   const bool markdown = wants_markdown(options);
   const bool to_standard_output = options.output == "-";
   if (options.output.empty()) options.output = default_output(options.table, markdown);
-  const std::string journal_name = journal_file(options);
+  const std::string journal_name = journal_file(options.journal, options.table);
   Files files;
   add_input(files, "TABLE", options.table);
   add_input(files, "--journal", journal_name);
@@ -110,7 +53,7 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
     add_output(files, "--output", options.output, markdown ? Content::markdown_report : Content::html_report);
   const TunedTable table = read_table(options.table);
   require_outputs(files);
-  const std::optional<Replay> journal = find_journal(options, journal_name, table, invocation.terminal);
+  const std::optional<Replay> journal = find_journal(options.journal, options.table, table, invocation.terminal);
   std::optional<Peers> peers;
   if (!options.peers.empty()) {
     peers = read_peers(options.peers);

@@ -191,7 +191,34 @@ def test_without_its_journal_up_and_down_are_not_joined(served):
     room.error(2, "export", "t.json", "--format", "vllm", "-o", "kept.jsonl", "--journal", "kept.jsonl")
     other = (room.path / "kept.jsonl").read_text().replace("NVIDIA H200", "NVIDIA H100")
     room.write("other.jsonl", other)
-    assert "another device or regime" in room.error(3, "export", "t.json", "--format", "vllm", "--journal", "other.jsonl")
+    assert "it is of 'NVIDIA H100', the table is of 'NVIDIA H200'" in room.error(3, "export", "t.json", "--format", "vllm", "--journal", "other.jsonl")
+
+
+@pytest.mark.parametrize("name, value", [("kernels", "f00d"), ("packs", "triton_moe ffffffffffff")])
+def test_a_journal_of_another_build_is_refused(served, name, value):
+    room = served
+    table = room.json("t.json")
+    table["environment"] = {"identity": {"kernels": "cafe", "packs": "triton_moe 0123456789ab"}}
+    room.write("t.json", table)
+    lines = [json.loads(line) for line in (room.path / "t.json.journal.jsonl").read_text().splitlines()]
+    lines[0]["environment"] = {"identity": {**table["environment"]["identity"], name: value}}
+    room.write("t.json.journal.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    words = f"its environment has {name} {value}, the table's {table['environment']['identity'][name]}"
+    for command in (["export", "t.json", "--format", "vllm", "-o", "v.json"], ["report", "t.json"]):
+        text = room.error(3, *command, "--journal", "t.json.journal.jsonl")
+        assert "is of another run than the table: " + words in text
+        assert "t.json.journal.jsonl is left out: " + words in room.ok(*command).stderr
+    assert row(room, "v.json") == written(16, 3)
+
+
+def test_the_winner_of_both_projections_is_exported_though_another_was_screened_faster(served):
+    room = served
+    table = room.json("t.json")
+    for entry in table["entries"]:
+        entry["candidate"], entry["measurement"] = triton(16, 3), us(31)
+    room.write("t.json", table)
+    told = room.ok("export", "t.json", "--format", "vllm", "-o", "v.json").stderr
+    assert row(room, "v.json") == written(16, 3) and "at worst 0.0 % over the winners of each" in told
 
 
 def test_a_journal_of_a_pack_is_reported_and_not_replayed_without_it(served):
