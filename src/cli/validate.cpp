@@ -20,6 +20,7 @@
 #include "table/kernel_manifest.h"
 #include "table/pretty.h"
 #include "table/table.h"
+#include "variant/pack.h"
 #include "workload/model.h"
 #include "workload/trace.h"
 
@@ -74,6 +75,13 @@ void read_without_schema(const JsonAt& json, Judged& judged) {
   find_kind("moetune.routing/1")->read(json);
 }
 
+// What readers ask of the files that a manifest names. They open it under its own name: elsewhere it is a copy, which
+// may lie alone.
+void require_files_beside(std::string_view kind, const JsonAt& json, const fs::path& file) {
+  if (kind == "kernels" && file.filename() == "manifest.json") require_files_of_manifest(json, file);
+  if (kind == "pack" && file.filename() == "pack.json") require_files_of_pack(json, file);
+}
+
 void read_document(const Json& json, Judged& judged) {
   const JsonAt at(json, judged.file);
   if (!json.is_object()) at.fail("expected an object");
@@ -84,7 +92,7 @@ void read_document(const Json& json, Judged& judged) {
   judged.kind = kind->name;
   judged.version = kind->version;
   kind->read(at);
-  if (kind->name == "kernels") require_files_of_manifest(at, judged.file);
+  require_files_beside(kind->name, at, judged.file);
 }
 
 // The lines of a journal that its reader took; what follows the last line's end was cut off.

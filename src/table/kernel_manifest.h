@@ -80,8 +80,8 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 /// The text of the file manifest.sha256, by which loaders know a damaged manifest: a line that sha256sum reads.
 std::string manifest_digest(std::string_view manifest);
 
-/// Throws Exit::request where the cubins beside a manifest are missing or others, or its digest is another. A manifest
-/// without a digest beside it is no export, but a copy: nothing is asked of it.
+/// Throws Exit::request, as loaders do, where the cubins beside a manifest or its manifest.sha256 are missing or
+/// others.
 void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest);
 
 /// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "loader/moetune/sha256.h"
 #include "table/kernel_manifest.h"
@@ -85,16 +86,16 @@ void require_kernel_manifest(const JsonAt& json) {
 
 void require_files_of_manifest(const JsonAt& json, const fs::path& manifest) {
   const fs::path folder = manifest.parent_path();
-  if (!fs::exists(folder / "manifest.sha256")) return;
-  if (read_text(folder / "manifest.sha256") != manifest_digest(read_text(manifest)))
-    json.fail("the file was changed or cut short: manifest.sha256 has another digest");
+  if (read_text(folder / "manifest.sha256").substr(0, 64) != moetune_kernels::Sha256::hex(read_text(manifest)))
+    json.fail("was changed or cut short: manifest.sha256 has another digest");
   const JsonAt files = json["files"];
   for (const auto& [name, value] : files.value().items()) {
     if (name.find_first_of("/\\") != std::string::npos) files[name].fail("a cubin lies beside the manifest");
     const std::string bytes = read_text(folder / name);
     if (static_cast<int64_t>(bytes.size()) != files[name]["bytes"].integer() ||
         moetune_kernels::Sha256::hex(bytes) != files[name]["sha256"].string())
-      files[name].fail("the file beside the manifest was changed or cut short");
+      throw request_error(fmt::format("{}: is not the file that the manifest names: it was changed or cut short",
+                                      (folder / name).string()));
   }
 }
 

@@ -44,6 +44,12 @@ Pack load_pack(const std::filesystem::path& folder) {
   return pack;
 }
 
+void require_files_of_pack(const JsonAt& json, const std::filesystem::path& manifest) {
+  Pack pack = pack_from_json(json);
+  pack.folder = manifest.parent_path();
+  for (const auto& [name, file] : pack.files) read_pack_file(pack, name);
+}
+
 std::string read_pack_file(const Pack& pack, const std::string& name) {
   const PackFile& file = pack.files.at(name);
   const std::filesystem::path path = pack.folder / name;

@@ -70,6 +70,9 @@ Pack pack_from_json(const JsonAt& json);
 /// manifest.
 Pack load_pack(const std::filesystem::path& folder);
 
+/// Throws Exit::request, as load_pack does, for a file beside a manifest that is missing or differs from it.
+void require_files_of_pack(const JsonAt& json, const std::filesystem::path& manifest);
+
 /// A file's bytes. Exit::request unless size and SHA-256 are those of the manifest.
 std::string read_pack_file(const Pack& pack, const std::string& name);
 

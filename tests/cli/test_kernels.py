@@ -623,7 +623,8 @@ def check_files(room, folder):
         cubin.write_bytes(damaged)
         told = room.run("validate", "out/manifest.json", "--format", "json")
         fault = json.loads(told.stdout)["files"][0]["fault"]
-        assert told.returncode == 1 and "the file beside the manifest was changed or cut short" in fault
+        assert told.returncode == 1
+        assert fault == f"out/{cubin.name}: is not the file that the manifest names: it was changed or cut short"
     cubin.write_bytes(bytes_)
     manifest = folder / "manifest.json"
     text = manifest.read_text()

@@ -1,6 +1,7 @@
 """validate: what a file is, whether it is valid, and that it refuses what configs/schema refuses."""
 import copy
 import csv
+import hashlib
 import importlib.util
 import io
 import json
@@ -179,7 +180,9 @@ def made(tmp_path_factory):
     documents["runtime"] = {"schema": "moetune.runtime/1", "tool": tool, "device": {"name": "a GPU"}, "regime": "burst",
                             "cells": {"a": {**served, "tokens": 8, "skew": 1.5, "time_us": 10.0}},
                             "ranges": [{**served, "tokens": {"from": 1, "to": None}, "worst_regret": 0.0}]}
-    documents["pack"] = json.loads((SOURCE / "tests/cli/files/pack.json").read_text())
+    documents["pack"] = json.loads((SOURCE / "tests/cli/files/pack-toy.json").read_text())
+    for name in documents["pack"]["files"]:
+        room.write(name, f"the bytes of {name}")
     documents["kernels"] = json.loads((SOURCE / "tests/cli/files/kernels.json").read_text())
     return room, documents
 
@@ -322,6 +325,43 @@ def test_text_fits_and_markdown_is_a_table(room):
     assert room.run("validate", "bad.json").stdout.splitlines()[0].startswith("| file ")
     assert all(len(line) <= 80 for line in room.run("validate", bad).stdout.splitlines())
     assert "| valid " in room.ok("validate", good, "--format", "markdown").stdout
+
+
+def test_the_files_of_a_pack_are_those_of_its_manifest(room):
+    manifest = json.loads((SOURCE / "tests/cli/files/pack-toy.json").read_text())
+    for name in manifest["files"]:
+        room.write(name, f"the bytes of {name}")
+    room.write("pack.json", manifest)
+    assert results_of(room, ["pack.json"]) == [("valid", "")]
+    room.write("fast.cubin", "the bytes of slow.cubin")
+    assert results_of(room, ["pack.json"]) == [("invalid", "fast.cubin: its SHA-256 differs from the one in pack.json")]
+    (room.path / "fast.cubin").unlink()
+    assert results_of(room, ["pack.json"]) == [("invalid", "fast.cubin: No such file or directory")]
+    room.write("copy.json", manifest)  # no reader opens it: its files may lie elsewhere
+    assert results_of(room, ["copy.json"]) == [("valid", "")]
+
+
+def test_the_files_of_exported_kernels_are_those_of_their_manifest(room):
+    manifest = json.loads((SOURCE / "tests/cli/files/kernels.json").read_text())
+    room.write("copy.json", manifest)
+    assert results_of(room, ["copy.json"]) == [("valid", "")]
+    for name, file in manifest["files"].items():
+        room.write(name, f"the bytes of {name}")
+        file.update(bytes=len(f"the bytes of {name}"), sha256=hashlib.sha256(f"the bytes of {name}".encode()).hexdigest())
+    room.write("manifest.json", manifest)
+    assert results_of(room, ["manifest.json"]) == [("invalid", "manifest.sha256: No such file or directory")]
+    digest = hashlib.sha256((room.path / "manifest.json").read_bytes()).hexdigest()
+    room.write("manifest.sha256", f"{digest}  manifest.json\n")
+    assert results_of(room, ["manifest.json"]) == [("valid", "")]
+    name = next(iter(manifest["files"]))
+    room.write(name, f"the bytes of {name[:-1]}!")
+    told = f"{name}: is not the file that the manifest names: it was changed or cut short"
+    assert results_of(room, ["manifest.json"]) == [("invalid", told)]
+    (room.path / name).unlink()
+    assert results_of(room, ["manifest.json"]) == [("invalid", f"{name}: No such file or directory")]
+    room.write("manifest.json", json.dumps(manifest) + " ")
+    told = "was changed or cut short: manifest.sha256 has another digest"
+    assert results_of(room, ["manifest.json"]) == [("invalid", told)]
 
 
 def test_a_cut_off_table_is_told(room):
