@@ -29,9 +29,13 @@ void set_absent_values(Candidate& candidate, const Variant& variant) {
   }
 }
 
+void add_retired(Candidate& candidate, const std::string& name, const std::string& value) {
+  candidate.retired += fmt::format("{}{}={}", candidate.retired.empty() ? "" : " ", name, value);
+}
+
 // Records a value of a retired knob, unless the variant still does what it says.
 void set_retired(Candidate& candidate, const RetiredKnob& knob, const std::string& value) {
-  if (value != knob.value) candidate.retired = fmt::format("{}={}", knob.name, value);
+  if (value != knob.value) add_retired(candidate, knob.name, value);
 }
 
 const RetiredKnob* find_retired(const Variant& variant, std::string_view name) {
@@ -53,6 +57,27 @@ void set_from_text(Candidate& candidate, const Variant& variant, std::string_vie
 
 bool is_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// A value of a knob of which nothing is known, as text.
+std::string value_text(const JsonAt& json) {
+  if (!json.value().is_string()) return std::to_string(json.integer(0, kMaxKnobValue));
+  if (json.string().empty() || json.string().find_first_of(" ,=") != std::string::npos)
+    json.fail("expected a number or a word");
+  return json.string();
+}
+
+// Knobs that the variant hasn't, or no longer has.
+void read_other_knobs(Candidate& candidate, const Variant& variant, const JsonAt& json) {
+  for (const auto& [name, value] : json.value().items()) {
+    const bool known = name == "variant" || name == "pack" ||
+                       std::ranges::any_of(variant.knobs, [&](const Knob& knob) { return knob.name == name; });
+    if (known) continue;
+    if (const RetiredKnob* retired = find_retired(variant, name))
+      set_retired(candidate, *retired, value_text(json[name]));
+    else
+      add_retired(candidate, name, value_text(json[name]));
+  }
 }
 
 // Whether the catalog has the variant, from a pack with this hash.
@@ -167,8 +192,11 @@ Json to_json(const Candidate& candidate) {
     else
       json[knob.name] = knob_text(knob, candidate.values[i]);
   }
-  if (const size_t equals = candidate.retired.find('='); equals != std::string::npos)
-    json[candidate.retired.substr(0, equals)] = candidate.retired.substr(equals + 1);
+  for (const std::string& assignment : split(candidate.retired, ' '))
+    if (const size_t equals = assignment.find('='); equals != std::string::npos) {
+      const std::string value = assignment.substr(equals + 1);
+      json[assignment.substr(0, equals)] = is_number(value) ? Json(std::stoi(value)) : Json(value);
+    }
   return json;
 }
 
@@ -181,11 +209,7 @@ Candidate candidate_from_json(const JsonAt& json) {
     if (knob.absent == kNeeded || json.has(knob.name)) candidate.values[i] = knob_from_json(knob, json[knob.name]);
   }
   set_absent_values(candidate, variant);
-  for (const RetiredKnob& retired : variant.retired)
-    if (json.has(retired.name)) {
-      const Json value = json[retired.name].value();
-      set_retired(candidate, retired, value.is_string() ? value.get<std::string>() : value.dump());
-    }
+  read_other_knobs(candidate, variant, json);
   return candidate;
 }
 

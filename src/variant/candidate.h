@@ -35,8 +35,10 @@ struct RetiredKnob {
 
 struct Candidate {
   std::string variant;
-  std::vector<int> values;   // of the variant's knobs, in the order of its list
-  std::string retired = {};  // "knob=value" of a retired knob whose value no kernel has any more: it can't run
+  std::vector<int> values;  // of the variant's knobs, in the order of its list
+  // "knob=value ..." of knobs that no kernel here has: a retired one with a value that is gone, or one of another
+  // version. It can't run.
+  std::string retired = {};
   // Of a pack that is not in the catalog of this run: "pack" and the hash of its manifest, then knobs and their values
   // as text. `values` is empty then, and the candidate can be printed but not run.
   std::vector<std::pair<std::string, std::string>> foreign = {};
@@ -72,7 +74,7 @@ Candidate parse_partial_candidate(std::string_view text);
 Candidate parse_candidate(std::string_view text);
 
 /// A candidate of a pack carries the hash of its manifest as "pack". It is read back as foreign where the catalog
-/// lacks the pack, or has one of another hash.
+/// lacks the pack, or has one of another hash. Knobs that its variant doesn't have are kept in `retired`.
 Json to_json(const Candidate& candidate);
 Candidate candidate_from_json(const JsonAt& json);
 

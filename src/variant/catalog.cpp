@@ -83,15 +83,19 @@ std::string short_text(const Candidate& candidate, const Candidate* fallback, co
   return beside ? variant.name + ", the default" : variant.name;
 }
 
-std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+std::optional<std::string> no_kernel_of(const Candidate& candidate) {
   if (!candidate.foreign.empty())
     return fmt::format("{} is of a pack with the hash {}, which is not loaded; name its folder with --pack",
                        candidate.variant, candidate.foreign.front().second);
+  if (!candidate.retired.empty()) return fmt::format("no kernel here has {}; tune this cell again", candidate.retired);
+  return std::nullopt;
+}
+
+std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  if (auto reason = no_kernel_of(candidate)) return reason;
   const Variant& variant = find_variant(candidate.variant);
   if (variant.device != device.kind)
     return fmt::format("{} runs on {} only", variant.name, variant.device == DeviceKind::cuda ? "GPUs" : "cpus");
-  if (!candidate.retired.empty())
-    return fmt::format("no kernel has {} any more; tune this cell again", candidate.retired);
   return variant.illegal(candidate, shape, device);
 }
 

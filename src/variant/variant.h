@@ -92,6 +92,10 @@ Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& 
 std::string short_text(const Candidate& candidate, const Candidate* fallback, const Problem& problem,
                        const DeviceInfo& device);
 
+/// Why a candidate from a file has no kernel in this program, on whatever device: its pack is not loaded, or its
+/// variant lacks one of its knobs. Else nothing.
+std::optional<std::string> no_kernel_of(const Candidate& candidate);
+
 /// Why a candidate can't run on this device, or nothing.
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from conftest import CPU, LAYER, SOURCE, h200_device, validate
+from conftest import CPU, FEW, LAYER, SOURCE, TINY, h200_device, validate
 
 MMA = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3, "raster": "n", "group": 1}
 VLLM_NAME = "E=4,N=32,device_name=NVIDIA_H200.json"
@@ -108,6 +108,26 @@ def test_csv_goes_to_a_file_of_any_name(room):
     room.tuned()
     room.ok("export", "moetune-table.json", "--format", "csv", "-o", "winners")
     assert (room.path / "winners").is_file()
+
+
+HOSTILE = "m<img src=x onerror=alert(1)>&|y"
+
+
+def test_a_winner_with_a_knob_of_another_version_is_kept_and_cannot_run(room):
+    table = room.json(room.tuned())
+    entry, = table["entries"]
+    entry["candidate"]["newknob"] = 3
+    room.write("table.json", table)
+    room.ok("validate", "table.json")
+    asked = ["lookup", "table.json", *LAYER, "--tokens", "8"]
+    assert "newknob=3" in room.ok(*asked).stdout
+    assert "newknob=3" in room.ok("export", "table.json", "--format", "markdown", "-o", "-").stdout
+    served, = json.loads(room.ok("export", "table.json", "--format", "runtime", "-o", "-").stdout)["cells"].values()
+    assert served["knobs"]["newknob"] == 3
+    words = "no kernel here has newknob=3; tune this cell again"
+    result = room.run("check", "table.json", *CPU)
+    assert result.returncode == 1 and words in " ".join(result.stdout.split())
+    assert words in " ".join(room.run("verify", "--table", "table.json", *CPU).stdout.split())
 
 
 def test_winners_without_a_counterpart_are_told(room):

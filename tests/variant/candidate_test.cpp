@@ -110,7 +110,22 @@ TEST(Candidate, AValueThatAFileHasOfARetiredKnobStays) {
   EXPECT_EQ(parse_candidate(text(candidate)), candidate);
   EXPECT_EQ(candidate_from_json(JsonAt(to_json(candidate), "x")), candidate);
   EXPECT_EQ(cannot_run(candidate, {}, device_of_arch("sm_90a")),
-            "no kernel has l2_promotion=256 any more; tune this cell again");
+            "no kernel here has l2_promotion=256; tune this cell again");
+}
+
+TEST(Candidate, KnobsOfAnotherVersionStay) {
+  Json json = to_json(parse_candidate(kText));
+  json["newknob"] = 3;
+  json["order"] = "rows";
+  const Candidate candidate = candidate_from_json(JsonAt(json, "x"));
+  EXPECT_NE(candidate, parse_candidate(kText));
+  EXPECT_EQ(to_json(candidate), json);
+  EXPECT_TRUE(text(candidate).ends_with(" newknob=3 order=rows"));
+  EXPECT_EQ(cannot_run(candidate, {}, device_of_arch("sm_90a")),
+            "no kernel here has newknob=3 order=rows; tune this cell again");
+  json["order"] = Json::array({1});
+  EXPECT_EQ(error_of([&] { candidate_from_json(JsonAt(json, "x")); }).what,
+            "x: order: expected an integer, found an array");
 }
 
 TEST(Candidate, OfAPackThatIsNotHereIsToldInWords) {

@@ -166,6 +166,7 @@ class CpuBackend : public Backend {
     const Variant variant = cpu_variant();
     if (candidate.variant != variant.name)
       return fmt::format("the variant '{}' does not run on the cpu backend", candidate.variant);
+    if (auto reason = no_kernel_of(candidate)) return reason;
     return variant.illegal(candidate, shape, device_);
   }
 

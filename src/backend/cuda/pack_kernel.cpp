@@ -161,6 +161,10 @@ std::vector<CompileResult> compile_candidates(
   std::vector<std::string> units;
   std::vector<size_t> places;
   for (size_t i = 0; i < candidates.size(); ++i) {
+    if (const auto reason = no_kernel_of(candidates[i])) {
+      results[i] = {.status = Status::compile_error, .reason = *reason};
+      continue;
+    }
     const Variant& variant = find_variant(candidates[i].variant);
     if (variant.pack) {
       results[i] = told_result(*variant.pack, candidates[i], device);
