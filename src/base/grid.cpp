@@ -21,7 +21,7 @@ std::string padded(const std::string& text, size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
-int width_of(std::string_view text) { return display_width(markdown_text(text)); }
+int width_of(std::string_view text) { return display_width(one_line(text)); }
 
 // The width of the longest word of `text`.
 int longest_word(std::string_view text) {
@@ -87,28 +87,13 @@ std::string stacked(const Grid& grid, int columns) {
   return out;
 }
 
-}  // namespace
-
-std::vector<std::string> lines_of(std::string_view text, int width) {
-  if (width <= 0) return {std::string(text)};
-  std::vector<std::string> lines = {""};
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(' ', begin), text.size());
-    if (text.substr(end).starts_with(" %")) end = std::min(text.find(' ', end + 1), text.size());  // of the number
-    const std::string_view word = text.substr(begin, end - begin);
-    if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
-    lines.back().append(lines.back().empty() ? "" : " ").append(word);
-    begin = end + 1;
-  }
-  return lines;
-}
-
-std::string markdown(const Grid& grid) {
+// Its texts as `shown` makes them.
+std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
   std::vector<std::vector<std::string>> lines(1);
-  for (const Column& column : grid.columns) lines[0].push_back(markdown_text(column.title));
+  for (const Column& column : grid.columns) lines[0].push_back(shown(column.title));
   for (const std::vector<std::string>& row : grid.rows) {
     lines.emplace_back();
-    for (const std::string& text : row) lines.back().push_back(markdown_text(text));
+    for (const std::string& text : row) lines.back().push_back(shown(text));
   }
   std::vector<size_t> widths(grid.columns.size(), 3);
   for (const std::vector<std::string>& line : lines)
@@ -127,11 +112,29 @@ std::string markdown(const Grid& grid) {
   return out;
 }
 
+}  // namespace
+
+std::vector<std::string> lines_of(std::string_view text, int width) {
+  if (width <= 0) return {std::string(text)};
+  std::vector<std::string> lines = {""};
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(' ', begin), text.size());
+    if (text.substr(end).starts_with(" %")) end = std::min(text.find(' ', end + 1), text.size());  // of the number
+    const std::string_view word = text.substr(begin, end - begin);
+    if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
+    lines.back().append(lines.back().empty() ? "" : " ").append(word);
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string markdown(const Grid& grid) { return table_of(grid, markdown_text); }
+
 std::string fitted(const Grid& grid, int columns) {
-  if (columns <= 0) return markdown(grid);
+  if (columns <= 0) return table_of(grid, one_line);
   const std::vector<int> widths = widths_within(grid, columns);
-  if (!widths.empty()) return markdown(broken(grid, widths));
-  return grid.columns.size() < 3 ? markdown(grid) : stacked(grid, columns);
+  if (!widths.empty()) return table_of(broken(grid, widths), one_line);
+  return grid.columns.size() < 3 ? table_of(grid, one_line) : stacked(grid, columns);
 }
 
 std::string csv(const Grid& grid) {
@@ -145,11 +148,26 @@ std::string csv(const Grid& grid) {
   return out;
 }
 
-std::string markdown_text(std::string_view text) {
+std::string one_line(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
     if (c == '|') out += '\\';
     out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string markdown_text(std::string_view text) {
+  std::string out;
+  for (const char c : one_line(text)) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else
+      out += c;
   }
   return out;
 }

@@ -16,12 +16,13 @@ struct Grid {
   std::vector<std::vector<std::string>> rows;  // each as long as columns
 };
 
-/// Markdown with aligned columns, so that it reads as plain text too. Ends with a newline.
+/// Markdown with aligned columns, so that it reads as plain text too; the texts are markdown_text. Ends with a newline.
 std::string markdown(const Grid& grid);
 
-/// The same in at most `columns` columns (0 = as wide as it takes). Where the table is wider, texts that aren't numbers
-/// are broken between words into rows below; where words are too long for that and there are three columns and more,
-/// rows are written one after another: a row's first text, then a line for each further text that is not empty.
+/// The same for a terminal, where the texts are one_line, in at most `columns` columns (0 = as wide as it takes). Where
+/// the table is wider, texts that aren't numbers are broken between words into rows below; where words are too long for
+/// that and there are three columns and more, rows are written one after another: a row's first text, then a line for
+/// each further text that is not empty.
 std::string fitted(const Grid& grid, int columns);
 
 /// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own. "12 %"
@@ -32,6 +33,9 @@ std::vector<std::string> lines_of(std::string_view text, int width);
 std::string csv(const Grid& grid);
 
 /// A printable text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
+std::string one_line(std::string_view text);
+
+/// The same, that can't become an element of HTML either: '&', '<' and '>' are references.
 std::string markdown_text(std::string_view text);
 
 /// The last paragraph of a Markdown report of a run that ended early, which tells `fault`; "" without a fault.

@@ -196,7 +196,7 @@ std::string kernels_text(const std::vector<Kernel>& kernels, Format format, int 
     if (const CompileResult& result = kernel.result; result.status != Status::ok)
       reasons.push_back(fmt::format("{}, {}: {}: {}", kernel.target, kernel.name, name(result.status), result.reason));
   }
-  return sections_text(sections, format, columns) + bullets(reasons, columns);
+  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
 }
 
 Fields fields_of(const Kernel& kernel) {

@@ -187,9 +187,10 @@ std::string text_of(const DiffOptions& options, const Diff& diff, Format format,
                        counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"), table.device.name);
   };
   std::string out =
-      bullets({side("old", options.old_file, diff.old_table), side("new", options.new_file, diff.new_table)}, columns)
+      bullets({side("old", options.old_file, diff.old_table), side("new", options.new_file, diff.new_table)}, format,
+              columns)
           .substr(1);
-  out += bullets(diff.found.origin, columns);
+  out += bullets(diff.found.origin, format, columns);
   if (const std::string sections = sections_text(sections_of(diff), format, columns); !sections.empty())
     out += "\n" + sections;
   return out + "\n" + paragraph(answer(diff.found), columns);

@@ -94,7 +94,7 @@ void add_environment(Grid& grid, const Json& environment, const std::string& pre
   }
 }
 
-std::string markdown(const Patient& patient) {
+std::string text_of(const Patient& patient, Format format) {
   Grid grid{{{patient.word}, {patient.info.name}}, {}};
   const auto add = [&](const std::string& what, const std::string& value) { grid.rows.push_back({what, value}); };
   const DeviceInfo& info = patient.info;
@@ -114,7 +114,7 @@ std::string markdown(const Patient& patient) {
     add("launch", format_time(c.launch_seconds));
     add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
   }
-  return markdown(grid);
+  return format == Format::markdown ? markdown(grid) : fitted(grid, 0);
 }
 
 Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
@@ -126,7 +126,7 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   for (const std::string& word : words_of(options)) {
     const Patient patient = examine(options, word, listed, invocation);
     for (const std::string& sentence : notes_on(patient)) notes.push_back(sentence);
-    report += (report.empty() ? "" : "\n") + markdown(patient);
+    report += (report.empty() ? "" : "\n") + text_of(patient, format);
     devices.push_back(to_json(patient));
   }
   if (format == Format::json) {

@@ -65,11 +65,12 @@ std::string findings_text(const CheckResult& result, const TunedTable& table, co
     sections.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
   }
   const int columns = table_columns(Format::text, terminal, verbose);
-  std::string out = sections_text(sections, Format::text, columns) + bullets(reasons(result), columns);
+  std::string out = sections_text(sections, Format::text, columns) + bullets(reasons(result), Format::text, columns);
   if (!out.empty()) out += "\n";
   if (const std::string words = legend(result); !words.empty()) out += paragraph(words, columns);
   if (const std::string words = mean_text(result); !words.empty()) out += paragraph(words, columns);
-  return out + paragraph(sentence(result), columns) + cut_short(result.fault);
+  return out + paragraph(sentence(result), columns) +
+         (result.fault.empty() ? "" : fmt::format("\nCut short: {}\n", one_line(result.fault)));
 }
 
 }  // namespace moetune

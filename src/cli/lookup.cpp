@@ -105,7 +105,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
     sections.push_back({heading, std::move(matches)});
     sections.push_back({heading, std::move(winners)});
   }
-  return sections_text(sections, format, columns) + bullets(reasons, columns);
+  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
 }
 
 Fields fields_of(const TunedTable& table, const Found& found) {

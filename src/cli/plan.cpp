@@ -103,7 +103,10 @@ Json plan_json(const Plan& plan, const Json& tool) {
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
-std::string markdown(const Plan& plan, int columns) {
+std::string plan_text(const Plan& plan, Format format, int columns) {
+  const bool marked = format == Format::markdown;
+  const auto table = [&](const Grid& grid) { return marked ? markdown(grid) : fitted(grid, columns); };
+  const auto words = [&](const std::string& text) { return marked ? markdown_text(text) : text; };
   Grid cells{{{"cell"}}, {}};
   for (const Column& column : figures_columns()) cells.columns.push_back(column);
   const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
@@ -121,11 +124,11 @@ std::string markdown(const Plan& plan, int columns) {
       for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
-                                 plan.device.name, fitted(cells, columns));
+                                 words(plan.device.name), table(cells));
   if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
-  if (!reasons.empty()) text += "\n" + fitted(pruned_grid(reasons), columns);
-  return text + fmt::format("\n{}\nWould write {} and {}.\n", sentence(plan.estimate, plan.journal),
-                            plan.output.string(), plan.journal.string());
+  if (!reasons.empty()) text += "\n" + table(pruned_grid(reasons));
+  return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.estimate, plan.journal)),
+                            words(plan.output.string()), words(plan.journal.string()));
 }
 
 }  // namespace moetune

@@ -182,7 +182,7 @@ std::string points_text(const std::vector<Point>& points, Format format, const T
   if (const auto compared = comparisons(points); !compared.empty())
     sections.push_back({{"Speed of the winners over others"}, grid_of(compared)});
   const int columns = table_columns(format, terminal, verbose);
-  return sections_text(sections, format, columns) + bullets(reasons, columns);
+  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
 }
 
 }  // namespace moetune

@@ -34,7 +34,7 @@ std::string sections_text(const std::vector<Section>& sections, Format format, i
       else
         for (const std::string& line : lines_of(heading[i], columns)) out += line + "\n";
     }
-    out += (any ? "\n" : "") + fitted(grid, columns);
+    out += (any ? "\n" : "") + (format == Format::markdown ? markdown(grid) : fitted(grid, columns));
     before = &heading;
   }
   return out;
@@ -45,11 +45,12 @@ int table_columns(Format format, const Terminal& terminal, bool verbose) {
   return terminal.output_columns > 0 || verbose ? terminal.output_columns : kColumns;
 }
 
-std::string bullets(const std::vector<std::string>& items, int columns) {
+std::string bullets(const std::vector<std::string>& items, Format format, int columns) {
+  const auto shown = format == Format::markdown ? markdown_text : one_line;
   std::string out;
   for (const std::string& item : items) {
     const char* begin = "- ";
-    for (const std::string& line : lines_of(markdown_text(item), columns > 2 ? columns - 2 : 0)) {
+    for (const std::string& line : lines_of(shown(item), columns > 2 ? columns - 2 : 0)) {
       out += begin + line + "\n";
       begin = "  ";
     }

@@ -282,7 +282,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   const int columns = format == Format::text ? terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
         : format == Format::csv ? csv(plan)
-                                : markdown(plan, columns));
+                                : plan_text(plan, format, columns));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }

@@ -179,13 +179,13 @@ Grid grid_of(const std::vector<Judged>& all, bool faults) {
 }
 
 // For people: the faults with their remedies below the table.
-std::string faults_text(const std::vector<Judged>& all, int columns) {
+std::string faults_text(const std::vector<Judged>& all, Format format, int columns) {
   std::vector<std::string> items;
   for (const Judged& one : all)
     if (!one.fault.empty())
       items.push_back(
           fmt::format("{}: {}{}", one.file, one.fault, one.hint.empty() ? "" : " (hint: " + one.hint + ")"));
-  return bullets(items, columns);
+  return bullets(items, format, columns);
 }
 
 std::string sentence(const std::vector<Judged>& all) {
@@ -204,7 +204,7 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
         {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", std::move(files)}}));
   } else {
     std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
-    if (format != Format::csv) text += faults_text(all, table_columns(format, invocation.terminal));
+    if (format != Format::csv) text += faults_text(all, format, table_columns(format, invocation.terminal));
     print(text + (format == Format::text ? sentence(all) : ""));
   }
   Exit exit = Exit::yes;

@@ -134,15 +134,15 @@ std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const
                                    Format::text, columns);
   if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
   for (const Case& finding : failed)
-    text += bullets({reason_of(finding)}, columns) + "Again: " + again(finding, device) + "\n";
+    text += bullets({reason_of(finding)}, Format::text, columns) + "Again: " + again(finding, device) + "\n";
   return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
 }
 
 std::string markdown(const Verdicts& verdicts, bool verbose) {
   std::vector<std::string> reasons;
   for (const Case& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
-  return sections_text(sections_of(verdicts.findings, verbose), Format::markdown, 0) + bullets(reasons, 0) +
-         cut_short(fault_of(verdicts));
+  return sections_text(sections_of(verdicts.findings, verbose), Format::markdown, 0) +
+         bullets(reasons, Format::markdown, 0) + cut_short(fault_of(verdicts));
 }
 
 }  // namespace moetune

@@ -10,7 +10,7 @@ namespace moetune {
 std::string html_text(std::string_view text);
 
 /// For a paragraph or a table cell of Markdown: printable(), without tabs, with everything that begins an element, a
-/// link or an emphasis escaped. Line breaks and '|' are left to markdown_text().
+/// link or an emphasis escaped. Line breaks and '|' are left to one_line().
 std::string plain_markdown(std::string_view text);
 
 }  // namespace moetune

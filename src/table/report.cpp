@@ -150,10 +150,10 @@ std::string markdown_grid(const Grid& all) {
   for (Column& column : grid.columns) column.title = plain_markdown(column.title);
   for (std::vector<std::string>& row : grid.rows)
     for (std::string& text : row) text = plain_markdown(text);
-  return markdown(grid);
+  return fitted(grid, 0);
 }
 
-std::string markdown_line(const std::string& text) { return markdown_text(plain_markdown(text)); }
+std::string markdown_line(const std::string& text) { return one_line(plain_markdown(text)); }
 
 std::string markdown_part(const ReportPart& part) {
   std::string out;

@@ -26,6 +26,16 @@ TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
   EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
 }
 
+TEST(Grid, MarkdownEscapesWhatWouldBeAnElement) {
+  const Grid grid{{{"x"}}, {{"m<img src=x> & y"}}};
+  EXPECT_EQ(markdown(grid),
+            "| x                          |\n"
+            "| -------------------------- |\n"
+            "| m&lt;img src=x&gt; &amp; y |\n");
+  EXPECT_EQ(fitted(grid, 80), "| x                |\n| ---------------- |\n| m<img src=x> & y |\n");
+  EXPECT_EQ(cut_short("a<b"), "\nCut short: a&lt;b\n");
+}
+
 TEST(Grid, AReportThatWasCutShortSaysSoInOneParagraph) {
   EXPECT_EQ(cut_short("a|b\nc"), "\nCut short: a\\|b c\n");
   EXPECT_EQ(cut_short(""), "");

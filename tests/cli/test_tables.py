@@ -113,6 +113,43 @@ def test_csv_goes_to_a_file_of_any_name(room):
 HOSTILE = "m<img src=x onerror=alert(1)>&|y"
 
 
+def test_names_of_a_table_are_text_in_markdown(room):
+    room.made_table("table.json")
+    table = room.json("table.json")
+    table["device"]["name"] = HOSTILE
+    for entry in table["entries"]:
+        entry["cell"]["model"] = HOSTILE
+        entry["id"] = entry["id"].replace("custom", HOSTILE, 1)
+    room.write("table.json", table)
+    other = json.loads(json.dumps(table))
+    other["entries"][0]["candidate"]["block_m"] = 48
+    other["entries"][0]["occupancy"] = other["entries"][0]["occupancy"] / 2
+    room.write("other.json", other)
+    room.write("bad <b>.json", {"schema": "moetune.<i>/1"})
+    for command in (["export", "table.json", "--format", "markdown", "-o", "-"], ["diff", "table.json", "other.json", "--format", "markdown"],
+                    ["report", "table.json", "--format", "markdown", "-o", "-"], ["validate", "bad <b>.json", "--format", "markdown"],
+                    ["lookup", "table.json", *LAYER, "--tokens", "8", "--routing", "balanced", "--format", "markdown"]):
+        text = room.run(*command).stdout
+        assert text and not any(word in text for word in ("<img", "<b>", "<i>")), command
+        assert "&lt;" in text or command[0] == "lookup"
+    assert "bad <b>.json" in room.run("validate", "bad <b>.json").stdout  # a terminal shows it as it is
+
+
+def test_names_are_text_in_the_markdown_and_the_step_summary_of_check(room):
+    room.ok("tune", *TINY, *FEW, "-q")
+    table = room.json("moetune-table.json")
+    for entry in table["entries"]:
+        entry["id"] = entry["id"].replace("custom", HOSTILE, 1)
+        entry["cell"]["model"] = HOSTILE
+    room.write("x<b>.json", table)
+    room.run("check", "x<b>.json", *CPU, "--threshold", "90%", "--markdown", "check.md", "-q",
+             env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
+    for name in ("check.md", "summary.md"):
+        text = (room.path / name).read_text()
+        assert "<img" not in text and "<b>" not in text
+        assert "m&lt;img src=x onerror=alert(1)&gt;&amp;\\|y" in text and "x&lt;b&gt;.json" in text
+
+
 def test_a_winner_with_a_knob_of_another_version_is_kept_and_cannot_run(room):
     table = room.json(room.tuned())
     entry, = table["entries"]

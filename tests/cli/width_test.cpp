@@ -160,7 +160,8 @@ TEST(Sections, TellAHeadingOnceAndNestItInMarkdown) {
   EXPECT_EQ(sections_text(sections, Format::text, 80),
             "layer\n8 tokens\n\n| a   |\n| --- |\n| 1   |\n\n16 tokens\n\n| a   |\n| --- |\n| 1   |\n");
   EXPECT_TRUE(sections_text(sections, Format::markdown, 0).starts_with("## layer\n### 8 tokens\n\n| a"));
-  EXPECT_EQ(bullets({"some words", "b|c"}, 8), "\n- some\n  words\n- b\\|c\n");
+  EXPECT_EQ(bullets({"some words", "b|c"}, Format::text, 8), "\n- some\n  words\n- b\\|c\n");
+  EXPECT_EQ(bullets({"a <b>"}, Format::markdown, 0), "\n- a &lt;b&gt;\n");
 }
 
 }  // namespace

@@ -129,6 +129,22 @@ TEST(Markdown, ShowsUncertaintyOfTimesAndSpeedups) {
   EXPECT_TRUE(holds(text, "1.25x [1.24, 1.28]")) << text;
 }
 
+TEST(Markdown, NamesNeverBecomeMarkup) {
+  TunedTable table = sample::small_table();
+  const std::string name = "m<img src=x onerror=alert(1)>&|\n# y";
+  table.device.name = name;
+  for (Entry& entry : table.entries) {
+    entry.cell.shape.layer.model = name;
+    for (Rival& rival : entry.rivals) rival.name = name + rival.name;
+    if (!entry.skipped.empty()) entry.skipped = name;
+  }
+  const std::string text = export_markdown(table).files[0].text;
+  EXPECT_FALSE(holds(text, "<img"));
+  EXPECT_FALSE(holds(text, "\n# y"));
+  EXPECT_TRUE(holds(text, "# Tuned on m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y"));
+  EXPECT_TRUE(holds(text, "## m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y up"));
+}
+
 TEST(Markdown, SaysWhatIsMissing) {
   const std::string text = export_markdown(sample::small_table()).files[0].text;
   EXPECT_TRUE(holds(text, "none: out of memory: it needs 12 GB, 8 GB are free"));
