@@ -15,7 +15,9 @@ namespace {
 constexpr double kWidth = 360, kHeight = 240;
 constexpr double kHalfDigit = 4;  // half the width of a label's digit, at most
 constexpr double kLeft = 50, kRight = kWidth - 12, kTop = 12, kBottom = kHeight - 40;
-constexpr int kColours = 8;  // of report.css
+constexpr int kColours = 8;       // of report.css
+constexpr int kMostTicks = 10;    // of steps of at least a fifth of the scale
+constexpr double kAbsurd = 1e30;  // no time, rate or size comes near it
 constexpr double kLabelRoom[] = {34, 18};
 
 // From values to places in the picture.
@@ -62,9 +64,10 @@ std::vector<double> multiples(double low, double high) {
   double step = 10 * power;
   for (const double digit : {5.0, 2.0, 1.0})
     if (digit * power >= raw) step = digit * power;
+  const double first = std::ceil(low / step);
   std::vector<double> ticks;
-  for (double tick = std::ceil(low / step) * step; tick <= high; tick += step)
-    ticks.push_back(std::abs(tick) < step / 1e6 ? 0 : tick);
+  for (int i = 0; i < kMostTicks; ++i)
+    if (const double tick = (first + i) * step; tick <= high) ticks.push_back(std::abs(tick) < step / 1e6 ? 0 : tick);
   return ticks;
 }
 
@@ -86,7 +89,7 @@ std::vector<double> ticks_of(const Axis& axis, const Scale& scale, double room) 
   if (with_room(ticks, scale, room).size() < ticks.size()) ticks = powers(scale.low(), scale.high(), {1}, 1);
   for (int step = 2; with_room(ticks, scale, room).size() < ticks.size() && step < 8; ++step)
     ticks = powers(scale.low(), scale.high(), {1}, step);
-  return ticks;
+  return with_room(ticks, scale, room);
 }
 
 std::string frame(const Chart& chart, const Scale& x, const Scale& y) {
@@ -137,12 +140,16 @@ std::string marker(int style, double x, double y) {
   }
 }
 
+// The place of an interval's end, which may lie outside the scale.
+double within(const Scale& scale, double value) { return scale(std::clamp(value, scale.low(), scale.high())); }
+
 std::string drawn(const Series& series, const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
   std::string line, whiskers, markers;
   for (const ChartPoint& point : points) {
     line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x(point.x), y(point.y));
     if (point.interval && point.interval->low > 0)
-      whiskers += fmt::format("M{:.1f} {:.1f}V{:.1f}", x(point.x), y(point.interval->low), y(point.interval->high));
+      whiskers += fmt::format("M{:.1f} {:.1f}V{:.1f}", x(point.x), within(y, point.interval->low),
+                              within(y, point.interval->high));
     if (series.markers)
       markers += fmt::format("<path d=\"{}\"><title>{}</title></path>", marker(series.style, x(point.x), y(point.y)),
                              html_text(point.title));
@@ -159,7 +166,9 @@ std::string opened(const std::string& description) {
                      html_text(description));
 }
 
-bool fits(double value, const Axis& axis) { return std::isfinite(value) && (!axis.logarithmic || value > 0); }
+bool fits(double value, const Axis& axis) {
+  return std::abs(value) < kAbsurd && (!axis.logarithmic || value > 1 / kAbsurd);
+}
 
 }  // namespace
 

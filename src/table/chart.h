@@ -35,7 +35,8 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// Points that are not finite, or not above 0 on a logarithmic axis, are left out. Empty text where no point is left.
+/// Points that are not finite, absurdly large, or not above 0 on a logarithmic axis, are left out. Empty text where no
+/// point is left.
 std::string svg(const Chart& chart);
 
 struct Bar {

@@ -167,6 +167,15 @@ def test_a_winner_with_a_knob_of_another_version_is_kept_and_cannot_run(room):
     assert words in " ".join(room.run("verify", "--table", "table.json", *CPU).stdout.split())
 
 
+def test_a_report_of_an_absurd_time_ends(room):
+    room.made_table("table.json", tokens=(8, 16, 64))
+    table = room.json("table.json")
+    table["entries"][0]["measurement"]["high_us"] = 1e308
+    room.write("table.json", table)
+    for form in ("html", "markdown"):
+        assert len(room.ok("report", "table.json", "--format", form, "-o", "-", timeout=20).stdout) < 200_000
+
+
 def test_winners_without_a_counterpart_are_told(room):
     peers = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
     text = room.error(2, "export", peers, "--format", "vllm", "-o", "vv/")

@@ -65,6 +65,25 @@ TEST(Chart, PointsWithoutAPlaceAreLeftOut) {
   EXPECT_EQ(svg(chart({{0, 1}, {1, nan}})), "");
 }
 
+TEST(Chart, AbsurdValuesHaveNoPlaceAndEndNothing) {
+  for (const bool logarithmic : {false, true})
+    for (const double absurd : {1e302, 1e308, std::numeric_limits<double>::max()}) {
+      Chart all = chart({{1, 10, Interval{9, absurd}, "first"}, {2, 20}, {3, absurd}, {absurd, 30}});
+      all.x.logarithmic = all.y.logarithmic = logarithmic;
+      const std::string picture = svg(all);
+      EXPECT_EQ(count(picture, "<title>"), 2) << absurd;
+      EXPECT_EQ(count(picture, "nan") + count(picture, "inf"), 0) << absurd;
+      EXPECT_LT(picture.size(), 4000u) << absurd;
+      EXPECT_TRUE(std::regex_search(picture, std::regex("M[0-9.]+ [0-9.]+V1[0-9.]+\""))) << picture;  // cut at the top
+    }
+}
+
+TEST(Chart, TicksOfALargeScaleHaveRoom) {
+  const std::string picture = svg(chart({{1, 1e-28}, {2, 1e28}}));
+  EXPECT_LE(count(picture, "text-anchor=\"end\""), 12);
+  EXPECT_EQ(count(svg(chart({{1, 1e29}, {2, std::nextafter(1e29, 1e30)}})), "nan"), 0);
+}
+
 TEST(Chart, OnePointHasScalesToo) {
   for (const double value : {1e-9, 1.0, 0.5, 989.0, 1e12}) {
     const std::string picture = svg(chart({{16, value}}));
