@@ -217,14 +217,27 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
 }
 
 // One line for each reason, with all its layers.
-Error nothing_fits(std::string_view program, const Refusals& refusals, const std::vector<std::string>& notes) {
+Error nothing_fits(std::string_view program, const Refusals& refusals, const std::vector<std::string>& notes,
+                   const std::string& hint) {
   std::string what = fmt::format("nothing in the table fits {}'s kernel", program);
   for (const auto& [reason, refusal] : refusals)
     what += fmt::format("\n  {}: {} {} of {}", reason, refusal.winners, refusal.winners == 1 ? "winner" : "winners",
                         fmt::join(refusal.layers, "; "));
   if (refusals.empty())
     for (const std::string& note : notes) what += "\n  " + note;
-  return request_error(what, "tune with --variant mma, or export with --format csv or markdown");
+  return request_error(what, hint);
+}
+
+// Other kernels than mma have no counterpart in the servers.
+std::string remedy(const TunedTable& table) {
+  const std::string other_format = "export with --format csv or markdown";
+  const auto forward = [](const Entry& entry) { return entry.cell.shape.op == Op::fwd; };
+  if (std::ranges::none_of(table.entries, forward))
+    return fmt::format("tune forward cells (--op fwd) with --variant mma, or {}", other_format);
+  const bool others = std::ranges::any_of(table.entries, [&](const Entry& entry) {
+    return forward(entry) && entry.skipped.empty() && entry.candidate.variant != "mma" && !is_triton(entry.candidate);
+  });
+  return others ? "tune with --variant mma, or " + other_format : other_format;
 }
 
 // What the knobs mean in the other program.
@@ -265,7 +278,7 @@ Export write_serving(Server server, const TunedTable& table) {
   result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
   Refusals refusals;
   for (const ServingLayer& layer : layers) write_layer({server, table, layer}, result, refusals);
-  if (result.files.empty()) throw nothing_fits(program, refusals, left_out);
+  if (result.files.empty()) throw nothing_fits(program, refusals, left_out, remedy(table));
   result.notes.emplace_back(
       server == Server::vllm
           ? "put the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"

@@ -183,4 +183,7 @@ def test_winners_without_a_counterpart_are_told(room):
     for layer in ("E=128,N=768", "E=32,N=2048", "E=32,N=2880", "E=8,N=14336"):
         assert layer in text
     assert "hint: tune with --variant mma" in text
+    backward = SOURCE / "configs/tuned/nvidia-h200-hopper-backward.json"
+    text = room.error(2, "export", backward, "--format", "vllm", "-o", "vv/")
+    assert "hint: tune forward cells (--op fwd) with --variant mma" in text
     assert not (room.path / "vv").exists()
