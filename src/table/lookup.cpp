@@ -61,15 +61,27 @@ Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell)
   return best;
 }
 
+int differing_fusions(const Fusion& a, const Fusion& b) {
+  return (a.permute_x != b.permute_x) + (a.permute_y != b.permute_y) + (a.topk_weights != b.topk_weights) +
+         (a.accumulate != b.accumulate) + (a.fp32_dw != b.fp32_dw) + (a.sum_slots != b.sum_slots) +
+         (a.weight_gradient != b.weight_gradient);
+}
+
+// How far a cell of another shape is from the one asked for; smaller is closer.
+auto strangeness(const Cell& found, const Cell& cell) {
+  const Shape &a = found.shape, &b = cell.shape;
+  const auto of_layer = std::ssize(shape_differences(b, a)) - (a.op != b.op) - (a.fusion != b.fusion);
+  return std::tuple(a.op != b.op, of_layer, differing_fusions(a.fusion, b.fusion),
+                    std::llround(1e6 * log_distance(found.tokens, cell.tokens)));
+}
+
 Answer no_answer(const TunedTable& table, const Cell& cell) {
   const Entry* skipped = nullptr;
-  std::vector<std::string> fewest;
   const Entry* closest = nullptr;
   for (const Entry& entry : table.entries) {
-    const std::vector<std::string> differences = shape_differences(cell.shape, entry.cell.shape);
-    if (differences.empty() && !skipped) skipped = &entry;
+    if (!skipped && shape_differences(cell.shape, entry.cell.shape).empty()) skipped = &entry;
     if (!entry.skipped.empty()) continue;
-    if (!closest || differences.size() < fewest.size()) closest = &entry, fewest = differences;
+    if (!closest || strangeness(entry.cell, cell) < strangeness(closest->cell, cell)) closest = &entry;
   }
   Answer answer;
   if (skipped)
@@ -77,8 +89,9 @@ Answer no_answer(const TunedTable& table, const Cell& cell) {
   else if (!closest)
     answer.explanation = "the table has no winners";
   else
-    answer.explanation = fmt::format("no entry has this layer, op and fusion; the closest, {}, has {}",
-                                     id(closest->cell), fmt::join(fewest, ", "));
+    answer.explanation =
+        fmt::format("no entry has this layer, op and fusion; the closest, {}, has {}", id(closest->cell),
+                    fmt::join(shape_differences(cell.shape, closest->cell.shape), ", "));
   return answer;
 }
 

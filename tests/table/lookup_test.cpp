@@ -259,6 +259,32 @@ TEST(Lookup, NoMatchTellsWhatTheClosestEntryHas) {
       "(asked: fp16)");
 }
 
+TEST(Lookup, TheClosestEntryIsOfTheSameOpAndDiffersInTheFewestFusions) {
+  const auto with = [](Op op, const Fusion& fusion, int64_t tokens = 64) {
+    Cell made = cell(qwen_up(), tokens);
+    made.shape.op = op, made.shape.fusion = fusion;
+    return made;
+  };
+  const auto closest = [&](const std::vector<Cell>& cells, const Cell& wanted) {
+    std::vector<Entry> entries;
+    for (const Cell& one : cells) entries.push_back(entry(one, mma(16), 1));
+    const std::string told = ask(sample::table(entries), wanted).explanation;
+    for (const Cell& one : cells)
+      if (told.find(id(one) + ", has") != std::string::npos) return id(one);
+    return told;
+  };
+  const Cell wanted = with(Op::dw, {.permute_x = true});
+  const Cell fwd = with(Op::fwd, {.permute_x = true}), far = with(Op::dw, {.permute_y = true, .accumulate = true});
+  const Cell near = with(Op::dw, {.permute_x = true, .accumulate = true, .fp32_dw = true});
+  const Cell nearer = with(Op::dw, {.permute_x = true, .accumulate = true, .fp32_dw = true}, 16);
+  EXPECT_EQ(closest({fwd, far, near}, wanted), id(near));
+  EXPECT_EQ(closest({fwd, far}, wanted), id(far));
+  EXPECT_EQ(closest({near, nearer}, with(Op::dw, {.permute_x = true}, 8)), id(nearer));
+  Cell elsewhere = with(Op::dw, {.permute_x = true});
+  elsewhere.shape.layer = qwen_down();
+  EXPECT_EQ(closest({elsewhere, near}, wanted), id(near));
+}
+
 TEST(Lookup, AnEntryWithoutAWinnerIsNoAnswer) {
   const TunedTable table = sample::table({sample::skipped_entry(cell(small_up(), 16), "out of memory")});
   const Answer answer = ask(table, cell(small_up(), 16));
