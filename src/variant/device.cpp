@@ -20,10 +20,11 @@ struct Architecture {
 // capacity of an SM.
 constexpr int64_t kKilo = 1024;
 constexpr Architecture kArchitectures[] = {
-    {"sm_80", 80, 163 * kKilo, 164 * kKilo},    {"sm_86", 86, 99 * kKilo, 100 * kKilo},
-    {"sm_87", 87, 163 * kKilo, 164 * kKilo},    {"sm_89", 89, 99 * kKilo, 100 * kKilo},
-    {"sm_90a", 90, 227 * kKilo, 228 * kKilo},   {"sm_100a", 100, 227 * kKilo, 228 * kKilo},
-    {"sm_103a", 103, 227 * kKilo, 228 * kKilo}, {"sm_120a", 120, 99 * kKilo, 100 * kKilo},
+    {"sm_75", 75, 64 * kKilo, 64 * kKilo},      {"sm_80", 80, 163 * kKilo, 164 * kKilo},
+    {"sm_86", 86, 99 * kKilo, 100 * kKilo},     {"sm_87", 87, 163 * kKilo, 164 * kKilo},
+    {"sm_89", 89, 99 * kKilo, 100 * kKilo},     {"sm_90a", 90, 227 * kKilo, 228 * kKilo},
+    {"sm_100a", 100, 227 * kKilo, 228 * kKilo}, {"sm_103a", 103, 227 * kKilo, 228 * kKilo},
+    {"sm_120a", 120, 99 * kKilo, 100 * kKilo},
 };
 
 // What `moetune doctor` measures on an H200, as a share of the peaks of its data sheet.

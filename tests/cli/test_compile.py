@@ -13,6 +13,14 @@ def compiles(room):
         pytest.skip("no CUDA toolkit in this build")
 
 
+def test_simt_compiles_for_the_oldest_architecture(room):
+    compiles(room)
+    for op in ("fwd", "dx", "dw"):
+        text = room.ok("compile", *LAYER, "--op", op, "--arch", "sm_75", "--candidate", "simt", "--format", "json").stdout
+        assert [result["compile"]["status"] for result in json.loads(text)["results"]] == ["ok"]
+    assert "mma needs sm_80 or newer" in room.error(2, "compile", *LAYER, "--arch", "sm_75", "--variant", "mma")
+
+
 def test_an_architecture_named_twice_counts_once(room):
     once = room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80").stdout
     assert room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80,sm_80", "--arch", "sm_80").stdout == once
