@@ -12,8 +12,23 @@ namespace {
 
 using Knobs = WgmmaKnobs;
 
+// The fusion by which rows of the product's X are gathered: dx and dw have dY there, dw gathers rows of the layer's X
+// too.
+std::string gathering(Op op) {
+  return op == Op::fwd ? "permute_x" : op == Op::dx ? "permute_y" : "permute_x and permute_y";
+}
+
+// Why each row that is stored is looked up, and what tensor copies can't do with it therefore.
+std::string no_boxes(const Shape& shape) {
+  const Fusion& fusion = shape.fusion;
+  if (shape.op == Op::dx && !fusion.permute_x)
+    return "tma_store must be no or rows with topk_weights: tensor copies don't weight rows";
+  return fmt::format("tma_store must be no or rows with {}: tensor copies don't scatter rows",
+                     shape.op == Op::dx ? "permute_x" : "permute_y");
+}
+
 // Why a rule is broken.
-std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p) {
+std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Shape& shape) {
   switch (rule) {
     case WgmmaRule::none:
       break;
@@ -66,11 +81,12 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p) {
     case WgmmaRule::mix_experts:
       return fmt::format("mix must be 0 with more than {} experts: each block sorts them", kMostSortedExperts);
     case WgmmaRule::gather_rows:
-      return "gather must be tiles without permute_x: there are no rows to gather";
+      return fmt::format("gather must be tiles without {}: there are no rows to gather", gathering(shape.op));
     case WgmmaRule::gather_map:
       return "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows";
     case WgmmaRule::gather_copies:
-      return "tma_x must be no with permute_x and gather=tiles: tensor copies don't gather rows";
+      return fmt::format("tma_x must be no with {} and gather=tiles: tensor copies don't gather rows",
+                         gathering(shape.op));
     case WgmmaRule::cluster_x:
       return "tma_x must be yes with cluster=n: only tensor copies load X for two blocks";
     case WgmmaRule::cluster_w:
@@ -87,7 +103,7 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p) {
     case WgmmaRule::boxes_pointers:
       return "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts";
     case WgmmaRule::boxes_rows:
-      return "tma_store must be no or rows with permute_y: tensor copies don't scatter rows";
+      return no_boxes(shape);
     case WgmmaRule::boxes_columns:
       return fmt::format("block_n must be a multiple of {0} with tma_store=yes: a box of Y has {0} columns",
                          kSwizzleColumns);
@@ -145,10 +161,10 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (shape.layer.k % 8 != 0 || shape.layer.n % 8 != 0) return "wgmma needs n and k in multiples of 8";
   const WgmmaProblem problem = wgmma_problem(shape);
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
-  if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem);
+  if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem, shape);
   const Product product = product_of(shape);
   if (begins_with_result(product) && sums(c) > most_begun_sums(c, product))
-    return text(WgmmaRule::registers, c, problem);
+    return text(WgmmaRule::registers, c, problem, shape);
   if (auto reason = too_many_rows(c, shape, problem)) return reason;
   if (serialises(c, product)) return "in_flight must be 0 where tensor copies store an accumulated fp16 dW";
   if (wgmma_layout(c, problem).bytes > device.shared_memory_per_block)

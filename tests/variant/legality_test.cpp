@@ -117,6 +117,35 @@ TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
             "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
 }
 
+TEST(WgmmaLegality, RefusalsNameTheFusionOfTheOp) {
+  const auto tile = [](const std::string& ways) {
+    return "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
+           "cluster=none in_flight=1 tiles=static " +
+           ways;
+  };
+  const auto gathered = [](const std::string& fusion) {
+    return "tma_x must be no with " + fusion + " and gather=tiles: tensor copies don't gather rows";
+  };
+  const auto scattered = [](const std::string& fusion) {
+    return "tma_store must be no or rows with " + fusion + ": tensor copies don't scatter rows";
+  };
+  Shape fwd = shape_of(), dx = shape_of(Dtype::bf16, Op::dx), dw = shape_of(Dtype::bf16, Op::dw);
+  const std::string first = tile("tma_x=yes tma_store=no gather=first");
+  EXPECT_EQ(reason(first, fwd), "gather must be tiles without permute_x: there are no rows to gather");
+  EXPECT_EQ(reason(first, dx), "gather must be tiles without permute_y: there are no rows to gather");
+  EXPECT_EQ(reason(first, dw), "gather must be tiles without permute_x and permute_y: there are no rows to gather");
+  fwd.fusion.permute_x = dx.fusion.permute_x = true;
+  EXPECT_EQ(reason(tile("tma_x=yes tma_store=no"), fwd), gathered("permute_x"));
+  EXPECT_EQ(reason(tile("tma_x=yes tma_store=yes"), dx), scattered("permute_x"));
+  fwd.fusion = dx.fusion = {.permute_y = true};
+  EXPECT_EQ(reason(tile("tma_x=yes tma_store=yes"), fwd), scattered("permute_y"));
+  EXPECT_EQ(reason(tile("tma_x=yes tma_store=no"), dx), gathered("permute_y"));
+  EXPECT_EQ(reason(tile("tma_x=no tma_store=yes"), dx), "");
+  dx.fusion.topk_weights = true;
+  EXPECT_EQ(reason(tile("tma_x=no tma_store=yes"), dx),
+            "tma_store must be no or rows with topk_weights: tensor copies don't weight rows");
+}
+
 TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   EXPECT_EQ(split_workspace_bytes(8, 128, 128), 1 << 20);
   DeviceInfo device = device_of_arch("sm_80");
