@@ -13,8 +13,8 @@ Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds t
 arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
 them alone. The pack is written, and the last sentence tells how many candidates are missing for which architecture.
 
-Exit 0: all that compiles is in the pack. 1: candidates are missing for an architecture, or nothing can be launched. 2:
-wrong usage. 3: no triton.
+Exit 0: all that compiles is in the pack. 1: an architecture builds candidates in another way than the first, so that
+they are missing for it, or nothing can be launched. 2: wrong usage. 3: no triton.
 """
 import argparse
 import concurrent.futures

@@ -65,7 +65,7 @@ class Collection {
   void add(const Entry& entry) {
     if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
     if (!entry.candidate.foreign.empty()) return left_out(id(entry.cell), of_pack(entry.candidate));
-    const Candidate winner = launched_for(id(entry.cell), entry.candidate);
+    const Candidate winner = launchable(entry.candidate);
     for (const DeviceInfo& device : targets_) {
       const bool own = &device == &targets_.front();
       std::optional<Candidate> candidate = winner;
@@ -74,6 +74,7 @@ class Collection {
         candidate = default_of(entry.cell, device);
         if (!candidate) continue;
       }
+      if (own) tell_addressing(id(entry.cell), winner, entry.candidate);
       exported.cells.push_back({.cell = entry.cell,
                                 .skew = entry.figures.max_over_mean,
                                 .arch = arch(device),
@@ -85,8 +86,9 @@ class Collection {
   void add(const Choice& choice) {
     const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
     if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
-    const Candidate chosen = launched_for(what, choice.candidate());
+    const Candidate chosen = launchable(choice.candidate());
     if (const auto reason = cannot_run(chosen, choice.shape(), table_.device)) return left_out(what, *reason);
+    tell_addressing(what, chosen, choice.candidate());
     exported.ranges.push_back({.shape = choice.shape(),
                                .tokens = choice.tokens,
                                .arch = arch(table_.device),
@@ -98,14 +100,10 @@ class Collection {
     notes.push_back(fmt::format("{} is left out: {}", what, reason));
   }
 
-  Candidate launched_for(const std::string& what, const Candidate& winner) {
-    Candidate launched = launchable(winner);
-    if (launched != winner)
-      notes.push_back(
-          fmt::format("{} gets its winner with addressing=base, which was not timed: the loaders make no "
-                      "arrays of pointers",
-                      what));
-    return launched;
+  void tell_addressing(const std::string& what, const Candidate& launched, const Candidate& winner) {
+    if (launched == winner) return;
+    notes.push_back(fmt::format(
+        "{} gets its winner with addressing=base, which was not timed: the loaders make no arrays of pointers", what));
   }
 
   // The default of a device that a table's winner cannot run on.

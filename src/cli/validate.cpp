@@ -75,8 +75,8 @@ void read_without_schema(const JsonAt& json, Judged& judged) {
   find_kind("moetune.routing/1")->read(json);
 }
 
-// What readers ask of the files that a manifest names. They open it under its own name: elsewhere it is a copy, which
-// may lie alone.
+// Checks the files that a manifest names. Only pack.json and manifest.json have them beside them: under another name it
+// is a copy.
 void require_files_beside(std::string_view kind, const JsonAt& json, const fs::path& file) {
   if (kind == "kernels" && file.filename() == "manifest.json") require_files_of_manifest(json, file);
   if (kind == "pack" && file.filename() == "pack.json") require_files_of_pack(json, file);

@@ -222,14 +222,15 @@ def _whole(given, name, least):
 
 
 class _Need:
-    """What an operand must be. Of experts the shape is exact: [experts, rows, columns] or [experts]. What has rows of its
-    own may have more of them, in any sides before the columns. A value for each slot may also be [tokens, top_k]."""
+    """What an operand must be. Weights and m_sizes have one exact shape: [experts, rows, columns] or [experts]. Others
+    may have more rows than needed, in any number of dimensions before the columns. A value for each slot may also be
+    [tokens, top_k]. `by_element`: kernels read one element at a time."""
 
-    def __init__(self, dtype, shape, exact=False, top_k=None):
+    def __init__(self, dtype, shape, exact=False, top_k=None, by_element=False):
         self.dtype, size = _known(_DTYPES, dtype, "a type")
         self.shape, self.exact, self.top_k = shape, exact, top_k
-        # Kernels read and write 16 bytes at a time where all rows begin at a multiple of 16, and else what divides them.
-        self.alignment = math.gcd(16, size * (shape[-1] if len(shape) > 1 else 1))
+        # Kernels read and write at most 16 bytes at a time, and no more than what divides a row's bytes.
+        self.alignment = math.gcd(16, size * (1 if by_element or len(shape) < 2 else shape[-1]))
 
     def fits(self, shape):
         if self.exact:
@@ -289,7 +290,7 @@ class _Step:
         self.cooperative = launch["cooperative"]
         self.arguments = [self._argument(argument, sizes) for argument in launch["arguments"]]
         if not self.arguments:
-            raise Error("the manifest has a kernel without arguments")
+            raise ValueError("a kernel has no arguments")
         self.pointers = [value[0] if kind == "map" else value for _, fields in self.arguments
                          for _, kind, value in fields if kind in ("pointer", "map")]
 
@@ -299,11 +300,11 @@ class _Step:
             return 8, [(0, *self._field(argument, sizes))]
         struct = argument["struct"]
         if not 0 < struct["size"] <= _MAX_STRUCT or struct["alignment"] > 64:
-            raise Error("the manifest has a struct that no kernel takes")
+            raise ValueError("it has a struct that no kernel takes")
         fields = [(field["offset"], *self._field(field, sizes)) for field in struct["fields"]]
         for offset, kind, _ in fields:
             if not 0 <= offset <= struct["size"] - {"map": _MAP_BYTES, "int32": 4}.get(kind, 8):
-                raise Error("the manifest has a field outside its struct")
+                raise ValueError("it has a field outside its struct")
         return struct["size"], fields
 
     def _field(self, field, sizes):
@@ -315,7 +316,7 @@ class _Step:
             stride = [evaluate(formula, sizes) for formula in given["strides"]]
             box = [*given["box"], *[1] * (len(size) - 2)]
             if given["swizzle"] != 128 or not 2 <= len(size) <= 5 or len(stride) + 1 != len(size):
-                raise Error("the manifest has a tensor map that this loader does not know")
+                raise ValueError("it has a tensor map that this loader does not know")
             return "map", (given["pointer"], _known(_MAP_TYPES, given["dtype"], "a type of maps"),
                            _known(_PROMOTION, given["l2_promotion"], "a promotion"),
                            (ctypes.c_uint64 * len(size))(*size), (ctypes.c_uint64 * len(stride))(*stride),
@@ -540,7 +541,7 @@ class Library:
         slots, rows = math.prod(topk_ids.shape), math.prod(gather_indices.shape)
         sizes = {"experts": math.prod(m_sizes.shape), "slots": slots, "rows": rows, "first_expert": first_expert}
         operands = {"m_sizes": _Need("int32", [sizes["experts"]], exact=True), "gather_indices": _Need("int32", [rows]),
-                    "topk_ids": _Need(ids, list(topk_ids.shape), exact=True)}
+                    "topk_ids": _Need(ids, list(topk_ids.shape), exact=True, by_element=True)}
         with _telling(self.folder / "manifest.json"):
             launch = self.manifest["route"][ids]
             call = Call(self._driver, "route", operands, [_Step(launch, *self._loaded(launch), sizes)], None)
@@ -615,7 +616,7 @@ class _telling:
         return self
 
     def __exit__(self, kind, error, _):
-        if kind is KeyError:
+        if isinstance(error, KeyError):
             raise Error(f"{self.path}: {error} is missing") from error
-        if kind in (TypeError, ValueError, AttributeError, IndexError):
+        if isinstance(error, (TypeError, ValueError, AttributeError, IndexError, OverflowError)):
             raise Error(f"{self.path}: is damaged: {error}") from error

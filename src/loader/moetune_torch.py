@@ -135,7 +135,7 @@ def _words(fusion):
 
 
 def _result(like, shape, zeros):
-    """Kernels write the rows of slots whose expert is here, and leave the others as they are."""
+    """Kernels write the rows of slots whose expert is here, and no others."""
     return like.new_zeros(shape) if zeros else like.new_empty(shape)
 
 
@@ -265,10 +265,11 @@ _forward.register_autograd(_backward, setup_context=_keep)
 def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False):
     """y_e = x_e w_e^T for the rows of each expert e. x [rows, k] in expert order, or with permute_x [tokens, k];
     w [experts, n, k]; y [tokens * top_k, n], in expert order, or with permute_y by slot. topk_weights, in fp32 and by
-    slot, with "permute_y+topk_weights". On a rank that holds some of the model's experts, rows of y and of a gradient
-    that belong to no expert here are left as they are, or with zero_rest zeroed. Differentiable in x, w and topk_weights where the export has kernels of dx and
-    dw for the same fusion (with "+weight_gradient" for topk_weights; for permute_x those with "+sum_slots" are
-    preferred); Error where it has none. Gradients of tokens and topk_weights are zero where no expert here had them."""
+    slot, with "permute_y+topk_weights". On a rank that holds some of the model's experts, rows of y and of gradients
+    that belong to no expert here hold arbitrary values; with zero_rest they are zeros. Differentiable in x, w and
+    topk_weights where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for topk_weights;
+    for permute_x those with "+sum_slots" are preferred); Error where it has none. The gradient of a token or a weight is
+    zero where none of its experts is here."""
     if ("topk_weights" in _words(fusion)) != (topk_weights is not None):
         raise Error("topk_weights go with the fusion permute_y+topk_weights")
     return _forward(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion,

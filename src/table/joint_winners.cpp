@@ -146,7 +146,7 @@ TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std
                     "{:.1f} % over the winners of each",
                     joined, joined + apart, 100 * worst));
   if (apart > 0)
-    notes.push_back(fmt::format("{} of up and down {} apart: no candidate was timed in both",
+    notes.push_back(fmt::format("{} of up and down {} apart: no candidates that fit together were timed",
                                 apart == 1 ? "1 pair" : fmt::format("{} pairs", apart), apart == 1 ? "stays" : "stay"));
   return table;
 }

@@ -80,8 +80,8 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 /// The text of the file manifest.sha256, by which loaders know a damaged manifest: a line that sha256sum reads.
 std::string manifest_digest(std::string_view manifest);
 
-/// Throws Exit::request, as loaders do, where the cubins beside a manifest or its manifest.sha256 are missing or
-/// others.
+/// Throws Exit::request where loaders would refuse the files beside a manifest: a cubin or manifest.sha256 is missing,
+/// or differs from what it should be.
 void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest);
 
 /// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of

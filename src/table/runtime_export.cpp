@@ -18,8 +18,7 @@ Json knobs_of(const Candidate& candidate) {
 
 // The cubin that `export --format kernels` writes for it; null for what has none.
 Json file_of(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  const bool exported = candidate.retired.empty() && candidate.foreign.empty() && !cannot_run(candidate, shape, device);
-  if (device.kind != DeviceKind::cuda || !exported) return nullptr;
+  if (device.kind != DeviceKind::cuda || cannot_run(candidate, shape, device)) return nullptr;
   return cubin_name(kernel_name(candidate, shape), arch(device));
 }
 
@@ -73,6 +72,9 @@ Export export_runtime(const TunedTable& table) {
       result.notes.push_back(fmt::format("{} has no winner: {}", id(entry.cell), entry.skipped));
       continue;
     }
+    if (launchable(entry.candidate) != entry.candidate)
+      result.notes.push_back(fmt::format(
+          "{} gets its winner with addressing=base; its time is that of addressing=pointers", id(entry.cell)));
     Json cell = served(entry.candidate, entry.cell.shape, table.device);
     cell["tokens"] = entry.cell.tokens;
     cell["skew"] = rounded(entry.figures.max_over_mean);

@@ -36,8 +36,8 @@ struct RetiredKnob {
 struct Candidate {
   std::string variant;
   std::vector<int> values;  // of the variant's knobs, in the order of its list
-  // "knob=value ..." of knobs that no kernel here has: a retired one with a value that is gone, or one of another
-  // version. It can't run.
+  // Space-separated knob=value of knobs that no kernel here has: retired ones with another value than today's, and
+  // those of other versions. A candidate with any can't run.
   std::string retired = {};
   // Of a pack that is not in the catalog of this run: "pack" and the hash of its manifest, then knobs and their values
   // as text. `values` is empty then, and the candidate can be printed but not run.

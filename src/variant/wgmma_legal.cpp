@@ -131,12 +131,15 @@ std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, con
   return std::nullopt;
 }
 
-// Whether sums begin with what D holds, in 16 bits.
+// Whether the sums begin with D's values, which are of 16 bits.
 bool begins_with_result(const Product& p) { return p.accumulates && p.d.dtype != Dtype::fp32; }
 
-// ptxas (CUDA 13.0) spills more sums a thread where they begin with what D holds.
+// The most sums a thread for which ptxas (CUDA 13.0) doesn't spill where they begin with D's values; see max_sums.
 int most_begun_sums(const Knobs& c, const Product& p) {
-  if (c.split > 1 && !c.swap) return c.split > 4 && c.consumers == 3 ? 24 : c.tma_store == TmaStore::boxes ? 48 : 64;
+  if (c.split > 1 && !c.swap) {
+    if (c.split > 4 && c.consumers == 3) return 24;
+    return c.tma_store == TmaStore::boxes ? 48 : 64;
+  }
   if (p.d.dtype == Dtype::fp16 && c.consumers == 3 && c.tma_store == TmaStore::none && c.swap) return 64;
   return 176;
 }

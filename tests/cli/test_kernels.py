@@ -61,7 +61,7 @@ try:
     other.start(), other.join()
     slots = tokens * number("top_k")
     if number("route", 1):
-        library.route(Tensor(0x3000, [tokens, number("top_k")], "torch.int64"),
+        library.route(Tensor(0x3008, [tokens, number("top_k")], "torch.int64"),
                       Tensor(0x1000, [number("experts")], "torch.int32"), Tensor(0x2000, [slots], "torch.int32"), stream=0x77)
     workspace.reset()
 except kernels.Error as error:
@@ -215,7 +215,8 @@ PICK = {**LAYER, "op": "fwd", "tokens": 16, "skew": 1.3}
     (89, ["sm_80", "sm_89"], "sm_89"), (89, ["sm_80", "sm_86"], "sm_86"), (86, ["sm_80", "sm_89"], "sm_80"),
     (90, ["sm_90", "sm_90a"], "sm_90a"), (103, ["sm_100", "sm_100a", "sm_103f"], "sm_100")])
 @pytest.mark.parametrize("turned", [False, True])
-def test_the_closest_architecture_is_taken_whichever_was_exported_first(exported, tmp_path, callers, capability, archs, closest, turned):
+def test_the_closest_architecture_is_taken_whichever_was_exported_first(exported, tmp_path, callers, capability, archs,
+                                                                        closest, turned):
     """Each architecture has cells and a range of its own; all share their kernels, of which only the closest has files."""
     archs = archs[::-1] if turned else archs
 
@@ -412,7 +413,7 @@ def use(manifest):
 use(whole)
 refused = 0
 for place in places(whole):
-    for value in ("gone", "xx", []):
+    for value in ("gone", "xx", [], 1e999, "\\ud800"):
         manifest = copy.deepcopy(whole)
         within = manifest
         for key in place[:-1]:

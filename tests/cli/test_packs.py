@@ -191,7 +191,8 @@ def test_without_its_journal_up_and_down_are_not_joined(served):
     room.error(2, "export", "t.json", "--format", "vllm", "-o", "kept.jsonl", "--journal", "kept.jsonl")
     other = (room.path / "kept.jsonl").read_text().replace("NVIDIA H200", "NVIDIA H100")
     room.write("other.jsonl", other)
-    assert "it is of 'NVIDIA H100', the table is of 'NVIDIA H200'" in room.error(3, "export", "t.json", "--format", "vllm", "--journal", "other.jsonl")
+    told = room.error(3, "export", "t.json", "--format", "vllm", "--journal", "other.jsonl")
+    assert "it is of 'NVIDIA H100', the table is of 'NVIDIA H200'" in told
 
 
 @pytest.mark.parametrize("name, value", [("kernels", "f00d"), ("packs", "triton_moe ffffffffffff")])

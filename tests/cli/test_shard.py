@@ -221,4 +221,5 @@ def test_the_trial_with_slurm_tells_that_there_is_no_moetune(room):
     env = {name: value for name, value in room.env.items() if name != "MOETUNE"}
     result = subprocess.run([sys.executable, scripts / "slurm_trial"], env={**env, "PATH": str(bin_)}, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True, check=False)
-    assert result.returncode == 3 and result.stderr.startswith("slurm_trial: there is no moetune: build or install it"), result.stderr
+    assert result.returncode == 3
+    assert result.stderr.startswith("slurm_trial: there is no moetune: build or install it"), result.stderr

@@ -126,8 +126,10 @@ def test_names_of_a_table_are_text_in_markdown(room):
     other["entries"][0]["occupancy"] = other["entries"][0]["occupancy"] / 2
     room.write("other.json", other)
     room.write("bad <b>.json", {"schema": "moetune.<i>/1"})
-    for command in (["export", "table.json", "--format", "markdown", "-o", "-"], ["diff", "table.json", "other.json", "--format", "markdown"],
-                    ["report", "table.json", "--format", "markdown", "-o", "-"], ["validate", "bad <b>.json", "--format", "markdown"],
+    for command in (["export", "table.json", "--format", "markdown", "-o", "-"],
+                    ["diff", "table.json", "other.json", "--format", "markdown"],
+                    ["report", "table.json", "--format", "markdown", "-o", "-"],
+                    ["validate", "bad <b>.json", "--format", "markdown"],
                     ["lookup", "table.json", *LAYER, "--tokens", "8", "--routing", "balanced", "--format", "markdown"]):
         text = room.run(*command).stdout
         assert text and not any(word in text for word in ("<img", "<b>", "<i>")), command

@@ -235,7 +235,8 @@ def export_one(path, knobs, *words):
 RAGGED = [("wgmma tma_store=yes swap=no cluster=none", ""), ("wgmma tma_store=no swap=yes cluster=none", ""),
           ("wgmma tma_store=yes swap=no cluster=m", ""), ("wgmma tma_store=no swap=no split=2 tiles=static", ""),
           ("mma block_m=64 block_n=64", ""), ("simt block_m=64 block_n=64", ""),
-          ("wgmma tma_store=yes swap=no cluster=none in_flight=0", "accumulate"), ("wgmma tma_store=no swap=yes cluster=none", "fp32_dw"),
+          ("wgmma tma_store=yes swap=no cluster=none in_flight=0", "accumulate"),
+          ("wgmma tma_store=no swap=yes cluster=none", "fp32_dw"),
           ("wgmma tma_store=no swap=no cluster=none", "accumulate+fp32_dw"),
           ("wgmma gather=first", "permute_y+topk_weights"), ("mma block_m=64 block_n=64", "permute_y+topk_weights"),
           ("mma block_m=64 block_n=64", "permute_y+topk_weights+accumulate"), ("simt block_m=64 block_n=64", "accumulate")]
@@ -255,7 +256,8 @@ sys.path.insert(0, {str(tmp_path / 'out')!r})
 import torch, moetune_kernels as mk
 library = mk.Library({str(tmp_path / 'out')!r})
 fusion, dtype = {fusion!r}.split("+"), {{"bf16": torch.bfloat16, "fp16": torch.float16}}[{dtype!r}]
-kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300, op="dw", dtype={dtype!r}, fusion={fusion or "plain"!r})
+kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300, op="dw", dtype={dtype!r},
+                      fusion={fusion or "plain"!r})
 for sizes in ([1, 63, 64, 65, 129, 7, 0, 271], [75] * 8, [0, 299, 1, 1, 0, 298, 1, 0]):
     assert sum(sizes) == 600 and len(sizes) == {E}
     ends = torch.tensor(sizes).cumsum(0).tolist()

@@ -62,7 +62,7 @@ int main(int argc, char** argv) try {
   for (int i = 0; i < 2; ++i) call.launch(operands, reinterpret_cast<CUstream>(0x77));
   if (number("route", 1) == 1)
     library.route(request.experts, request.tokens * request.top_k, 0, request.tokens * request.top_k, true,
-                  {{"m_sizes", 0x1000, -1}, {"gather_indices", 0x2000, -1}, {"topk_ids", 0x3000, -1}},
+                  {{"m_sizes", 0x1000, -1}, {"gather_indices", 0x2000, -1}, {"topk_ids", 0x3008, -1}},
                   reinterpret_cast<CUstream>(0x77));
   workspace.reset();
   return 0;

@@ -129,7 +129,7 @@ TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
   EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
   EXPECT_EQ(joined.entries[1].candidate, triton(64, 4));
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_TRUE(holds(notes[0], "1 pair of up and down stays apart: no candidate was timed in both"));
+  EXPECT_TRUE(holds(notes[0], "1 pair of up and down stays apart: no candidates that fit together were timed"));
 }
 
 TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {

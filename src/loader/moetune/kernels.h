@@ -419,7 +419,7 @@ inline Call Kernel::call(const Extent& extent, const Workspace& workspace) const
     std::int64_t row_bytes = element_bytes(operand["dtype"]);
     for (std::size_t i = 1; i < sides.size(); ++i) row_bytes *= Formula::evaluate(sides[i].string(), sizes);
     const std::int64_t rows = Formula::evaluate(sides.front().string(), sizes);
-    // Kernels read and write 16 bytes at a time where all rows begin at a multiple of 16, and else what divides them.
+    // Kernels read and write at most 16 bytes at a time, and no more than what divides a row's bytes.
     call.operands_.push_back({operand["name"].string(), rows * row_bytes, std::gcd(std::int64_t{16}, row_bytes)});
   }
   const std::vector<Value>& launches = kernel_["launches"].items();

@@ -396,7 +396,7 @@ TEST_P(CompileTest, WgmmaAccumulatedDwAtTheEdgeOfItsRegisters) {
       "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=no tma_store=no split=1",
       "block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no tma_store=no split=4",
       "block_m=128 block_n=64 consumers=2 schedule=cooperative swap=no tma_store=yes split=4",
-      "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=no split=2"};
+      "block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=no split=1"};
   std::vector<std::string> units, names;
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
     for (const std::string& tile : tiles) {
@@ -404,11 +404,10 @@ TEST_P(CompileTest, WgmmaAccumulatedDwAtTheEdgeOfItsRegisters) {
       shape.op = Op::dw;
       const Candidate candidate = parse_candidate(
           "wgmma " + tile + " block_k=64 stages=2 raster=m group=4 cluster=none in_flight=0 tma_x=yes tiles=static");
-      if (find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a"))) continue;
+      ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << tile;
       units.push_back(find_variant("wgmma").unit(candidate, shape));
       names.push_back(tile);
     }
-  EXPECT_GE(units.size(), 14u);
   expect_units_compile(units, names);
 }
 
