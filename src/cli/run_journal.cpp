@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
 #include "cli/files.h"
@@ -13,33 +12,14 @@
 namespace moetune {
 namespace {
 
-// The first thing that two runs must have in common and have not, such as the build of the kernels.
-std::string other_environment(const Json& journal, const Json& table) {
-  const auto identity = [](const Json& environment) {
-    const Json told = environment.is_object() ? environment.value("identity", Json()) : Json();
-    return told.is_object() ? told : Json::object();
-  };
-  const Json first = identity(journal), second = identity(table);
-  std::set<std::string> keys;
-  for (const Json* side : {&first, &second})
-    for (const auto& item : side->items()) keys.insert(item.key());
-  const auto value = [](const Json& side, const std::string& key) {
-    return !side.contains(key) ? "nothing" : side[key].is_string() ? side[key].get<std::string>() : side[key].dump();
-  };
-  for (const std::string& key : keys)
-    if (value(first, key) != value(second, key))
-      return fmt::format("its environment has {} {}, the table's {}", key, value(first, key), value(second, key));
-  return "";
-}
-
 // Why the journal is of another run than the table; empty where it is of the same.
 std::string difference(const Replay& journal, const TunedTable& table) {
   if (journal.header.device.name != table.device.name)
     return fmt::format("it is of '{}', the table is of '{}'", journal.header.device.name, table.device.name);
   if (!same_model(journal.header.device, table.device))
     return fmt::format("it is of {}, the table of {}", model_text(journal.header.device), model_text(table.device));
-  if (const std::string other = other_environment(journal.header.environment, table.environment); !other.empty())
-    return other;
+  for (const auto& [key, ours, its] : identity_differences(journal.header.environment, table.environment))
+    return fmt::format("its environment has {} {}, the table's {}", key, ours, its);
   if (journal.header.regime != table.regime)
     return fmt::format("it is of the regime {}, the table of {}", name(journal.header.regime), name(table.regime));
   const auto in_journal = [&](const Entry& entry) {

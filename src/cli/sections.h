@@ -23,7 +23,8 @@ std::string sections_text(const std::vector<Section>& sections, Format format, i
 /// none and nothing is `verbose`.
 int table_columns(Format format, const Terminal& terminal, bool verbose = false);
 
-/// "- item" a line, escaped for `format` and broken between words to fit `columns`. An empty line comes first; nothing for no items.
+/// "- item" a line, escaped for `format` and broken between words to fit `columns`. An empty line comes first; nothing
+/// for no items.
 std::string bullets(const std::vector<std::string>& items, Format format, int columns);
 
 /// A sentence in lines that fit `columns`, with a line's end.

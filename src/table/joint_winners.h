@@ -18,8 +18,8 @@ bool has_pairs(const TunedTable& table);
 /// down, with equal values of the knobs `shared` (empty: of all knobs), the pair with the least sum of times. Winners
 /// that are such a pair stay. The times of the winner and of the default are those of the final, others those of the
 /// journal, but never less than the winner's. Ties are dropped there; measurements stay those of each cell's own
-/// winner. Notes tell how many pairs were joined, and what that costs. Pairs of cells without two such candidates stay as
-/// they are.
+/// winner. Notes tell how many pairs were joined, and what that costs. Pairs of cells without two such candidates stay
+/// as they are.
 TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std::vector<std::string>& shared,
                               std::vector<std::string>& notes);
 

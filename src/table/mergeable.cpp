@@ -19,6 +19,25 @@ std::string model_text(const DeviceInfo& device) {
                      device.kind == DeviceKind::cuda ? "SMs" : "threads");
 }
 
+std::vector<IdentityDifference> identity_differences(const Json& first, const Json& second) {
+  const auto identity = [](const Json& environment) {
+    const Json told = environment.is_object() ? environment.value("identity", Json()) : Json();
+    if (told.is_object()) return told;
+    return told.is_null() ? Json::object() : Json{{"identity", told}};
+  };
+  const auto shown = [](const Json& side, const std::string& key) {
+    return side.contains(key) ? side[key].dump() : "nothing";
+  };
+  const Json one = identity(first), other = identity(second);
+  std::set<std::string> keys;
+  for (const Json* side : {&one, &other})
+    for (const auto& item : side->items()) keys.insert(item.key());
+  std::vector<IdentityDifference> differences;
+  for (const std::string& key : keys)
+    if (shown(one, key) != shown(other, key)) differences.push_back({key, shown(one, key), shown(other, key)});
+  return differences;
+}
+
 void require_mergeable(std::string_view what, const Origin& a, const Origin& b) {
   if (!same_model(a.device, b.device))
     throw machine_error(fmt::format("{} of different devices don't merge: {}, and {}", what, model_text(a.device),

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/placed.h"
 #include "table/journal.h"
+#include "table/mergeable.h"
 
 namespace moetune {
 namespace fs = std::filesystem;
@@ -131,24 +132,9 @@ void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
 }
 
 void require_same_identity(const Json& before, const Json& now) {
-  const Json empty = Json::object();
-  const auto identity = [&](const Json& environment) -> const Json& {
-    return environment.is_object() && environment.contains("identity") ? environment["identity"] : empty;
-  };
-  const Json &was = identity(before), &is = identity(now);
-  if (!was.is_object() || !is.is_object()) {
-    if (was != is) throw machine_error("the journal is of another environment", std::string(kAfresh));
-    return;
-  }
-  std::set<std::string> keys;
-  for (const Json* side : {&was, &is})
-    for (const auto& item : side->items()) keys.insert(item.key());
   std::vector<std::string> differences;
-  for (const std::string& key : keys) {
-    const std::string old_value = was.contains(key) ? was[key].dump() : "nothing";
-    const std::string new_value = is.contains(key) ? is[key].dump() : "nothing";
-    if (old_value != new_value) differences.push_back(fmt::format("{} was {} and is {}", key, old_value, new_value));
-  }
+  for (const auto& [key, was, is] : identity_differences(before, now))
+    differences.push_back(fmt::format("{} was {} and is {}", key, was, is));
   if (!differences.empty())
     throw machine_error(fmt::format("times of the journal don't compare: {}", fmt::join(differences, ", ")),
                         fmt::format("go back to that environment, or {}", kAfresh));

@@ -204,7 +204,7 @@ def test_a_journal_of_another_build_is_refused(served, name, value):
     lines = [json.loads(line) for line in (room.path / "t.json.journal.jsonl").read_text().splitlines()]
     lines[0]["environment"] = {"identity": {**table["environment"]["identity"], name: value}}
     room.write("t.json.journal.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    words = f"its environment has {name} {value}, the table's {table['environment']['identity'][name]}"
+    words = f'its environment has {name} "{value}", the table\'s "{table["environment"]["identity"][name]}"'
     for command in (["export", "t.json", "--format", "vllm", "-o", "v.json"], ["report", "t.json"]):
         text = room.error(3, *command, "--journal", "t.json.journal.jsonl")
         assert "is of another run than the table: " + words in text
