@@ -172,8 +172,8 @@ std::string markdown_text(std::string_view text) {
   return out;
 }
 
-std::string cut_short(std::string_view fault) {
-  return fault.empty() ? "" : "\nCut short: " + markdown_text(fault) + "\n";
+std::string cut_short(std::string_view fault, std::string (*shown)(std::string_view)) {
+  return fault.empty() ? "" : "\nCut short: " + shown(fault) + "\n";
 }
 
 int display_width(std::string_view text) {

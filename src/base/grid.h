@@ -38,8 +38,9 @@ std::string one_line(std::string_view text);
 /// The same, that can't become an element of HTML either: '&', '<' and '>' are references.
 std::string markdown_text(std::string_view text);
 
-/// The last paragraph of a Markdown report of a run that ended early, which tells `fault`; "" without a fault.
-std::string cut_short(std::string_view fault);
+/// The last paragraph of a report of a run that ended early, which tells `fault` as `shown` makes it: markdown_text, or
+/// one_line for a terminal. "" without a fault.
+std::string cut_short(std::string_view fault, std::string (*shown)(std::string_view) = markdown_text);
 
 /// Columns that a text takes on a terminal: one per code point.
 int display_width(std::string_view text);

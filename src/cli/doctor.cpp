@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
+#include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/pretty.h"
 #include "table/table.h"
@@ -114,7 +115,7 @@ std::string text_of(const Patient& patient, Format format) {
     add("launch", format_time(c.launch_seconds));
     add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
   }
-  return format == Format::markdown ? markdown(grid) : fitted(grid, 0);
+  return grid_text(grid, format, 0);
 }
 
 Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {

@@ -69,8 +69,7 @@ std::string findings_text(const CheckResult& result, const TunedTable& table, co
   if (!out.empty()) out += "\n";
   if (const std::string words = legend(result); !words.empty()) out += paragraph(words, columns);
   if (const std::string words = mean_text(result); !words.empty()) out += paragraph(words, columns);
-  return out + paragraph(sentence(result), columns) +
-         (result.fault.empty() ? "" : fmt::format("\nCut short: {}\n", one_line(result.fault)));
+  return out + paragraph(sentence(result), columns) + cut_short(result.fault, one_line);
 }
 
 }  // namespace moetune

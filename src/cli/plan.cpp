@@ -7,6 +7,7 @@
 
 #include "base/grid.h"
 #include "base/units.h"
+#include "cli/sections.h"
 #include "cli/wording.h"
 #include "table/fields.h"
 
@@ -104,9 +105,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
 }
 
 std::string plan_text(const Plan& plan, Format format, int columns) {
-  const bool marked = format == Format::markdown;
-  const auto table = [&](const Grid& grid) { return marked ? markdown(grid) : fitted(grid, columns); };
-  const auto words = [&](const std::string& text) { return marked ? markdown_text(text) : text; };
+  const auto words = [&](const std::string& text) { return format == Format::markdown ? markdown_text(text) : text; };
   Grid cells{{{"cell"}}, {}};
   for (const Column& column : figures_columns()) cells.columns.push_back(column);
   const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
@@ -124,9 +123,9 @@ std::string plan_text(const Plan& plan, Format format, int columns) {
       for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
-                                 words(plan.device.name), table(cells));
+                                 words(plan.device.name), grid_text(cells, format, columns));
   if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
-  if (!reasons.empty()) text += "\n" + table(pruned_grid(reasons));
+  if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), format, columns);
   return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.estimate, plan.journal)),
                             words(plan.output.string()), words(plan.journal.string()));
 }

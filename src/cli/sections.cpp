@@ -34,10 +34,14 @@ std::string sections_text(const std::vector<Section>& sections, Format format, i
       else
         for (const std::string& line : lines_of(heading[i], columns)) out += line + "\n";
     }
-    out += (any ? "\n" : "") + (format == Format::markdown ? markdown(grid) : fitted(grid, columns));
+    out += (any ? "\n" : "") + grid_text(grid, format, columns);
     before = &heading;
   }
   return out;
+}
+
+std::string grid_text(const Grid& grid, Format format, int columns) {
+  return format == Format::markdown ? markdown(grid) : fitted(grid, columns);
 }
 
 int table_columns(Format format, const Terminal& terminal, bool verbose) {

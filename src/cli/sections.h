@@ -19,6 +19,9 @@ struct Section {
 /// front of headings.
 std::string sections_text(const std::vector<Section>& sections, Format format, int columns);
 
+/// markdown(grid), or for text fitted(grid, columns).
+std::string grid_text(const Grid& grid, Format format, int columns);
+
 /// The columns that a table may take, 0 = as wide as it takes: text fits the terminal, or 80 columns where there is
 /// none and nothing is `verbose`.
 int table_columns(Format format, const Terminal& terminal, bool verbose = false);
