@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Checks the floors of src/: a file includes its own room and lower floors only, and kernels/ meets the host through
-its headers (.h) alone. Prints each breach as file:line and exits 1 where there is one."""
+"""Checks the house of src/: a core whose files include their own room and lower floors only, and wings, which include
+the core and which cli alone includes. kernels/ meets the host through its headers (.h) alone. A folder holds at most
+two dozen files. Prints each breach as file:line and exits 1 if there is one."""
 import pathlib
 import re
 import sys
 
-FLOORS = {"loader": 0, "base": 0, "workload": 1, "variant": 2, "backend": 3, "table": 3, "tune": 4, "cli": 5, "main.cpp": 6}
+FLOORS = {"runtime": 0, "base": 0, "workload": 1, "variant": 2, "backend": 3, "record": 3, "tune": 4, "check": 5, "export": 5,
+          "report": 5, "cli": 6, "main.cpp": 7}
+FOLDER_FILES = 36  # at most
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "detail", "impl", "misc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -40,6 +43,10 @@ for path in sorted((root / "kernels").iterdir()):
     for number, kind, name in includes(path):
         if kind == "<" or not (root / "kernels" / name).exists():
             breaches.append(f"{path.relative_to(root)}:{number}: includes {name}, which is outside kernels/")
+
+for folder in filter(pathlib.Path.is_dir, (root / "src").rglob("*")):
+    if (count := sum(path.is_file() for path in folder.iterdir())) > FOLDER_FILES:
+        breaches.append(f"{folder.relative_to(root)}: {count} files; a folder holds at most {FOLDER_FILES}: make rooms")
 
 print("\n".join(breaches) or f"layers: {len(FLOORS) - 1} rooms keep to their floors")
 sys.exit(1 if breaches else 0)

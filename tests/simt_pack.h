@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <string>
 
-#include "backend/cuda/compiler.h"
+#include "backend/cuda/compile/compiler.h"
 #include "kernels/args.h"
-#include "loader/moetune/sha256.h"
+#include "runtime/moetune/sha256.h"
 #include "temporary_folder.h"
-#include "variant/launch_rule.h"
-#include "variant/pack.h"
+#include "variant/pack/launch_rule.h"
+#include "variant/pack/pack.h"
 
 namespace moetune {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "variant/pack.h"
+#include "variant/pack/pack.h"
 
 namespace moetune {
 

@@ -5,9 +5,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #ifdef MOETUNE_HAS_CUDA
-#include "backend/cuda/arch_backend.h"
+#include "backend/cuda/compile/arch_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #endif
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/system/file.h"
 
 template class nlohmann::basic_json<nlohmann::ordered_map>;
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <new>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/signals.h"
 
 namespace moetune {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tune/run.h"
-#include "tune/strategy.h"
+#include "tune/search/strategy.h"
 
 namespace moetune {
 

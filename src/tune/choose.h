@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "table/table.h"
+#include "record/table/table.h"
 
 namespace moetune {
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "table/mergeable.h"
-#include "tune/strategy.h"
+#include "record/table/mergeable.h"
+#include "tune/search/strategy.h"
 #include "workload/product.h"
 
 namespace moetune {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "table/journal.h"
+#include "record/journal/journal.h"
 #include "tune/tuner.h"
 
 namespace moetune {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "table/table.h"
+#include "record/table/table.h"
 
 namespace moetune {
 

@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/stats.h"
-#include "table/measurement.h"
+#include "record/measurement.h"
 
 namespace moetune {
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "backend/backend.h"
-#include "table/measurement.h"
+#include "record/measurement.h"
 
 namespace moetune {
 

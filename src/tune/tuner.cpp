@@ -9,12 +9,11 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "table/serving_layer.h"
+#include "base/text/units.h"
 #include "tune/cell_run.h"
 #include "tune/final.h"
 #include "tune/run.h"
-#include "tune/strategy.h"
+#include "tune/search/strategy.h"
 #include "tune/trial.h"
 #include "workload/product.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "table/journal.h"
-#include "table/table.h"
-#include "variant/offer.h"
+#include "record/journal/journal.h"
+#include "record/table/table.h"
+#include "variant/space/offer.h"
 
 namespace moetune {
 

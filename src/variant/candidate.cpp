@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "variant/pack.h"
+#include "base/text/units.h"
+#include "variant/pack/pack.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -126,6 +126,16 @@ std::optional<int> find_value(const Candidate& candidate, std::string_view knob)
   for (size_t i = 0; i < variant.knobs.size(); ++i)
     if (variant.knobs[i].name == knob) return candidate.values[i];
   return std::nullopt;
+}
+
+std::optional<int> block_m_of(const Candidate& candidate) {
+  const auto ours = find_value(candidate, "block_m");
+  return ours ? ours : find_value(candidate, "BLOCK_SIZE_M");
+}
+
+std::optional<int> block_n_of(const Candidate& candidate) {
+  const auto ours = find_value(candidate, "block_n");
+  return ours ? ours : find_value(candidate, "BLOCK_SIZE_N");
 }
 
 std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate) {

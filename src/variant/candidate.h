@@ -55,6 +55,11 @@ int knob_from_json(const Knob& knob, const JsonAt& json);
 /// is no candidate (its variant is empty).
 std::optional<int> find_value(const Candidate& candidate, std::string_view knob);
 
+/// Rows and columns of a candidate's tiles: its knobs block_m and block_n, or BLOCK_SIZE_M and BLOCK_SIZE_N of Triton
+/// kernels. Nothing where it has neither.
+std::optional<int> block_m_of(const Candidate& candidate);
+std::optional<int> block_n_of(const Candidate& candidate);
+
 /// Names and values of all knobs as text, in the order of the variant's list.
 std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate);
 

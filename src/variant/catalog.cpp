@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "variant/cpu.h"
-#include "variant/mma.h"
-#include "variant/pack.h"
-#include "variant/simt.h"
+#include "variant/cpu/cpu.h"
+#include "variant/mma/mma.h"
+#include "variant/pack/pack.h"
+#include "variant/simt/simt.h"
 #include "variant/variant.h"
-#include "variant/wgmma.h"
+#include "variant/wgmma/wgmma.h"
 
 namespace moetune {
 

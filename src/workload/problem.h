@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "workload/routing.h"
+#include "workload/routing/routing.h"
 #include "workload/shape.h"
 
 namespace moetune {

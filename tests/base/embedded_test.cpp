@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 namespace moetune {
 namespace {

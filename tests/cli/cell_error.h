@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/cells.h"
+#include "cli/options/cells.h"
 #include "error_of.h"
 
 namespace moetune {

@@ -12,7 +12,7 @@ import pytest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("MOETUNE_BINARY", str(SOURCE / "build/release/moetune"))
 PLANTED = os.environ.get("MOETUNE_PLANTED", str(pathlib.Path(BINARY).parent / "moetune_planted"))
-VALIDATE = SOURCE / "tests/table/validate.py"
+VALIDATE = SOURCE / "tests/cli/validate.py"
 
 LAYER = ["--experts", "4", "--top-k", "2", "--n", "64", "--k", "64"]
 CPU = ["--device", "cpu"]

@@ -17,7 +17,7 @@ def module(path):
     return loaded
 
 
-evaluate = module(ROOT / "src/loader/moetune_kernels.py").evaluate
+evaluate = module(ROOT / "src/runtime/moetune_kernels.py").evaluate
 triton_moe = module(ROOT / "scripts/triton_moe.py")
 
 N, K, UNWRITTEN = 48, 80, -1000.0

@@ -1,8 +1,8 @@
 // The output on the README's first page is what `moetune tune` prints for the table that it was measured into.
 #include <gtest/gtest.h>
 
-#include "base/file.h"
-#include "cli/winners.h"
+#include "base/system/file.h"
+#include "cli/tables/winners.h"
 
 namespace moetune {
 namespace {

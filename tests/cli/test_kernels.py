@@ -19,7 +19,7 @@ DRIVER = BUILT / "fake_driver"
 pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="built without the CUDA toolkit")
 LAYER = {"experts": 6, "top_k": 2, "n": 256, "k": 512}
 
-# Does with moetune_kernels.py what tests/loader/launch_main.cpp does with the header.
+# Does with moetune_kernels.py what tests/runtime/launch_main.cpp does with the header.
 CALLER = """
 import sys
 import threading
@@ -87,7 +87,7 @@ class Callers:
     def run(self, folder, code=0, same=True, env=None, **words):
         words = [f"{name}={value}" for name, value in words.items()]
         results = []
-        for command in ([BUILT / "launch_main", folder], [sys.executable, "-B", self.path / "caller.py", SOURCE / "src/loader", folder]):
+        for command in ([BUILT / "launch_main", folder], [sys.executable, "-B", self.path / "caller.py", SOURCE / "src/runtime", folder]):
             log = self.path / "log.txt"
             log.write_text("")
             result = subprocess.run([*map(str, command), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -275,7 +275,7 @@ def test_a_thread_without_a_context_loads_and_launches(exported, tmp_path):
     """As torch's backward pass does."""
     source = f"""
 import sys, threading
-sys.path.insert(0, {str(SOURCE / 'src/loader')!r})
+sys.path.insert(0, {str(SOURCE / 'src/runtime')!r})
 import moetune_kernels as kernels
 library = kernels.Library({str(exported)!r})
 def backward():
@@ -444,7 +444,7 @@ def test_python_raises_nothing_but_its_error_whatever_a_manifest_says(exported, 
                       for file in launch.get("cubin", {}).values()]
         manifest["files"] = {name: manifest["files"][name] for name in used_files}
     folder = changed(exported, tmp_path, one_cell)
-    result = subprocess.run([sys.executable, "-B", "-c", DAMAGER, SOURCE / "src/loader", folder], stdout=subprocess.PIPE,
+    result = subprocess.run([sys.executable, "-B", "-c", DAMAGER, SOURCE / "src/runtime", folder], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True,
                             env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
     assert result.returncode == 0 and result.stdout == "True\n", result.stdout + result.stderr
@@ -505,7 +505,7 @@ class Driver:
 
 @pytest.fixture
 def kernels():
-    spec = importlib.util.spec_from_file_location("moetune_kernels", SOURCE / "src/loader/moetune_kernels.py")
+    spec = importlib.util.spec_from_file_location("moetune_kernels", SOURCE / "src/runtime/moetune_kernels.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -591,7 +591,7 @@ def test_formulas_are_the_same_in_both_languages(kernels, tmp_path):
         '{{"rows", 100}, {"x", -7}})); } catch (const std::invalid_argument&) { std::puts("error"); }\n'
         for formula in FORMULAS) + "}\n")
     binary = tmp_path / "formulas"
-    subprocess.run(["c++", "-std=c++17", "-I", SOURCE / "src/loader", source, "-o", binary], check=True)
+    subprocess.run(["c++", "-std=c++17", "-I", SOURCE / "src/runtime", source, "-o", binary], check=True)
     assert subprocess.run([binary], stdout=subprocess.PIPE, universal_newlines=True).stdout.split("\n")[:-1] == lines
 
 

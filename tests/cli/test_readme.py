@@ -79,12 +79,12 @@ def broken_links(page, text):
 
 def missing_files(page, text):
     """Files of code or settings between backquotes that are neither beside the page, in the repository's root nor in a
-    folder of exported kernels, which has src/loader's files, the headers in include."""
+    folder of exported kernels, which has src/runtime's files, the headers in include."""
     names = re.findall(r"`((?:[\w.-]+/)*[a-z_]+\.(?:h|cuh|cpp|py)|[\w.-]+/[\w./-]+\.json)`", FENCED.sub("", text))
-    folders = [(SOURCE / page).parent, SOURCE, SOURCE / "src/loader"]
+    folders = [(SOURCE / page).parent, SOURCE, SOURCE / "src/runtime"]
     def exists(name):
         return any((folder / name).exists() for folder in folders) or (
-            name.startswith("include/") and (SOURCE / "src/loader" / name[len("include/"):]).exists())
+            name.startswith("include/") and (SOURCE / "src/runtime" / name[len("include/"):]).exists())
     return [name for name in names if not exists(name)]
 
 

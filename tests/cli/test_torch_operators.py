@@ -50,7 +50,7 @@ def run(tmp_path, text):
     folder.mkdir()
     subprocess.run([BUILT / "export_main", folder], check=True)
     (tmp_path / "program.py").write_text(HEAD + text)
-    result = subprocess.run([sys.executable, "-B", tmp_path / "program.py", SOURCE / "src/loader", folder],
+    result = subprocess.run([sys.executable, "-B", tmp_path / "program.py", SOURCE / "src/runtime", folder],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
                             env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": str(log)})
     assert result.returncode == 0, result.stderr

@@ -3,10 +3,10 @@
 
 #include <functional>
 
-#include "backend/cuda/verifier.h"
+#include "backend/cuda/verify/verifier.h"
 #include "base/error.h"
 #include "gpu/gpu_test.h"
-#include "variant/space.h"
+#include "variant/space/space.h"
 #include "workload/result.h"
 
 namespace moetune {

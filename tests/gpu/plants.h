@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "variant/variant.h"
 #include "workload/problem.h"
 

@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "backend/cuda/compiler.h"
+#include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/tensor_map.h"
-#include "backend/cuda/verifier.h"
+#include "backend/cuda/verify/verifier.h"
 #include "gpu/allclose.h"
 #include "gpu/gpu_test.h"
 #include "unsloth_matrix.h"

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "gpu/gpu_test.h"
 #include "gpu/plants.h"
-#include "variant/space.h"
+#include "variant/space/space.h"
 #include "workload/model.h"
 #include "workload/product.h"
 

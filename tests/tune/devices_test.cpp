@@ -7,13 +7,13 @@
 #include <set>
 #include <thread>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 #include "tune/cell_queue.h"
 #include "tune/fake_backend.h"
 #include "tune/tuner.h"
-#include "tune/worker.h"
+#include "backend/worker/worker.h"
 
 namespace moetune {
 namespace {

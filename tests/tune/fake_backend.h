@@ -12,8 +12,8 @@
 
 #include "backend/backend.h"
 #include "base/random.h"
-#include "table/table.h"
-#include "variant/space.h"
+#include "record/table/table.h"
+#include "variant/space/space.h"
 
 namespace moetune::fake {
 

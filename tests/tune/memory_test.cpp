@@ -7,7 +7,7 @@
 
 #include "tune/fake_backend.h"
 #include "tune/tuner.h"
-#include "tune/worker.h"
+#include "backend/worker/worker.h"
 
 namespace moetune {
 namespace {

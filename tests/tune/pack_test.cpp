@@ -1,15 +1,15 @@
 // Whole runs over the variant of a pack: searched, journaled, tabled and resumed as any other is.
-#include "variant/pack.h"
+#include "variant/pack/pack.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "error_of.h"
 #include "own_process.h"
 #include "pack_folder.h"
-#include "table/exporter.h"
+#include "export/exporter.h"
 #include "tune/tuning.h"
 
 namespace moetune::fake {

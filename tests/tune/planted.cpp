@@ -27,7 +27,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #include "cli/app.h"
 
 namespace moetune {

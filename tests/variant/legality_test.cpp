@@ -7,11 +7,11 @@
 #include "h200.h"
 #include "kernels/mma_plan.h"
 #include "kernels/wgmma_plan.h"
-#include "variant/mma.h"
-#include "variant/most.h"
-#include "variant/simt.h"
+#include "variant/mma/mma.h"
+#include "variant/space/most.h"
+#include "variant/simt/simt.h"
 #include "variant/unit.h"
-#include "variant/wgmma.h"
+#include "variant/wgmma/wgmma.h"
 #include "workload/model.h"
 
 namespace moetune {

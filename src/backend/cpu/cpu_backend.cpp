@@ -19,7 +19,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "variant/cpu.h"
+#include "variant/cpu/cpu.h"
 
 namespace moetune {
 namespace {

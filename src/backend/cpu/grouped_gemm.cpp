@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstddef>
 
-#include "variant/cpu.h"
+#include "variant/cpu/cpu.h"
 
 namespace moetune {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cpu/microkernel.h"
 #include "backend/cpu/second_pass.h"
 #include "backend/cpu/thread_pool.h"
-#include "variant/cpu.h"
+#include "variant/cpu/cpu.h"
 
 namespace moetune {
 

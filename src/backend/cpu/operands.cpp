@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "backend/backend.h"
-#include "base/units.h"
-#include "variant/cpu.h"
+#include "base/text/units.h"
+#include "variant/cpu/cpu.h"
 #include "workload/result.h"
 
 namespace moetune {

@@ -1,8 +1,8 @@
 // What the GPU reaches at best, measured: bandwidth, dense GEMM, launch cost.
 #pragma once
 #include "backend/backend.h"
-#include "backend/cuda/cublas.h"
-#include "backend/cuda/service.h"
+#include "backend/cuda/libraries/cublas.h"
+#include "backend/cuda/verify/service.h"
 
 namespace moetune {
 

@@ -8,17 +8,17 @@
 #include <optional>
 
 #include "backend/cuda/ceilings.h"
-#include "backend/cuda/compiler.h"
-#include "backend/cuda/cublas.h"
-#include "backend/cuda/kept_units.h"
-#include "backend/cuda/nvml.h"
+#include "backend/cuda/compile/compiler.h"
+#include "backend/cuda/libraries/cublas.h"
+#include "backend/cuda/compile/kept_units.h"
+#include "backend/cuda/libraries/nvml.h"
 #include "backend/cuda/operands.h"
 #include "backend/cuda/pack_kernel.h"
 #include "backend/cuda/sampler.h"
 #include "backend/cuda/tensor_map.h"
-#include "backend/cuda/verifier.h"
+#include "backend/cuda/verify/verifier.h"
 #include "base/error.h"
-#include "variant/launch_rule.h"
+#include "variant/pack/launch_rule.h"
 
 namespace moetune {
 namespace {

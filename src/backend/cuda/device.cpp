@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/libraries/runtime.h"
 
 namespace moetune {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backend/backend.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/libraries/runtime.h"
 
 namespace moetune {
 

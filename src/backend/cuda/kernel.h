@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/libraries/runtime.h"
 #include "kernels/args.h"
 #include "variant/variant.h"
 

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #include "workload/result.h"
 
 namespace moetune {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/cuda/cublas.h"
-#include "backend/cuda/service.h"
+#include "backend/cuda/libraries/cublas.h"
+#include "backend/cuda/verify/service.h"
 #include "kernels/args.h"
 #include "workload/product.h"
 

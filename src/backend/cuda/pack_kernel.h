@@ -10,7 +10,7 @@
 
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/operands.h"
-#include "variant/pack_launch.h"
+#include "variant/pack/pack_launch.h"
 
 namespace moetune {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/libraries/runtime.h"
 #include "base/error.h"
 
 namespace moetune {

@@ -1,7 +1,7 @@
 // Tensor maps, which describe matrices to tensor copies.
 #pragma once
 #include "kernels/args.h"
-#include "variant/launch_rule.h"
+#include "variant/pack/launch_rule.h"
 
 namespace moetune {
 

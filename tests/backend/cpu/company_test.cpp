@@ -7,7 +7,7 @@
 #include <ctime>
 #include <thread>
 
-#include "base/process.h"
+#include "base/system/process.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/hash.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "error_of.h"
 #include "naive.h"
 

@@ -10,7 +10,7 @@
 
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/matrices.h"
-#include "variant/cpu.h"
+#include "variant/cpu/cpu.h"
 #include "workload/problem.h"
 
 namespace moetune::naive {

@@ -7,12 +7,12 @@
 #include <set>
 #include <tuple>
 
-#include "backend/cuda/compiler.h"
-#include "backend/cuda/kept_units.h"
+#include "backend/cuda/compile/compiler.h"
+#include "backend/cuda/compile/kept_units.h"
 #include "base/error.h"
 #include "gpu/allclose.h"
 #include "gpu/plants.h"
-#include "variant/space.h"
+#include "variant/space/space.h"
 #include "workload/model.h"
 #include "workload/problem.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "backend/cuda/arch_backend.h"
+#include "backend/cuda/compile/arch_backend.h"
 #include "backend/cuda/pack_kernel.h"
 #include "simt_pack.h"
 

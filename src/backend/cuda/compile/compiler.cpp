@@ -1,0 +1,159 @@
+// Parallel compilation and the cubin cache.
+#include "backend/cuda/compile/compiler.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <regex>
+#include <thread>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/hash.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFolder = "kernels/";
+constexpr std::string_view kMagic = "moetune.cubin/1\n";
+
+fs::path cache_path(const std::string& key) { return cache_folder() / "cubin" / key.substr(0, 2) / (key + ".cubin"); }
+
+// Layout of a cache file: magic, length of the log in decimal and a newline, the log, the cubin.
+bool read_cached(const std::string& key, CompiledUnit& unit) {
+  std::string text;
+  try {
+    if (!fs::exists(cache_path(key))) return false;
+    text = read_text(cache_path(key));
+  } catch (const Error&) {
+    return false;
+  }
+  if (!text.starts_with(kMagic)) return false;
+  const size_t newline = text.find('\n', kMagic.size());
+  const size_t length = newline == std::string::npos ? 0 : std::strtoul(text.c_str() + kMagic.size(), nullptr, 10);
+  if (newline == std::string::npos || newline + 1 + length >= text.size()) return false;
+  unit.log = text.substr(newline + 1, length);
+  unit.cubin = text.substr(newline + 1 + length);
+  if (!unit.cubin.starts_with("\177ELF")) return false;
+  unit.result = read_ptxas_log(unit.log);
+  unit.result.from_cache = true;
+  return true;
+}
+
+// Without a writable cache the next run compiles again.
+void write_cached(const std::string& key, const CompiledUnit& unit) {
+  try {
+    fs::create_directories(cache_path(key).parent_path());
+    write_atomic(cache_path(key), fmt::format("{}{}\n{}{}", kMagic, unit.log.size(), unit.log, unit.cubin));
+  } catch (const std::exception&) {
+  }
+}
+
+std::string first_error_line(const std::string& log) {
+  const std::regex pattern("[^\n]*error[^\n]*");
+  std::smatch match;
+  return std::regex_search(log, match, pattern) ? match.str() : log.substr(0, log.find('\n'));
+}
+
+CompiledUnit compile_unit(const std::string& unit, const CompilerOptions& options, const std::string& key_prefix) {
+  CompiledUnit compiled;
+  const std::string key = Hash().add(key_prefix).add(unit).hex();
+  if (options.cache && read_cached(key, compiled)) return compiled;
+  const auto start = std::chrono::steady_clock::now();
+  NvrtcResult made = nvrtc_compile(unit, options.sources, options.arch);
+  compiled.log = std::move(made.log);
+  if (made.ok) {
+    compiled.cubin = std::move(made.cubin);
+    compiled.result = read_ptxas_log(compiled.log);
+    if (options.cache) write_cached(key, compiled);
+  } else {
+    compiled.result.status = Status::compile_error;
+    compiled.result.reason = first_error_line(compiled.log);
+  }
+  compiled.result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return compiled;
+}
+
+}  // namespace
+
+KernelSources kernel_sources(const std::string& folder) {
+  KernelSources sources;
+  if (folder.empty()) {
+    for (const EmbeddedFile& file : embedded_files())
+      if (file.path.starts_with(kFolder)) sources.emplace(file.path.substr(kFolder.size()), file.text);
+    return sources;
+  }
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) throw request_error(fmt::format("{}: no such folder of kernels", folder));
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".cuh" || entry.path().extension() == ".h")
+      sources.emplace(entry.path().filename().string(), read_text(entry.path()));
+  if (!sources.contains("args.h"))
+    throw request_error(fmt::format("{}: args.h is missing", folder),
+                        "--kernels takes a folder like kernels/ of the sources");
+  return sources;
+}
+
+std::string hash(const KernelSources& sources) {
+  Hash hash;
+  for (const auto& [name, text] : sources) hash.add(name).add(text);
+  return hash.hex();
+}
+
+CompileResult read_ptxas_log(const std::string& log) {
+  // Made once: libstdc++ makes expressions with tables of the locale that threads may not fill at the same time.
+  static const std::regex registers("Used ([0-9]+) registers"), stores("([0-9]+) bytes spill stores"),
+      loads("([0-9]+) bytes spill loads"), shared("([0-9]+) bytes smem"), serialised("\\(C75[0-9]{2}\\)[^\n]*");
+  CompileResult result;
+  const auto sum = [&](const std::regex& regex) {
+    int64_t total = 0;
+    for (std::sregex_iterator at(log.begin(), log.end(), regex), end; at != end; ++at) total += std::stoll((*at)[1]);
+    return total;
+  };
+  result.registers = static_cast<int>(sum(registers));
+  result.spill_bytes = static_cast<int>(sum(stores) + sum(loads));
+  result.static_shared_bytes = sum(shared);
+  std::smatch match;
+  if (std::regex_search(log, match, serialised)) {
+    result.status = Status::spills;
+    result.reason = fmt::format("ptxas serialised its wgmma instructions: {}", match.str());
+  } else if (result.spill_bytes > 0) {
+    result.status = Status::spills;
+    result.reason = fmt::format("registers spill: {} bytes stored and loaded", result.spill_bytes);
+  }
+  return result;
+}
+
+std::vector<CompiledUnit> compile_units(std::span<const std::string> units, const CompilerOptions& options) {
+  const std::string key_prefix =
+      Hash().add(hash(options.sources)).add(options.arch).add(nvrtc_options()).add(nvrtc_version()).hex();
+  std::vector<CompiledUnit> compiled(units.size());
+  std::atomic<size_t> next = 0;
+  std::mutex failure_mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < units.size();) try {
+        compiled[i] = compile_unit(units[i], options, key_prefix);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        failure = std::current_exception();
+      }
+  };
+  const size_t cores =
+      options.threads > 0 ? static_cast<size_t>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(cores, units.size()); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  return compiled;
+}
+
+}  // namespace moetune

@@ -1,0 +1,119 @@
+// Picks elements at random and sums them on the host.
+#include "backend/cuda/verify/reference_check.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "backend/cuda/libraries/runtime.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "workload/result.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kSamples = 64;
+constexpr double kTolerance = 1e-4;
+constexpr uint64_t kSums = 77, kSlots = 78, kGradients = 79;  // streams of random numbers
+
+// An input's element as it enters the product: `index` of M or N and `k` of an expert.
+double entering_value(const Product& p, const Operand& operand, Values values, int64_t expert, int64_t index,
+                      int64_t k) {
+  const bool k_major = is_k_major(operand);
+  const int64_t row = k_major ? index : k, column = k_major ? k : index;
+  const int64_t at = memory_row(p, operand, expert, row) * operand.columns + column;
+  const float value =
+      round_to(operand.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
+  if (operand.matrix != p.a.matrix || p.weighting != Weighting::a) return value;
+  const auto in_order = static_cast<size_t>(first_row(p, operand, expert) + row);
+  return round_to(operand.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
+}
+
+// Of D, where the product accumulates.
+double value_before(const Product& p, Values values, int64_t row, int64_t column) {
+  const auto at = static_cast<uint64_t>(row * p.d.columns + column);
+  return round_to(p.d.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
+}
+
+float float_at(const float* place) {
+  float value = 0;
+  require(cudaMemcpy(&value, place, sizeof value, cudaMemcpyDeviceToHost), "cannot read the reference");
+  return value;
+}
+
+int64_t drawn(Random& random, int64_t end) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(end))); }
+
+void require_close(Values values, float got, double sum, double squares, const std::string& place) {
+  const double tolerance = values == Values::integer ? 0 : kTolerance * std::sqrt(squares);
+  if (!(std::abs(got - sum) <= tolerance))
+    throw machine_error(fmt::format("the reference is wrong at {}: {} instead of {}", place, got, sum),
+                        "nothing on this machine can be verified; see moetune doctor");
+}
+
+}  // namespace
+
+void check_sums(const Product& p, Values values, const float* sums) {
+  const Product first = before_last_pass(p);
+  const int64_t rows = owned_rows(first, first.d);
+  if (rows == 0) return;
+  Random random(p.seed, kSums);
+  for (int i = 0; i < kSamples; ++i) {
+    const auto row = drawn(random, rows);
+    const auto column = drawn(random, p.d.columns);
+    const Place place = place_of(first, first.d, row);
+    double sum = p.accumulates ? value_before(p, values, row, column) : 0;
+    double squares = sum * sum;
+    for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
+      const double term = entering_value(p, p.a, values, place.expert, place.row, k) *
+                          entering_value(p, p.b, values, place.expert, column, k);
+      sum += term;
+      squares += term * term;
+    }
+    const float got = float_at(sums + row * p.d.columns + column);
+    require_close(values, got, sum, squares,
+                  fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
+  }
+}
+
+void check_slot_sums(const Product& p, Values values, const float* sums, const float* result) {
+  const std::vector<int32_t> rows = rows_of_slots(p);
+  Random random(p.seed, kSlots);
+  for (int i = 0; i < kSamples && p.slots > 0; ++i) {
+    const int64_t token = drawn(random, p.slots) / p.top_k, column = drawn(random, p.n);
+    double sum = 0, squares = 0;
+    for (int64_t slot = token * p.top_k; slot < (token + 1) * p.top_k; ++slot) {
+      const int64_t row = rows[static_cast<size_t>(slot)];
+      const double term = row < 0 ? 0 : float_at(sums + row * p.n + column);
+      sum += term, squares += term * term;
+    }
+    require_close(values, float_at(result + token * p.n + column), sum, squares,
+                  fmt::format("token {}, column {}", token, column));
+  }
+}
+
+void check_dweights(const Product& p, Values values, const float* sums, const float* dweights) {
+  const std::vector<int32_t> rows = rows_of_slots(p);
+  const Operand& x = p.weight_gradient->x;
+  Random random(p.seed, kGradients);
+  std::vector<float> of_row(static_cast<size_t>(p.n));
+  for (int i = 0; i < kSamples && p.slots > 0; ++i) {
+    const int64_t slot = drawn(random, p.slots), row = rows[static_cast<size_t>(slot)];
+    double sum = 0, squares = 0;
+    if (row >= 0)
+      require(cudaMemcpy(of_row.data(), sums + row * p.n, of_row.size() * sizeof(float), cudaMemcpyDeviceToHost),
+              "cannot read the reference");
+    for (int64_t j = 0; row >= 0 && j < p.n; ++j) {
+      const auto at = static_cast<uint64_t>(row * p.n + j);
+      const double term = static_cast<double>(of_row[static_cast<size_t>(j)]) *
+                          round_to(x.dtype, operand_value(values, p.seed, stream_of(x.matrix), at));
+      sum += term, squares += term * term;
+    }
+    require_close(values, float_at(dweights + slot), sum, squares,
+                  fmt::format("slot {} of {}", slot, name(LayerMatrix::dweights)));
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,186 @@
+// The unit of the service kernels and their launches.
+#include "backend/cuda/verify/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace moetune {
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kManyBlocks = 132 * 8;  // a few waves of any GPU
+
+unsigned long long base_of(uint64_t seed, int stream_of_values) {
+  return splitmix64(seed * 4 + static_cast<uint64_t>(stream_of_values));
+}
+
+unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int64_t>(rows, 1, 1 << 16)); }
+
+}  // namespace
+
+std::string finish_unit(Dtype dtype) {
+  return fmt::format("#include \"finish.cuh\"\n\nusing Element = moetune::{};\n", name(dtype)) + R"(
+extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
+extern "C" __global__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k, long long width) {
+  if (width % 4 == 0)
+    moetune::sum_slots<4>(out, sums, row_of, tokens, top_k, width);
+  else
+    moetune::sum_slots<1>(out, sums, row_of, tokens, top_k, width);
+}
+extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
+                                      const float* weights, int rows, long long width) {
+  moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
+}
+)";
+}
+
+std::string route_unit() {
+  return R"(#include "route.cuh"
+
+extern "C" __global__ void __launch_bounds__(1024)
+route_int32(int* m_sizes, int* gather_indices, const int* ids, int slots, int first_expert, int rows) {
+  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+route_int64(int* m_sizes, int* gather_indices, const long long* ids, int slots, int first_expert, int rows) {
+  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
+}
+)";
+}
+
+std::string service_unit(Dtype dtype) {
+  return "#include \"operands.cuh\"\n#include \"compare.cuh\"\n" + finish_unit(dtype) + R"(
+extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
+  moetune::fill(out, count, base, values);
+}
+extern "C" __global__ void fill_weights(moetune::fp32* out, unsigned long long count, unsigned long long base, int values) {
+  moetune::fill(out, count, base, values);
+}
+extern "C" __global__ void move_rows(Element* out, const Element* in, const int* from, const int* to, const int* slots,
+                                     const float* weights, bool round_weights, int rows, long long width) {
+  moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
+}
+extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, const int* from, const int* to, const int* slots,
+                                       const float* weights, bool round_weights, int rows, long long width) {
+  moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
+}
+extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
+extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
+                                   long long rows, long long n, const float* rms, long long rms_rows, int precision,
+                                   moetune::Comparison* out) {
+  moetune::compare(d, reference, to, weights, rows, n, rms, rms_rows, precision, out);
+}
+extern "C" __global__ void sum_squares(const float* reference, moetune::RowWeights weights, long long rows, long long n,
+                                       long long sum_rows, double* sums) {
+  moetune::sum_squares<Element>(reference, weights, rows, n, sum_rows, sums);
+}
+extern "C" __global__ void count_changed(const unsigned char* region, unsigned long long bytes, unsigned char byte, unsigned long long* changed) {
+  moetune::count_changed(region, bytes, byte, changed);
+}
+extern "C" __global__ void count_unwritten(const Element* d, unsigned long long count, unsigned long long* unwritten) {
+  moetune::count_unwritten(d, count, unwritten);
+}
+extern "C" __global__ void read_clocks(unsigned long long* out) { moetune::read_clocks(out); }
+extern "C" __global__ void read_all(const uint4* in, unsigned long long count, unsigned* out) { moetune::read_all(in, count, out); }
+extern "C" __global__ void copy_all(const uint4* in, unsigned long long count, uint4* out) { moetune::copy_all(in, count, out); }
+extern "C" __global__ void nothing() {}
+)";
+}
+
+Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
+  const std::string text = service_unit(dtype);
+  const CompiledUnit compiled = std::move(compile_units({&text, 1}, options).front());
+  if (compiled.cubin.empty())
+    throw Error(Exit::bug, fmt::format("the service kernels don't compile: {}", compiled.result.reason), compiled.log);
+  module_ = std::make_shared<Module>(compiled.cubin);
+}
+
+void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values,
+                   cudaStream_t stream) const {
+  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, static_cast<unsigned long long>(count),
+         base_of(seed, stream_of_values), values == Values::integer ? 0 : 1);
+}
+
+void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const {
+  launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, static_cast<unsigned long long>(count),
+         base_of(seed, kStreamWeights), quarters ? 3 : 2);
+}
+
+void Service::move_rows(const RowMove& move, cudaStream_t stream) const {
+  launch(module_->kernel(move.from_fp32 ? "narrow_rows" : "move_rows"), blocks_for(move.rows), kThreads, stream,
+         move.out, move.in, move.from, move.to, move.weights.slots, move.weights.weights, move.weights.rounded,
+         static_cast<int>(move.rows), static_cast<long long>(move.width));
+}
+
+void Service::widen(float* out, const void* in, int64_t count, cudaStream_t stream) const {
+  launch(module_->kernel("widen"), kManyBlocks, kThreads, stream, out, in, static_cast<unsigned long long>(count));
+}
+
+void Service::invert(int* row_of, const int* slots, int64_t rows, cudaStream_t stream) const {
+  launch(module_->kernel("invert"), blocks_for((rows + kThreads - 1) / kThreads), kThreads, stream, row_of, slots,
+         static_cast<int>(rows));
+}
+
+void Service::sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
+                        cudaStream_t stream) const {
+  launch(module_->kernel("sum_slots"), blocks_for(tokens), kThreads, stream, out, sums, row_of,
+         static_cast<int>(tokens), static_cast<int>(top_k), static_cast<long long>(width));
+}
+
+void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {
+  launch(module_->kernel("weigh_rows"), blocks_for(rows.rows), kThreads, stream, rows.out, rows.gradient, rows.sums,
+         rows.x, rows.slots, rows.weights, static_cast<int>(rows.rows), static_cast<long long>(rows.width));
+}
+
+void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,
+                      int64_t n, const float* rms, int64_t rms_rows, ComparisonCounts* counts,
+                      cudaStream_t stream) const {
+  launch(module_->kernel("compare"), blocks_for(rows), kThreads, stream, d, reference, to, weights,
+         static_cast<long long>(rows), static_cast<long long>(n), rms, static_cast<long long>(rms_rows),
+         significand_bits(dtype_), counts);
+}
+
+void Service::sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,
+                          double* sums, cudaStream_t stream) const {
+  launch(module_->kernel("sum_squares"), blocks_for(rows), kThreads, stream, reference, weights,
+         static_cast<long long>(rows), static_cast<long long>(n), static_cast<long long>(sum_rows), sums);
+}
+
+void Service::count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
+                            cudaStream_t stream) const {
+  launch(module_->kernel("count_changed"), 64, kThreads, stream, region, static_cast<unsigned long long>(bytes), byte,
+         changed);
+}
+
+void Service::count_unwritten(const void* d, int64_t elements, unsigned long long* unwritten,
+                              cudaStream_t stream) const {
+  launch(module_->kernel("count_unwritten"), kManyBlocks, kThreads, stream, d,
+         static_cast<unsigned long long>(elements), unwritten);
+}
+
+void Service::read_clocks(unsigned long long* out, int sms, cudaStream_t stream) const {
+  launch(module_->kernel("read_clocks"), static_cast<unsigned>(4 * sms), 32, stream, out);
+}
+
+void Service::read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t stream) const {
+  launch(module_->kernel("read_all"), kManyBlocks, kThreads, stream, in, static_cast<unsigned long long>(bytes / 16),
+         out);
+}
+
+void Service::copy_all(const void* in, int64_t bytes, void* out, cudaStream_t stream) const {
+  launch(module_->kernel("copy_all"), kManyBlocks, kThreads, stream, in, static_cast<unsigned long long>(bytes / 16),
+         out);
+}
+
+const Service& Services::of(Dtype dtype) {
+  if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, options_));
+  return *services_.at(dtype);
+}
+
+void Service::nothing(cudaStream_t stream) const { launch(module_->kernel("nothing"), 1, 32, stream); }
+
+}  // namespace moetune

@@ -1,0 +1,111 @@
+// The service kernels of one dtype: filling, moving, comparing, probing. Compiled like any other unit.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/cuda/compile/compiler.h"
+#include "backend/cuda/kernel.h"
+#include "backend/cuda/libraries/runtime.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// Twin of Comparison in kernels/compare.cuh.
+struct ComparisonCounts {
+  unsigned long long mismatches = 0;
+  unsigned long long first = ~0ull;
+  double error = 0;
+  unsigned max_ulps_bits = 0;
+  unsigned padding = 0;
+};
+
+/// Twin of RowWeights in kernels/compare.cuh.
+struct RowWeights {
+  const float* weights = nullptr;
+  const int* slots = nullptr;
+  bool rounded = false;
+};
+
+/// Rows [rows, width] to move; see kernels/operands.cuh. Null: no map, no weights.
+struct RowMove {
+  void* out = nullptr;       // elements of the service's dtype
+  const void* in = nullptr;  // the same, or fp32
+  bool from_fp32 = false;
+  const int* from = nullptr;
+  const int* to = nullptr;
+  RowWeights weights = {};
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+
+/// Rows [rows, width] that are weighted beside the gradient of their weights; see kernels/finish.cuh.
+struct WeighedRows {
+  void* out = nullptr;        // elements of the service's dtype
+  float* gradient = nullptr;  // [slots]
+  const float* sums = nullptr;
+  const void* x = nullptr;         // elements of the service's dtype
+  const int* slots = nullptr;      // [rows]
+  const float* weights = nullptr;  // [slots]
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+
+/// The text of the service kernels of one dtype; it includes that of finish_unit.
+std::string service_unit(Dtype dtype);
+/// Kernels of the last pass, kernels/finish.cuh, alone; and those that sort rows by expert, kernels/route.cuh.
+std::string finish_unit(Dtype dtype);
+std::string route_unit();
+
+class Service {
+ public:
+  Service(Dtype dtype, const CompilerOptions& options);
+
+  /// Fills `count` elements of an operand as operand_value says.
+  void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream) const;
+  /// Fills top-k weights as topk_weight says, in quarters where has_exact_weights.
+  void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
+  /// Between expert order and the layer's order, weighted or not.
+  void move_rows(const RowMove& move, cudaStream_t stream) const;
+  /// Elements of the service's dtype as fp32.
+  void widen(float* out, const void* in, int64_t count, cudaStream_t stream) const;
+  /// row_of[slots[row]] = row.
+  void invert(int* row_of, const int* slots, int64_t rows, cudaStream_t stream) const;
+  /// Rows of tokens: the sums of their slots, in fp32 and in order; row_of < 0 where a slot has none.
+  void sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
+                 cudaStream_t stream) const;
+  void weigh_rows(const WeighedRows& rows, cudaStream_t stream) const;
+  /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
+  void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
+               const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;
+  /// Adds the squares of rows to sums[row / sum_rows] on the device.
+  void sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,
+                   double* sums, cudaStream_t) const;
+  void count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
+                     cudaStream_t) const;
+  void count_unwritten(const void* d, int64_t elements, unsigned long long* unwritten, cudaStream_t) const;
+  /// out: [sms][2] cycles and nanoseconds of each SM.
+  void read_clocks(unsigned long long* out, int sms, cudaStream_t) const;
+  void read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t) const;
+  void copy_all(const void* in, int64_t bytes, void* out, cudaStream_t) const;
+  void nothing(cudaStream_t) const;
+
+ private:
+  Dtype dtype_;
+  std::shared_ptr<Module> module_;
+};
+
+/// The services of all dtypes, each compiled when it is first used.
+class Services {
+ public:
+  explicit Services(const CompilerOptions& options) : options_(options) {}
+  const Service& of(Dtype dtype);
+
+ private:
+  const CompilerOptions& options_;
+  std::map<Dtype, std::unique_ptr<Service>> services_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,320 @@
+// References, comparisons and tolerances.
+#include "backend/cuda/verify/verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+
+#include "backend/cuda/verify/reference_check.h"
+#include "base/error.h"
+#include "workload/result.h"
+
+namespace moetune {
+namespace {
+
+constexpr unsigned char kFill = 0xff;  // all bits set is a NaN in bf16, fp16 and fp32
+
+// One rounding to the dtype is at most half an ulp; fp32 sums of k terms in another order add a little; two roundings
+// (top-k weights) are at most one ulp more. An ulp here is never smaller than that of the rms of all results. cuBLAS
+// rounds a product to 16 bits before it adds it to D, mostly: where they cancel out, the product has larger ulps.
+constexpr double kMaxUlps = 0.75;
+constexpr double kMaxUlpsTwice = 1.75;
+constexpr double kMaxUlpsAdded = 2.75;
+
+// Tensor cores add 16 products to a sum at a time and cut off what doesn't fit (Fasi et al., "Numerical behavior of
+// NVIDIA tensor cores", 2021): half an ulp of fp32 too near to zero on average, each time in the same direction.
+double max_error_of_sums(int64_t terms) { return std::ldexp(static_cast<double>(terms) / 16, -24); }
+
+// Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
+// have none of their own; 2^-18 is for sums in another order.
+double max_normalised_error(Dtype dtype, bool twice, int64_t terms) {
+  const double rounding =
+      dtype == Dtype::fp32 ? std::ldexp(1, -18) : (twice ? 2.0 : 1.0) * std::ldexp(1, -significand_bits(dtype)) * 0.75;
+  return rounding + max_error_of_sums(terms);
+}
+
+double max_ulps(const ComparisonCounts& counts) { return std::bit_cast<float>(counts.max_ulps_bits); }
+
+// " of dweights"; nothing for D.
+std::string of_which(const Operand& result) {
+  return result.matrix == LayerMatrix::dweights ? fmt::format(" of {}", name(result.matrix)) : "";
+}
+
+// Where row `row` of a result's reference and `column` lie.
+std::string place(const Product& p, const Operand& result, int64_t row, int64_t column) {
+  if (result.matrix == LayerMatrix::dweights) return fmt::format("slot {}{}", row, of_which(result));
+  if (is_filled(p, result)) return fmt::format("token {}, column {}", row, column);
+  const Place at = place_of(p, result, row);
+  return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
+}
+
+}  // namespace
+
+Verifier::Result Verifier::result_of(const Operand& operand, const DeviceBuffer& memory, int64_t stride) const {
+  const Product& p = operands_.product;
+  const std::vector<int64_t> terms = result_terms(p, operand);
+  Result result{.operand = operand,
+                .service = services_.of(operand.dtype),
+                .memory = memory,
+                .stride = stride,
+                .rows = result_rows(p, operand),
+                .terms = terms.empty() ? 0 : std::ranges::max(terms)};
+  const int64_t bytes = result.rows * operand.columns * 4;
+  result.integer = DeviceBuffer(bytes), result.random = DeviceBuffer(bytes);
+  return result;
+}
+
+Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream)
+    : operands_(operands), services_(services), stream_(stream.stream), scratch_(256) {
+  const Product& p = operands.product;
+  results_.push_back(result_of(p.d, operands.d, operands.d_stride));
+  if (!is_filled(p, p.d))
+    results_[0].row_map = operands.d_rows.as<int>(), results_[0].weights = operands.result_weights();
+  if (p.weight_gradient)
+    results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights, operands.dweights_stride));
+  make_references(Values::integer, cublas);
+  make_references(Values::random, cublas);
+  for (Result& result : results_) measure_reference(result);
+}
+
+void Verifier::measure_reference(Result& result) const {
+  const Product& p = operands_.product;
+  const int64_t n = result.operand.columns;
+  const int64_t groups = p.ragged == Axis::k ? experts(p) : 1;
+  result.rms_rows = std::max<int64_t>(1, result.rows / groups);
+  std::vector<double> sums(static_cast<size_t>(groups));
+  const DeviceBuffer device_sums(groups * int64_t{sizeof(double)});
+  const auto bytes = static_cast<size_t>(device_sums.size());
+  require(cudaMemcpyAsync(device_sums.data(), sums.data(), bytes, cudaMemcpyHostToDevice, stream_),
+          "cannot clear counters");
+  result.service.sum_squares(result.random.as<float>(), result.weights, result.rows, n, result.rms_rows,
+                             device_sums.as<double>(), stream_);
+  require(cudaMemcpyAsync(sums.data(), device_sums.data(), bytes, cudaMemcpyDeviceToHost, stream_),
+          "cannot read counters");
+  require(cudaStreamSynchronize(stream_), "the reference failed");
+  std::vector<float> rms;
+  for (const double sum : sums) {
+    result.squares += sum;
+    rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(result.rms_rows * n))));
+  }
+  result.rms = DeviceBuffer(static_cast<int64_t>(rms.size() * sizeof(float)));
+  copy_to_device(result.rms.data(), rms.data(), rms.size() * sizeof(float));
+}
+
+void Verifier::make_references(Values values, Cublas& cublas) const {
+  const Product& p = operands_.product;
+  operands_.fill(services_, values, 0, stream_);
+  operands_.sort_inputs(services_, 0, stream_);
+  Product plain = operands_.plain;  // its D is fp32 and packed
+  plain.d.dtype = Dtype::fp32;
+  plain.d.capacity = 0;
+  DeviceBuffer sums_of_slots;
+  if (sums_slots(p)) sums_of_slots = DeviceBuffer(owned_rows(plain, plain.d) * p.n * 4);
+  const DeviceBuffer& sums = sums_slots(p) ? sums_of_slots : results_[0].reference(values);
+  const GroupedGemm gemm = operands_.gemm(0);
+  if (p.accumulates) {
+    operands_.fill_before(services_, values, 0, stream_);
+    results_[0].service.widen(sums.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
+  }
+  cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
+  require(cudaStreamSynchronize(stream_), "the reference failed");
+  check_sums(p, values, sums.as<float>());
+  if (!takes_another_pass(p)) return;
+  finish_references(values, sums.as<float>());
+  if (sums_slots(p)) check_slot_sums(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
+  if (p.weight_gradient) check_dweights(p, values, sums.as<float>(), results_[1].reference(values).as<float>());
+}
+
+void Verifier::finish_references(Values values, const float* sums) const {
+  const Product& p = operands_.product;
+  if (sums_slots(p)) {
+    const DeviceBuffer rows(std::max<int64_t>(4, p.slots * 4));
+    copy_to_device(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4));
+    services_.of(Dtype::fp32)
+        .sum_slots(results_[0].reference(values).data(), sums, rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
+    require(cudaStreamSynchronize(stream_), "the reference failed");
+  }
+  if (p.weight_gradient) {
+    const DeviceBuffer& dweights = results_[1].reference(values);
+    require(cudaMemsetAsync(dweights.data(), 0, static_cast<size_t>(dweights.size()), stream_), "cannot clear slots");
+    services_.of(p.d.dtype).weigh_rows({.out = operands_.d_of(0),
+                                        .gradient = dweights.as<float>(),
+                                        .sums = sums,
+                                        .x = operands_.x.data(),
+                                        .slots = operands_.gather_indices.as<int>(),
+                                        .weights = operands_.weights.as<float>(),
+                                        .rows = routed_rows(p),
+                                        .width = p.n},
+                                       stream_);
+    require(cudaStreamSynchronize(stream_), "the reference failed");
+  }
+}
+
+// Results of set 0, with the guards before and after them, and buffers of intermediate results. Where the
+// product accumulates, D gets what is added to.
+void Verifier::clear_output(Values values) const {
+  for (const Result& result : results_)
+    require(cudaMemsetAsync(result.memory.data(), kFill, static_cast<size_t>(kGuardBytes + result.stride), stream_),
+            "cannot fill the output");
+  operands_.fill_before(services_, values, 0, stream_);
+  for (const DeviceBuffer* buffer : {&operands_.gathered, &operands_.d_sorted, &operands_.row_of})
+    if (buffer->size() > 0)
+      require(cudaMemsetAsync(buffer->data(), kFill, static_cast<size_t>(buffer->size()), stream_),
+              "cannot fill buffers of intermediate results");
+}
+
+std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighting weighting,
+                                      std::vector<ComparisonCounts>& counts) const {
+  clear_output(values);
+  run();
+  require_candidate(cudaGetLastError(), "the launch failed");
+  require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
+  counts.assign(results_.size(), {});
+  for (size_t i = 0; i < results_.size(); ++i)
+    if (const std::string reason = compare(results_[i], values, weighting, counts[i]); !reason.empty()) return reason;
+  return {};
+}
+
+std::string Verifier::compare(const Result& result, Values values, Weighting weighting,
+                              ComparisonCounts& counts) const {
+  RowWeights weights = result.weights;
+  weights.rounded = weighting == Weighting::rounded_result;
+  const Operand& operand = result.operand;
+  const int64_t n = operand.columns;
+  auto* device_counts = scratch_.as<ComparisonCounts>();
+  auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
+  unsigned long long changed[2] = {0, 0};
+  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_),
+          "cannot clear counters");
+  require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
+          "cannot clear counters");
+  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights, result.rows,
+                         n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
+  const int64_t bytes = operand.rows * n * size_bytes(operand.dtype);
+  const Service& service = result.service;
+  service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
+  service.count_changed(result.of_set_0() + bytes, result.stride - bytes, kFill, device_changed, stream_);
+  service.count_unwritten(result.of_set_0(), operand.rows * n, device_changed + 1, stream_);
+  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
+          "cannot read counters");
+  require(cudaMemcpyAsync(changed, device_changed, sizeof changed, cudaMemcpyDeviceToHost, stream_),
+          "cannot read counters");
+  require(cudaStreamSynchronize(stream_), "the comparison failed");
+  if (changed[0] > 0) return fmt::format("{} bytes outside the output{} were written", changed[0], of_which(operand));
+  const int64_t foreign = (operand.rows - result.rows) * n, unwritten = static_cast<int64_t>(changed[1]);
+  if (unwritten < foreign)
+    return fmt::format("{} elements of rows that {} were written", foreign - unwritten,
+                       operand.order == RowOrder::in_place ? "are padding" : "belong to other ranks");
+  if (unwritten > foreign) return fmt::format("{} elements{} were not written", unwritten - foreign, of_which(operand));
+  return {};
+}
+
+Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::optional<Weighting> weighting) const {
+  const Weighting rounds = weighting.value_or(operands_.product.weighting);
+  const bool twice = rounds_before_adding || rounds == Weighting::rounded_result;
+  Verdict verdict{.ok = false, .reason = {}};
+  for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
+  std::vector<ComparisonCounts> counts;
+  operands_.fill(services_, Values::integer, 0, stream_);
+  verdict.reason = run_and_compare(run, Values::integer, rounds, counts);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (counts[i].mismatches == 0 || (rounds_before_adding && max_ulps(counts[i]) <= kMaxUlpsAdded)) continue;
+    const auto first = static_cast<int64_t>(counts[i].first);
+    const Result& result = results_[i];
+    const int64_t n = result.operand.columns;
+    verdict.mismatches += static_cast<int64_t>(counts[i].mismatches);
+    verdict.reason = fmt::format("{}{} of {} elements differ from cuBLAS on integer inputs, the first at {}",
+                                 verdict.reason.empty() ? "" : verdict.reason + "; ", counts[i].mismatches,
+                                 result.rows * n, place(operands_.product, result.operand, first / n, first % n));
+  }
+  operands_.fill(services_, Values::random, 0, stream_);
+  if (!verdict.reason.empty()) return verdict;
+  verdict.reason = run_and_compare(run, Values::random, rounds, counts);
+  for (size_t i = 0; i < results_.size() && verdict.reason.empty(); ++i) {
+    const Result& result = results_[i];
+    const Dtype dtype = result.operand.dtype;
+    const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
+    const double ulps = max_ulps(counts[i]);
+    const double most = dtype == Dtype::fp32   ? std::ldexp(1, 10)
+                        : rounds_before_adding ? kMaxUlpsAdded
+                        : twice                ? kMaxUlpsTwice
+                                               : kMaxUlps;
+    const double norm = max_normalised_error(dtype, twice, result.terms);
+    if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
+    if (!(ulps <= most))
+      verdict.reason = fmt::format("an element{} is {:.3g} ulps off on random inputs, more than {:.3g}",
+                                   of_which(result.operand), ulps, most);
+    else if (!(error <= norm))
+      verdict.reason = fmt::format("the normalised error{} on random inputs is {:.3g}, more than {:.3g}",
+                                   of_which(result.operand), error, norm);
+  }
+  verdict.ok = verdict.reason.empty();
+  return verdict;
+}
+
+Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
+  constexpr int64_t kRowWords = 256;                 // a block's threads take one each
+  constexpr int kBatch = 32;                         // launches between two looks at the counters
+  const Service& words = services_.of(Dtype::fp32);  // compares words of 32 bits
+  // Whole rows of words: what is left over belongs to the last guard.
+  const auto rows_of = [](const Result& result) { return (kGuardBytes + result.stride) / (kRowWords * 4); };
+  std::vector<DeviceBuffer> first;
+  for (const Result& result : results_) first.emplace_back(rows_of(result) * kRowWords * 4);
+  const size_t each = results_.size();  // counts of a launch
+  const DeviceBuffer device_counts(kBatch * static_cast<int64_t>(each * sizeof(ComparisonCounts)));
+  const auto launch_once = [&] {
+    clear_output(Values::random);
+    run();
+    require_candidate(cudaGetLastError(), "the launch failed");
+  };
+  operands_.fill(services_, Values::random, 0, stream_);
+  launch_once();
+  for (size_t j = 0; j < each; ++j)
+    require(cudaMemcpyAsync(first[j].data(), results_[j].memory.data(), static_cast<size_t>(first[j].size()),
+                            cudaMemcpyDeviceToDevice, stream_),
+            "cannot copy the first result");
+  require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
+
+  Repetition repetition;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  const auto repeat_batch = [&] {
+    std::vector<ComparisonCounts> counts(kBatch * each);
+    const size_t bytes = counts.size() * sizeof counts[0];
+    require(cudaMemcpyAsync(device_counts.data(), counts.data(), bytes, cudaMemcpyHostToDevice, stream_),
+            "cannot clear counters");
+    for (size_t i = 0; i < kBatch; ++i) {
+      launch_once();
+      for (size_t j = 0; j < each; ++j)
+        words.compare(results_[j].memory.data(), first[j].as<float>(), nullptr, {}, rows_of(results_[j]), kRowWords,
+                      nullptr, 1, device_counts.as<ComparisonCounts>() + i * each + j, stream_);
+    }
+    require(cudaMemcpyAsync(counts.data(), device_counts.data(), bytes, cudaMemcpyDeviceToHost, stream_),
+            "cannot read counters");
+    require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
+    for (size_t i = 0; i < kBatch; ++i) {
+      ++repetition.launches;
+      for (size_t j = 0; j < each; ++j) {
+        const ComparisonCounts& count = counts[i * each + j];
+        if (count.mismatches == 0) continue;
+        if (repetition.different++ == 0)
+          repetition.reason = fmt::format(
+              "launch {} differs from the first, in {} words of 4 bytes from byte {} of {} on", repetition.launches,
+              count.mismatches, static_cast<int64_t>(count.first) * 4 - kGuardBytes, name(results_[j].operand.matrix));
+        break;
+      }
+    }
+  };
+  try {
+    do repeat_batch();
+    while (std::chrono::steady_clock::now() < end);
+  } catch (const Error&) {
+    require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");  // the error of whichever call failed
+    throw;
+  }
+  return repetition;
+}
+
+}  // namespace moetune

@@ -1,0 +1,132 @@
+// The worker's side: one backend, served a line at a time. The parent's side: remote.cpp.
+#include "backend/worker/worker.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "base/error.h"
+#include "backend/worker/protocol.h"
+#include "variant/pack/pack.h"
+
+namespace moetune {
+namespace {
+
+// Ignores Ctrl-C, which reaches the whole process group: the parent decides when a worker ends. Asks the system to end
+// the worker when the parent dies, even during a launch. False where the parent has ended already.
+bool follow_parent(int fd) {
+  ucred parent{};
+  socklen_t size = sizeof parent;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &parent, &size) != 0) return false;
+  if (parent.pid == ::getpid()) return true;  // a thread of the parent itself: nothing to set up
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return ::getppid() == parent.pid;
+}
+
+// The next line, or nothing where the parent closed its end.
+std::optional<std::string> receive(int fd, std::string& buffer) {
+  std::string line;
+  std::vector<char> chunk(size_t{1} << 16);
+  while (!take_line(buffer, line)) {
+    const ssize_t got = ::read(fd, chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    buffer.append(chunk.data(), static_cast<size_t>(got));
+  }
+  return line;
+}
+
+bool send(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+Json hello(const JsonAt& request, const BackendFactory& factory, std::unique_ptr<Backend>& backend) {
+  const BackendOptions options = backend_options_from_json(request["options"]);
+  add_packs(options.packs);
+  backend = factory(request["device"].string(), options);
+  if (!backend) throw Error(Exit::bug, "the backend factory made nothing");
+  return {{"protocol", kProtocol},
+          {"device", to_json(backend->device())},
+          {"environment", backend->environment()},
+          {"baselines", backend->baselines()}};
+}
+
+Json compile(const JsonAt& request, Backend& backend) {
+  const JsonAt list = request["candidates"];
+  std::vector<Candidate> candidates;
+  for (size_t i = 0; i < list.size(); ++i) candidates.push_back(candidate_from_json(list[i]));
+  Json results = Json::array();
+  for (const CompileResult& result : backend.compile(shape_from_json(request["shape"]), candidates))
+    results.push_back(to_json(result));
+  return results;
+}
+
+Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceLister& list,
+             std::unique_ptr<Backend>& backend) {
+  const std::string call = request["call"].string();
+  if (call == "devices") return to_json(list());
+  if (call == "hello") return hello(request, factory, backend);
+  if (!backend) throw Error(Exit::bug, fmt::format("the worker was asked to {} before hello", call));
+  if (call == "compile") return compile(request, *backend);
+  if (call == "load") {
+    backend->load(problem_from_json(request["problem"]));
+    return true;
+  }
+  if (call == "references") {
+    backend->make_references();
+    return true;
+  }
+  if (call == "verify") return to_json(backend->verify(contender_from_json(request["contender"])));
+  if (call == "repeat")
+    return to_json(backend->repeat(contender_from_json(request["contender"]), request["seconds"].number()));
+  if (call == "sample")
+    return to_json(
+        backend->sample(contender_from_json(request["contender"]), sample_request_from_json(request["sample"])));
+  if (call == "ceilings") return to_json(backend->ceilings());
+  throw Error(Exit::bug, fmt::format("the worker knows no call '{}'", call));
+}
+
+// After a failed launch a CUDA context answers every call with the same error: only a new process helps.
+bool is_poisoned(const Json& answer) {
+  return answer.contains("fault") && answer["fault"]["status"] == name(Status::launch_error);
+}
+
+}  // namespace
+
+int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list) {
+  if (!follow_parent(fd)) return static_cast<int>(Exit::machine);
+  std::unique_ptr<Backend> backend;
+  std::string buffer;
+  while (const std::optional<std::string> line = receive(fd, buffer)) {
+    Json answer, id;
+    try {
+      const Json request = parse_json(*line, "the request");
+      if (request.is_object() && request.contains("id")) id = request["id"];
+      answer = {{"ok", perform(JsonAt(request, "the request"), factory, list, backend)}};
+    } catch (...) {
+      answer = answer_of_current_exception();
+    }
+    answer["id"] = id;
+    if (!send(fd, to_line(answer))) break;
+    if (is_poisoned(answer)) break;
+  }
+  return static_cast<int>(Exit::yes);
+}
+
+}  // namespace moetune

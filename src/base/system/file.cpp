@@ -1,0 +1,295 @@
+// POSIX file calls. Every error is reported.
+#include "base/system/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/system/lock.h"
+#include "base/text/units.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+std::string nearest_in_folder(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    names.push_back(entry.path().filename());
+  const std::string near = nearest(path.filename().string(), names);
+  return near.empty() ? "" : fmt::format("did you mean '{}'?", (path.parent_path() / near).string());
+}
+
+Error cannot_write(const fs::path& path) {
+  return machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+}
+
+// Writes everything or throws; EINTR and short writes are not errors.
+void write_all(int fd, std::string_view text, const fs::path& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw cannot_write(path);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// A device, a pipe or a socket is written to directly, never replaced by a rename.
+bool is_special(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
+
+void write_through(const fs::path& path, std::string_view text) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw cannot_write(path);
+  write_all(file.fd, text, path);
+}
+
+// Where write_atomic puts what will be renamed to `path`.
+fs::path temporary_of(const fs::path& path) { return path.string() + fmt::format(".{}.tmp", ::getpid()); }
+
+Error cannot_be_written(const fs::path& path, const std::string& reason) {
+  return request_error(fmt::format("{}: cannot be written: {}", path.string(), reason));
+}
+
+// The path behind all symbolic links, whether a file is there or not.
+// Nothing for a cycle of links.
+std::optional<fs::path> follow_links(fs::path path) {
+  constexpr int kMostLinks = 40;  // the kernel's own limit
+  std::error_code error;
+  for (int i = 0; fs::is_symlink(path, error); ++i) {
+    if (i == kMostLinks) return std::nullopt;
+    path = path.parent_path() / fs::read_symlink(path, error);
+  }
+  return path;
+}
+
+fs::path behind_links(const fs::path& name) {
+  const std::optional<fs::path> path = follow_links(name);
+  errno = ELOOP;
+  return path ? *path : throw cannot_write(name);
+}
+
+// Writes the text to a temporary in the same folder, and syncs it.
+fs::path write_temporary(const fs::path& path, std::string_view text) {
+  const fs::path temporary = temporary_of(path);
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw cannot_write(path);
+  try {
+    write_all(fd, text, path);
+    if (::fsync(fd) != 0 && errno != EINVAL) throw cannot_write(path);
+  } catch (...) {
+    ::close(fd);
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  ::close(fd);
+  return temporary;
+}
+
+void rename_to(const fs::path& temporary, const fs::path& path) {
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const Error error = cannot_write(path);
+  ::unlink(temporary.c_str());
+  throw error;
+}
+
+// The first of path.old, path.old2, ... that `make` can create. `make` sets errno where it fails.
+template <typename Make>
+fs::path make_beside(const fs::path& path, Make make) {
+  for (int number = 1;; ++number) {
+    const fs::path name = path.string() + (number == 1 ? ".old" : fmt::format(".old{}", number));
+    if (make(name)) return name;
+    if (errno != EEXIST) throw cannot_write(name);
+  }
+}
+
+int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+// Returns false and sets errno where the name exists or cannot be created.
+bool write_new(const fs::path& name, std::string_view text) {
+  const Descriptor file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
+  if (file.fd < 0) return false;
+  try {
+    write_all(file.fd, text, name);
+    if (::fsync(file.fd) != 0 && errno != EINVAL) throw cannot_write(name);
+  } catch (...) {
+    ::unlink(name.c_str());
+    throw;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string read_text(const fs::path& path, int64_t limit) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0)
+    throw request_error(fmt::format("{}: {}", path.string(), std::strerror(errno)),
+                        errno == ENOENT ? nearest_in_folder(path) : "");
+  struct stat info {};
+  if (::fstat(file.fd, &info) == 0 && S_ISDIR(info.st_mode))
+    throw request_error(fmt::format("{}: is a folder, expected a file", path.string()));
+  std::string text;
+  std::vector<char> buffer(size_t{1} << 16);
+  for (;;) {
+    const ssize_t got = ::read(file.fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw request_error(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(got));
+    if (static_cast<int64_t>(text.size()) > limit)
+      throw request_error(fmt::format("{}: larger than {}, the most that is read", path.string(),
+                                      format_bytes(static_cast<double>(limit))));
+  }
+}
+
+void write_atomic(const fs::path& name, std::string_view text) {
+  const fs::path path = behind_links(name);
+  if (is_special(path)) return write_through(path, text);
+  rename_to(write_temporary(path, text), path);
+}
+
+void require_writable(const fs::path& path, bool make_folder) {
+  std::error_code error;
+  if (path.empty()) throw request_error("the name of a file to write is empty");
+  if (!path.has_filename() || fs::is_directory(path, error))
+    throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (make_folder && !fs::exists(folder, error)) {
+    fs::create_directories(folder, error);
+    if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
+  }
+  if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: no such folder", folder.string()));
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none)
+    throw cannot_be_written(path, error.message());  // the name cannot be resolved
+  if (fs::exists(status) && ::access(path.c_str(), W_OK) != 0) throw cannot_be_written(path, std::strerror(errno));
+  if (is_special(path)) return;
+  // Root passes every access(2) check, a read-only file system or /proc included: try for real.
+  const fs::path probe = temporary_of(behind_links(path));
+  const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) throw cannot_be_written(path, std::strerror(errno));
+  ::close(fd);
+  ::unlink(probe.c_str());
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  struct stat first {
+  }, second{};
+  const bool has_a = ::stat(a.c_str(), &first) == 0, has_b = ::stat(b.c_str(), &second) == 0;
+  if (has_a || has_b) return has_a && has_b && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  const auto resolved = [](const fs::path& path) {
+    std::error_code error;
+    const fs::path whole = fs::weakly_canonical(fs::absolute(follow_links(path).value_or(path), error), error);
+    return error ? path.lexically_normal() : whole;
+  };
+  return resolved(a) == resolved(b);
+}
+
+fs::path keep_old(const fs::path& path) {
+  const fs::path file = behind_links(path);
+  return make_beside(path, [&](const fs::path& name) {
+    if (::link(file.c_str(), name.c_str()) == 0) return true;
+    return errno != EEXIST && write_new(name, read_text(file, kAnySize));
+  });
+}
+
+fs::path copy_old(const fs::path& path) {
+  const std::string text = read_text(path, kAnySize);
+  return make_beside(path, [&](const fs::path& name) { return write_new(name, text); });
+}
+
+fs::path KeptFile::write(std::string_view text) {
+  struct stat info {};
+  const fs::path path = behind_links(path_);
+  const bool others = ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+                      (info.st_dev != device_ || info.st_ino != inode_ || nanoseconds(info.st_mtim) != modified_);
+  fs::path kept;
+  if (others && read_text(path, kAnySize) != text) {
+    const fs::path temporary = write_temporary(path, text);  // before the old file gets another name: writing may fail
+    try {
+      kept = keep_old(path_);
+    } catch (...) {
+      ::unlink(temporary.c_str());
+      throw;
+    }
+    rename_to(temporary, path);
+  } else {
+    write_atomic(path, text);
+  }
+  take_over();
+  return kept;
+}
+
+void KeptFile::take_over() {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0)
+    device_ = info.st_dev, inode_ = info.st_ino, modified_ = nanoseconds(info.st_mtim);
+}
+
+AppendFile::AppendFile(const fs::path& path) : path_(path) {
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void AppendFile::append(std::string_view line) {
+  write_all(fd_, std::string(line) + "\n", path_);
+  // Pipes and devices have nothing to sync.
+  if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) throw cannot_write(path_);
+}
+
+void AppendFile::lock() { lock_file(fd_, path_); }
+
+bool AppendFile::empty() const {
+  struct stat info {};
+  return ::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0;
+}
+
+void AppendFile::clear() {
+  if (!empty() && ::ftruncate(fd_, 0) != 0) throw cannot_write(path_);
+}
+
+fs::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return fs::path(cache) / "moetune";
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache" / "moetune";
+  return fs::temp_directory_path() / "moetune-cache";
+}
+
+}  // namespace moetune

@@ -1,0 +1,184 @@
+// Escaping, padding, joining.
+#include "base/text/grid.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text/text.h"
+
+namespace moetune {
+namespace {
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+std::string padded(const std::string& text, size_t width, bool right) {
+  const std::string space(width - static_cast<size_t>(display_width(text)), ' ');
+  return right ? space + text : text + space;
+}
+
+int width_of(std::string_view text) { return display_width(one_line(text)); }
+
+// The width of the longest word of `text`.
+int longest_word(std::string_view text) {
+  int longest = 0;
+  for (const std::string& line : lines_of(text, 1)) longest = std::max(longest, width_of(line));
+  return longest;
+}
+
+// Widths of the columns in a table of at most `columns` characters: the widest one shrinks first. Empty where words are
+// too long.
+std::vector<int> widths_within(const Grid& grid, int columns) {
+  std::vector<int> widths, least;
+  for (size_t i = 0; i < grid.columns.size(); ++i) {
+    widths.push_back(std::max(3, width_of(grid.columns[i].title)));
+    least.push_back(widths[i]);
+    for (const std::vector<std::string>& row : grid.rows) {
+      widths[i] = std::max(widths[i], width_of(row[i]));
+      least[i] = std::max(least[i], grid.columns[i].right ? width_of(row[i]) : longest_word(row[i]));
+    }
+  }
+  int total = 1;
+  for (const int width : widths) total += 3 + width;
+  for (; total > columns; --total) {
+    int* widest = nullptr;
+    for (size_t i = 0; i < widths.size(); ++i)
+      if (widths[i] > least[i] && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
+    if (widest == nullptr) return {};
+    --*widest;
+  }
+  return widths;
+}
+
+// Breaks each text into lines of its column's width, one row for each line.
+Grid broken(const Grid& grid, const std::vector<int>& widths) {
+  Grid result{grid.columns, {}};
+  for (const std::vector<std::string>& row : grid.rows) {
+    const size_t first = result.rows.size();
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::vector<std::string> lines = lines_of(row[i], grid.columns[i].right ? 0 : widths[i]);
+      result.rows.resize(std::max(result.rows.size(), first + lines.size()), std::vector<std::string>(row.size()));
+      for (size_t l = 0; l < lines.size(); ++l) result.rows[first + l][i] = lines[l];
+    }
+  }
+  return result;
+}
+
+// Rows written one below another: see `fitted`.
+std::string stacked(const Grid& grid, int columns) {
+  size_t width = 0;
+  for (size_t i = 1; i < grid.columns.size(); ++i)
+    width = std::max(width, static_cast<size_t>(display_width(grid.columns[i].title)));
+  const int room = std::max(1, columns - static_cast<int>(width) - 4);
+  std::string out;
+  for (const std::vector<std::string>& row : grid.rows) {
+    out += row[0] + "\n";
+    for (size_t i = 1; i < row.size(); ++i) {
+      if (row[i].empty()) continue;
+      std::string title = grid.columns[i].title;
+      for (const std::string& line : lines_of(row[i], room))
+        out += "  " + padded(std::exchange(title, ""), width, false) + "  " + line + "\n";
+    }
+  }
+  return out;
+}
+
+// Its texts as `shown` makes them.
+std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
+  std::vector<std::vector<std::string>> lines(1);
+  for (const Column& column : grid.columns) lines[0].push_back(shown(column.title));
+  for (const std::vector<std::string>& row : grid.rows) {
+    lines.emplace_back();
+    for (const std::string& text : row) lines.back().push_back(shown(text));
+  }
+  std::vector<size_t> widths(grid.columns.size(), 3);
+  for (const std::vector<std::string>& line : lines)
+    for (size_t i = 0; i < line.size(); ++i)
+      widths[i] = std::max(widths[i], static_cast<size_t>(display_width(line[i])));
+  std::string out;
+  for (size_t l = 0; l < lines.size(); ++l) {
+    for (size_t i = 0; i < widths.size(); ++i)
+      out += (i == 0 ? "| " : " | ") + padded(lines[l][i], widths[i], grid.columns[i].right);
+    out += " |\n";
+    if (l > 0) continue;
+    for (size_t i = 0; i < widths.size(); ++i)
+      out += (i == 0 ? "| " : " | ") + std::string(widths[i] - 1, '-') + (grid.columns[i].right ? ":" : "-");
+    out += " |\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> lines_of(std::string_view text, int width) {
+  if (width <= 0) return {std::string(text)};
+  std::vector<std::string> lines = {""};
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(' ', begin), text.size());
+    if (text.substr(end).starts_with(" %")) end = std::min(text.find(' ', end + 1), text.size());  // of the number
+    const std::string_view word = text.substr(begin, end - begin);
+    if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
+    lines.back().append(lines.back().empty() ? "" : " ").append(word);
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string markdown(const Grid& grid) { return table_of(grid, markdown_text); }
+
+std::string fitted(const Grid& grid, int columns) {
+  if (columns <= 0) return table_of(grid, one_line);
+  const std::vector<int> widths = widths_within(grid, columns);
+  if (!widths.empty()) return table_of(broken(grid, widths), one_line);
+  return grid.columns.size() < 3 ? table_of(grid, one_line) : stacked(grid, columns);
+}
+
+std::string csv(const Grid& grid) {
+  std::string out;
+  for (size_t i = 0; i < grid.columns.size(); ++i) out += (i ? "," : "") + quoted(grid.columns[i].title);
+  out += "\n";
+  for (const std::vector<std::string>& row : grid.rows) {
+    for (size_t i = 0; i < row.size(); ++i) out += (i ? "," : "") + quoted(row[i]);
+    out += "\n";
+  }
+  return out;
+}
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (c == '|') out += '\\';
+    out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string markdown_text(std::string_view text) {
+  std::string out;
+  for (const char c : one_line(text)) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string cut_short(std::string_view fault, std::string (*shown)(std::string_view)) {
+  return fault.empty() ? "" : "\nCut short: " + shown(fault) + "\n";
+}
+
+int display_width(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace moetune

@@ -1,0 +1,177 @@
+// Chooses who is measured, and runs each contender once.
+#include "check/bout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+bool offers(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+void drop(Bout& bout, size_t runner) {
+  bout.runners.erase(bout.runners.begin() + static_cast<std::ptrdiff_t>(runner));
+  bout.rivals.erase(bout.rivals.begin() + static_cast<std::ptrdiff_t>(runner - 1));
+}
+
+// The baseline of both programs leaves the bout: one side alone says nothing.
+void drop_witness(Bout& bout) {
+  drop(bout, 2);
+  drop(bout, 1);
+}
+
+// The other program refuses what it does not know: a knob, a variant or a fusion that came later.
+template <typename Call>
+auto asked_of(const CheckRequest& request, Call call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    if (error.exit() != Exit::request) throw;
+    throw CandidateFault(Status::illegal,
+                         fmt::format("{} does not support it: {}", request.against->name, error.what()));
+  }
+}
+
+void require_compiled(Backend& backend, const Shape& shape, const std::vector<Candidate>& candidates) {
+  const std::vector<CompileResult> results = backend.compile(shape, candidates);
+  if (results.at(0).status != Status::ok) throw CandidateFault(results[0].status, results[0].reason);
+}
+
+std::vector<Candidate> candidates_of(const Bout& bout, const Backend* backend) {
+  std::vector<Candidate> candidates;
+  for (const Runner& runner : bout.runners)
+    if (runner.backend == backend && runner.contender.baseline.empty())
+      candidates.push_back(runner.contender.candidate);
+  return candidates;
+}
+
+CellFinding not_judged(const CellFinding& finding, const CheckRequest& request, const std::string& why) {
+  return settled(
+      finding, Finding::inconclusive,
+      fmt::format("{} cannot run this winner, so there is nothing to compare with: {}", request.against->name, why));
+}
+
+// The same winner in the other program: it must run and be right, or its time says nothing.
+std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& problem, const Bout& bout,
+                                     const CheckRequest& request) {
+  const Runner& there = bout.runners.back();
+  try {
+    const Verdict verdict = asked_of(request, [&] {
+      there.backend->load(problem);
+      require_compiled(*there.backend, problem.shape, {there.contender.candidate});
+      return there.backend->verify(there.contender);
+    });
+    if (verdict.ok) return std::nullopt;
+    return not_judged(finding, request, "its result is wrong: " + verdict.reason);
+  } catch (const CandidateFault& fault) {
+    return not_judged(finding, request, fault.what());
+  } catch (const OutOfMemory& memory) {
+    return settled(finding, Finding::inconclusive,
+                   fmt::format("out of memory: {} and this program hold their operands at the same time: {}",
+                               request.against->name, memory.what()));
+  }
+}
+
+}  // namespace
+
+std::optional<Bout> set_up(const Entry& entry, Backend& backend, bool all) {
+  const std::vector<std::string> offered = backend.baselines();
+  const Rival* control = find_control(entry, &offered);
+  if (!control) return std::nullopt;
+  Bout bout{.entry = &entry, .runners = {{&backend, {.baseline = "", .candidate = entry.candidate}}}, .rivals = {}};
+  const auto first =
+      std::ranges::find_if(entry.rivals, [&](const Rival& rival) { return offers(offered, rival.name); });
+  for (auto rival = entry.rivals.begin(); rival != entry.rivals.end(); ++rival) {
+    if (&*rival == control) continue;
+    const bool is_default = rival->name == "default";
+    const bool other = is_default && rival->candidate != entry.candidate;
+    if (other || rival == first || (all && offers(offered, rival->name))) bout.rivals.push_back(*rival);
+  }
+  bout.rivals.push_back(*control);
+  for (const Rival& rival : bout.rivals) {
+    const bool is_default = rival.name == "default";
+    bout.runners.push_back({&backend, {.baseline = is_default ? "" : rival.name, .candidate = rival.candidate}});
+  }
+  return bout;
+}
+
+Bout set_up_pair(const Entry& entry, Backend& here, const Against& there) {
+  const Contender winner = {.baseline = "", .candidate = entry.candidate};
+  Bout bout{.entry = &entry, .runners = {{&here, winner}}, .rivals = {}, .paired = true};
+  std::vector<std::string> both = here.baselines();
+  const std::vector<std::string> theirs = there.backend->baselines();
+  std::erase_if(both, [&](const std::string& name) { return !offers(theirs, name); });
+  const auto add = [&](Backend& backend, const std::string& name, const Contender& contender) {
+    Rival rival;
+    rival.name = name;
+    rival.ratio = 1;
+    rival.ratio_interval = {1, 1};
+    bout.rivals.push_back(rival);
+    bout.runners.push_back({&backend, contender});
+  };
+  if (!both.empty()) {
+    const Rival* control = find_control(entry, &both);
+    const std::string witness = control && control->name != "default" ? control->name : both.front();
+    for (Backend* backend : {&here, there.backend}) add(*backend, witness, {.baseline = witness, .candidate = {}});
+  }
+  add(*there.backend, there.name, winner);
+  return bout;
+}
+
+void load(const Bout& bout, const Problem& problem) {
+  bout.runners.front().backend->load(problem);
+  if (bout.paired) bout.runners.back().backend->load(problem);
+}
+
+std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem, Bout& bout,
+                                   const CheckRequest& request) {
+  Backend* here = bout.runners[0].backend;
+  try {
+    here->load(problem);
+    require_compiled(*here, problem.shape, candidates_of(bout, here));
+    finding.verdict = here->verify(bout.runners[0].contender);
+    if (!finding.verdict.ok) return settled(finding, Finding::wrong_result, finding.verdict.reason);
+  } catch (const CandidateFault& fault) {
+    return settled(finding, Finding::failed, fault.what());
+  }
+  if (bout.paired)
+    if (auto other = try_other(finding, problem, bout, request)) return other;
+  SampleRequest one = request.sample;
+  one.blocks = 1;
+  for (size_t i = 0; i < bout.runners.size(); ++i) try {
+      bout.runners[i].backend->sample(bout.runners[i].contender, one);
+    } catch (const CandidateFault& fault) {
+      if (i == 0 || i + 1 == bout.runners.size()) return ended(finding, bout, {i, fault}, request);
+      if (bout.paired)
+        drop_witness(bout), i = 0;
+      else
+        drop(bout, i), --i;
+    }
+  return std::nullopt;
+}
+
+CellFinding ended(const CellFinding& finding, const Bout& bout, const ContenderFault& fault,
+                  const CheckRequest& request) {
+  if (fault.contender == 0) return settled(finding, Finding::failed, fault.what());
+  const bool control = fault.contender + 1 == bout.runners.size();
+  if (bout.paired && control) return not_judged(finding, request, fault.what());
+  return settled(finding, Finding::inconclusive,
+                 fmt::format("{} fails: {}",
+                             control ? "its control " + finding.control : text(bout.runners[fault.contender].contender),
+                             fault.what()),
+                 Remedy::tune);
+}
+
+CellFinding settled(CellFinding finding, Finding what, std::string reason, Remedy remedy) {
+  finding.finding = what;
+  finding.remedy = remedy;
+  finding.reason = std::move(reason);
+  return finding;
+}
+
+}  // namespace moetune

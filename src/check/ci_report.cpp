@@ -1,0 +1,131 @@
+// JUnit XML, JSON of github-action-benchmark, and annotations of GitHub Actions.
+#include "check/ci_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/text/text.h"
+
+namespace moetune {
+namespace {
+
+// Control characters, which XML 1.0 cannot hold, and bytes that are not UTF-8 are made printable first.
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : printable(text)) switch (c) {
+      case '&':
+        safe += "&amp;";
+        break;
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      case '\'':
+        safe += "&apos;";
+        break;
+      case '\n':
+      case '\t':
+        safe += ' ';  // attributes don't preserve it
+        break;
+      default:
+        safe += c;
+    }
+  return safe;
+}
+
+// Escapes what would end a workflow command; in its title commas and colons too.
+std::string command_text(const std::string& text, bool title) {
+  std::string safe;
+  for (const char c : text) {
+    const bool ends = c == '%' || c == '\r' || c == '\n' || (title && (c == ':' || c == ','));
+    safe += ends ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return safe;
+}
+
+std::string annotation(const std::string& kind, const std::string& title, const std::string& message) {
+  return fmt::format("::{} title={}::{}\n", kind, command_text("moetune check: " + title, true),
+                     command_text(message, false));
+}
+
+std::string candidate_of(const TunedTable& table, const Cell& cell) {
+  const auto entry = std::ranges::find(table.entries, cell, &Entry::cell);
+  return entry == table.entries.end() ? "" : text(entry->candidate);
+}
+
+}  // namespace
+
+std::string junit_xml(const CheckResult& result, const CheckRun& run) {
+  const std::string open_kind = run.undecided == Undecided::fail ? "error" : "skipped";
+  std::map<std::string, size_t> counts;
+  std::string cases;
+  const auto add = [&](const std::string& name, double seconds, const std::string& kind, const std::string& type,
+                       const std::string& message) {
+    ++counts[kind];
+    cases += fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\" time=\"{:.3f}\"", escaped(name), seconds);
+    if (kind.empty()) {
+      cases += "/>\n";
+      return;
+    }
+    const std::string typed = kind == "skipped" ? "" : fmt::format(" type=\"{}\"", type);
+    cases += fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, escaped(message), typed);
+  };
+  for (const CellFinding& finding : result.findings) {
+    const std::string type(name(finding.finding));
+    add(id(finding.cell), finding.seconds,
+        is_no(finding.finding)     ? "failure"
+        : is_open(finding.finding) ? open_kind
+                                   : "",
+        type, fmt::format("{}: {}", type, finding.reason));
+  }
+  if (result.mean)
+    add("geometric mean", 0, is_no(result.mean->finding) ? "failure" : "", std::string(name(result.mean->finding)),
+        mean_text(result));
+  if (!result.fault.empty()) add("the cells left", 0, "error", "fault", result.fault);
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\" "
+      "timestamp=\"{}\" hostname=\"{}\">\n{}</testsuite>\n",
+      result.findings.size() + (result.mean ? 1 : 0) + (result.fault.empty() ? 0 : 1), counts["failure"],
+      counts["error"], counts["skipped"], run.seconds, escaped(run.timestamp), escaped(run.hostname), cases);
+}
+
+Json benchmark_json(const CheckResult& result, const TunedTable& table) {
+  Json list = Json::array();
+  for (const CellFinding& finding : result.findings) {
+    if (finding.rounds == 0) continue;
+    const Interval& interval = finding.now.interval;
+    list.push_back({{"name", id(finding.cell)},
+                    {"unit", "µs"},
+                    {"value", rounded(finding.now.seconds * 1e6)},
+                    {"range", fmt::format("± {:.3g}", (interval.high - interval.low) / 2 * 1e6)},
+                    {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding),
+                                          candidate_of(table, finding.cell))}});
+  }
+  return list;
+}
+
+std::string annotations(const CheckResult& result) {
+  std::string lines;
+  const auto add = [&](bool (*holds)(Finding), const std::string& kind) {
+    for (const Finding one :
+         {Finding::wrong_result, Finding::failed, Finding::regressed, Finding::inconclusive, Finding::untrusted})
+      for (const CellFinding& finding : result.findings)
+        if (finding.finding == one && holds(one))
+          lines += annotation(kind, std::string(name(one)), id(finding.cell) + ": " + finding.reason);
+  };
+  add(is_no, "error");
+  if (result.mean && is_no(result.mean->finding)) lines += annotation("error", "geometric mean", mean_text(result));
+  if (!result.fault.empty()) lines += annotation("error", "fault", result.fault);
+  add(is_open, "warning");
+  return lines;
+}
+
+}  // namespace moetune

@@ -1,0 +1,304 @@
+// Measures all winners again, then once more those that seem slower. The rules: rules.cpp. The words: judge_report.cpp.
+#include "check/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "check/discoveries.h"
+#include "check/rules.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kFalseDiscoveries = 0.05;  // among the cells that are called changed
+
+// A cell on its way to its finding.
+struct Case {
+  const Entry* entry = nullptr;
+  CellFinding finding = {};
+  std::optional<Bout> bout = {};
+  Limits limits = {};
+  Rounds rounds = {};
+  bool suspect = false;  // shows a regression that is not confirmed yet
+  bool done = false;     // listeners have the finding
+};
+
+// A set of rounds, divided among looks. Where `loaded`, the first look is over the operands that are there.
+Rounds measure_set(const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits, bool loaded) {
+  Rounds set;
+  const int looks = std::max(request.looks, 1), rounds = std::max(request.rounds, looks);
+  for (int look = 0; look < looks; ++look) {
+    if (look > 0 || !loaded) load(bout, problem);
+    const int share = rounds * (look + 1) / looks - rounds * look / looks;
+    append(set, measure_rounds(bout.runners, share, request.sample, limits.quiet));
+  }
+  return undisturbed(set, limits.quiet);
+}
+
+// Measures a possible regression again over operands made anew, until patience ends: a disturbance of the machine
+// passes, a regression of the code stays. True where it stayed. A set that is clearly below the threshold ends it; then
+// that set alone counts.
+bool stays(const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits, Rounds& all) {
+  const int set = std::max(request.rounds, 1);
+  const auto patience = std::chrono::duration<double>(limits.patience);
+  const Clock::time_point begin = Clock::now();
+  Rounds again;
+  for (int done = 2 * set;; done += set) {
+    const Rounds more = measure_set(problem, bout, request, limits, false);
+    if (change_of_ratio(more, bout).high() < limits.threshold) {
+      all = more;
+      return false;
+    }
+    append(again, more);
+    const bool shown = shows_regression(again, bout, limits.threshold);
+    const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
+    if (!enough && !limits.over()) continue;
+    append(all, again);
+    return (enough || !*limits.stop) && shown && shows_regression(all, bout, limits.threshold);
+  }
+}
+
+// Measures sets of rounds until they decide or max_rounds are used. True where they show a regression.
+bool screen(const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits, Rounds& all) {
+  const int set = std::max(request.rounds, 1);
+  all = measure_set(problem, bout, request, limits, true);
+  for (int done = set;; done += set) {
+    if (change_of_ratio(all, bout).high() < limits.threshold || *limits.stop) return false;
+    if (shows_regression(all, bout, limits.threshold)) return true;
+    if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
+    append(all, measure_set(problem, bout, request, limits, false));
+  }
+}
+
+// Turns faults that end only this cell into its finding.
+template <typename Work>
+CellFinding guarded(const Case& one, const CheckRequest& request, Work work) {
+  try {
+    return work();
+  } catch (const OutOfMemory& memory) {
+    return settled(one.finding, Finding::inconclusive, fmt::format("out of memory: {}", memory.what()));
+  } catch (const ContenderFault& fault) {
+    return ended(one.finding, *one.bout, fault, request);
+  }
+}
+
+void wait_for_quiet(Case& one, const CheckRequest& request) {
+  if (request.wait <= 0) return;
+  Quiet& quiet = one.limits.quiet;
+  if (!one.bout->paired) {
+    quiet.control = one.bout->rivals.size();
+    quiet.control_seconds = one.finding.control_before_seconds;
+  } else if (one.bout->has_witness()) {
+    quiet.control = 1;
+  }
+}
+
+CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request) {
+  const Entry& entry = *one.entry;
+  CellFinding& finding = one.finding;
+  if (request.against) {
+    one.bout = set_up_pair(entry, backend, *request.against);
+  } else {
+    finding.before_seconds = entry.measurement.seconds;
+    one.bout = set_up(entry, backend, request.all_rivals);
+    if (!one.bout)
+      return settled(finding, Finding::inconclusive,
+                     "the table has no rival that runs here: tune again with a baseline", Remedy::tune);
+    const Rival& control = one.bout->control();
+    finding.control = control.name;
+    finding.control_before_seconds = control.measurement.seconds;
+    // A finding that will be untrusted in any case needs no waiting.
+    if (std::max(entry.measurement.waited, control.measurement.waited) > kBusy)
+      one.limits.patience = one.limits.quiet.wait = 0;
+  }
+  const Problem problem = make_problem(entry.cell);
+  if (problem.routing.m_sizes != entry.m_sizes)
+    return settled(finding, Finding::inconclusive,
+                   "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
+  return guarded(one, request, [&] {
+    if (const auto early = try_out(finding, problem, *one.bout, request)) return *early;
+    if (!one.bout->paired && one.bout->control().measurement.samples < kFewest)
+      return settled(finding, Finding::inconclusive, "the table's final was cut short and has no interval: tune again",
+                     Remedy::tune);
+    wait_for_quiet(one, request);
+    one.suspect = screen(problem, *one.bout, request, one.limits, one.rounds);
+    return judge_rounds(finding, one.rounds, *one.bout, false, one.limits);
+  });
+}
+
+CellFinding confirm_cell(Case& one, const CheckRequest& request) {
+  return guarded(one, request, [&] {
+    const bool stayed = stays(make_problem(one.entry->cell), *one.bout, request, one.limits, one.rounds);
+    return judge_rounds(one.finding, one.rounds, *one.bout, stayed, one.limits);
+  });
+}
+
+// A check under way: every cell once, then the suspects, then the mean.
+class Checking {
+ public:
+  Checking(const CheckRequest& request, Backend& backend, const std::function<void(const CellFinding&)>& listen,
+           const std::atomic<bool>& stop)
+      : request_(request), backend_(backend), listen_(listen), stop_(stop), threshold_(std::log1p(request.threshold)) {
+    const auto budget = std::chrono::duration<double>(request.time_budget);
+    if (request.time_budget > 0) end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
+  }
+
+  CheckResult run(const TunedTable& baseline) {
+    for (const Entry& entry : baseline.entries)
+      if (entry.skipped.empty()) cases_.push_back({.entry = &entry});
+    try {
+      screen_all();
+      confirm_all();
+    } catch (...) {
+      for (Case& one : cases_) give_up(one);
+      throw;
+    }
+    CheckResult result = result_of();
+    if (result.mean && result.mean->finding == Finding::regressed) confirm_mean(result);
+    return result;
+  }
+
+ private:
+  template <typename Work>
+  void timed(Case& one, size_t left, Work work) {
+    if (request_.time_budget > 0) {
+      const auto share = (end_ - Clock::now()) / static_cast<int64_t>(left);
+      one.limits.end = Clock::now() + share;
+      const double seconds = std::chrono::duration<double>(share).count();
+      one.limits.quiet.wait = std::clamp(seconds, 0.0, one.limits.quiet.wait);
+    }
+    const Clock::time_point begin = Clock::now();
+    const double before = one.finding.seconds;
+    one.finding = work();
+    one.finding.seconds = before + std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  void screen_all() {
+    for (size_t i = 0; i < cases_.size() && !stop_; ++i) {
+      Case& one = cases_[i];
+      one.finding.cell = one.entry->cell;
+      one.limits = {.threshold = threshold_,
+                    .patience = request_.patience,
+                    .quiet = {.wait = request_.wait, .stop = &stop_},
+                    .stop = &stop_};
+      timed(one, cases_.size() - i, [&] { return screen_cell(one, backend_, request_); });
+      screened_ = i + 1;
+      if (!one.suspect && one.finding.finding != Finding::improved) tell(one);
+    }
+    discover();
+  }
+
+  // Changes that chance explains among so many cells don't count.
+  void discover() {
+    std::vector<double> slower, faster;
+    std::vector<Case*> measured;
+    for (Case& one : cases_) {
+      if (one.finding.rounds == 0) continue;
+      const Change change = change_of_ratio(one.rounds, *one.bout);
+      double slowdown = chance_of_slowdown(change, threshold_);
+      if (!one.bout->paired)
+        slowdown = std::min(slowdown, chance_of_slowdown(excess_of_time(one.rounds, *one.bout), threshold_));
+      slower.push_back(slowdown);
+      faster.push_back(chance_of_speedup(change, threshold_));
+      measured.push_back(&one);
+    }
+    const std::vector<bool> slowed = discoveries(slower, kFalseDiscoveries),
+                            sped = discoveries(faster, kFalseDiscoveries);
+    for (size_t i = 0; i < measured.size(); ++i) {
+      Case& one = *measured[i];
+      if (one.suspect && !slowed[i]) {
+        one.suspect = false;
+        one.finding.reason += fmt::format("; among {} cells, chance explains such a slowdown", measured.size());
+      }
+      if (one.finding.finding == Finding::improved && !sped[i]) {
+        const bool wide = change_of_ratio(one.rounds, *one.bout).half > threshold_;
+        one.finding.finding = wide ? Finding::inconclusive : Finding::equivalent;
+        if (wide) one.finding.remedy = Remedy::rounds;
+        one.finding.reason += fmt::format("; among {} cells, chance explains such a speedup", measured.size());
+      }
+      if (!one.suspect) tell(one);
+    }
+  }
+
+  void confirm_all() {
+    auto left = static_cast<size_t>(std::ranges::count_if(cases_, &Case::suspect));
+    for (Case& one : cases_) {
+      if (!one.suspect) continue;
+      if (!stop_) timed(one, left, [&] { return confirm_cell(one, request_); });
+      --left;
+      tell(one);
+    }
+  }
+
+  CheckResult result_of() {
+    CheckResult result{.findings = {}, .threshold = request_.threshold};
+    if (request_.against) result.against = request_.against->name;
+    for (size_t i = 0; i < screened_; ++i) result.findings.push_back(cases_[i].finding);
+    result.mean = mean_of(result.findings, threshold_);
+    return result;
+  }
+
+  // The mean of cells that each show nothing must show it again, over operands made anew.
+  void confirm_mean(CheckResult& result) {
+    const auto regressed = [](const CellFinding& finding) { return finding.finding == Finding::regressed; };
+    if (std::ranges::any_of(result.findings, regressed)) return;
+    std::vector<CellFinding> again;
+    for (size_t i = 0; i < screened_ && !stop_; ++i) {
+      Case& one = cases_[i];
+      if (!has_part_in_mean(one.finding)) continue;
+      again.push_back(guarded(one, request_, [&] {
+        const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.bout, request_, one.limits, false);
+        return judge_rounds(one.finding, fresh, *one.bout, false, one.limits);
+      }));
+    }
+    const std::optional<MeanFinding> mean = mean_of(again, threshold_);
+    if (stop_ || !mean || mean->cells < result.mean->cells)
+      result.mean->finding = Finding::inconclusive;
+    else if (mean->finding != Finding::regressed)
+      result.mean = mean;
+  }
+
+  void tell(Case& one) {
+    if (one.done) return;
+    one.done = true;
+    if (listen_) listen_(one.finding);
+  }
+
+  // Tells the finding of a cell whose confirmation another cell's error prevented.
+  void give_up(Case& one) {
+    if (one.finding.rounds > 0) tell(one);
+  }
+
+  const CheckRequest& request_;
+  Backend& backend_;
+  const std::function<void(const CellFinding&)>& listen_;
+  const std::atomic<bool>& stop_;
+  double threshold_;
+  Clock::time_point end_ = Clock::time_point::max();
+  std::vector<Case> cases_;
+  size_t screened_ = 0;  // cells
+};
+
+std::string described(const DeviceInfo& device) {
+  return fmt::format("'{}' with {} {}", device.name, device.processors,
+                     device.kind == DeviceKind::cuda ? "SMs" : "threads");
+}
+
+}  // namespace
+
+void require_comparable(const TunedTable& baseline, const DeviceInfo& device) {
+  const DeviceInfo& then = baseline.device;
+  if (then.kind == device.kind && then.name == device.name && then.processors == device.processors) return;
+  throw machine_error(fmt::format("the table is of {}, this device is {}", described(then), described(device)),
+                      "times of two devices don't compare: tune here first, then check against that table");
+}
+
+CheckResult check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
+                  const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop) {
+  return Checking(request, backend, listen, stop).run(baseline);
+}
+
+}  // namespace moetune

@@ -1,0 +1,184 @@
+// What `check` found, for people (Markdown) and for a shell (exit code). For a CI: ci_report.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text/grid.h"
+#include "base/text/text.h"
+#include "base/text/units.h"
+#include "check/judge.h"
+
+namespace moetune {
+namespace {
+
+bool was_measured(const CellFinding& finding) { return finding.rounds > 0; }
+
+// "+8.0 % ± 1.0 %"; only the interval where it is too wide for one number.
+std::string percent_text(double change, const Interval& interval) {
+  const double side = (interval.high - interval.low) / 2;
+  if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * interval.low, 100 * interval.high);
+  return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change, 100 * side);
+}
+
+// Correctness first.
+int severity(const CellFinding& finding) {
+  switch (finding.finding) {
+    case Finding::wrong_result:
+      return 3;
+    case Finding::failed:
+      return 2;
+    case Finding::regressed:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+std::string counted(int64_t count, const std::string& one, const std::string& many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+// "1 wrong result, 2 regressions over 5 %, 1 undecided"
+std::string tally(const CheckResult& result) {
+  const auto count = [&](Finding finding) {
+    return std::ranges::count(result.findings, finding, &CellFinding::finding);
+  };
+  std::vector<std::string> parts;
+  if (const auto wrong = count(Finding::wrong_result)) parts.push_back(counted(wrong, "wrong result", "wrong results"));
+  if (const auto failed = count(Finding::failed)) parts.push_back(counted(failed, "failure", "failures"));
+  if (const auto slower = count(Finding::regressed))
+    parts.push_back(
+        fmt::format("{} over {:g} %", counted(slower, "regression", "regressions"), 100 * result.threshold));
+  if (const auto open = count(Finding::inconclusive) + count(Finding::untrusted))
+    parts.push_back(fmt::format("{} undecided", open));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string worst_text(const std::vector<CellFinding>& findings) {
+  const auto worst = std::ranges::max_element(
+      findings, {}, [](const CellFinding& finding) { return std::pair(severity(finding), finding.change); });
+  if (worst->finding == Finding::regressed)
+    return fmt::format("the worst is {}, {}", id(worst->cell), change_text(*worst));
+  return fmt::format("{}: {}", id(worst->cell), name(worst->finding));
+}
+
+bool mean_regressed(const CheckResult& result) { return result.mean && result.mean->finding == Finding::regressed; }
+
+}  // namespace
+
+bool is_no(Finding finding) {
+  return finding == Finding::regressed || finding == Finding::wrong_result || finding == Finding::failed;
+}
+
+bool is_open(Finding finding) { return finding == Finding::inconclusive || finding == Finding::untrusted; }
+
+bool is_told_by_time(const CellFinding& finding) {
+  return (finding.finding == Finding::regressed || finding.finding == Finding::untrusted) &&
+         finding.by_ratio == Finding::inconclusive && finding.by_time == Finding::regressed;
+}
+
+bool is_slower_machine(const CellFinding& finding) {
+  return (finding.finding == Finding::equivalent || finding.finding == Finding::improved) &&
+         finding.by_time == Finding::regressed;
+}
+
+std::string_view name(Finding finding) {
+  constexpr std::array<std::string_view, 7> kNames = {"equivalent",   "improved", "regressed", "inconclusive",
+                                                      "wrong_result", "failed",   "untrusted"};
+  return kNames.at(static_cast<size_t>(finding));
+}
+
+int exit_code(const CheckResult& result, Undecided undecided) {
+  if (mean_regressed(result)) return static_cast<int>(Exit::no);
+  Exit code = result.findings.empty() ? Exit::inconclusive : Exit::yes;
+  for (const CellFinding& finding : result.findings) {
+    if (is_no(finding.finding)) return static_cast<int>(Exit::no);
+    if (is_open(finding.finding) && undecided == Undecided::fail) code = Exit::inconclusive;
+  }
+  return static_cast<int>(code);
+}
+
+std::string change_text(const CellFinding& finding) {
+  if (!was_measured(finding)) return "";
+  return is_told_by_time(finding) ? percent_text(finding.time_change, finding.time_change_interval)
+                                  : percent_text(finding.change, finding.change_interval);
+}
+
+constexpr double kMostPercent = 1000;  // more tells nothing
+
+std::string detectable_text(const CellFinding& finding) {
+  const double percent = 100 * finding.detectable;
+  if (was_measured(finding) && percent > kMostPercent) return fmt::format("> {:.0f} %", kMostPercent);
+  return was_measured(finding) ? fmt::format("{:.{}f} %", percent, percent < 9.95 ? 1 : 0) : "";
+}
+
+std::string judged_by(const CellFinding& finding, const CheckResult& result) {
+  if (!result.against.empty()) return "paired time";
+  return is_told_by_time(finding) ? "time" : finding.control;
+}
+
+std::vector<std::string> reasons(const CheckResult& result) {
+  std::vector<const CellFinding*> told;
+  for (const CellFinding& finding : result.findings)
+    if (is_no(finding.finding) || is_open(finding.finding) || is_slower_machine(finding)) told.push_back(&finding);
+  std::ranges::stable_sort(told, std::greater(), [](const CellFinding* finding) { return severity(*finding); });
+  std::vector<std::string> texts;
+  for (const CellFinding* finding : told) texts.push_back(fmt::format("{}: {}", id(finding->cell), finding->reason));
+  return texts;
+}
+
+std::string mean_text(const CheckResult& result) {
+  if (!result.mean) return "";
+  const MeanFinding& mean = *result.mean;
+  return fmt::format("The geometric mean over {} cells changed by {}: {}; {:.1f} % would have been found.", mean.cells,
+                     percent_text(mean.change, mean.change_interval), name(mean.finding), 100 * mean.detectable);
+}
+
+std::string sentence(const CheckResult& result) {
+  const std::vector<CellFinding>& findings = result.findings;
+  if (findings.empty())
+    return result.fault.empty() ? "Nothing was checked: the table has no winner." : "Nothing was checked.";
+  const auto count = [&](bool (*holds)(Finding)) {
+    return std::ranges::count_if(findings, [&](const CellFinding& finding) { return holds(finding.finding); });
+  };
+  const std::string cells = counted(static_cast<int64_t>(findings.size()), "cell", "cells");
+  const std::string limit = fmt::format("{:g} %", 100 * result.threshold);
+  if (count(is_no) > 0) return fmt::format("{}: {}; {}.", cells, tally(result), worst_text(findings));
+  const auto open = count(is_open);
+  const std::string undecided = open > 0 ? fmt::format(", {} undecided", open) : "";
+  if (mean_regressed(result))
+    return fmt::format("{}: their geometric mean regressed by more than {}, but no single cell{}.", cells, limit,
+                       undecided);
+  if (open > 0) return fmt::format("{}: no regression over {} was found{}.", cells, limit, undecided);
+  const auto slower = std::ranges::count_if(findings, is_slower_machine);
+  return fmt::format("{}: none is slower than {} by more than {}{}.", cells,
+                     result.against.empty() ? "its table says" : "with " + result.against, limit,
+                     slower > 0 ? fmt::format(", except {} whose control is slower too", slower) : "");
+}
+
+std::string markdown(const CheckResult& result) {
+  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}}, {}};
+  for (const CellFinding& finding : result.findings)
+    grid.rows.push_back({id(finding.cell), finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
+                         was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),
+                         detectable_text(finding), judged_by(finding, result), std::string(name(finding.finding))});
+  std::string text = markdown(grid);
+  const std::vector<std::string> told = reasons(result);
+  for (const std::string& reason : told)
+    text += (&reason == told.data() ? "\n- " : "- ") + markdown_text(reason) + "\n";
+  text +=
+      result.against.empty()
+          ? "\nThe change is that of the ratio to the control named under 'by', or of the time itself where that is "
+            "'time'."
+          : "\nThe change is that of the time here to the time with " + markdown_text(result.against) +
+                ", measured in the same rounds.";
+  text += " A slowdown of the size under 'finds' would have been found with a chance of 95 %.\n";
+  if (const std::string mean = mean_text(result); !mean.empty()) text += mean + "\n";
+  return text + markdown_text(sentence(result)) + "\n" + cut_short(result.fault);
+}
+
+}  // namespace moetune

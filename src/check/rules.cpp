@@ -1,0 +1,231 @@
+// When a change is a regression, what speaks against that, and the words for it.
+#include "check/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "check/discoveries.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kControlMoved = 1.25;
+constexpr double kControlElsewhere = 2;  // with less than that, ratios still compare
+constexpr double kControlStayed = 1.15;  // the limit where rounds with a slow control were left out
+constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 standard deviations, 1 in 2000 by chance
+constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
+constexpr double kDeviations = 1.959964;  // standard deviations in half a 95 % interval
+
+double sureness(const Change& change, double threshold) { return change.half <= threshold ? kSure : kSurerWhenNoisy; }
+
+// Why the machine may have changed, and not the code. An empty reason: there is no sign of that.
+struct Doubt {
+  std::string reason;
+  Remedy remedy = Remedy::rounds;
+};
+
+double busiest(const Rounds& rounds) {
+  double most = 0;
+  for (const std::vector<Block>& blocks : rounds.blocks) most = std::max(most, summarise(blocks).waited);
+  return most;
+}
+
+// Where even the control differs much, equal times or ratios say nothing: the machine favours one program, or it isn't
+// that of the table any more.
+bool is_elsewhere(const Rounds& rounds, const Bout& bout) {
+  if (bout.paired) return bout.has_witness() && std::abs(change_of_witness(rounds).middle) > std::log(kControlMoved);
+  return std::abs(std::log(control_moved(rounds, bout))) > std::log(kControlElsewhere);
+}
+
+// The doubt where code that can't have changed seems slower or faster.
+Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& limits) {
+  if (bout.paired) {
+    if (!bout.has_witness()) return {};
+    const Change change = change_of_witness(rounds);
+    const Change other{-change.middle, change.half};
+    const bool differs = is_elsewhere(rounds, bout) || shows_regression(change, limits.threshold) ||
+                         shows_regression(other, limits.threshold);
+    if (!differs) return {};
+    return {fmt::format("{}, which is the same on both sides, changed by {} too", bout.rivals[0].name, text(change)),
+            Remedy::again};
+  }
+  const double moved = control_moved(rounds, bout);
+  const double most = limits.quiet.control ? kControlStayed : kControlMoved;
+  if (moved <= most && moved >= 1 / most) return {};
+  return {fmt::format("{} itself takes {:.2f} times as long as in the table: this machine is in another state",
+                      bout.control().name, moved),
+          Remedy::again};
+}
+
+Doubt doubt(const Rounds& rounds, const Bout& bout, const Limits& limits) {
+  const double then = bout.paired ? 0 : std::max(bout.entry->measurement.waited, bout.control().measurement.waited);
+  if (bout.has_witness()) return doubt_of_control(rounds, bout, limits);  // the witness shows that too
+  const double now = busiest(rounds);
+  const auto busy = [](double waited, const std::string& when) {
+    return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
+  };
+  if (then > kBusy) return {busy(then, "the table was made"), Remedy::tune};
+  if (now > kBusy) return {busy(now, "this was measured"), Remedy::again};
+  return doubt_of_control(rounds, bout, limits);
+}
+
+// "the default", "loop".
+std::string called(const std::string& rival) { return rival == "default" ? "the default" : rival; }
+
+std::string told_changes(const CellFinding& finding, const Rounds& rounds, const Bout& bout) {
+  const std::string ratio = text(change_of_ratio(rounds, bout));
+  if (bout.paired) return fmt::format("its time differs from that with {} by {}", bout.control().name, ratio);
+  const std::string control = called(finding.control), time = text(change_of_time(rounds, bout));
+  const std::string control_time = percent(std::log(control_moved(rounds, bout)));
+  std::string told = fmt::format("its ratio to {} changed by {}, its time by {}", control, ratio, time);
+  if (is_told_by_time(finding))
+    told = fmt::format("its time changed by {} and that of {} by {}; their ratio, {}, is too noisy to tell", time,
+                       control, control_time, ratio);
+  if (is_slower_machine(finding))
+    told += fmt::format("; the time of {} changed by {}: the machine is slower", control, control_time);
+  return told;
+}
+
+std::string explain(const CellFinding& finding, const Rounds& rounds, const Bout& bout, const std::string& doubts) {
+  std::string reason = told_changes(finding, rounds, bout);
+  if (finding.finding == Finding::untrusted) reason += ", but " + doubts;
+  if (finding.finding == Finding::inconclusive)
+    reason += fmt::format("; {} rounds cannot tell that {} from noise: {}", finding.rounds,
+                          bout.paired ? "difference" : "ratio",
+                          doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
+  if (bout.has_witness() && doubts.empty())
+    return reason + fmt::format("; that of {} by {}", finding.control, percent(change_of_witness(rounds).middle));
+  if (bout.paired) return reason;
+  for (size_t i = 0; i + 1 < bout.rivals.size(); ++i)
+    reason += fmt::format("; its ratio to {} by {}", called(bout.rivals[i].name),
+                          percent(change_against(rounds, bout, i).middle));
+  return reason;
+}
+
+Interval as_ratio(const Change& change) { return {std::expm1(change.low()), std::expm1(change.high())}; }
+
+void fill_times(CellFinding& finding, const Rounds& rounds, const Bout& bout) {
+  finding.now = summarise(rounds.blocks[0]);
+  finding.rounds = static_cast<int>(rounds.seconds[0].size());
+  finding.rivals_now.clear();
+  for (size_t i = 0; i < bout.rivals.size(); ++i) {
+    const Ratio ratio = paired_ratio(rounds, 0, 1 + i);
+    finding.rivals_now.push_back({.name = bout.rivals[i].name,
+                                  .candidate = bout.rivals[i].candidate,
+                                  .measurement = summarise(rounds.blocks[1 + i]),
+                                  .ratio = ratio.median,
+                                  .ratio_interval = ratio.interval});
+  }
+  if (!bout.paired) {
+    finding.control_now_seconds = median(rounds.seconds.back());
+    return;
+  }
+  finding.before_seconds = median(rounds.seconds.back());
+  if (!bout.has_witness()) return;
+  finding.control = bout.rivals[0].name;
+  finding.control_now_seconds = median(rounds.seconds[1]);
+  finding.control_before_seconds = median(rounds.seconds[2]);
+}
+
+void fill_changes(CellFinding& finding, const Rounds& rounds, const Bout& bout, double threshold) {
+  const Change ratio = change_of_ratio(rounds, bout);
+  finding.change = std::expm1(ratio.middle);
+  finding.change_interval = as_ratio(ratio);
+  finding.detectable = detectable(ratio, threshold);
+  if (bout.paired) return;
+  const Change time = change_of_time(rounds, bout);
+  finding.time_change = std::expm1(time.middle);
+  finding.time_change_interval = as_ratio(time);
+}
+
+}  // namespace
+
+bool shows_regression(const Change& change, double threshold) {
+  return change.middle > threshold && change.middle > sureness(change, threshold) * change.half;
+}
+
+bool shows_regression(const Rounds& rounds, const Bout& bout, double threshold) {
+  const Change ratio = change_of_ratio(rounds, bout);
+  if (bout.paired || ratio.half <= threshold) return shows_regression(ratio, threshold);
+  return shows_regression(ratio, threshold) || shows_regression(excess_of_time(rounds, bout), threshold);
+}
+
+double chance_of_slowdown(const Change& change, double threshold) {
+  if (change.middle <= 0) return 1;
+  const double half = change.half * sureness(change, threshold) / kSure;
+  return normal_tail(kDeviations * change.middle / half);
+}
+
+double chance_of_speedup(const Change& change, double threshold) {
+  return chance_of_slowdown({-change.middle, change.half}, threshold);
+}
+
+double detectable(const Change& change, double threshold) {
+  const double shown = std::max(threshold, sureness(change, threshold) * change.half);
+  return std::expm1(shown + change.half);
+}
+
+Finding judge(const Change& change, bool confirmed, double threshold) {
+  if (confirmed) return Finding::regressed;
+  if (!(change.high() < threshold) && !(change.half <= threshold)) return Finding::inconclusive;
+  if (change.middle > threshold) return Finding::inconclusive;  // it was not confirmed
+  if (change.middle < -threshold && change.high() < 0) return Finding::improved;
+  if (change.low() < -threshold && change.half > threshold) return Finding::inconclusive;  // it may be faster
+  return Finding::equivalent;
+}
+
+CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
+                         const Limits& limits) {
+  const double threshold = limits.threshold;
+  fill_times(finding, rounds, bout);
+  fill_changes(finding, rounds, bout, threshold);
+  const Change ratio = change_of_ratio(rounds, bout);
+  finding.by_ratio = judge(ratio, confirmed && shows_regression(ratio, threshold), threshold);
+  finding.by_time = finding.by_ratio;
+  if (!bout.paired) {
+    const Change time = change_of_time(rounds, bout);
+    finding.by_time = judge(time, shows_regression(time, threshold), threshold);
+  }
+  finding.finding = confirmed ? Finding::regressed : finding.by_ratio;
+  auto [doubts, remedy] = doubt(rounds, bout, limits);
+  const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
+  finding.elsewhere = is_elsewhere(rounds, bout);
+  const bool equal_by_luck = finding.finding == Finding::equivalent && finding.elsewhere;
+  if ((changed || equal_by_luck) && !doubts.empty()) finding.finding = Finding::untrusted;
+  if (finding.finding == Finding::inconclusive && doubts.empty() &&
+      log_half_width(bout.control().ratio_interval) > threshold)
+    doubts = "the table's own interval is wider than the threshold, tune again", remedy = Remedy::tune;
+  if (finding.finding == Finding::inconclusive || finding.finding == Finding::untrusted) finding.remedy = remedy;
+  finding.reason = explain(finding, rounds, bout, doubts);
+  return finding;
+}
+
+bool has_part_in_mean(const CellFinding& finding) {
+  return finding.rounds > 0 && finding.finding != Finding::untrusted && !finding.elsewhere;
+}
+
+std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double threshold) {
+  MeanFinding mean;
+  Change sum;
+  for (const CellFinding& finding : findings) {
+    if (!has_part_in_mean(finding)) continue;
+    const Interval& interval = finding.change_interval;
+    const double half = (std::log1p(interval.high) - std::log1p(interval.low)) / 2;
+    if (!std::isfinite(half)) continue;
+    sum.middle += std::log1p(finding.change);
+    sum.half = std::hypot(sum.half, half);
+    ++mean.cells;
+  }
+  if (mean.cells < 2) return std::nullopt;
+  const auto cells = static_cast<double>(mean.cells);
+  const Change change{sum.middle / cells, sum.half / cells};
+  mean.change = std::expm1(change.middle);
+  mean.change_interval = as_ratio(change);
+  mean.detectable = detectable(change, threshold);
+  mean.finding = judge(change, shows_regression(change, threshold), threshold);
+  return mean;
+}
+
+}  // namespace moetune

@@ -1,0 +1,56 @@
+// What the rounds of one cell show, by the rules of judge.h. Measures nothing.
+#pragma once
+#include <chrono>
+#include <span>
+
+#include "check/bout.h"
+#include "check/change.h"
+#include "check/judge.h"
+
+namespace moetune {
+
+using Clock = std::chrono::steady_clock;
+
+struct Limits {
+  double threshold = 0;  // in the logarithm
+  double patience = 0;   // seconds
+  Quiet quiet;
+  Clock::time_point end = Clock::time_point::max();
+  const std::atomic<bool>* stop = nullptr;
+  bool over() const { return *stop || Clock::now() >= end; }
+};
+
+/// Whether the median is above the threshold, and surely above 0: by 1.7 halves of the 95 % interval, 3.3 standard
+/// deviations. An interval wider than the threshold underestimates the noise: then by 6 halves.
+bool shows_regression(const Change& change, double threshold);
+
+/// The same by the ratio to the control; where its interval is wider than the threshold, also by the winner's time over
+/// the table's.
+bool shows_regression(const Rounds& rounds, const Bout& bout, double threshold);
+
+/// The chance of such a slowdown, or a larger one, where nothing changed: one-sided, of the normal distribution, with
+/// the interval widened as shows_regression widens it.
+double chance_of_slowdown(const Change& change, double threshold);
+double chance_of_speedup(const Change& change, double threshold);
+
+/// The smallest slowdown, as a ratio - 1, that would be found with a chance of 95 %, measured and confirmed with this
+/// interval: exp(max(t, s h) + h) - 1, where t is the threshold and h half the 95 % interval, both in the logarithm,
+/// and s the halves by which a regression must exceed 0 (1.7, or 6 where h > t). The last h are 1.96 standard
+/// deviations: each of the two measurements shows such a slowdown with a chance of 97.5 %.
+double detectable(const Change& change, double threshold);
+
+/// equivalent, improved or inconclusive by one change; regressed where that was confirmed.
+Finding judge(const Change& change, bool confirmed, double threshold);
+
+/// The finding of a cell whose rounds are over. `confirmed`: further rounds showed its regression again.
+CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
+                         const Limits& limits);
+
+/// Whether the mean takes a finding in: it was measured, is trusted, and its control says something.
+bool has_part_in_mean(const CellFinding& finding);
+
+/// The geometric mean of the changes of all findings that could be judged, as independent ones; its finding is
+/// regressed where it shows a regression, confirmed or not. Nothing for fewer than two.
+std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double threshold);
+
+}  // namespace moetune

@@ -1,0 +1,284 @@
+// `moetune bench`: how fast are these candidates, a table's winners, the default and the baselines?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "base/system/file.h"
+#include "base/text/units.h"
+#include "cli/commands/command.h"
+#include "cli/options/contenders.h"
+#include "cli/options/device_options.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/tables/points.h"
+#include "cli/signals.h"
+#include "cli/files/try_all.h"
+#include "cli/text/wording.h"
+#include "record/peers.h"
+#include "base/pretty.h"
+#include "tune/rounds.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct BenchOptions {
+  CellOptions cells;
+  DeviceOptions device;
+  ContenderOptions contenders;
+  std::string rounds = "11", regime = kBurst, peers, output, format;
+  bool hot = false, in_process = false, quiet = false, verbose = false;
+};
+
+void fail(Point& point, Status status, const std::string& reason) {
+  point.status = status;
+  point.reason = reason;
+}
+
+// A failed launch ends the CUDA context of its process. A worker is then replaced; this process cannot be.
+void require_context(const BenchOptions& options, Status status, const std::string& contender, const std::string& why) {
+  if (options.in_process && status == Status::launch_error)
+    throw machine_error(fmt::format("{} failed, and kernels cannot run in this process any more: {}", contender, why),
+                        "leave it out, or run without --in-process");
+}
+
+// Compiles and verifies: a time counts only with a right result on that very problem.
+void prove(Point& point, const Shape& shape, Backend& backend, const BenchOptions& options) {
+  const Contender& contender = point.entrant.contender;
+  if (contender.baseline.empty()) {
+    if (const auto reason = cannot_run(contender.candidate, shape, backend.device()))
+      return fail(point, Status::illegal, *reason);
+    const CompileResult compiled = backend.compile(shape, std::span(&contender.candidate, 1)).at(0);
+    if (compiled.status != Status::ok) return fail(point, compiled.status, compiled.reason);
+  }
+  try {
+    point.verdict = backend.verify(contender);
+    if (!point.verdict.ok) fail(point, Status::wrong_result, point.verdict.reason);
+  } catch (const CandidateFault& fault) {
+    require_context(options, fault.status, text(contender), fault.what());
+    fail(point, fault.status, fault.what());
+  } catch (const OutOfMemory& error) {  // a worker reports it as a fault
+    fail(point, Status::launch_error, fmt::format("out of memory: {}", error.what()));
+  }
+}
+
+// Times those that are right, in interleaved rounds; one that fails leaves, and the others begin again.
+void time_points(std::vector<Point>& points, Backend& backend, int rounds, const SampleRequest& request,
+                 const BenchOptions& options) {
+  for (;;) {
+    std::vector<Point*> running;
+    std::vector<Contender> contenders;
+    for (Point& point : points)
+      if (point.status == Status::ok) running.push_back(&point), contenders.push_back(point.entrant.contender);
+    if (running.empty()) return;
+    try {
+      const Rounds measured = measure_rounds(backend, contenders, rounds, request);
+      size_t baseline = running.size();
+      for (size_t i = running.size(); i-- > 0;)
+        if (!contenders[i].baseline.empty()) baseline = i;
+      const auto winner =
+          std::ranges::find_if(running, [](const Point* point) { return has_role(point->entrant, "winner"); });
+      for (size_t i = 0; i < running.size(); ++i) {
+        running[i]->measurement = summarise(measured.blocks[i]);
+        if (winner != running.end())
+          running[i]->of_winner =
+              paired_ratio(measured.seconds[i], measured.seconds[static_cast<size_t>(winner - running.begin())]);
+        if (baseline < running.size())
+          running[i]->versus = paired_ratio(measured.seconds[baseline], measured.seconds[i]);
+      }
+      return;
+    } catch (const ContenderFault& fault) {
+      require_context(options, fault.status, text(contenders[fault.contender]), fault.what());
+      fail(*running[fault.contender], fault.status, fault.what());
+    }
+  }
+}
+
+// Removes baselines that cannot multiply this problem; `say` gets the reasons.
+void leave_out_baselines(std::vector<Point>& points, const std::function<void(const std::string&)>& say) {
+  std::erase_if(points, [&](const Point& point) {
+    const bool lacking = !point.entrant.contender.baseline.empty() && point.status == Status::illegal;
+    if (lacking) say(fmt::format("the baseline {} is left out: {}", point.entrant.name, point.reason));
+    return lacking;
+  });
+}
+
+std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request,
+                              const BenchOptions& options, const std::function<void(const std::string&)>& say) {
+  const Problem problem = make_problem(work.cell);
+  complete_entrants(work, problem, backend.device());
+  add_entrant(work, "default", {.baseline = "", .candidate = usual_default(problem, backend.device())});
+  for (const std::string& baseline : backend.baselines())
+    add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+  name_entrants(work, problem, backend.device());
+  const Product product = product_of(problem);
+  std::vector<Point> points;
+  for (const Entrant& entrant : work.entrants) {
+    points.push_back({.cell = work.cell, .entrant = entrant});
+    points.back().flops = flops(product);
+    points.back().bytes = bytes(product);
+  }
+  try {
+    backend.load(problem);
+  } catch (const OutOfMemory& error) {
+    for (Point& point : points) fail(point, Status::launch_error, error.what()), point.no_memory = true;
+    return points;
+  }
+  for (Point& point : points) prove(point, work.cell.shape, backend, options);
+  leave_out_baselines(points, say);
+  time_points(points, backend, rounds, request, options);
+  return points;
+}
+
+// The times of other libraries in this cell. They are of another run: no rounds pair with ours.
+void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
+  const std::string cell = points.empty() ? "" : id(points.front().cell);
+  double baseline = 0;
+  for (const Point& point : points)
+    if (baseline <= 0 && point.entrant.role == "baseline" && point.status == Status::ok)
+      baseline = point.measurement.seconds;
+  for (const PeerTime& peer : peers) {
+    if (peer.cell != cell) continue;
+    Point point = points.front();
+    point.entrant.role = "peer", point.entrant.contender.baseline = peer.peer;
+    point.entrant.name = peer.peer + " (peer)";
+    point.status = Status::ok;
+    point.measurement = peer.measurement, point.of_winner = {};
+    const double ratio = baseline / peer.measurement.seconds;
+    point.versus = {ratio, {ratio, ratio}};
+    points.push_back(std::move(point));
+  }
+}
+
+// Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
+void report(const std::vector<Point>& points, const std::string& cells, const std::string& fault,
+            const BenchOptions& options, const Invocation& invocation, Backend& backend) {
+  const Format format = parse_format(options.format, kFormats);
+  Json json = {{"schema", "moetune.bench/1"},
+               {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend.device())},
+               {"environment", backend.environment()},
+               {"hot", options.hot},
+               {"regime", options.regime},
+               {"points", Json::array()}};
+  for (const Point& point : points) json["points"].push_back(to_json(point));
+  if (Json steps = steps_json(cell_times(points)); !steps.empty()) json["training_steps"] = std::move(steps);
+  for (const Comparison& one : comparisons(points)) json["comparisons"].push_back(to_json(one));
+  if (!fault.empty()) json["fault"] = fault;
+  const int64_t failed = failures(points);
+  std::string written;
+  try_all({[&] {
+             if (format == Format::json) print(pretty_json(json));
+             if (format == Format::csv) print(csv(points));
+             if (format == Format::text || format == Format::markdown)
+               print(points_text(points, format, invocation.terminal, options.verbose));
+             if (format == Format::markdown) print(cut_short(fault));
+           },
+           [&] {
+             if (options.output.empty()) return;
+             write_atomic(options.output, pretty_json(json));
+             written = " Written to " + options.output + ".";
+           },
+           [&] {
+             if (format != Format::text) return;
+             print(fmt::format("\n{} measured in {}{}.{}\n",
+                               counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"), cells,
+                               failed > 0 ? fmt::format(", {} failed", failed) : "", written));
+           }});
+}
+
+Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
+  add_packs(options.device.packs);
+  parse_format(options.format, kFormats);
+  const Regime regime = parse_regime(options.regime);
+  const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
+  if (options.hot && !options.peers.empty())
+    throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
+  const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
+  std::vector<std::string> told;
+  const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
+  std::vector<Cell> cells;
+  for (const CellWork& one : work) cells.push_back(one.cell);
+  require_problems(cells);
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_input(files, "--table", options.contenders.table);
+  add_input(files, "--peers", options.peers);
+  add_input(files, "--measured", options.device.measured);
+  add_output(files, "--output", options.output, Content::bench);
+  require_outputs(files);
+  for (const std::string& sentence : told) warn(invocation.terminal, sentence);
+  const std::unique_ptr<Backend> backend =
+      options.in_process ? open_in_process(options.device, invocation) : open_worker(options.device);
+  require_regime(regime, backend->device());
+  if (!options.peers.empty()) require_comparable(peers, backend->device(), regime);
+  const DeviceLock held = lock(*backend, options.device, invocation);
+  const std::atomic<bool>& stop = stop_on_signals();
+
+  const SampleRequest sample{.hot = options.hot, .regime = regime};
+  std::vector<Point> points;
+  size_t done = 0;
+  const auto report_so_far = [&](const std::string& fault) {
+    report(points, cells_done(done, work.size()), fault, options, invocation, *backend);
+  };
+  const auto say = [&](const std::string& sentence) {
+    if (!options.quiet) note(invocation.terminal, sentence);
+  };
+  try {
+    for (; done < work.size() && !stop; ++done) {
+      if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
+      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, sample, options, say);
+      add_peers(peers.times, measured);
+      for (Point& point : measured) points.push_back(std::move(point));
+    }
+  } catch (const std::exception& error) {
+    if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
+    throw;
+  }
+  const bool whole = done == work.size();
+  report_so_far(whole ? "" : fmt::format("interrupted: {} measured", cells_done(done, work.size())));
+  if (!whole) return Exit::interrupted;
+  if (failures(points) == 0) return Exit::yes;
+  // A problem that this machine can't hold says nothing about its contenders.
+  const auto failed = [](const Point& point) { return point.status != Status::ok && !point.no_memory; };
+  return std::ranges::any_of(points, failed) ? Exit::no : Exit::machine;
+}
+
+Action declare_bench(OptionSet& set) {
+  const auto options = std::make_shared<BenchOptions>();
+  declare(set, options->cells, "Cells: lists to multiply, or to pick from --table");
+  declare(set, options->device);
+  declare(set, options->contenders);
+  set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
+  set.value("--peers", options->peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
+  set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
+  set.flag("--in-process", options->in_process,
+           "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
+  set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
+  declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates, roles and rates");
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) {
+    output_to_standard_output(options->output, options->format);
+    return run_bench(*options, invocation);
+  };
+}
+
+}  // namespace
+
+Command bench_command() {
+  return {.name = "bench",
+          .summary = "Time candidates, a table's winners and the baselines",
+          .examples =
+              "  moetune bench --table moetune-table.json\n"
+              "  moetune bench --model qwen3-30b-a3b --tokens 256 --candidate \"simt\"\n"
+              "  moetune bench --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 -o bench.json",
+          .declare = declare_bench};
+}
+
+}  // namespace moetune

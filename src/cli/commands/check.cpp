@@ -1,0 +1,301 @@
+// `moetune check`: is anything slower than this baseline?
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/text/units.h"
+#include "cli/tables/advice.h"
+#include "cli/options/against.h"
+#include "cli/files/baseline.h"
+#include "cli/options/cells.h"
+#include "cli/tables/check_output.h"
+#include "cli/commands/command.h"
+#include "cli/options/device_options.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/options/pick.h"
+#include "cli/signals.h"
+#include "cli/text/wording.h"
+#include "check/judge.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json};
+
+struct CheckOptions {
+  std::string baseline;
+  CellOptions cells;
+  DeviceOptions device;
+  std::string threshold = "5%", rounds, patience, wait, time_budget, regime, inconclusive = "fail";
+  std::string against, reason;
+  CheckOutputs outputs;
+  bool update = false, quiet = false;
+};
+
+Undecided parse_undecided(const std::string& word) {
+  if (word == "fail") return Undecided::fail;
+  if (word == "pass") return Undecided::pass;
+  throw unknown_word("--inconclusive", word, {"fail", "pass"});
+}
+
+// Longer than machines stay slow for reasons of their own, as virtual ones do after idling.
+constexpr double kCpuPatience = 30, kGpuPatience = 1;
+// On a cpu, caches differ from look to look, and other programs come and go.
+constexpr double kCpuWait = 30;
+constexpr int kCpuRounds = 40, kGpuRounds = 15;
+// Two processes have their operands at other addresses: looks with operands made anew show how much that matters.
+constexpr int kPairLooks = 5;
+
+CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
+  const bool cpu = kind == DeviceKind::cpu;
+  CheckRequest request;
+  request.rounds = cpu ? kCpuRounds : kGpuRounds;
+  request.looks = cpu ? kCpuLooks : options.against.empty() ? 1 : kPairLooks;
+  request.wait = cpu ? kCpuWait : 0;
+  request.patience = cpu ? kCpuPatience : kGpuPatience;
+  request.threshold = parse_share(options.threshold, "--threshold");
+  if (!options.rounds.empty())
+    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
+  request.max_rounds = 4 * request.rounds;
+  request.all_rivals = options.update;
+  if (!options.patience.empty()) request.patience = parse_duration(options.patience, /*may_be_zero=*/true);
+  if (!options.wait.empty()) request.wait = parse_duration(options.wait, /*may_be_zero=*/true);
+  if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  return request;
+}
+
+// The cells that will be measured.
+std::vector<Cell> cells_of(const TunedTable& table) {
+  std::vector<Cell> cells;
+  for (const Entry& entry : table.entries)
+    if (entry.skipped.empty()) cells.push_back(entry.cell);
+  return cells;
+}
+
+// What a signal interrupted, of `cells` to check: empty where it came after the last verdict, or where none came.
+std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
+  if (!stopped) return "";
+  if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
+  return std::ranges::find(findings, Finding::inconclusive, &CellFinding::finding) == findings.end()
+             ? ""
+             : "interrupted while cells were measured again";
+}
+
+// The commands that show where a regression's time goes, and which elements are wrong.
+TableCommands commands_for(const CheckOptions& options, Regime regime) {
+  std::vector<std::string> device;
+  if (options.device.device != "auto") device.insert(device.end(), {"--device", options.device.device});
+  if (!options.device.kernels.empty()) device.insert(device.end(), {"--kernels", options.device.kernels});
+  for (const std::string& pack : options.device.packs) device.insert(device.end(), {"--pack", pack});
+  const auto command = [&](const std::string& verb) {
+    std::vector<std::string> words = {"moetune", verb, "--table", options.baseline};
+    words.insert(words.end(), device.begin(), device.end());
+    return words;
+  };
+  TableCommands commands{.bench = command("bench"), .verify = command("verify")};
+  if (regime != Regime::burst) commands.bench.insert(commands.bench.end(), {"--regime", std::string(name(regime))});
+  return commands;
+}
+
+// Times of one regime say nothing about those of the other.
+void require_regime_of(const TunedTable& table, const CheckOptions& options) {
+  if (options.regime.empty() || parse_regime(options.regime) == table.regime) return;
+  throw machine_error(
+      fmt::format("{}: its times are of the regime {}, not {}", options.baseline, name(table.regime), options.regime),
+      fmt::format("leave --regime out, or tune a table with --regime {}", options.regime));
+}
+
+CheckRun begin_run(Undecided undecided) {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host = {"unknown"};
+  return {.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr))),
+          .hostname = host.data(),
+          .undecided = undecided};
+}
+
+Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
+  Files files;
+  add_inputs(files, options.cells, cells);
+  if (options.update)
+    add_output(files, "BASELINE", options.baseline, Content::table);
+  else
+    add_input(files, "BASELINE", options.baseline);
+  add_input(files, "--against", options.against);
+  add_input(files, "--measured", options.device.measured);
+  if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
+  add_output(files, "--output", options.outputs.output, Content::check);
+  add_output(files, "--junit", options.outputs.junit, Content::junit);
+  add_output(files, "--markdown", options.outputs.markdown, Content::summary);
+  add_output(files, "--benchmark", options.outputs.benchmark, Content::benchmark);
+  return files;
+}
+
+void require_options(const CheckOptions& options) {
+  parse_format(options.outputs.format, kFormats);
+  request_of(options, DeviceKind::cpu);
+  if (!options.against.empty()) require_other(options.against);
+  if (options.update && !options.against.empty())
+    throw request_error("--update keeps times of the rivals in the table, which --against does not measure",
+                        "leave one of them out");
+  if (options.update && options.reason.empty())
+    throw request_error("--update needs a reason, which the table keeps", "add --reason 'why the times changed'");
+  if (!options.update && !options.reason.empty())
+    throw request_error("--reason is for --update", "add --update, or leave --reason out");
+}
+
+// The two sides, and what they are asked.
+struct Sides {
+  std::unique_ptr<Backend> here, there;  // there: with --against
+  CheckRequest request;
+};
+
+Sides open_sides(const CheckOptions& options, const TunedTable& table) {
+  DeviceOptions device = options.device;
+  if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
+  Sides sides;
+  sides.here = open_worker(device);
+  // Another program is measured here and now: a table of another model of GPU will do.
+  if (options.against.empty() || sides.here->device().kind != table.device.kind)
+    require_comparable(table, sides.here->device());
+  require_regime(table.regime, sides.here->device());
+  sides.request = request_of(options, sides.here->device().kind);
+  sides.request.sample.regime = table.regime;
+  if (options.against.empty()) return sides;
+  sides.there = open_other(options.against, device, *sides.here);
+  sides.request.against = Against{sides.there.get(), options.against};
+  return sides;
+}
+
+// Tells findings as they come, and keeps them for the report after an error.
+struct Listener {
+  const CheckOptions& options;
+  size_t cells = 0;
+  std::vector<CellFinding> findings = {};
+
+  void operator()(const CellFinding& finding) {
+    findings.push_back(finding);
+    if (!options.quiet)
+      tell(fmt::format("[{}/{}] {}: {}: {}\n", findings.size(), cells, id(finding.cell), name(finding.finding),
+                       finding.reason));
+  }
+};
+
+Exit run_check(const CheckOptions& options, const Invocation& invocation) {
+  add_packs(options.device.packs);
+  CheckRun run = begin_run(parse_undecided(options.inconclusive));
+  const auto begin = std::chrono::steady_clock::now();
+  require_options(options);
+  TunedTable table = read_table(options.baseline);
+  const TunedTable whole = table;
+  require_regime_of(table, options);
+  pick_entries(table, options.baseline, options.cells);
+  const std::vector<Cell> cells = cells_of(table);
+  require_problems(cells);
+  require_outputs(files_of(options, cells));
+  const Sides sides = open_sides(options, table);
+  const DeviceLock held = lock(*sides.here, options.device, invocation);
+  if (sides.there && !options.quiet)
+    note(invocation.terminal, about_both(options.against, *sides.here, *sides.there, cells));
+  const std::atomic<bool>& stop = stop_on_signals();
+
+  Listener listener{options, cells.size()};
+  const auto report_all = [&](const CheckResult& result) {
+    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    CheckContext context{.argv = invocation.argv,
+                         .baseline = options.baseline,
+                         .table = table,
+                         .device = sides.here->device(),
+                         .environment = sides.here->environment(),
+                         .other_environment = sides.there ? sides.there->environment() : Json(),
+                         .next = {}};
+    if (result.fault.empty() && !options.update)  // a check that was cut short gives no advice
+      context.next = advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
+    CheckOutputs outputs = options.outputs;
+    outputs.annotate = outputs.annotate || in_github_actions();
+    report(result, run, context, outputs, invocation.terminal);
+  };
+  CheckResult result;
+  try {
+    result = check(
+        table, *sides.here, sides.request, [&](const CellFinding& finding) { listener(finding); }, stop);
+  } catch (const std::exception& error) {
+    const CheckResult rest{.findings = listener.findings,
+                           .threshold = sides.request.threshold,
+                           .against = options.against,
+                           .fault = error.what()};
+    if (!rest.findings.empty()) keep_in_spite(invocation.terminal, [&] { report_all(rest); });
+    throw;
+  }
+  result.fault = interruption(stop, result.findings, cells.size());
+  report_all(result);
+  if (!result.fault.empty()) return Exit::interrupted;
+  if (options.update)
+    return update_baseline({options.baseline, options.reason}, whole, result, run, sides.here->environment(),
+                           invocation);
+  return static_cast<Exit>(exit_code(result, run.undecided));
+}
+
+Action declare_check(OptionSet& set) {
+  const auto options = std::make_shared<CheckOptions>();
+  set.argument("BASELINE", options->baseline, "A tuned table");
+  declare(set, options->cells, "Cells to check: those that match all options");
+  declare(set, options->device);
+  set.value(
+      "--against", options->against, "PATH",
+      "Compare with another moetune binary, or this one with a folder of kernels: both run the table's winners in "
+      "the same rounds, and its times are not used. Operands take twice the memory");
+  set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
+  set.value("--rounds", options->rounds, "N",
+            "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive");
+  set.value("--patience", options->patience, "TIME",
+            "How long a slowdown must last to be a regression [30s on a cpu, 1s on a GPU]");
+  set.value("--wait", options->wait, "TIME",
+            "How long a cell may wait for undisturbed processors [30s on a cpu, 0s on a GPU]");
+  set.value("--inconclusive", options->inconclusive, "WORD",
+            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of({"fail", "pass"}));
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed [as the table's was]");
+  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
+  set.value("-o,--output", options->outputs.output, "FILE", "Write the findings as JSON; - is standard output");
+  set.value("--junit", options->outputs.junit, "FILE", "Write them as JUnit XML");
+  set.value("--markdown", options->outputs.markdown, "FILE", "Write them as Markdown");
+  set.value("--benchmark", options->outputs.benchmark, "FILE",
+            "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
+  set.flag("--annotate", options->outputs.annotate,
+           "Print ::error and ::warning lines on standard error, as where GITHUB_ACTIONS is true");
+  set.flag("--update", options->update,
+           "Rewrite BASELINE with the times measured now; its winners stay. Needs --reason");
+  set.value("--reason", options->reason, "TEXT", "Why: the table keeps it with the date and the tool");
+  declare_format(set, options->outputs.format, kFormats);
+  set.flag("-v,--verbose", options->outputs.verbose,
+           "Print what changes are measured by, and all knobs of the winners");
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) {
+    output_to_standard_output(options->outputs.output, options->outputs.format);
+    return run_check(*options, invocation);
+  };
+}
+
+}  // namespace
+
+Command check_command() {
+  return {.name = "check",
+          .summary = "Tell whether anything is slower than a tuned table, or another program, says",
+          .examples =
+              "  moetune check moetune-table.json\n"
+              "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml\n"
+              "  moetune check moetune-table.json --against ../main/build/release/moetune --threshold 2%\n"
+              "  moetune check moetune-table.json --update --reason 'driver 580'",
+          .declare = declare_check};
+}
+
+}  // namespace moetune

@@ -1,0 +1,52 @@
+// What a subcommand is: its words for people, its options, and what it does. How a command line is parsed: options.h.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/text/console.h"
+#include "cli/options/options.h"
+#include "backend/worker/worker.h"
+
+namespace moetune {
+
+/// What a command gets besides its options.
+struct Invocation {
+  std::vector<std::string> argv;            // as given
+  const BackendFactory* factory = nullptr;  // for the worker command and `bench --in-process`; others open a worker
+  Terminal terminal;
+  const DeviceLister* lister = nullptr;  // likewise
+  const CommandLine* line = nullptr;     // all commands with their options
+};
+
+/// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.
+using Action = std::function<Exit(const Invocation&)>;
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;               // its line in `moetune --help`
+  std::string_view examples;              // the end of its own help: command lines that work
+  Action (*declare)(OptionSet& options);  // declares its options and returns what reads them
+  bool hidden = false;
+};
+
+Command tune_command();
+Command bench_command();
+Command verify_command();
+Command check_command();
+Command lookup_command();
+Command compile_command();
+Command export_command();
+Command report_command();
+Command merge_command();
+Command diff_command();
+Command validate_command();
+Command list_command();
+Command doctor_command();
+Command replay_command();
+Command completions_command();
+Command worker_command();
+
+}  // namespace moetune

@@ -1,0 +1,304 @@
+// `moetune compile`: cubins for an architecture, with registers, spills and shared memory. Needs no GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <unordered_set>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/text/grid.h"
+#include "base/hash.h"
+#include "base/text/units.h"
+#include "cli/options/cells.h"
+#include "cli/commands/command.h"
+#include "cli/options/contenders.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/options/search_options.h"
+#include "cli/text/sections.h"
+#include "cli/text/wording.h"
+#include "record/fields.h"
+#include "base/pretty.h"
+#include "variant/space/offer.h"
+#ifdef MOETUNE_HAS_CUDA
+#include "backend/cuda/compile/compiler.h"
+#endif
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct CompileOptions {
+  CellOptions cells;
+  SearchOptions search;
+  std::vector<std::string> candidates, archs;
+  std::string max_candidates, kernels, threads, output, format;
+  bool show_unit = false, no_cache = false, quiet = false, verbose = false;
+
+  bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
+};
+
+struct Kernel {
+  std::string target;
+  Cell cell;
+  Candidate candidate;
+  std::string name = {};  // of the candidate in short
+  LaunchPlan plan = {};
+  std::string unit = {};
+  CompileResult result = {};
+  std::string file = {};
+};
+
+// Named candidates, a space's legal ones, or every CUDA variant's default.
+std::vector<Candidate> candidates_of(const CompileOptions& options, const Problem& problem, const Cell& cell,
+                                     const DeviceInfo& device, Offer& offer) {
+  std::vector<Candidate> candidates = parse_candidates(options.candidates);
+  for (Candidate& candidate : candidates) candidate = complete(candidate, problem, device);
+  for (const Candidate& candidate : candidates)
+    if (const auto reason = cannot_run(candidate, cell.shape, device))
+      throw request_error(
+          fmt::format("'{}' is illegal for {} on {}: {}", text(candidate), id(cell), device.name, *reason));
+  if (options.names_space())
+    for (const Candidate& candidate : offer.to(cell.shape, cell.seed)->legal) candidates.push_back(candidate);
+  if (!candidates.empty() || options.names_space()) return candidates;
+  for (const Variant& variant : variants())
+    if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
+      candidates.push_back(variant.fallback(problem, device));
+  return candidates;
+}
+
+// The reason that prunes most of the named space.
+std::string why_none(const CompileOptions& options, const Cell& cell, Offer& offer) {
+  if (!options.names_space()) return "";
+  const Grid pruned = pruned_grid(offer.to(cell.shape, cell.seed)->pruned);
+  return ": " + (pruned.rows.empty() ? "its variants run on another device" : pruned.rows.front().front());
+}
+
+// One kernel for each different unit: cells of one shape share theirs.
+std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
+                               const DeviceInfo& device) {
+  std::vector<Kernel> kernels;
+  std::unordered_set<std::string> seen;
+  Offer offer(make_space(options.search, "quick"), device,
+              candidate_limit(options.max_candidates, options.names_space()));
+  require_knobs(options.search, offer.space(), device);
+  for (const Cell& cell : cells) {
+    const Problem problem = make_problem(cell);
+    const Candidate fallback = usual_default(problem, device);
+    for (const Candidate& candidate : candidates_of(options, problem, cell, device, offer)) {
+      const Variant& variant = find_variant(candidate.variant);
+      Kernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
+      kernel.unit = variant.unit(candidate, cell.shape);
+      if (!seen.insert(kernel.unit).second) continue;
+      kernel.name = short_text(candidate, &fallback, problem, device);
+      kernel.plan = variant.plan(candidate, cell.shape);
+      kernels.push_back(std::move(kernel));
+    }
+  }
+  if (kernels.empty())
+    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), offer),
+                        "try --space full, or other --set values");
+  return kernels;
+}
+
+int threads_of(const CompileOptions& options) {
+  return options.threads.empty() ? 0 : static_cast<int>(parse_integer(options.threads, "--threads", 1, 1024));
+}
+
+#ifdef MOETUNE_HAS_CUDA
+void compile_all(const CompileOptions& options, const std::string& target, std::vector<Kernel>& kernels) {
+  std::vector<std::string> units;
+  units.reserve(kernels.size());
+  for (const Kernel& kernel : kernels) units.push_back(kernel.unit);
+  const std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target,
+                                                                   .sources = kernel_sources(options.kernels),
+                                                                   .cache = !options.no_cache,
+                                                                   .threads = threads_of(options)});
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    kernels[i].result = compiled[i].result;
+    if (options.output.empty()) continue;
+    const std::filesystem::path stem =
+        std::filesystem::path(options.output) / target /
+        fmt::format("{}-{}", kernels[i].candidate.variant, Hash().add(kernels[i].unit).hex().substr(0, 12));
+    write_atomic(stem.string() + ".cu", kernels[i].unit);
+    if (compiled[i].cubin.empty()) continue;
+    kernels[i].file = stem.string() + ".cubin";
+    write_atomic(kernels[i].file, compiled[i].cubin);
+  }
+}
+
+// Faults of the request, told before anything is compiled.
+void require_compilable(const CompileOptions& options, const std::vector<Cell>& cells,
+                        const std::vector<std::string>& targets) {
+  threads_of(options);
+  kernel_sources(options.kernels);
+  if (options.output.empty()) return;
+  if (options.output == "-")
+    throw request_error("--output: '-' is not the name of a folder", "for the text of kernels use --show-unit");
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.search);
+  for (const std::string& target : targets)
+    add_output(files, "--output", (std::filesystem::path(options.output) / target / "kernel.cu").string(),
+               Content::kernel);
+  require_outputs(files);
+}
+#else
+void require_compilable(const CompileOptions& options, const std::vector<Cell>&, const std::vector<std::string>&) {
+  threads_of(options);
+}
+
+void compile_all(const CompileOptions&, const std::string&, std::vector<Kernel>&) {
+  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
+                      "build moetune on a machine with the toolkit; --show-unit works without it");
+}
+#endif
+
+Json to_json(const Kernel& kernel) {
+  Json json = {{"cell", to_json(kernel.cell)},
+               {"candidate", to_json(kernel.candidate)},
+               {"compile", to_json(kernel.result)},
+               {"shared_bytes", kernel.plan.shared_bytes},
+               {"threads", kernel.plan.threads}};
+  if (!kernel.file.empty()) json["file"] = kernel.file;
+  return json;
+}
+
+std::vector<std::string> row_of(const Kernel& kernel, bool verbose) {
+  const CompileResult& result = kernel.result;
+  const double shared = static_cast<double>(kernel.plan.shared_bytes + result.static_shared_bytes);
+  return {verbose ? text(kernel.candidate) : kernel.name,
+          std::string(name(result.status)),
+          fmt::format("{}", result.registers),
+          fmt::format("{} B", result.spill_bytes),
+          format_bytes(shared),
+          result.from_cache ? "cached" : format_time(result.seconds)};
+}
+
+// A table for each architecture and cell. Kernels of both follow each other.
+std::string kernels_text(const std::vector<Kernel>& kernels, Format format, int columns, bool verbose) {
+  std::vector<Section> sections;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    if (i == 0 || kernels[i - 1].target != kernel.target || kernels[i - 1].cell != kernel.cell) {
+      std::vector<std::string> heading = cell_heading(kernel.cell);
+      heading.back() = kernel.target + ", " + heading.back();
+      Grid grid{{{"candidate"}, {"result"}, {"registers", true}, {"spills", true}, {"shared", true}, {"time", true}},
+                {}};
+      sections.push_back({std::move(heading), std::move(grid)});
+    }
+    sections.back().grid.rows.push_back(row_of(kernel, verbose));
+    if (const CompileResult& result = kernel.result; result.status != Status::ok)
+      reasons.push_back(fmt::format("{}, {}: {}: {}", kernel.target, kernel.name, name(result.status), result.reason));
+  }
+  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
+}
+
+Fields fields_of(const Kernel& kernel) {
+  const CompileResult& result = kernel.result;
+  Fields row = {{"arch", kernel.target}};
+  add_cell(row, kernel.cell);
+  add_candidate(row, &kernel.candidate);
+  const auto add = [&](std::string_view column, int64_t value) { row.emplace_back(column, std::to_string(value)); };
+  row.emplace_back("status", name(result.status));
+  row.emplace_back("reason", result.reason);
+  add("block_threads", kernel.plan.threads);
+  add("registers", result.registers);
+  add("spill_bytes", result.spill_bytes);
+  add("shared_bytes", kernel.plan.shared_bytes);
+  add("static_shared_bytes", result.static_shared_bytes);
+  row.emplace_back("compile_seconds", number_field(result.seconds, 4));
+  row.emplace_back("from_cache", boolean_field(result.from_cache));
+  row.emplace_back("file", kernel.file);
+  return row;
+}
+
+std::vector<std::string> targets_of(const CompileOptions& options) {
+  std::vector<std::string> targets;
+  for (const std::string& word : list_words(options.archs, "--arch", {"sm_90a"})) {
+    const std::string target = arch(device_of_arch(word));
+    if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
+  }
+  return targets;
+}
+
+Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const std::vector<std::string> targets = targets_of(options);
+  if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
+  const std::vector<Cell> cells = make_cells(options.cells);
+  if (!options.show_unit) require_compilable(options, cells, targets);
+  std::vector<Kernel> all;
+  for (const std::string& target : targets) {
+    std::vector<Kernel> kernels = kernels_of(options, cells, device_of_arch(target));
+    if (options.show_unit) {
+      for (const Kernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
+      continue;
+    }
+    if (!options.quiet)
+      tell(fmt::format("compiling {} for {}\n", counted(static_cast<int64_t>(kernels.size()), "kernel", "kernels"),
+                       target));
+    compile_all(options, target, kernels);
+    std::ranges::move(kernels, std::back_inserter(all));
+  }
+  if (options.show_unit) return Exit::yes;
+  const auto failed =
+      std::ranges::count_if(all, [](const Kernel& kernel) { return kernel.result.status != Status::ok; });
+  Json results = Json::array();
+  std::vector<Fields> rows;
+  for (const Kernel& kernel : all) results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel));
+  if (format == Format::json)
+    print(pretty_json({{"schema", "moetune.compile/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"arch", targets.front()},
+                       {"results", std::move(results)}}));
+  if (format == Format::csv) print(csv_text(rows.front(), rows));
+  if (format == Format::text || format == Format::markdown)
+    print(kernels_text(all, format, table_columns(format, invocation.terminal, options.verbose), options.verbose));
+  if (format == Format::text)
+    print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel", "kernels"),
+                      failed > 0 ? fmt::format(", {} failed", failed) : "",
+                      options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
+  return failed > 0 ? Exit::no : Exit::yes;
+}
+
+Action declare_compile(OptionSet& set) {
+  const auto options = std::make_shared<CompileOptions>();
+  declare(set, options->cells);
+  declare(set, options->search, "");
+  set.group("Candidates");
+  set.list("--candidate", options->candidates, "TEXT",
+           "Such as \"mma block_m=128\"; the default's value for other knobs");
+  set.value("--max-candidates", options->max_candidates, "N",
+            "Draw at most N candidates of the space per cell, at random by the cell's seed");
+  set.group("Options");
+  set.list("--arch", options->archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
+  set.flag("--show-unit", options->show_unit, "Print the C++ text of each kernel and stop");
+  set.value("--kernels", options->kernels, "DIR", "Read device code from here instead of from the binary");
+  set.flag("--no-cache", options->no_cache, "Do not read or write the cache of compiled kernels");
+  set.value("--threads", options->threads, "N", "Compile N kernels at a time [all cores]");
+  set.value("-o,--output", options->output, "DIR", "Keep cubins and the text of their units there");
+  declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates");
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) { return run_compile(*options, invocation); };
+}
+
+}  // namespace
+
+Command compile_command() {
+  return {.name = "compile",
+          .summary = "Compile kernels for an architecture; needs no GPU",
+          .examples =
+              "  moetune compile --model qwen3-30b-a3b --arch sm_80,sm_90a\n"
+              "  moetune compile --model qwen3-30b-a3b --variant mma --space quick --arch sm_90a -o cubins\n"
+              "  moetune compile --model qwen3-30b-a3b --show-unit",
+          .declare = declare_compile};
+}
+
+}  // namespace moetune

@@ -1,0 +1,167 @@
+// `moetune doctor`: what is this machine, how noisy is it, what are its ceilings?
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "base/text/grid.h"
+#include "base/text/units.h"
+#include "cli/commands/command.h"
+#include "cli/options/device_options.h"
+#include "cli/text/output.h"
+#include "cli/text/sections.h"
+#include "cli/text/wording.h"
+#include "base/pretty.h"
+#include "record/table/table.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kNoisy = 0.02;      // half-width of a block time's interval, above which small gains are lost in noise
+constexpr double kThrottled = 0.90;  // of the burst rate
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json};
+
+struct DoctorOptions {
+  DeviceOptions device;
+  std::string format;
+  bool quick = false;
+};
+
+struct Patient {
+  std::string word;
+  DeviceInfo info;
+  Json environment;
+  std::optional<Ceilings> ceilings;
+};
+
+std::vector<std::string> words_of(const DoctorOptions& options) {
+  if (options.device.device != "all") return {options.device.device};
+  std::vector<std::string> words;
+  for (const ListedDevice& device : list_devices_in_worker(worker_options(options.device)))
+    words.push_back(device.word);
+  return words;
+}
+
+// "auto" and "cuda" stand for one of the listed devices.
+std::string listed_word(const DeviceInfo& info, const std::string& word, const std::vector<ListedDevice>& listed) {
+  for (const ListedDevice& device : listed)
+    if (device.info.kind == info.kind && device.info.id == info.id) return device.word;
+  return word;
+}
+
+Patient examine(const DoctorOptions& options, const std::string& word, const std::vector<ListedDevice>& listed,
+                const Invocation& invocation) {
+  DeviceOptions device = options.device;
+  device.device = word;
+  const std::unique_ptr<Backend> backend = open_worker(device);
+  Patient patient{listed_word(backend->device(), word, listed), backend->device(), backend->environment(), {}};
+  if (options.quick) return patient;
+  device.device = patient.word;
+  const DeviceLock held = lock(*backend, device, invocation);
+  tell(fmt::format("measuring {} ({})\n", patient.word, patient.info.name));
+  patient.ceilings = backend->ceilings();
+  return patient;
+}
+
+std::vector<std::string> notes_on(const Patient& patient) {
+  std::vector<std::string> notes;
+  if (!patient.ceilings) return notes;
+  const Ceilings& c = *patient.ceilings;
+  if (c.noise > kNoisy)
+    notes.push_back(fmt::format("{}: times scatter by ±{:.1f} %: stop other programs, or give tune and check more time",
+                                patient.word, 100 * c.noise));
+  if (c.dense_burst > 0 && c.dense_sustained < kThrottled * c.dense_burst)
+    notes.push_back(
+        fmt::format("{}: under sustained load its rate is {:.0f} % of the burst rate (a power or heat limit): tables "
+                    "hold times near the burst rate, unless tuned with --regime sustained",
+                    patient.word, 100 * c.dense_sustained / c.dense_burst));
+  return notes;
+}
+
+Json to_json(const Patient& patient) {
+  Json json = {{"word", patient.word}, {"device", to_json(patient.info)}, {"environment", patient.environment}};
+  if (patient.ceilings) json["ceilings"] = to_json(*patient.ceilings);
+  return json;
+}
+
+void add_environment(Grid& grid, const Json& environment, const std::string& prefix) {
+  for (const auto& item : environment.items()) {
+    const Json& value = item.value();
+    if (value.is_object())
+      add_environment(grid, value, prefix);
+    else
+      grid.rows.push_back({prefix + item.key(), value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+}
+
+std::string text_of(const Patient& patient, Format format) {
+  Grid grid{{{patient.word}, {patient.info.name}}, {}};
+  const auto add = [&](const std::string& what, const std::string& value) { grid.rows.push_back({what, value}); };
+  const DeviceInfo& info = patient.info;
+  const bool gpu = info.kind == DeviceKind::cuda;
+  add("id", info.id);
+  if (gpu) add("compute capability", fmt::format("{}.{}", info.compute_capability / 10, info.compute_capability % 10));
+  add(gpu ? "SMs" : "threads", fmt::format("{}", info.processors));
+  add(gpu ? "L2" : "last-level cache", format_bytes(static_cast<double>(info.cache_bytes)));
+  add("memory", format_bytes(static_cast<double>(info.memory_bytes)));
+  add_environment(grid, patient.environment, "");
+  if (patient.ceilings) {
+    const Ceilings& c = *patient.ceilings;
+    add("read bandwidth", rate_text(c.read_bandwidth, "B"));
+    add("copy bandwidth", rate_text(c.copy_bandwidth, "B"));
+    add(gpu ? "dense bf16, burst" : "dense fp32, burst", rate_text(c.dense_burst, "FLOP"));
+    add(gpu ? "dense bf16, sustained" : "dense fp32, sustained", rate_text(c.dense_sustained, "FLOP"));
+    add("launch", format_time(c.launch_seconds));
+    add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
+  }
+  return grid_text(grid, format, 0);
+}
+
+Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const std::vector<ListedDevice> listed = list_devices_in_worker(worker_options(options.device));
+  Json devices = Json::array();
+  std::string report;
+  std::vector<std::string> notes;
+  for (const std::string& word : words_of(options)) {
+    const Patient patient = examine(options, word, listed, invocation);
+    for (const std::string& sentence : notes_on(patient)) notes.push_back(sentence);
+    report += (report.empty() ? "" : "\n") + text_of(patient, format);
+    devices.push_back(to_json(patient));
+  }
+  if (format == Format::json) {
+    print(pretty_json({{"schema", "moetune.doctor/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"devices", std::move(devices)},
+                       {"notes", notes}}));
+    return Exit::yes;
+  }
+  print(report);
+  for (const std::string& sentence : notes) print(fmt::format("\nNote: {}.\n", sentence));
+  if (format == Format::text)
+    print(notes.empty() ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
+  return Exit::yes;
+}
+
+Action declare_doctor(OptionSet& set) {
+  const auto options = std::make_shared<DoctorOptions>();
+  declare(set, options->device);
+  set.flag("--quick", options->quick, "Describe the machine without measuring it");
+  declare_format(set, options->format, kFormats);
+  return [options](const Invocation& invocation) { return run_doctor(*options, invocation); };
+}
+
+}  // namespace
+
+Command doctor_command() {
+  return {.name = "doctor",
+          .summary = "Tell what this machine is, how noisy, and its measured ceilings",
+          .examples =
+              "  moetune doctor\n"
+              "  moetune doctor --device cpu --format json\n"
+              "  moetune doctor --device all --quick",
+          .declare = declare_doctor};
+}
+
+}  // namespace moetune

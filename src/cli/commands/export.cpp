@@ -1,0 +1,184 @@
+// `moetune export`: the table in another program's format.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "base/system/file.h"
+#include "cli/commands/command.h"
+#include "cli/commands/export_kernels.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/files/run_journal.h"
+#include "cli/text/wording.h"
+#include "cli/options/words.h"
+#include "export/exporter.h"
+#include "export/serving/joint_winners.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  std::string table, format, output, journal;
+  std::vector<std::string> archs, routings;
+};
+
+std::string names_of(const Export& result) {
+  std::string names;
+  for (const ExportedFile& file : result.files) names += (names.empty() ? "" : ", ") + file.name;
+  return names;
+}
+
+// Files whose name another program looks for go to a folder, whether it is there or not: only ".json" means one file.
+bool names_a_folder(const Export& result, const std::string& output) {
+  std::error_code error;
+  if (output.ends_with('/') || fs::is_directory(output, error)) return true;
+  return !result.files.front().name.empty() && !output.ends_with(".json");
+}
+
+Content content_of(const std::string& format) {
+  if (format == "runtime") return Content::runtime;
+  return format == "csv" ? Content::csv : format == "markdown" ? Content::report : Content::serving;
+}
+
+// Another program's configuration may be the work of its own tuner: what was there is kept.
+void write_files(const Export& result, const ExportOptions& options, const Terminal& terminal) {
+  const std::string& output = options.output;
+  const bool folder = names_a_folder(result, output);
+  if (!folder && result.files.size() > 1)
+    throw request_error(
+        fmt::format("{} is one file, but the table makes {} files: {}", output, result.files.size(), names_of(result)),
+        "give a folder with -o DIR");
+  Files files;
+  add_input(files, "TABLE", options.table);
+  add_input(files, "--journal", options.journal);
+  std::vector<fs::path> paths;
+  for (const ExportedFile& file : result.files) {
+    if (folder && file.name.empty())
+      throw request_error(fmt::format("{} is a folder: give the name of a file", output));
+    paths.push_back(folder ? fs::path(output) / file.name : fs::path(output));
+    add_output(files, "--output", paths.back().string(), content_of(options.format));
+  }
+  require_outputs(files);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    fs::path old;
+    if (content_of(options.format) == Content::serving)
+      old = KeptFile(paths[i]).write(result.files[i].text);
+    else
+      write_atomic(paths[i], result.files[i].text);
+    tell(fmt::format("wrote {}\n", paths[i].string()));
+    if (!old.empty()) note(terminal, fmt::format("the older {} is kept as {}", paths[i].string(), old.string()));
+  }
+}
+
+// The winners of those routings alone; choices are made from others too.
+TunedTable of_routings(TunedTable table, const ExportOptions& options, const Terminal& terminal) {
+  if (options.routings.empty()) return table;
+  std::vector<std::string> wanted, there;
+  for (const std::string& word : list_words(options.routings, "--routing", {}))
+    wanted.push_back(text(parse_routing(word)));
+  for (const Entry& entry : table.entries)
+    if (const std::string routing = text(entry.cell.routing); std::ranges::find(there, routing) == there.end())
+      there.push_back(routing);
+  for (const std::string& routing : wanted)
+    if (std::ranges::find(there, routing) == there.end())
+      throw Error(Exit::no, fmt::format("{} has no entries of routing {}", options.table, routing),
+                  fmt::format("it has {}", fmt::join(there, ", ")));
+  std::erase_if(table.entries, [&](const Entry& entry) {
+    return std::ranges::find(wanted, text(entry.cell.routing)) == wanted.end();
+  });
+  if (!table.choices.empty()) note(terminal, "the robust choices are left out: they are made from all routings");
+  table.choices.clear();
+  return table;
+}
+
+bool is_serving(const ExportOptions& options) { return options.format == "vllm" || options.format == "sglang"; }
+
+// Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
+TunedTable joined(const TunedTable& table, const ExportOptions& options, const Terminal& terminal) {
+  if (!is_serving(options) || !has_pairs(table)) return table;
+  const auto stay_apart = [&](const std::string& why) {
+    note(terminal, fmt::format("up and down are not joined by their times: {}", why));
+    return table;
+  };
+  if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
+  const std::optional<Replay> journal = find_journal(options.journal, options.table, table, terminal);
+  if (!journal) return stay_apart("name the journal of the run with --journal");
+  const std::vector<std::string> shared =
+      options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};
+  std::vector<std::string> notes;
+  TunedTable result = with_joint_winners(table, *journal, shared, notes);
+  for (const std::string& sentence : notes) note(terminal, sentence);
+  return result;
+}
+
+Exit run_export(const ExportOptions& options, const Invocation& invocation) {
+  const Exporter& exporter = find_exporter(options.format);
+  if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
+  if (!options.journal.empty() && !is_serving(options))
+    throw request_error("--journal is for --format vllm and sglang");
+  const TunedTable table = of_routings(read_table(options.table), options, invocation.terminal);
+  if (!exporter.write)
+    return export_kernels(
+        table, {.table = options.table, .output = options.output, .archs = list_words(options.archs, "--arch", {})},
+        invocation.terminal);
+  const Export result = exporter.write(joined(table, options, invocation.terminal));
+  for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
+  if (result.files.empty())
+    throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));
+  if (options.output.empty() && result.files.size() > 1)
+    throw request_error(fmt::format("the table makes {} files: {}", result.files.size(), names_of(result)),
+                        "give a folder with -o DIR");
+  if (!options.output.empty()) {
+    write_files(result, options, invocation.terminal);
+  } else {
+    print(result.files.front().text);
+  }
+  const ExportedFile& only = result.files.front();
+  const bool other_name = options.output.empty() || !names_a_folder(result, options.output);
+  if (!only.name.empty() && other_name)
+    note(invocation.terminal, fmt::format("{} looks for the file name {}", options.format, shell_quoted(only.name)));
+  return Exit::yes;
+}
+
+Action declare_export(OptionSet& set) {
+  const auto options = std::make_shared<ExportOptions>();
+  options->format = "markdown";
+  set.argument("TABLE", options->table, "A tuned table");
+  set.value("--format", options->format, "NAME",
+            "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
+            "list formats)",
+            format_words);
+  set.value("-o,--output", options->output, "PATH",
+            "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
+            "folder");
+  set.value("--journal", options->journal, "FILE",
+            "For vllm and sglang: times by which up and down of a pack get one configuration [the one beside TABLE]");
+  set.list("--routing", options->routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
+  set.list("--arch", options->archs, "LIST", "Kernels for these architectures too, such as sm_80");
+  return [options](const Invocation& invocation) {
+    if (options->output == "-") options->output.clear();
+    return run_export(*options, invocation);
+  };
+}
+
+}  // namespace
+
+Command export_command() {
+  return {.name = "export",
+          .summary = "Write a tuned table in another program's format",
+          .examples =
+              "  moetune export moetune-table.json\n"
+              "  moetune export moetune-table.json --format csv -o winners.csv\n"
+              "  moetune export moetune-table.json --format vllm --routing zipf:1.0 -o configs/\n"
+              "  moetune export moetune-table.json --format kernels -o kernels-h200",
+          .declare = declare_export};
+}
+
+}  // namespace moetune

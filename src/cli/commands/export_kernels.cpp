@@ -1,0 +1,298 @@
+// Which kernels an export holds, compiling them, and the folder that they are written to.
+#include "cli/commands/export_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/json.h"
+#include "base/text/units.h"
+#include "cli/options/contenders.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/text/wording.h"
+#include "export/kernels/kernel_manifest.h"
+#include "base/pretty.h"
+#include "variant/variant.h"
+#include "workload/product.h"
+#ifdef MOETUNE_HAS_CUDA
+#include "backend/cuda/compile/compiler.h"
+#include "backend/cuda/verify/service.h"
+#endif
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+#ifdef MOETUNE_HAS_CUDA
+
+std::string of_pack(const Candidate& candidate) {
+  return fmt::format("its kernel is in the folder of the pack {}", candidate.variant);
+}
+
+// What is collected before anything is compiled.
+class Collection {
+ public:
+  Collection(const TunedTable& table, const KernelExportOptions& options) : table_(table) {
+    targets_.push_back(table.device);
+    for (const std::string& word : options.archs) {
+      const DeviceInfo device = device_of_arch(word);
+      if (arch(device) != arch(table.device)) targets_.push_back(device);
+    }
+    for (const Entry& entry : table.entries) add(entry);
+    for (const Choice& choice : table.choices) add(choice);
+  }
+
+  KernelExport exported;
+  std::map<std::string, std::set<std::string>> archs;  // by the kernel's name
+  std::vector<std::string> notes;
+
+  std::vector<std::string> target_names() const {
+    std::vector<std::string> names;
+    for (const DeviceInfo& device : targets_) names.push_back(arch(device));
+    return names;
+  }
+
+ private:
+  void add(const Entry& entry) {
+    if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
+    if (!entry.candidate.foreign.empty()) return left_out(id(entry.cell), of_pack(entry.candidate));
+    const Candidate winner = launchable(entry.candidate);
+    for (const DeviceInfo& device : targets_) {
+      const bool own = &device == &targets_.front();
+      std::optional<Candidate> candidate = winner;
+      if (const auto reason = cannot_run(*candidate, entry.cell.shape, device)) {
+        if (own) return left_out(id(entry.cell), *reason);
+        candidate = default_of(entry.cell, device);
+        if (!candidate) continue;
+      }
+      if (own) tell_addressing(id(entry.cell), winner, entry.candidate);
+      exported.cells.push_back({.cell = entry.cell,
+                                .skew = entry.figures.max_over_mean,
+                                .arch = arch(device),
+                                .kernel = kernel(*candidate, entry.cell.shape, device),
+                                .seconds = own && *candidate == entry.candidate ? entry.measurement.seconds : 0});
+    }
+  }
+
+  void add(const Choice& choice) {
+    const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
+    if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
+    const Candidate chosen = launchable(choice.candidate());
+    if (const auto reason = cannot_run(chosen, choice.shape(), table_.device)) return left_out(what, *reason);
+    tell_addressing(what, chosen, choice.candidate());
+    exported.ranges.push_back({.shape = choice.shape(),
+                               .tokens = choice.tokens,
+                               .arch = arch(table_.device),
+                               .kernel = kernel(chosen, choice.shape(), table_.device),
+                               .worst_regret = worst_regret(choice, choice.chosen)});
+  }
+
+  void left_out(const std::string& what, const std::string& reason) {
+    notes.push_back(fmt::format("{} is left out: {}", what, reason));
+  }
+
+  void tell_addressing(const std::string& what, const Candidate& launched, const Candidate& winner) {
+    if (launched == winner) return;
+    notes.push_back(fmt::format(
+        "{} gets its winner with addressing=base, which was not timed: the loaders make no arrays of pointers", what));
+  }
+
+  // The default of a device that a table's winner cannot run on.
+  std::optional<Candidate> default_of(const Cell& cell, const DeviceInfo& device) {
+    const Candidate candidate = usual_default(make_problem(cell), device);
+    if (const auto reason = cannot_run(candidate, cell.shape, device)) {
+      left_out(fmt::format("{} for {}", id(cell), arch(device)), *reason);
+      return std::nullopt;
+    }
+    notes.push_back(fmt::format("{} for {} gets its default, {}: the winner cannot run there", id(cell), arch(device),
+                                text(candidate)));
+    return candidate;
+  }
+
+  std::string kernel(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+    const Variant& variant = find_variant(candidate.variant);
+    std::string name = kernel_name(candidate, shape);
+    if (archs[name].empty())
+      exported.kernels.push_back({.name = name,
+                                  .shape = shape,
+                                  .candidate = candidate,
+                                  .plan = variant.plan(candidate, shape),
+                                  .unit = variant.unit(candidate, shape),
+                                  .cubins = {}});
+    archs[name].insert(arch(device));
+    return name;
+  }
+
+  const TunedTable& table_;
+  std::vector<DeviceInfo> targets_;
+};
+
+std::vector<CompiledUnit> compiled_for(const std::string& target, const std::vector<std::string>& units) {
+  std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target, .sources = kernel_sources()});
+  for (const CompiledUnit& unit : compiled)
+    if (unit.cubin.empty()) throw Error(Exit::no, fmt::format("a kernel does not compile: {}", unit.result.reason));
+  return compiled;
+}
+
+CubinFile file_of(const std::string& stem, const std::string& target, CompiledUnit unit) {
+  return {.arch = target,
+          .name = cubin_name(stem, target),
+          .bytes = std::move(unit.cubin),
+          .registers = unit.result.registers};
+}
+
+void compile_all(Collection& collection) {
+  KernelExport& exported = collection.exported;
+  std::set<Dtype> finished;
+  for (const ExportedKernel& kernel : exported.kernels)
+    if (takes_another_pass(product_of(kernel.shape))) finished.insert(kernel.shape.layer.dtype);
+  for (const std::string& target : collection.target_names()) {
+    std::vector<std::string> units = {route_unit()};
+    for (const Dtype dtype : finished) units.push_back(finish_unit(dtype));
+    std::vector<ExportedKernel*> kernels;
+    for (ExportedKernel& kernel : exported.kernels)
+      if (collection.archs[kernel.name].contains(target)) kernels.push_back(&kernel), units.push_back(kernel.unit);
+    std::vector<CompiledUnit> compiled = compiled_for(target, units);
+    auto next = compiled.begin();
+    exported.services.route.push_back(file_of("route", target, std::move(*next++)));
+    for (const Dtype dtype : finished)
+      exported.services.finish.emplace_back(dtype,
+                                            file_of(fmt::format("finish-{}", name(dtype)), target, std::move(*next++)));
+    for (ExportedKernel* kernel : kernels) kernel->cubins.push_back(file_of(kernel->name, target, std::move(*next++)));
+  }
+}
+
+// The folder is new, empty, or holds an export from before.
+void require_folder(const KernelExportOptions& options) {
+  const fs::path folder = options.output;
+  Files files;
+  add_input(files, "TABLE", options.table);
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+    throw request_error(fmt::format("--output: {} is a file: an export of kernels is a folder", folder.string()));
+  if (fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
+    const fs::path manifest = folder / "manifest.json";
+    bool ours = false;
+    if (fs::exists(manifest, error)) try {
+        require_schema(JsonAt(read_json(manifest), manifest.string()), "kernels");
+        ours = true;
+      } catch (const Error&) {
+      }
+    if (!ours)
+      throw request_error(fmt::format("--output: {} holds other files, but no export of kernels", folder.string()),
+                          "name a new or an empty folder");
+  }
+  fs::create_directories(folder, error);
+  require_writable(folder / "manifest.json");
+}
+
+std::string readme(const KernelExport& exported, const TunedTable& table) {
+  return fmt::format(
+      "# Grouped-GEMM kernels for {}\n\n"
+      "{}, tuned by moetune. `manifest.json` says how each is launched and which sizes it is for;\n"
+      "`include/moetune/kernels.h` (C++17, CUDA driver API) and `moetune_kernels.py` (Python) read it and launch.\n"
+      "`moetune_torch.py` makes PyTorch operators of them. `sha256sum -c manifest.sha256` and\n"
+      "`moetune validate manifest.json` tell whether the files are those that were written.\n\n"
+      "Every `.cu` is the text of a kernel. To compile it again, give it to NVRTC (nvcc has no `-default-device`)\n"
+      "with these options, and read the cubin:\n\n"
+      "```\n{} -arch={} -I kernels\n```\n",
+      table.device.name, counted(static_cast<int64_t>(exported.kernels.size()), "kernel", "kernels"), nvrtc_options(),
+      arch(table.device));
+}
+
+// Removes what an export from before wrote and loaders read.
+void remove_export(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder / "manifest.json", error)) return;
+  const Json manifest = read_json(folder / "manifest.json");
+  fs::remove(folder / "manifest.json", error);
+  const auto remove = [&](const std::string& name) {
+    if (fs::path(name).filename() == name) fs::remove(folder / name, error);
+  };
+  const Json files = manifest.value("files", Json::object()), kernels = manifest.value("kernels", Json::array());
+  for (const auto& [file, value] : files.items()) remove(file);
+  for (const Json& kernel : kernels) remove(kernel.value("source", std::string()));
+}
+
+// The manifest comes last: a folder without it is not an export.
+void write_folder(const KernelExport& exported, const TunedTable& table, const fs::path& folder) {
+  remove_export(folder);
+  const auto write = [&](const fs::path& name, std::string_view text) {
+    fs::create_directories((folder / name).parent_path());
+    write_atomic(folder / name, text);
+  };
+  for (const ExportedKernel& kernel : exported.kernels) {
+    write(kernel.name + ".cu", kernel.unit);
+    for (const CubinFile& cubin : kernel.cubins) write(cubin.name, cubin.bytes);
+  }
+  for (const CubinFile& cubin : exported.services.route) write(cubin.name, cubin.bytes);
+  for (const auto& [dtype, cubin] : exported.services.finish) write(cubin.name, cubin.bytes);
+  constexpr std::string_view kHeaders = "src/runtime/moetune/", kModules = "src/runtime/";
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (file.path.starts_with("kernels/"))
+      write(file.path, file.text);
+    else if (file.path.starts_with(kHeaders))
+      write(fs::path("include/moetune") / file.path.substr(kHeaders.size()), file.text);
+    else if (file.path.starts_with(kModules))
+      write(file.path.substr(kModules.size()), file.text);
+  }
+  write("README.md", readme(exported, table));
+  const std::string manifest = pretty_json(kernel_manifest(exported, table));
+  write("manifest.sha256", manifest_digest(manifest));
+  write("manifest.json", manifest);
+}
+
+// Whether the table was measured with other kernels than those of this program.
+bool is_of_other_kernels(const TunedTable& table) {
+  const Json& identity = table.environment.contains("identity") ? table.environment["identity"] : Json();
+  return identity.is_object() && identity.contains("kernels") && identity["kernels"] != hash(kernel_sources());
+}
+
+#endif
+
+}  // namespace
+
+#ifdef MOETUNE_HAS_CUDA
+Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Terminal& terminal) {
+  if (options.output.empty() || options.output == "-")
+    throw request_error("an export of kernels is a folder", "give one with -o DIR");
+  if (table.device.kind != DeviceKind::cuda)
+    throw request_error(fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
+  Collection collection(table, options);
+  for (const std::string& sentence : collection.notes) note(terminal, sentence);
+  if (collection.exported.kernels.empty())
+    throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported", options.table));
+  collection.exported.of_other_kernels = is_of_other_kernels(table);
+  if (collection.exported.of_other_kernels)
+    note(terminal, "the table was tuned with other kernels than this moetune has: its times do not apply");
+  if (table.choices.empty())
+    note(terminal,
+         "without a hint of skew, loaders take the kernel for the most skewed rows: the table has no robust choices, "
+         "which tune --choose makes");
+  require_folder(options);
+  compile_all(collection);
+  write_folder(collection.exported, table, options.output);
+  std::set<std::string> cells;
+  for (const ServedCell& served : collection.exported.cells) cells.insert(id(served.cell));
+  tell(fmt::format("wrote {} of {} to {}\n",
+                   counted(static_cast<int64_t>(collection.exported.kernels.size()), "kernel", "kernels"),
+                   counted(static_cast<int64_t>(cells.size()), "cell", "cells"), options.output));
+  return Exit::yes;
+}
+#else
+Exit export_kernels(const TunedTable&, const KernelExportOptions&, const Terminal&) {
+  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
+                      "build moetune on a machine with the toolkit");
+}
+#endif
+
+}  // namespace moetune

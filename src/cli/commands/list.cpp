@@ -1,0 +1,293 @@
+// `moetune list`: the words that moetune knows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/embedded.h"
+#include "base/text/grid.h"
+#include "base/text/units.h"
+#include "cli/options/cells.h"
+#include "cli/commands/command.h"
+#include "cli/options/device_options.h"
+#include "cli/files/kinds.h"
+#include "cli/commands/list.h"
+#include "cli/text/output.h"
+#include "cli/options/suite.h"
+#include "export/exporter.h"
+#include "base/pretty.h"
+#include "tune/search/strategy.h"
+#include "variant/space/space.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+// Folders of files inside the binary.
+constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routings/", *kSpaces = "configs/spaces/",
+                     *kSuites = "configs/suites/", *kSchemas = "configs/schema/";
+
+struct ListOptions {
+  std::string what, show, format;
+  std::vector<std::string> packs;
+};
+
+// Each lister makes JSON objects that begin with a name; grids come from the same objects.
+std::vector<std::string> names_of(const std::vector<Knob>& knobs) {
+  std::vector<std::string> names;
+  for (const Knob& knob : knobs) names.push_back(knob.name);
+  return names;
+}
+
+Json list_variants() {
+  Json items = Json::array();
+  for (const Variant& variant : variants())
+    items.push_back({{"name", variant.name},
+                     {"device", variant.device == DeviceKind::cuda ? "cuda" : "cpu"},
+                     {"knobs", names_of(variant.knobs)},
+                     {"summary", variant.summary}});
+  return items;
+}
+
+// A knob that several variants have with the same words and help is told once.
+Json list_knobs() {
+  Json items = Json::array();
+  for (const Variant& variant : variants())
+    for (const Knob& knob : variant.knobs) {
+      const auto same = std::find_if(items.begin(), items.end(), [&](const Json& item) {
+        return item["name"] == knob.name && item["words"] == knob.words && item["help"] == knob.help;
+      });
+      if (same != items.end())
+        (*same)["variants"].push_back(variant.name);
+      else
+        items.push_back({{"name", knob.name},
+                         {"variants", Json::array({variant.name})},
+                         {"words", knob.words},
+                         {"help", knob.help}});
+    }
+  return items;
+}
+
+Json list_models() {
+  Json items = Json::array();
+  for (const Model& model : model_presets())
+    items.push_back({{"name", model.name},
+                     {"experts", model.experts},
+                     {"top_k", model.top_k},
+                     {"hidden", model.hidden},
+                     {"intermediate", model.intermediate},
+                     {"gated", model.gated},
+                     {"aliases", model.aliases}});
+  return items;
+}
+
+Json list_routings() {
+  Json items = Json::array();
+  for (const RoutingKind& kind : routing_kinds())
+    items.push_back({{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}});
+  for (const std::string& name : embedded_names(kRoutings))
+    items.push_back(
+        {{"name", "trace:" + name}, {"usage", "trace:" + name + "[#LAYER]"}, {"description", "a built-in recording"}});
+  return items;
+}
+
+Json list_spaces() {
+  Json items = Json::array();
+  for (const std::string& name : embedded_names(kSpaces)) {
+    Json item = {{"name", name}};
+    for (const VariantSpace& part : load_space(name).variants) {
+      int64_t product = 1;
+      for (const auto& [knob, values] : part.values) product *= static_cast<int64_t>(values.size());
+      item[part.variant] = product;
+    }
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+Json list_suites() {
+  Json items = Json::array();
+  for (const std::string& name : embedded_names(kSuites)) {
+    CellOptions options;
+    options.suite = name;
+    items.push_back({{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}});
+  }
+  return items;
+}
+
+Json list_formats() {
+  Json items = Json::array();
+  for (const Exporter& exporter : exporters())
+    items.push_back({{"name", exporter.format}, {"description", exporter.description}});
+  return items;
+}
+
+Json list_devices_here() {
+  Json items = Json::array();
+  for (const ListedDevice& device : list_devices_in_worker(worker_options({})))
+    items.push_back({{"name", device.word},
+                     {"device", device.info.name},
+                     {"compute_capability", device.info.compute_capability},
+                     {"processors", device.info.processors},
+                     {"memory", format_bytes(static_cast<double>(device.info.memory_bytes))},
+                     {"memory_bytes", device.info.memory_bytes},
+                     {"id", device.info.id}});
+  return items;
+}
+
+Json list_strategies() {
+  Json items = Json::array();
+  for (const StrategyText& strategy : strategies())
+    items.push_back({{"name", strategy.name}, {"description", strategy.description}});
+  return items;
+}
+
+Json list_schemas() {
+  Json items = Json::array();
+  for (const FileKind& kind : file_kinds())
+    items.push_back({{"name", kind.name},
+                     {"version", kind.version},
+                     {"written_by", kind.written_by},
+                     {"holds", kind.holds},
+                     {"file", fmt::format("configs/schema/{}.json", kind.name)}});
+  return items;
+}
+
+struct Lister {
+  std::string what;
+  Json (*list)();
+  std::string folder = {};  // of the files inside the binary that --show prints
+};
+const std::vector<Lister>& listers() {
+  static const std::vector<Lister> all = {{"variants", list_variants},      {"knobs", list_knobs},
+                                          {"models", list_models, kModels}, {"routings", list_routings, kRoutings},
+                                          {"spaces", list_spaces, kSpaces}, {"suites", list_suites, kSuites},
+                                          {"formats", list_formats},        {"devices", list_devices_here},
+                                          {"strategies", list_strategies},  {"schemas", list_schemas, kSchemas}};
+  return all;
+}
+
+const Lister& find_lister(const std::string& what) {
+  std::vector<std::string> words;
+  for (const Lister& lister : listers()) {
+    if (lister.what == what) return lister;
+    words.push_back(lister.what);
+  }
+  throw unknown_word("list", what, words);
+}
+
+std::vector<std::string> shown_names() {
+  std::vector<std::string> names;
+  for (const Lister& lister : listers())
+    if (!lister.folder.empty()) std::ranges::copy(embedded_names(lister.folder), std::back_inserter(names));
+  return names;
+}
+
+// A file as it lies in configs.
+void show(const Lister& lister, const std::string& name) {
+  if (lister.folder.empty()) {
+    std::vector<std::string> shown;
+    for (const Lister& one : listers())
+      if (!one.folder.empty()) shown.push_back(one.what);
+    throw request_error(fmt::format("--show: {} are not kept in files", lister.what),
+                        fmt::format("it prints one of the {}", fmt::join(shown, ", ")));
+  }
+  const auto text = embedded_file(fmt::format("{}{}.json", lister.folder, name));
+  if (!text) throw unknown_word("name", name, embedded_names(lister.folder));
+  print(*text);
+}
+
+std::string cell_text(const Json& value);
+std::string words_text(const Json& list, std::string_view between) {
+  std::string words;
+  for (const Json& word : list) words.append(words.empty() ? "" : between).append(cell_text(word));
+  return words;
+}
+
+std::string cell_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return value.is_array() ? words_text(value, " ") : value.dump();
+}
+
+// For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; of a
+// name and its usage the latter; and no files, which have the name of their schema.
+void narrow(Json& items) {
+  for (Json& item : items) {
+    const std::string aliases = item.contains("aliases") ? words_text(item["aliases"], ", ") : "";
+    const std::string words = item.contains("words") ? words_text(item["words"], ", ") : "";
+    if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
+    if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
+    if (item.contains("usage")) item["name"] = item["usage"];
+    for (const char* moved : {"aliases", "words", "usage", "file"}) item.erase(moved);
+  }
+}
+
+// People read sizes with their unit, spreadsheets numbers whose unit is in the header.
+Grid grid_of(const Json& items, Format format) {
+  Grid grid;
+  for (const Json& item : items)
+    for (const auto& field : item.items()) {
+      const std::string plain = field.key() + "_bytes";
+      if (format == Format::csv ? item.contains(plain) : field.key().ends_with("_bytes")) continue;
+      const auto known = [&](const Column& column) { return column.title == field.key(); };
+      if (std::none_of(grid.columns.begin(), grid.columns.end(), known))
+        grid.columns.push_back({field.key(), field.value().is_number()});
+    }
+  for (const Json& item : items) {
+    grid.rows.emplace_back();
+    for (const Column& column : grid.columns)
+      grid.rows.back().push_back(item.contains(column.title) ? cell_text(item[column.title]) : "");
+  }
+  return grid;
+}
+
+Exit run_list(const ListOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const Lister& lister = find_lister(options.what);
+  add_packs(options.packs);
+  if (!options.show.empty()) return show(lister, options.show), Exit::yes;
+  Json items = lister.list();
+  if (format == Format::text) narrow(items);
+  if (format == Format::json)
+    print(pretty_json({{"schema", "moetune.list/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"what", options.what},
+                       {"items", items}}));
+  else
+    print(table_text(grid_of(items, format), format, invocation.terminal));
+  return Exit::yes;
+}
+
+Action declare_list(OptionSet& set) {
+  const auto options = std::make_shared<ListOptions>();
+  set.argument("WHAT", options->what, fmt::format("{}", fmt::join(list_topics(), ", ")), list_topics);
+  set.value("--show", options->show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
+            shown_names);
+  declare_packs(set, options->packs);
+  declare_format(set, options->format, kFormats);
+  return [options](const Invocation& invocation) { return run_list(*options, invocation); };
+}
+
+}  // namespace
+
+std::vector<std::string> list_topics() {
+  std::vector<std::string> topics;
+  for (const Lister& lister : listers()) topics.push_back(lister.what);
+  return topics;
+}
+
+Command list_command() {
+  return {.name = "list",
+          .summary = "List models, knobs, routings, devices, schemas, ...",
+          .examples =
+              "  moetune list models\n"
+              "  moetune list routings\n"
+              "  moetune list schemas --show table\n"
+              "  moetune list devices --format json",
+          .declare = declare_list};
+}
+
+}  // namespace moetune

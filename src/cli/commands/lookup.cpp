@@ -1,0 +1,199 @@
+// `moetune lookup`: what does this table say for this problem, and how good is the match?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text/grid.h"
+#include "base/text/units.h"
+#include "cli/options/cells.h"
+#include "cli/commands/command.h"
+#include "cli/options/device_options.h"
+#include "cli/text/output.h"
+#include "cli/text/sections.h"
+#include "cli/tables/winners.h"
+#include "cli/text/wording.h"
+#include "cli/options/words.h"
+#include "record/fields.h"
+#include "base/pretty.h"
+#include "record/table/table.h"
+#include "record/winner_text.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct LookupOptions {
+  std::string table;
+  CellOptions cells;
+  std::string device, max_distance, format;
+  bool verbose = false, prefer_choice = false;
+};
+
+struct Found {
+  Cell cell;
+  Answer answer;
+};
+
+// Entries have their JSON inside a table alone.
+Json entry_json(const TunedTable& table, const Entry& entry) {
+  TunedTable one = table;
+  one.entries = {entry};
+  return to_json(one)["entries"][0];
+}
+
+Json answer_json(const TunedTable& table, const Found& found) {
+  Json json = {
+      {"cell", to_json(found.cell)}, {"match", name(found.answer.match)}, {"explanation", found.answer.explanation}};
+  if (const auto& distance = found.answer.distance) {
+    json["distance"] = rounded(distance->total());
+    json["log_tokens_distance"] = rounded(distance->tokens);
+    json["log_skew_distance"] = rounded(distance->skew);
+  }
+  if (found.answer.entry == nullptr) return json;
+  if (const Choice* choice = found.answer.choice)
+    json["choice"] = to_json(*choice);
+  else
+    json["entry"] = entry_json(table, *found.answer.entry);
+  return json;
+}
+
+// The answer as an entry: of a choice its nearest cell, with the choice as the winner. Nothing without an answer.
+std::optional<Entry> answered(const Answer& answer) {
+  if (answer.entry == nullptr || !answer.entry->skipped.empty()) return std::nullopt;
+  Entry entry = *answer.entry;
+  if (const Choice* choice = answer.choice) {
+    entry.candidate = choice->candidate();
+    const auto place = std::ranges::find(choice->cells, entry.cell) - choice->cells.begin();
+    const CellTime& time = choice->contenders[choice->chosen].times[static_cast<size_t>(place)];
+    entry.measurement = {.seconds = time.seconds, .interval = time.interval};
+  }
+  return entry;
+}
+
+std::string winner_of(const TunedTable& table, const std::optional<Entry>& entry, bool verbose) {
+  if (!entry) return "none";
+  return verbose ? text(entry->candidate) : winner_text(*entry, table.device);
+}
+
+// Layer by layer what matched, then the winners, then why.
+std::string answers_text(const TunedTable& table, const std::vector<Found>& all, int columns, Format format,
+                         bool verbose) {
+  std::vector<Cell> cells;
+  for (const Found& found : all) cells.push_back(found.cell);
+  std::vector<Section> sections;
+  std::vector<std::string> reasons;
+  for (const std::vector<size_t>& layer : by_layer(cells)) {
+    Grid matches{cell_columns(), {}}, winners{cell_columns(), {}};
+    matches.columns.insert(matches.columns.end(), {{"match"}, {"time", true}});
+    winners.columns.push_back({verbose ? "winner" : "winner, by what differs from the default"});
+    for (const size_t i : layer) {
+      const Answer& answer = all[i].answer;
+      const std::optional<Entry> entry = answered(answer);
+      matches.rows.push_back(cell_row(cells[i]));
+      matches.rows.back().emplace_back(name(answer.match));
+      matches.rows.back().push_back(entry ? time_text(entry->measurement) : "");
+      winners.rows.push_back(cell_row(cells[i]));
+      winners.rows.back().push_back(winner_of(table, entry, verbose));
+      reasons.push_back(fmt::format("{}: {}", id(cells[i]), answer.explanation));
+    }
+    const std::vector<std::string> heading = {title(cells[layer[0]].shape)};
+    sections.push_back({heading, std::move(matches)});
+    sections.push_back({heading, std::move(winners)});
+  }
+  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
+}
+
+Fields fields_of(const TunedTable& table, const Found& found) {
+  const Answer& answer = found.answer;
+  const std::optional<Entry> entry = answered(answer);
+  Fields row;
+  add_cell(row, found.cell);
+  row.emplace_back("match", name(answer.match));
+  row.emplace_back("table_device", table.device.name);
+  row.emplace_back("table_id", answer.entry ? id(answer.entry->cell) : "");
+  const Distance distance = answer.distance.value_or(Distance{});
+  row.emplace_back("distance", answer.distance ? number_field(distance.total()) : "");
+  row.emplace_back("log_tokens_distance", answer.distance ? number_field(distance.tokens) : "");
+  row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
+  add_candidate(row, entry ? &entry->candidate : nullptr);
+  add_measurement(row, entry && answer.choice == nullptr ? &entry->measurement : nullptr);
+  row.emplace_back("explanation", answer.explanation);
+  return row;
+}
+
+std::string csv(const TunedTable& table, const std::vector<Found>& all) {
+  std::vector<Fields> rows;
+  for (const Found& found : all) rows.push_back(fields_of(table, found));
+  return csv_text(fields_of(table, {}), rows);
+}
+
+Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  const double max_distance = options.max_distance.empty() ? std::numeric_limits<double>::infinity()
+                                                           : parse_number(options.max_distance, "--max-distance");
+  if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
+  const std::vector<Cell> cells = make_cells(options.cells);
+  const TunedTable table = read_table(options.table);
+  std::unique_ptr<Backend> backend;
+  DeviceOptions device;
+  device.device = options.device;
+  if (!options.device.empty()) backend = open_worker(device);
+
+  std::vector<Found> all;
+  int64_t none = 0;
+  for (const Cell& cell : cells) {
+    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
+                                options.prefer_choice ? Prefer::choice : Prefer::exact)});
+    none += all.back().answer.match == Match::none;
+  }
+  Json answers = Json::array();
+  for (const Found& found : all) answers.push_back(answer_json(table, found));
+  if (format == Format::json)
+    print(pretty_json({{"schema", "moetune.lookup/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"table", options.table},
+                       {"regime", name(table.regime)},
+                       {"answers", std::move(answers)}}));
+  if (format == Format::csv) print(csv(table, all));
+  if (format == Format::text || format == Format::markdown)
+    print(
+        answers_text(table, all, table_columns(format, invocation.terminal, options.verbose), format, options.verbose));
+  if (format == Format::text)
+    print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
+                      counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name,
+                      name(table.regime)));
+  return none > 0 ? Exit::no : Exit::yes;
+}
+
+Action declare_lookup(OptionSet& set) {
+  const auto options = std::make_shared<LookupOptions>();
+  set.argument("TABLE", options->table, "A tuned table");
+  declare(set, options->cells);
+  set.value("--max-distance", options->max_distance, "D",
+            "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
+  set.flag("--prefer-choice", options->prefer_choice,
+           "Answer with the table's robust choice (tune --choose) even where a cell is exact");
+  set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
+            device_words);
+  declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners");
+  return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };
+}
+
+}  // namespace
+
+Command lookup_command() {
+  return {.name = "lookup",
+          .summary = "Ask a tuned table for a problem's candidate",
+          .examples =
+              "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 300\n"
+              "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 1-4096*2 --device auto --format json",
+          .declare = declare_lookup};
+}
+
+}  // namespace moetune

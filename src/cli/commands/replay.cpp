@@ -1,0 +1,203 @@
+// `moetune replay`: what would a strategy have found, and after how many candidates?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include "base/text/units.h"
+#include "cli/commands/command.h"
+#include "cli/options/device_options.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/text/wording.h"
+#include "record/fields.h"
+#include "base/pretty.h"
+#include "record/table/table.h"
+#include "tune/search/rehearsal.h"
+#include "tune/search/strategy.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+constexpr double kMicro = 1e-6;
+
+struct ReplayOptions {
+  std::vector<std::string> journals, packs;
+  std::string strategy = "auto", runs = "10", max_candidates, max_loss, max_worst, format;
+  bool cold = false;
+};
+
+double mean_loss(const RehearsedCell& cell) {
+  std::vector<double> factors;
+  for (const double loss : cell.losses) factors.push_back(1 + loss);
+  return geometric_mean(factors) - 1;
+}
+
+double worst_loss(const RehearsedCell& cell) { return *std::ranges::max_element(cell.losses); }
+// A missing or unreadable file is told by whoever reads it.
+void require_journal(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error) || is_journal(file)) return;
+  throw request_error(fmt::format("{}: not a journal of moetune", file),
+                      file.ends_with(".xz") ? fmt::format("unpack it first: xz -dk {}", shell_line({file}))
+                                            : "a journal lies beside its table, TABLE.journal.jsonl");
+}
+
+int64_t most(const std::vector<int64_t>& counts) { return *std::ranges::max_element(counts); }
+int64_t mean(const std::vector<int64_t>& counts) {
+  double sum = 0;
+  for (const int64_t count : counts) sum += static_cast<double>(count);
+  return std::llround(sum / static_cast<double>(counts.size()));
+}
+
+std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.1f} %", 100 * loss) : "unknown"; }
+
+Grid grid_of(const std::vector<RehearsedCell>& cells) {
+  Grid grid{{{"cell"},
+             {"recorded", true},
+             {"best", true},
+             {"default", true},
+             {"loss", true},
+             {"worst", true},
+             {"tried", true},
+             {"at most", true}},
+            {}};
+  for (const RehearsedCell& cell : cells)
+    grid.rows.push_back({id(cell.cell), std::to_string(cell.recorded), format_time(cell.best_seconds),
+                         loss_text(cell.default_loss), loss_text(mean_loss(cell)), loss_text(worst_loss(cell)),
+                         std::to_string(mean(cell.candidates)), std::to_string(most(cell.candidates))});
+  return grid;
+}
+
+Json json_of(const RehearsedCell& cell) {
+  Json losses = Json::array();
+  for (const double loss : cell.losses) losses.push_back(rounded(loss));
+  Json json = {{"id", id(cell.cell)},
+               {"recorded", cell.recorded},
+               {"best", to_json(cell.best)},
+               {"best_us", rounded(cell.best_seconds / kMicro)}};
+  if (std::isfinite(cell.default_loss)) json["default_loss"] = rounded(cell.default_loss);
+  json.update({{"losses", std::move(losses)}, {"candidates", cell.candidates}, {"blocks", cell.blocks}});
+  return json;
+}
+
+std::string csv_of(const std::vector<RehearsedCell>& cells) {
+  const auto fields_of = [](const RehearsedCell& cell, bool empty) {
+    const auto number = [&](double value) { return empty || !std::isfinite(value) ? "" : number_field(value); };
+    Fields row;
+    add_cell(row, cell.cell);
+    row.emplace_back("recorded", std::to_string(cell.recorded));
+    row.emplace_back("best_us", number(cell.best_seconds / kMicro));
+    row.emplace_back("default_loss", number(cell.default_loss));
+    row.emplace_back("mean_loss", empty ? "" : number(mean_loss(cell)));
+    row.emplace_back("worst_loss", empty ? "" : number(worst_loss(cell)));
+    row.emplace_back("mean_candidates", empty ? "" : std::to_string(mean(cell.candidates)));
+    row.emplace_back("most_candidates", empty ? "" : std::to_string(most(cell.candidates)));
+    return row;
+  };
+  std::vector<Fields> rows;
+  for (const RehearsedCell& cell : cells) rows.push_back(fields_of(cell, false));
+  return csv_text(fields_of({}, true), rows);
+}
+
+struct Summary {
+  double mean = 0, worst = 0;
+  int64_t most = 0;
+};
+Summary summary_of(const std::vector<RehearsedCell>& cells) {
+  Summary result;
+  std::vector<double> factors;
+  for (const RehearsedCell& cell : cells) {
+    factors.push_back(1 + mean_loss(cell));
+    result.worst = std::max(result.worst, worst_loss(cell));
+    result.most = std::max(result.most, most(cell.candidates));
+  }
+  result.mean = geometric_mean(factors) - 1;
+  return result;
+}
+
+double limit_of(const std::string& text, const std::string& option) {
+  return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(text, option);
+}
+
+Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
+  add_packs(options.packs);
+  const Format format = parse_format(options.format, kFormats);
+  RehearsalRequest request{.strategy = options.strategy, .warm = !options.cold};
+  require_strategy(request.strategy);
+  request.runs = static_cast<int>(parse_integer(options.runs, "--runs", 1, 1000));
+  if (!options.max_candidates.empty())
+    request.max_candidates =
+        parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  const double max_mean = limit_of(options.max_loss, "--max-loss"),
+               max_worst = limit_of(options.max_worst, "--max-worst");
+  std::vector<RehearsedCell> cells;
+  for (const std::string& file : options.journals) {
+    require_journal(file);
+    const Replay journal = read_journal(file);
+    if (journal.header.strategy != "exhaustive")
+      note(invocation.terminal,
+           fmt::format("{}: a journal of the strategy {}: what it did not try is no candidate here", file,
+                       journal.header.strategy));
+    for (RehearsedCell& cell : rehearse(journal, request)) cells.push_back(std::move(cell));
+  }
+  if (cells.empty())
+    throw request_error("no cell of these journals has a candidate that was timed",
+                        "record some with tune --strategy exhaustive");
+  const Summary summary = summary_of(cells);
+  if (format == Format::json) {
+    Json list = Json::array();
+    for (const RehearsedCell& cell : cells) list.push_back(json_of(cell));
+    print(pretty_json({{"schema", "moetune.replay/1"},
+                       {"tool", tool_json(invocation.argv)},
+                       {"strategy", request.strategy},
+                       {"runs", request.runs},
+                       {"mean_loss", rounded(summary.mean)},
+                       {"worst_loss", rounded(summary.worst)},
+                       {"most_candidates", summary.most},
+                       {"cells", std::move(list)}}));
+  } else {
+    print(format == Format::csv ? csv_of(cells) : table_text(grid_of(cells), format, invocation.terminal));
+  }
+  const bool passed = summary.mean <= max_mean && summary.worst <= max_worst;
+  if (format == Format::text)
+    print(
+        fmt::format("\n{} in {}: winners are {} slower than the journal's best (geometric mean), {} at worst, after {} "
+                    "at most.{}\n",
+                    request.strategy, counted(std::ssize(cells), "cell", "cells"), loss_text(summary.mean),
+                    loss_text(summary.worst), counted(summary.most, "candidate", "candidates"),
+                    passed ? "" : " That is more than allowed."));
+  return passed ? Exit::yes : Exit::no;
+}
+
+Action declare_replay(OptionSet& set) {
+  const auto options = std::make_shared<ReplayOptions>();
+  set.arguments("JOURNAL", options->journals, "Journals of exhaustive runs");
+  set.value("--strategy", options->strategy, "NAME", "The strategy to try (moetune list strategies)");
+  set.value("--runs", options->runs, "N", "Runs of each cell, with the seeds 0 to N - 1");
+  set.value("--max-candidates", options->max_candidates, "N", "At most N candidates per cell");
+  set.flag("--cold", options->cold, "Begin each cell without the winners of earlier cells");
+  set.value("--max-loss", options->max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
+  set.value("--max-worst", options->max_worst, "PERCENT", "Exit with 1 where any loss is higher");
+  declare_packs(set, options->packs);
+  declare_format(set, options->format, kFormats);
+  return [options](const Invocation& invocation) { return run_replay(*options, invocation); };
+}
+
+}  // namespace
+
+Command replay_command() {
+  return {.name = "replay",
+          .summary = "Try a search strategy on recorded journals, without the device",
+          .examples =
+              "  moetune replay moetune-table.json.journal.jsonl\n"
+              "  moetune replay *.jsonl --strategy random --max-candidates 150 --runs 100\n"
+              "  moetune replay *.jsonl --max-loss 0.5% --max-worst 1%",
+          .declare = declare_replay};
+}
+
+}  // namespace moetune

@@ -1,0 +1,97 @@
+// `moetune report`: what a table, its journal and other libraries' times tell, as a page.
+#include "report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/system/file.h"
+#include "cli/commands/command.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/files/run_journal.h"
+#include "cli/text/wording.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kWords = {"html", "markdown"};
+
+struct ReportOptions {
+  std::string table, journal, peers, output, format;
+};
+
+// --format, else what the name of the output says, else HTML.
+bool wants_markdown(const ReportOptions& options) {
+  if (options.format.empty()) return options.output.ends_with(".md");
+  if (std::ranges::find(kWords, options.format) == kWords.end()) throw unknown_word("format", options.format, kWords);
+  return options.format == "markdown";
+}
+
+// Beside the table: table.html of table.json.
+std::string default_output(const std::string& table, bool markdown) {
+  const fs::path path(table);
+  const fs::path stem = path.extension() == ".json" ? path.parent_path() / path.stem() : path;
+  return stem.string() + (markdown ? ".md" : ".html");
+}
+
+Exit run_report(ReportOptions options, const Invocation& invocation) {
+  const bool markdown = wants_markdown(options);
+  const bool to_standard_output = options.output == "-";
+  if (options.output.empty()) options.output = default_output(options.table, markdown);
+  const std::string journal_name = journal_file(options.journal, options.table);
+  Files files;
+  add_input(files, "TABLE", options.table);
+  add_input(files, "--journal", journal_name);
+  add_input(files, "--peers", options.peers);
+  if (!to_standard_output)
+    add_output(files, "--output", options.output, markdown ? Content::markdown_report : Content::html_report);
+  const TunedTable table = read_table(options.table);
+  require_outputs(files);
+  const std::optional<Replay> journal = find_journal(options.journal, options.table, table, invocation.terminal);
+  std::optional<Peers> peers;
+  if (!options.peers.empty()) {
+    peers = read_peers(options.peers);
+    require_comparable(*peers, table.device, table.regime);
+  }
+  const ReportInput input{&table, journal ? &*journal : nullptr, peers ? &*peers : nullptr};
+  const std::string text = markdown ? report_markdown(input) : report_html(input);
+  if (to_standard_output) {
+    print(text);
+  } else {
+    write_atomic(options.output, text);
+    tell(fmt::format("wrote {}\n", options.output));
+  }
+  return Exit::yes;
+}
+
+Action declare_report(OptionSet& set) {
+  const auto options = std::make_shared<ReportOptions>();
+  set.argument("TABLE", options->table, "A tuned table");
+  set.value("--journal", options->journal, "FILE", "Journal of the run; without this the one beside the table");
+  set.value("--peers", options->peers, "FILE", "Other libraries' times (scripts/peers.py)");
+  set.value("-o,--output", options->output, "FILE",
+            "The page; without this TABLE with .html or .md; - is standard output");
+  set.value("--format", options->format, "NAME",
+            "html, or markdown; without this what the name of FILE says, else html", one_of(kWords));
+  return [options](const Invocation& invocation) { return run_report(*options, invocation); };
+}
+
+}  // namespace
+
+Command report_command() {
+  return {.name = "report",
+          .summary = "Make a page of a tuned table: times, charts, knobs, faults",
+          .examples =
+              "  moetune report moetune-table.json\n"
+              "  moetune report moetune-table.json --peers peers.json -o report.html\n"
+              "  moetune report moetune-table.json --format markdown -o -",
+          .declare = declare_report};
+}
+
+}  // namespace moetune

@@ -1,0 +1,489 @@
+// `moetune tune`: which candidate is best for these cells?
+#include "tune/tuner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/system/file.h"
+#include "base/text/units.h"
+#include "cli/tables/advice.h"
+#include "cli/options/append.h"
+#include "cli/options/cells.h"
+#include "cli/tables/choosing.h"
+#include "cli/commands/command.h"
+#include "cli/options/contenders.h"
+#include "cli/options/device_options.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/tables/plan.h"
+#include "cli/text/progress.h"
+#include "cli/options/search_options.h"
+#include "cli/options/shard.h"
+#include "cli/signals.h"
+#include "cli/tables/winners.h"
+#include "cli/text/wording.h"
+#include "export/exporter.h"
+#include "record/table/mergeable.h"
+#include "base/pretty.h"
+#include "tune/final.h"
+#include "tune/rounds.h"
+#include "tune/search/strategy.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+constexpr int64_t kMostAtOnce = 8;
+constexpr int64_t kUsualAtOnce = 3;
+
+struct TuneOptions {
+  Shard part;                // by --shard or the environment
+  std::string whole_output;  // the name without the shard
+  CellOptions cells;
+  DeviceOptions device;
+  SearchOptions search;
+  ChoosingOptions choosing;
+  std::string strategy = "auto", max_candidates, prune, time_budget, rounds, wait, regime = kBurst;
+  std::string output = "moetune-table.json", journal, format, shard, warm_start;
+  std::string at_once;
+  bool mixed = false;  // GPUs of unlike models
+  bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
+};
+
+double parse_prune(const std::string& text, const std::string& strategy) {
+  const double factor = parse_number(text, "--prune");
+  if (factor < 1) throw request_error("--prune is " + text + ", it must be at least 1", "such as --prune 2");
+  if (!lists_candidates(strategy))
+    throw request_error("--prune is for strategies that go through a list: " + strategy + " skips hopeless ones itself",
+                        "add --strategy exhaustive or --strategy random");
+  return factor;
+}
+
+TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
+  TuneRequest request;
+  request.cells = make_cells(options.cells);
+  request.strategy = options.strategy;
+  require_strategy(request.strategy);
+  request.space = make_space(options.search, lists_candidates(request.strategy) ? "quick" : "all");
+  if (!options.max_candidates.empty())
+    request.max_candidates =
+        parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  if (!options.prune.empty()) request.prune = parse_prune(options.prune, request.strategy);
+  if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  if (!options.rounds.empty()) {
+    request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
+    request.final_stretch = false;
+  }
+  if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
+  if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
+  if (!options.warm_start.empty() && request.strategy != "auto")
+    throw request_error(
+        "--warm-start is for the strategy auto: " + request.strategy + " does not begin with winners of other cells",
+        "leave out --warm-start or --strategy");
+  request.seed = seed_of(options.cells);
+  request.regime = parse_regime(options.regime);
+  request.tool = tool_json(invocation.argv);
+  return request;
+}
+
+// Where no winner of --warm-start is of an operation, a size of elements and a variant of this run.
+void tell_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
+  const auto helps = [&](const Entry& entry) {
+    const bool runs = std::ranges::find(request.space.variants, entry.candidate.variant, &VariantSpace::variant) !=
+                      request.space.variants.end();
+    return entry.skipped.empty() && runs && std::ranges::any_of(request.cells, [&](const Cell& cell) {
+             return cell.shape.op == entry.cell.shape.op &&
+                    size_bytes(cell.shape.layer.dtype) == size_bytes(entry.cell.shape.layer.dtype);
+           });
+  };
+  if (!request.warm.empty() && std::ranges::none_of(request.warm, helps))
+    note(terminal, "no winner of --warm-start is of this run's operations, types and variants: it helps no cell");
+}
+
+// Variants without a model of their time have nothing to go by.
+void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
+  if (request.strategy != "model" && request.prune <= 0) return;
+  std::vector<std::string> without;
+  for (const VariantSpace& space : request.space.variants) {
+    const Variant& variant = find_variant(space.variant);
+    const bool takes_part = std::ranges::any_of(request.cells, [&](const Cell& cell) {
+      return !cannot_run(variant.fallback(make_problem(cell), device), cell.shape, device);
+    });
+    if (!variant.seconds && takes_part) without.push_back(space.variant);
+  }
+  if (without.empty()) return;
+  note(terminal, fmt::format("there is no model of the time of {}: {}", fmt::join(without, ", "),
+                             request.strategy == "model" ? "--strategy model tries its default alone"
+                                                         : "--prune leaves all of its candidates"));
+}
+
+// Finds faults of the request before the run puts an older journal aside.
+void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
+  require_regime(request.regime, device);
+  require_knobs(options.search, request.space, device);
+  require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
+}
+
+// Leaves in the request the cells of this shard, and names the files after it.
+void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const Terminal& terminal) {
+  const Shard shard = choose_shard(options.shard, [](const char* name) { return std::getenv(name); });
+  options.part = shard;
+  options.whole_output = options.output;
+  if (shard.count > 1) {
+    for (const Cell& cell : request.cells) whole.sweep.push_back(id(cell));
+    request.cells = cells_of(shard, request.cells);
+    options.output = shard_file(shard, options.output).string();
+    if (!options.journal.empty()) options.journal = shard_file(shard, options.journal).string();
+    if (!options.quiet)
+      note(terminal,
+           fmt::format("shard {}{}: {} of {} cells, written to {}", text(shard),
+                       shard.source.empty() ? "" : fmt::format(" by {} (--shard 1/1 for all cells)", shard.source),
+                       request.cells.size(), whole.sweep.size(), options.output));
+  }
+  if (options.journal.empty()) options.journal = options.output + ".journal.jsonl";
+  whole.asked = request.cells;
+}
+
+// With --append, leaves in the request what the table lacks.
+void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
+                const Terminal& terminal) {
+  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
+  if (!options.append) return;
+  request.cells = append_to(whole, options.output, backend, request.regime, say);
+  if (whole.before) request.warm.insert(request.warm.end(), whole.before->entries.begin(), whole.before->entries.end());
+}
+
+Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
+  Files files;
+  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.search);
+  add_input(files, "--warm-start", options.warm_start);
+  add_input(files, "--measured", options.device.measured);
+  add_output(files, "--output", options.output, Content::table);
+  add_output(files, "--journal", options.journal, Content::journal);
+  return files;
+}
+
+// Allows one tuner per table and per journal, before a device is opened. The journal itself stays as it is.
+OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
+  OutputLock lock(output);
+  std::error_code error;
+  if (fs::exists(journal, error)) static_cast<void>(Journal::claim(journal));
+  return lock;
+}
+
+// The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is locked
+// before anything is read or moved, because a tuner on another device may be writing there.
+Journal open_journal(const TuneOptions& options, const JournalHeader& header, Replay& before,
+                     const Terminal& terminal) {
+  const fs::path path = options.journal;
+  Journal journal = Journal::claim(path);
+  if (options.resume && !journal.empty()) {
+    before = read_journal(path);
+    JournalHeader now = header;
+    // Any of the GPUs goes on with what any of them has done.
+    if (is_all_gpus(options.device) && same_model(before.header.device, now.device))
+      now.device.id = before.header.device.id;
+    require_resumable(before.header, now);
+    journal.go_on();
+    return journal;
+  }
+  if (options.resume && !options.quiet)
+    note(terminal, fmt::format("{} does not exist: the run starts from the beginning", path.string()));
+  if (!journal.empty()) {
+    const fs::path aside = journal.keep_copy();
+    if (!options.quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
+  }
+  journal.begin(header);
+  return journal;
+}
+
+// A shard of the environment is named, so that the line means the same elsewhere.
+std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {
+  if (complete && options.part.count > 1) {  // a pattern for the shell: quoted up to its star
+    const std::string whole = shell_quoted(options.whole_output);
+    const fs::path path = options.whole_output;
+    return fmt::format("moetune merge {}.*-of-{}{} -o {}", shell_quoted((path.parent_path() / path.stem()).string()),
+                       options.part.count, path.has_extension() ? shell_quoted(path.extension().string()) : "", whole);
+  }
+  if (complete) return "moetune check " + shell_quoted(options.output);
+  std::vector<std::string> argv = invocation.argv;
+  if (!options.resume) argv.push_back("--resume");
+  if (!options.part.source.empty()) argv.insert(argv.end(), {"--shard", text(options.part)});
+  return shell_line(argv);
+}
+
+// `chosen` has the choices, and the cells that they are made from.
+void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
+                   const TunedTable& chosen, size_t cells, bool complete) {
+  const Format format = parse_format(options.format, kFormats);
+  const bool any_won =
+      std::any_of(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.skipped.empty(); });
+  std::string last = answer(table, cells);
+  if (const std::string choices = choices_sentence(chosen); !choices.empty()) last += " " + choices;
+  last += fmt::format(" The table is {}.", options.output);
+  if (any_won || !complete) last += " Next: " + next_command(options, invocation, complete);
+  last += "\n";
+  if (format == Format::json) print(pretty_json(to_json(table)));
+  if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
+  if (format == Format::markdown || format == Format::text)
+    print(results_text(table, format, invocation.terminal, options.verbose));
+  if (const std::vector<Section> choices = choice_sections(chosen, options.verbose);
+      !choices.empty() && (format == Format::markdown || format == Format::text))
+    print("\n" + sections_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
+  if (format == Format::text)
+    print("\n" + last);
+  else if (!options.quiet)
+    tell(last);
+  else if (const std::string noise = noise_sentence(table); !noise.empty())
+    warn(invocation.terminal, noise);
+}
+
+// For an estimate only: the run itself tells what is wrong with the journal.
+Replay journal_beside(const TuneOptions& options) {
+  std::error_code error;
+  try {
+    if (fs::exists(options.journal, error)) return read_journal(options.journal);
+  } catch (const Error&) {
+  }
+  return {};
+}
+
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const std::optional<ChooseRequest>& choosing,
+             const Terminal& terminal) {
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  Backend* backend = backends.front().get();
+  require_regime(request.regime, backend->device());
+  take_table(options, request, whole, *backend, terminal);
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
+  require_knobs(options.search, request.space, backend->device());
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
+    require_listable(request.space, backend->device());
+  tell_missing_models(request, backend->device(), terminal);
+  Offer offer(request.space, backend->device(), drawn_candidates(request), request.prune);
+  Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
+  plan.output = options.output;
+  plan.journal = options.journal;
+  plan.estimate = estimate_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
+                               options.resume);
+  const Format format = parse_format(options.format, kFormats);
+  const int columns = format == Format::text ? terminal.output_columns : 0;
+  print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
+        : format == Format::csv ? csv(plan)
+                                : plan_text(plan, format, columns));
+  require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
+  return Exit::yes;
+}
+
+// The run itself, with its journal; the table so far reaches the disk after each cell.
+TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
+                    const Whole& whole, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
+  Backend& backend = *devices.at(0);
+  const auto at_once =
+      std::ranges::count(devices, backend.device().id, [](const Backend* device) { return device->device().id; });
+  const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
+                             request.space.name, request.strategy, request.seed,
+                             whole.sweep,        request.regime,   at_once};
+  Replay before;
+  Journal journal = open_journal(options, header, before, invocation.terminal);
+  Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
+  KeptFile file(options.output);
+  if (whole.before) file.take_over();
+  const auto write = [&](const TunedTable& so_far) {
+    const fs::path old = write_table(file, whole_table(whole, so_far));
+    if (old.empty() || options.quiet) return;
+    progress.clear();
+    note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
+  };
+  const std::string kept = "what was measured is kept: continue with " + next_command(options, invocation, false);
+  try {
+    TunedTable table = tune(
+        request, devices, journal, before, [&](const Event& event) { progress.on(event); }, stop, write);
+    if (!table.entries.empty() || request.cells.empty()) write(table);  // else an older table stays as it is
+    return entries_of(whole_table(whole, table), whole.asked);
+  } catch (const Error& error) {
+    throw Error(error.exit(), error.what(), error.hint().empty() ? kept : error.hint());
+  } catch (const CandidateFault& fault) {
+    throw machine_error(fmt::format("the device's worker failed: {}", fault.what()), kept);
+  }
+}
+
+void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
+  for (const std::string& layer : lost_choices(whole, table))
+    note(terminal, fmt::format("the robust choices of {} are dropped, because winners of its cells changed: make "
+                               "them again with --append --choose",
+                               layer));
+}
+
+// Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
+// they are made from, with the choices.
+TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ChooseRequest& request,
+                       const Whole& whole, const TunedTable& table, const std::vector<Backend*>& devices,
+                       const std::atomic<bool>& stop) {
+  TunedTable chosen = entries_of(whole_table(whole, table), cells_to_choose_for(whole));
+  try {
+    chosen.choices = choose_on(devices, chosen, request, options.quiet, invocation.terminal, stop);
+  } catch (const Error& error) {
+    throw Error(error.exit(), error.what(),
+                "the winners are kept; make the choices with " + next_command(options, invocation, false));
+  }
+  KeptFile file(options.output);
+  file.take_over();
+  write_table(file, whole_table(whole, chosen));
+  return chosen;
+}
+
+// A shard without cells: there are more shards than cells.
+Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
+  const Format format = parse_format(options.format, kFormats);
+  if (format == Format::json) print(pretty_json(to_json(table)));
+  const std::string sentence =
+      fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.",
+                  text(options.part), options.output);
+  return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
+}
+
+// Divides the rounds of a final on a cpu into several looks.
+void spread_finals(TuneRequest& request) {
+  if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
+  request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
+}
+
+// How many cells are tuned on a GPU at a time, and how large they are.
+Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
+  Sharing sharing{.at_once = options.at_once.empty() ? kUsualAtOnce
+                                                     : parse_integer(options.at_once, "--at-once", 1, kMostAtOnce)};
+  sharing.at_once = std::min(sharing.at_once, std::max<int64_t>(1, std::ssize(cells)));
+  for (const Cell& cell : cells)
+    sharing.problem_bytes = std::max(sharing.problem_bytes, bytes(product_of(make_problem(cell))));
+  return sharing;
+}
+
+Exit run_tune(TuneOptions options, const Invocation& invocation) {
+  parse_format(options.format, kFormats);
+  add_packs(options.device.packs);
+  TuneRequest request = request_of(options, invocation);
+  Whole whole;
+  take_shard(options, request, whole, invocation.terminal);
+  std::optional<ChooseRequest> choosing = choose_request(options.choosing, options.part);
+  if (choosing && !options.append) require_choice(*choosing, request.cells);
+  require_outputs(files_of(options, request.cells), options.dry_run);
+  require_problems(request.cells);
+  const Sharing sharing = sharing_of(options, request.cells);
+  if (options.dry_run) return run_dry(options, request, whole, choosing, invocation.terminal);
+
+  const OutputLock ours = lock_outputs(options.output, options.journal);
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed, sharing);
+  std::vector<Backend*> devices;
+  std::map<std::string, DeviceLock> held;  // by the device's id
+  for (const std::unique_ptr<Backend>& one : backends) {
+    devices.push_back(one.get());
+    if (const std::string& id = one->device().id; !held.contains(id))
+      held.emplace(id, lock(*one, options.device, invocation));
+  }
+  const Backend* backend = devices[0];
+  if (backend->device().kind == DeviceKind::cpu) spread_finals(request);
+  take_table(options, request, whole, *devices[0], invocation.terminal);
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
+  require_space(options, request, backend->device());
+  if (!options.quiet) tell_missing_models(request, backend->device(), invocation.terminal);
+  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
+  const std::atomic<bool>& stop = stop_on_signals();
+  const bool known = whole.before && request.cells.empty();
+  const TunedTable table =
+      known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
+  if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
+  if (table.entries.empty()) {
+    tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
+    return Exit::interrupted;
+  }
+  bool complete = table.entries.size() == whole.asked.size(), all_won = true, all_fit = true;
+  for (const Entry& entry : table.entries) {
+    complete = complete && entry.complete;
+    all_won = all_won && (entry.skipped.empty() || lacks_memory(entry));
+    all_fit = all_fit && !lacks_memory(entry);
+  }
+  const bool chooses = choosing && !stop;
+  if (!chooses && !options.quiet) tell_lost_choices(whole, table, invocation.terminal);
+  const TunedTable chosen = chooses ? add_choices(options, invocation, *choosing, whole, table, devices, stop) : table;
+  complete = complete && !(choosing && stop);
+  print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);
+  if (stop && !complete) return Exit::interrupted;
+  if (!all_won) return Exit::no;
+  if (!all_fit) return Exit::machine;
+  return options.require_quiet && !noise_sentence(table).empty() ? Exit::inconclusive : Exit::yes;
+}
+
+Action declare_tune(OptionSet& set) {
+  const auto options = std::make_shared<TuneOptions>();
+  declare(set, options->cells);
+  declare(set, options->device);
+  declare(set, options->search, "all; quick for strategies that go through a list");
+  set.group("Device");
+  set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
+  set.value("--at-once", options->at_once, "N",
+            "Tune N cells of a GPU by turns: one is measured while others wait for compilers [3]");
+  set.group("Search");
+  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
+  set.value("--warm-start", options->warm_start, "TABLE",
+            "Begin each search with what won there, for any layer or GPU");
+  set.value("--max-candidates", options->max_candidates, "N",
+            "At most N trials per cell; --strategy random draws them from a space of any size");
+  set.value("--prune", options->prune, "FACTOR",
+            "Leave out of a list what models expect to take over FACTOR times as long as the fastest");
+  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
+  set.value(
+      "--rounds", options->rounds, "N",
+      "Rounds of a final at most [11 on a GPU, 40 on a cpu, and up to three times as many while the winner's ratio is "
+      "uncertain]");
+  set.value("--wait", options->wait, "TIME",
+            "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
+  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
+  set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
+  set.value(
+      "--shard", options->shard, "i/n",
+      "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
+  declare(set, options->choosing);
+  set.group("Files");
+  set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
+  set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
+  set.flag("--append", options->append, "Add cells to the table; those that it holds already are kept as they are");
+  set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
+  set.group("Options");
+  set.flag("--dry-run", options->dry_run,
+           "Print cells, candidates, what is pruned and why, and about how long the run takes; then stop");
+  declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners, all baselines and rates");
+  set.flag("-q,--quiet", options->quiet, "No progress and no notes");
+  return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
+}
+
+}  // namespace
+
+Command tune_command() {
+  return {.name = "tune",
+          .summary = "Find the fastest correct candidate for each cell",
+          .examples =
+              "  moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+              "  moetune tune --model mixtral-8x7b --projection up,down --space full --strategy random "
+              "--max-candidates 2000 "
+              "--time-budget 30m --resume\n"
+              "  moetune tune --model qwen3-30b-a3b --tokens 16-4096*4 --routing uniform,zipf:1.0 --choose worst "
+              "--bucket-loss 2%\n"
+              "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
+          .declare = declare_tune};
+}
+
+}  // namespace moetune

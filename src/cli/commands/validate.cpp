@@ -1,0 +1,236 @@
+// `moetune validate`: what are these files, and can this program read them?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/placed.h"
+#include "cli/commands/command.h"
+#include "cli/files/files.h"
+#include "cli/files/kinds.h"
+#include "cli/text/output.h"
+#include "cli/files/parts.h"
+#include "cli/text/sections.h"
+#include "cli/text/wording.h"
+#include "record/journal/journal.h"
+#include "export/kernels/kernel_manifest.h"
+#include "base/pretty.h"
+#include "record/table/table.h"
+#include "variant/pack/pack.h"
+#include "workload/model.h"
+#include "workload/routing/trace.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct ValidateOptions {
+  std::vector<std::string> files;
+  std::string format;
+};
+
+enum class Result { valid, invalid, unreadable };
+
+std::string_view name(Result result) {
+  return result == Result::valid ? "valid" : result == Result::invalid ? "invalid" : "unreadable";
+}
+
+struct Judged {
+  std::string file;
+  std::string kind = {};  // empty where unknown
+  int version = 0;        // 0: the file tells none
+  Result result = Result::valid;
+  std::string fault = {}, hint = {};
+};
+
+std::vector<std::string> schemas() {
+  std::vector<std::string> all;
+  for (const FileKind& kind : file_kinds()) all.push_back(fmt::format("moetune.{}/{}", kind.name, kind.version));
+  return all;
+}
+
+// A Hugging Face config.json may hold what Python alone writes, such as NaN.
+std::optional<Json> config_of(const std::string& text, const std::string& file) {
+  try {
+    Json json = parse_json(text, file, Dialect::python);
+    const JsonAt at(json, file);
+    if (!at.has("schema") && (at.has("model_type") || at.has("architectures"))) return json;
+  } catch (const Error&) {  // the strict parser says what is wrong
+  }
+  return std::nullopt;
+}
+
+// Files without a schema are recordings where they look like one.
+void read_without_schema(const JsonAt& json, Judged& judged) {
+  if (!json.has("layers") && !json.has("topk_ids") && !json.has("loads"))
+    json.fail("\"schema\" is missing", "files of moetune name their kind there: see 'moetune list schemas'");
+  judged.kind = "routing";
+  find_kind("moetune.routing/1")->read(json);
+}
+
+// Checks the files that a manifest names. Only pack.json and manifest.json have them beside them: under another name it
+// is a copy.
+void require_files_beside(std::string_view kind, const JsonAt& json, const fs::path& file) {
+  if (kind == "kernels" && file.filename() == "manifest.json") require_files_of_manifest(json, file);
+  if (kind == "pack" && file.filename() == "pack.json") require_files_of_pack(json, file);
+}
+
+void read_document(const Json& json, Judged& judged) {
+  const JsonAt at(json, judged.file);
+  if (!json.is_object()) at.fail("expected an object");
+  if (!at.has("schema")) return read_without_schema(at, judged);
+  const std::string schema = at["schema"].string();
+  const FileKind* kind = find_kind(schema);
+  if (kind == nullptr) placed(at["schema"], [&](const JsonAt&) { throw unknown_word("schema", schema, schemas()); });
+  judged.kind = kind->name;
+  judged.version = kind->version;
+  kind->read(at);
+  require_files_beside(kind->name, at, judged.file);
+}
+
+// The lines of a journal that its reader took; what follows the last line's end was cut off.
+void read_lines(const std::string& text, const std::string& file) {
+  size_t begin = 0, number = 1;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
+    const std::string where = fmt::format("{}:{}", file, number);
+    const Json json = parse_json(std::string_view(text).substr(begin, end - begin), where);
+    const JsonAt line(json, where);
+    if (number == 1) {
+      find_kind("moetune.journal/1")->read(line);
+      continue;
+    }
+    require_word(line["kind"], {"started", "trial", "final"});
+    if (line.has("verdict")) require_verdict(line["verdict"]);
+  }
+}
+
+void read_text_of(const std::string& text, Judged& judged) {
+  const std::string extension = fs::path(judged.file).extension().string();
+  if (extension == ".csv" || extension == ".npy") {
+    judged.kind = "routing";
+    with_open_top_k([&](int64_t top_k) { read_trace(judged.file, 0, top_k); });
+  } else if (is_journal(judged.file)) {
+    judged.kind = "journal", judged.version = 1;
+    read_journal(judged.file);
+    read_lines(text, judged.file);
+  } else if (const std::optional<Json> config = config_of(text, judged.file)) {
+    judged.kind = "model";
+    model_from_hf_config(JsonAt(*config, judged.file), "config");
+  } else {
+    read_document(parse_json(text, judged.file), judged);
+  }
+}
+
+// "entries[3]: ..." for "table.json: entries[3]: ...", "line 2: ..." for "journal.jsonl:2: ...": the file has a column
+// of its own.
+std::string without_file(const std::string& fault, const std::string& file) {
+  if (!fault.starts_with(file + ":")) return fault;
+  const std::string place = fault.substr(file.size() + 1);
+  return place.starts_with(' ') ? place.substr(1) : "line " + place;
+}
+
+Judged judge(const std::string& file) {
+  Judged judged{.file = file};
+  const auto fail = [&](Result result, const Error& error) {
+    judged.result = result;
+    judged.fault = without_file(error.what(), file);
+    judged.hint = error.hint();
+    return judged;
+  };
+  std::string text;
+  try {
+    text = read_text(file);
+  } catch (const Error& error) {
+    return fail(Result::unreadable, error);
+  }
+  try {
+    read_text_of(text, judged);
+  } catch (const Error& error) {
+    return fail(Result::invalid, error);
+  }
+  return judged;
+}
+
+Json to_json(const Judged& judged) {
+  Json json = {{"file", judged.file}, {"result", name(judged.result)}};
+  if (!judged.kind.empty()) json["kind"] = judged.kind;
+  if (judged.version > 0) json["version"] = judged.version;
+  if (!judged.fault.empty()) json["fault"] = judged.fault;
+  if (!judged.hint.empty()) json["hint"] = judged.hint;
+  return json;
+}
+
+Grid grid_of(const std::vector<Judged>& all, bool faults) {
+  Grid grid{{{"file"}, {"kind"}, {"version", true}, {"result"}}, {}};
+  if (faults) grid.columns.insert(grid.columns.end(), {{"fault"}, {"hint"}});
+  for (const Judged& one : all) {
+    const std::string version = one.version > 0 ? std::to_string(one.version) : "";
+    grid.rows.push_back({one.file, one.kind, version, std::string(name(one.result))});
+    if (faults) grid.rows.back().insert(grid.rows.back().end(), {one.fault, one.hint});
+  }
+  return grid;
+}
+
+// For people: the faults with their remedies below the table.
+std::string faults_text(const std::vector<Judged>& all, Format format, int columns) {
+  std::vector<std::string> items;
+  for (const Judged& one : all)
+    if (!one.fault.empty())
+      items.push_back(
+          fmt::format("{}: {}{}", one.file, one.fault, one.hint.empty() ? "" : " (hint: " + one.hint + ")"));
+  return bullets(items, format, columns);
+}
+
+std::string sentence(const std::vector<Judged>& all) {
+  const auto valid = std::ranges::count(all, Result::valid, &Judged::result);
+  return fmt::format("\n{} of {} valid.\n", valid, counted(static_cast<int64_t>(all.size()), "file", "files"));
+}
+
+Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
+  const Format format = parse_format(options.format, kFormats);
+  std::vector<Judged> all;
+  for (const std::string& file : options.files) all.push_back(judge(file));
+  if (format == Format::json) {
+    Json files = Json::array();
+    for (const Judged& one : all) files.push_back(to_json(one));
+    print(pretty_json(
+        {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", std::move(files)}}));
+  } else {
+    std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
+    if (format != Format::csv) text += faults_text(all, format, table_columns(format, invocation.terminal));
+    print(text + (format == Format::text ? sentence(all) : ""));
+  }
+  Exit exit = Exit::yes;
+  for (const Judged& one : all) {
+    if (one.result == Result::unreadable) return Exit::request;
+    if (one.result == Result::invalid) exit = Exit::no;
+  }
+  return exit;
+}
+
+Action declare_validate(OptionSet& set) {
+  const auto options = std::make_shared<ValidateOptions>();
+  set.arguments("FILES", options->files, "Tables, journals, recordings, spaces, suites, results, ...");
+  declare_format(set, options->format, kFormats);
+  return [options](const Invocation& invocation) { return run_validate(*options, invocation); };
+}
+
+}  // namespace
+
+Command validate_command() {
+  return {.name = "validate",
+          .summary = "Tell what files are, and whether this program can read them",
+          .examples =
+              "  moetune validate moetune-table.json\n"
+              "  moetune validate *.json *.jsonl --format json",
+          .declare = declare_validate};
+}
+
+}  // namespace moetune

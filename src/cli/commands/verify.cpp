@@ -1,0 +1,256 @@
+// `moetune verify`: are these candidates right?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/text/units.h"
+#include "cli/commands/command.h"
+#include "cli/options/contenders.h"
+#include "cli/options/device_options.h"
+#include "cli/files/files.h"
+#include "cli/text/output.h"
+#include "cli/signals.h"
+#include "cli/files/try_all.h"
+#include "cli/tables/verdicts.h"
+#include "cli/text/wording.h"
+#include "base/pretty.h"
+#include "variant/space/offer.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kSpace = "quick";
+constexpr size_t kCompileBatch = 64;       // kernels at a time: each batch has a time limit
+constexpr const char* kOfSpace = "space";  // the role of candidates that nobody named
+const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+
+struct VerifyOptions {
+  CellOptions cells;
+  DeviceOptions device;
+  ContenderOptions contenders;
+  SearchOptions search;
+  std::string max_candidates, repeat_for, output, format;
+  bool quiet = false, verbose = false;
+
+  bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
+};
+
+Offer offer_of(const VerifyOptions& options, const DeviceInfo& device) {
+  return Offer(make_space(options.search, kSpace), device,
+               candidate_limit(options.max_candidates, options.names_space()));
+}
+
+// One compiled candidate; after a good verdict it is launched again for `seconds`.
+void verify_one(Case& finding, double seconds, Backend& backend) {
+  const Contender contender{.baseline = "", .candidate = finding.candidate};
+  try {
+    finding.verdict = backend.verify(contender);
+    if (!finding.verdict.ok) finding.status = Status::wrong_result, finding.reason = finding.verdict.reason;
+    if (finding.status != Status::ok || seconds <= 0) return;
+    finding.repetition = Repetition{};
+    finding.repetition = backend.repeat(contender, seconds);
+    if (const Repetition& r = *finding.repetition; r.different > 0)
+      finding.status = Status::wrong_result,
+      finding.reason =
+          fmt::format("{} of {} launches gave another result than the first: {}", r.different, r.launches, r.reason);
+  } catch (const CandidateFault& fault) {
+    finding.status = fault.status, finding.reason = fault.what();
+  }
+}
+
+// Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come. Launches are
+// repeated for `seconds` in all. False where a signal left some out.
+bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
+                 const std::atomic<bool>& stop, const std::function<void(const Case&)>& failed, Verdicts& verdicts) {
+  const auto add = [&](Case finding) {
+    if (is_failed(finding)) failed(finding);
+    if (is_pruned(finding)) ++verdicts.pruned[finding.reason.substr(0, finding.reason.find(':'))];
+    verdicts.findings.push_back(std::move(finding));
+  };
+  std::vector<Case> compilable;
+  for (const Entrant& entrant : work.entrants) {
+    Case finding{.cell = work.cell,
+                 .candidate = entrant.contender.candidate,
+                 .name = entrant.name,
+                 .of_space = entrant.role == kOfSpace};
+    if (const auto reason = cannot_run(finding.candidate, problem.shape, backend.device())) {
+      finding.status = Status::illegal, finding.reason = *reason;
+      add(std::move(finding));
+    } else {
+      compilable.push_back(std::move(finding));
+    }
+  }
+  size_t done = 0;
+  for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
+    const std::span<Case> batch =
+        std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
+    std::vector<Candidate> candidates;
+    for (const Case& finding : batch) candidates.push_back(finding.candidate);
+    const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
+    for (size_t i = 0; i < batch.size() && !stop; ++i) {
+      Case& finding = batch[i];
+      finding.status = compiled[i].status, finding.reason = compiled[i].reason;
+      if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
+      add(std::move(finding));
+      ++done;
+    }
+  }
+  return done == compilable.size();
+}
+
+void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
+                    Offer& offer, std::shared_ptr<const Enumeration>& before, Verdicts& verdicts) {
+  const auto add = [&](const std::string& role, const Candidate& candidate) {
+    add_entrant(work, role, {.baseline = "", .candidate = candidate});
+  };
+  if (options.names_space()) {
+    const auto found = offer.to(work.cell.shape, work.cell.seed);
+    if (std::exchange(before, found) != found)
+      for (const auto& [reason, times] : found->pruned) verdicts.pruned[reason] += times;
+    for (const Candidate& candidate : found->legal) add(kOfSpace, candidate);
+  }
+  if (work.entrants.empty()) add("default", default_candidate(offer.space(), problem, device));
+}
+
+Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
+  Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
+               {"device", to_json(backend.device())}, {"environment", backend.environment()},
+               {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
+  for (const Case& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
+  if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
+  return json;
+}
+
+std::string output_text(const Verdicts& verdicts, const Json& json, const VerifyOptions& options,
+                        const Terminal& terminal) {
+  const Format format = parse_format(options.format, kFormats);
+  if (format == Format::json) return pretty_json(json);
+  if (format == Format::text) return summary(verdicts, options.device, terminal, options.verbose);
+  if (format == Format::csv) return csv(verdicts.findings);
+  return markdown(verdicts, options.verbose);
+}
+
+// Standard output first: it needs no disk.
+void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
+  const Json json = document(verdicts, options, invocation, backend);
+  try_all({[&] { print(output_text(verdicts, json, options, invocation.terminal)); },
+           [&] {
+             if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+           }});
+}
+
+// A problem that this machine can't hold says nothing about what is right.
+Exit answer(const Verdicts& verdicts) {
+  const auto wrong = [](const Case& finding) { return is_failed(finding) && !finding.no_memory; };
+  if (std::ranges::any_of(verdicts.findings, wrong)) return Exit::no;
+  return std::ranges::any_of(verdicts.findings, &Case::no_memory) ? Exit::machine : Exit::yes;
+}
+
+Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
+  add_packs(options.device.packs);
+  parse_format(options.format, kFormats);
+  std::vector<std::string> told;
+  std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
+  const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
+  static_cast<void>(offer_of(options, {}));  // wrong words end the command before a device is opened
+  Files files;
+  std::vector<Cell> cells;
+  for (const CellWork& one : work) cells.push_back(one.cell);
+  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.search);
+  add_input(files, "--table", options.contenders.table);
+  add_input(files, "--measured", options.device.measured);
+  add_output(files, "--output", options.output, Content::verify);
+  require_outputs(files);
+  for (const std::string& sentence : told) warn(invocation.terminal, sentence);
+  const std::unique_ptr<Backend> backend = open_worker(options.device);
+  const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
+  const std::atomic<bool>& stop = stop_on_signals();
+
+  Offer offer = offer_of(options, backend->device());
+  require_knobs(options.search, offer.space(), backend->device());
+  std::shared_ptr<const Enumeration> before;  // the verdicts have its pruned candidates
+  Verdicts verdicts;
+  verdicts.asked = work.size();
+  const auto failed = [&](const Case& finding) {
+    if (!options.quiet)
+      warn(invocation.terminal,
+           fmt::format("{}: {}: {}", name(finding.status), finding.reason, again(finding, options.device)));
+  };
+  try {
+    while (!verdicts.whole() && !stop) {
+      CellWork& one = work[verdicts.cells];
+      const Problem problem = make_problem(one.cell);
+      complete_entrants(one, problem, backend->device());
+      add_candidates(one, options, problem, backend->device(), offer, before, verdicts);
+      name_entrants(one, problem, backend->device());
+      if (!options.quiet)
+        tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
+                         counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
+      try {
+        backend->load(problem);
+        if (!verify_cell(one, problem, *backend, repeat_for / static_cast<double>(work.size()), stop, failed, verdicts))
+          break;
+      } catch (const OutOfMemory& error) {
+        for (const Entrant& entrant : one.entrants)
+          verdicts.findings.push_back({.cell = one.cell,
+                                       .candidate = entrant.contender.candidate,
+                                       .name = entrant.name,
+                                       .status = Status::launch_error,
+                                       .reason = error.what(),
+                                       .no_memory = true});
+      }
+      ++verdicts.cells;
+    }
+  } catch (const std::exception& error) {
+    verdicts.fault = error.what();
+    if (!verdicts.findings.empty())
+      keep_in_spite(invocation.terminal, [&] { report(verdicts, options, invocation, *backend); });
+    throw;
+  }
+  report(verdicts, options, invocation, *backend);
+  if (!verdicts.whole()) return Exit::interrupted;
+  return answer(verdicts);
+}
+
+Action declare_verify(OptionSet& set) {
+  const auto options = std::make_shared<VerifyOptions>();
+  declare(set, options->cells, "Cells: lists to multiply, or to pick from --table");
+  declare(set, options->device);
+  declare(set, options->search, "");
+  declare(set, options->contenders);
+  set.value("--max-candidates", options->max_candidates, "N",
+            "Draw at most N candidates of the space per cell, at random by the cell's seed");
+  set.value("--repeat-for", options->repeat_for, "TIME",
+            "Launch correct candidates again for TIME in all; every result must equal the first bit for bit");
+  set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON; - is standard output");
+  declare_format(set, options->format, kFormats);
+  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates");
+  set.flag("-q,--quiet", options->quiet, "No progress");
+  return [options](const Invocation& invocation) {
+    output_to_standard_output(options->output, options->format);
+    return run_verify(*options, invocation);
+  };
+}
+
+}  // namespace
+
+Command verify_command() {
+  return {.name = "verify",
+          .summary = "Compare candidates' results with the reference",
+          .examples =
+              "  moetune verify --model qwen3-30b-a3b --tokens 256 --routing zipf:1.0\n"
+              "  moetune verify --device cpu --experts 8 --top-k 2 --n 65 --k 33 --tokens 17 --space quick\n"
+              "  moetune verify --suite hard --seed 1 --space full --max-candidates 24\n"
+              "  moetune verify --table moetune-table.json --repeat-for 5m",
+          .declare = declare_verify};
+}
+
+}  // namespace moetune

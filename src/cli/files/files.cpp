@@ -1,0 +1,192 @@
+// Inputs, outputs, and what a file that is there already holds.
+#include "cli/files/files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <system_error>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/json.h"
+#include "base/text/units.h"
+#include "cli/options/suite.h"
+#include "workload/model.h"
+#include "workload/routing/trace.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStandardOutput = "-";
+
+// How a file of each content is recognised.
+struct Sign {
+  Content content;
+  std::string_view name;         // for "is not a ..."
+  std::string_view schema;       // of a JSON file: "moetune.table/"; empty for others
+  std::string_view begin;        // of other files
+  std::string_view mark = {};    // must occur in them too
+  std::string_view before = {};  // how files of earlier versions begin
+};
+constexpr Sign kSigns[] = {
+    {Content::table, "table of moetune", "moetune.table/", {}},
+    {Content::journal, "journal of moetune", "moetune.journal/", {}},
+    {Content::bench, "result of moetune bench", "moetune.bench/", {}},
+    {Content::verify, "result of moetune verify", "moetune.verify/", {}},
+    {Content::check, "result of moetune check", "moetune.check/", {}},
+    {Content::junit, "JUnit file of moetune check", {}, "<?xml", "moetune"},
+    {Content::summary, "Markdown file of moetune check", {}, "### moetune check", {}, "| cell"},
+    {Content::benchmark, "benchmark file of moetune check", {}, "[", "\"unit\""},
+    {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
+    {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
+    {Content::html_report, "page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""},
+    {Content::markdown_report, "Markdown file of moetune report", {}, "# moetune report"},
+    {Content::serving, "kernel configuration", {}, "{", "\"BLOCK_SIZE_M\""},
+    {Content::runtime, "runtime table of moetune export", "moetune.runtime/", {}},
+};
+
+const Sign* sign_of(Content content) {
+  const auto found =
+      std::find_if(std::begin(kSigns), std::end(kSigns), [&](const Sign& s) { return s.content == content; });
+  return found == std::end(kSigns) ? nullptr : found;
+}
+
+// A file that was cut off while it was written still begins as whole ones do.
+bool has_schema(const std::string& text, std::string_view schema) {
+  try {
+    const Json json = parse_json(text, "");
+    const JsonAt file(json, "");
+    return file.has("schema") && file["schema"].string().starts_with(schema);
+  } catch (const Error&) {
+    std::string beginning = text.substr(0, 100);
+    std::erase_if(beginning, [](unsigned char c) { return std::isspace(c); });
+    return beginning.starts_with(fmt::format("{{\"schema\":\"{}", schema));
+  }
+}
+
+std::string first_line(const fs::path& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+// The whole text of a file; of a journal, which may be long, only the first line, its header.
+std::string text_to_judge(const OutputFile& output) {
+  return output.content == Content::journal ? first_line(output.path) : read_text(output.path);
+}
+
+bool holds(const std::string& text, const Sign& sign) {
+  if (!sign.schema.empty()) return has_schema(text, sign.schema);
+  const bool earlier = !sign.before.empty() && text.starts_with(sign.before);
+  return (text.starts_with(sign.begin) || earlier) && text.find(sign.mark) != std::string::npos;
+}
+
+void require_replaceable(const OutputFile& output) {
+  const Sign* sign = sign_of(output.content);
+  std::error_code error;
+  if (!sign || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
+  if (!holds(text_to_judge(output), *sign))
+    throw request_error(fmt::format("{}: {} exists and is not a {}: moetune does not replace it", output.option,
+                                    output.path.string(), sign->name),
+                        "give another file name, or remove that file first");
+}
+
+// The path itself, or, where its folder doesn't exist yet, the same name in the nearest folder that exists.
+fs::path in_existing_folder(const fs::path& path) {
+  std::error_code error;
+  fs::path folder = fs::absolute(path, error).parent_path();
+  if (fs::exists(folder, error)) return path;
+  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  return folder / path.filename();
+}
+
+void require_place(const OutputFile& output, bool dry) {
+  if (output.path == kStandardOutput)
+    throw request_error(fmt::format("{}: '-' is not the name of a file", output.option),
+                        "for standard output see --format; for a file of this name write ./-");
+  require_writable(dry ? in_existing_folder(output.path) : output.path, !dry);
+  std::error_code error;
+  if (output.content == Content::journal || !fs::exists(output.path, error)) return;
+  if (!fs::is_regular_file(output.path, error))
+    throw request_error(
+        fmt::format("{}: expected the name of a regular file, found a device or a pipe", output.path.string()),
+        "for standard output leave this option out and use --format");
+}
+
+bool is_device(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) && !fs::is_regular_file(path, error);
+}
+
+void require_distinct(const Files& files) {
+  const auto require = [](const OutputFile& output, const std::string& option, const fs::path& path) {
+    if (!is_device(path) && same_file(output.path, path))
+      throw request_error(fmt::format("{} and {} name the same file: {}", option, output.option, output.path.string()),
+                          fmt::format("give {} another file name", output.option));
+  };
+  for (size_t i = 0; i < files.outputs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) require(files.outputs[i], files.outputs[j].option, files.outputs[j].path);
+    for (const InputFile& input : files.inputs) require(files.outputs[i], input.option, input.path);
+  }
+}
+
+void add_models(Files& files, const CellOptions& options) {
+  for (const std::string& list : options.models)
+    for (const std::string& name : split(list, ',')) add_input(files, "--model", model_file(name).string());
+}
+
+}  // namespace
+
+void add_input(Files& files, const std::string& option, const std::string& path) {
+  if (!path.empty()) files.inputs.push_back({option, path});
+}
+
+void add_output(Files& files, const std::string& option, const std::string& path, Content content) {
+  if (!path.empty()) files.outputs.push_back({option, path, content});
+}
+
+void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell>& cells) {
+  add_models(files, options);
+  if (!options.suite.empty()) {
+    add_input(files, "--suite", suite_file(options.suite).string());
+    for (const SuitePart& part : read_suite(options.suite)) add_models(files, part.options);
+  }
+  for (const Cell& cell : cells) {
+    if (cell.routing.name != "trace") continue;
+    const fs::path file = trace_file(cell.routing);
+    const auto known = [&](const InputFile& input) { return input.path == file; };
+    if (std::none_of(files.inputs.begin(), files.inputs.end(), known)) add_input(files, "--routing", file.string());
+  }
+}
+
+void add_inputs(Files& files, const SearchOptions& options) {
+  if (!embedded_file(fmt::format("configs/spaces/{}.json", options.space))) add_input(files, "--space", options.space);
+}
+
+void require_outputs(const Files& files, bool dry) {
+  require_distinct(files);
+  for (const OutputFile& output : files.outputs) require_place(output, dry);
+  for (const OutputFile& output : files.outputs) require_replaceable(output);
+}
+
+bool is_journal(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && holds(first_line(path), *sign_of(Content::journal));
+}
+
+void output_to_standard_output(std::string& output, std::string& format) {
+  if (output != kStandardOutput) return;
+  if (format != "text" && format != "json")
+    throw request_error(fmt::format("--output - and --format {} both ask for standard output", format),
+                        "leave one of them out");
+  output.clear();
+  format = "json";
+}
+
+}  // namespace moetune

@@ -1,0 +1,69 @@
+// The files that a command reads and writes: what it may replace is decided here, before any work is done.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/options/cells.h"
+#include "cli/options/search_options.h"
+
+namespace moetune {
+
+/// What a file to write will hold. One that is there already is replaced only where it holds the same.
+enum class Content {
+  table,
+  journal,
+  bench,
+  verify,
+  check,
+  junit,
+  summary,
+  benchmark,
+  csv,
+  report,
+  html_report,
+  markdown_report,
+  serving,
+  runtime,
+  kernel
+};
+
+/// `option` is the word by which the user knows the file: "--table", "TABLE".
+struct InputFile {
+  std::string option;
+  std::filesystem::path path;
+};
+struct OutputFile {
+  std::string option;
+  std::filesystem::path path;
+  Content content;
+};
+
+struct Files {
+  std::vector<InputFile> inputs;
+  std::vector<OutputFile> outputs;
+};
+
+/// Files that these options read, which no output may replace: a suite, models' config.json files, recordings; a space.
+/// Built-in files don't count.
+void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell>& cells);
+void add_inputs(Files& files, const SearchOptions& options);
+
+/// Adds the file, unless `path` is empty.
+void add_input(Files& files, const std::string& option, const std::string& path);
+void add_output(Files& files, const std::string& option, const std::string& path, Content content);
+
+/// Throws Exit::request where an output is an input or another output (also through links), cannot be written, is not a
+/// regular file (a journal may be a device), or exists and holds anything but what will be written. Makes the folders
+/// of outputs, unless `dry`; then it is enough that they can be made.
+void require_outputs(const Files& files, bool dry = false);
+
+/// Whether a file begins as a journal does. A file that cannot be read does not.
+bool is_journal(const std::filesystem::path& path);
+
+/// "-o -" for a command whose results are one JSON document: it goes to standard output in place of the text, as with
+/// --format json. Exit::request where --format asks for another format there.
+void output_to_standard_output(std::string& output, std::string& format);
+
+}  // namespace moetune

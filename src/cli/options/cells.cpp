@@ -1,0 +1,303 @@
+// From words to cells.
+#include "cli/options/cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text/units.h"
+#include "cli/options/suite.h"
+#include "cli/options/words.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kDefaultTokens = 256;
+constexpr size_t kMaxCells = 10000;
+
+std::optional<int64_t> size_of(const std::string& text, std::string_view option, int64_t most) {
+  if (text.empty()) return std::nullopt;
+  return parse_integer(text, option, 1, most);
+}
+
+std::vector<int64_t> integers(const std::string& text, std::string_view option, int64_t most) {
+  return text.empty() ? std::vector<int64_t>{1} : parse_integers(text, option, 1, most);
+}
+
+// Makes the layer of one projection on one of tp * ep ranks.
+using LayerMaker = std::function<Layer(Projection, Dtype, int64_t tp, int64_t ep)>;
+
+LayerMaker maker_of(const Model& model) {
+  return [model](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
+    return make_layer(model, projection, dtype, tp, ep);
+  };
+}
+
+// A layer from --n and --k: tp divides the side that comes from the intermediate width.
+LayerMaker maker_of_sizes(int64_t experts, int64_t top_k, int64_t n, int64_t k) {
+  return [=](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
+    Layer layer;
+    layer.model = "custom";
+    layer.projection = projection, layer.dtype = dtype;
+    layer.experts = experts, layer.top_k = top_k, layer.n = n, layer.k = k;
+    layer.tp = tp, layer.ep = ep;
+    int64_t& side = projection == Projection::up ? layer.n : layer.k;
+    if (side % tp != 0)
+      throw request_error(fmt::format("--tp {} does not divide {} {}", tp, &side == &layer.n ? "--n" : "--k", side));
+    side /= tp;
+    return layer;
+  };
+}
+
+std::vector<LayerMaker> layer_makers(const CellOptions& options) {
+  const auto experts = size_of(options.experts, "--experts", kMaxExperts);
+  const auto top_k = size_of(options.top_k, "--top-k", kMaxExperts);
+  const auto hidden = size_of(options.hidden, "--hidden", kMaxSide);
+  const auto intermediate = size_of(options.intermediate, "--intermediate", kMaxSide);
+  const auto n = size_of(options.n, "--n", kMaxSide), k = size_of(options.k, "--k", kMaxSide);
+  std::vector<LayerMaker> makers;
+  if (!options.models.empty()) {
+    if (n || k)
+      throw request_error("--n and --k exclude --model", "scale a model's layer with --hidden and --intermediate");
+    for (const std::string& name : list_words(options.models, "--model", {})) {
+      Model model = find_model(name);
+      model.experts = experts.value_or(model.experts);
+      model.top_k = top_k.value_or(model.top_k);
+      model.hidden = hidden.value_or(model.hidden);
+      model.intermediate = intermediate.value_or(model.intermediate);
+      makers.push_back(maker_of(model));
+    }
+    return makers;
+  }
+  if ((n || k) && (hidden || intermediate))
+    throw request_error("--n and --k exclude --hidden and --intermediate", "give one of the two pairs");
+  const std::string example =
+      "such as --experts 64 --top-k 8 --n 1536 --k 2048, or --model NAME ('moetune list models')";
+  if (!experts && !top_k && !n && !k && !hidden && !intermediate) throw request_error("no layer is given", example);
+  for (const auto& [value, option] : {std::pair{experts, "--experts"}, {top_k, "--top-k"}})
+    if (!value) throw request_error(fmt::format("{} is missing", option), example);
+  if (hidden && intermediate) {
+    Model model;
+    model.name = "custom";
+    model.experts = *experts, model.top_k = *top_k, model.hidden = *hidden, model.intermediate = *intermediate;
+    return {maker_of(model)};
+  }
+  if (hidden || intermediate)
+    throw request_error(fmt::format("{} is missing", hidden ? "--intermediate" : "--hidden"), example);
+  for (const auto& [value, option] : {std::pair{n, "--n"}, {k, "--k"}})
+    if (!value) throw request_error(fmt::format("{} is missing", option), example);
+  if (list_words(options.projections, "--projection", {"up"}).size() > 1)
+    throw request_error("--n and --k are the sizes of one projection", "for both give --hidden and --intermediate");
+  return {maker_of_sizes(*experts, *top_k, *n, *k)};
+}
+
+Fusion fusion_of(const CellOptions& options, Projection projection, bool both) {
+  Fusion fusion{.permute_x = options.permute_x,
+                .permute_y = options.permute_y,
+                .topk_weights = options.topk_weights,
+                .accumulate = options.accumulate,
+                .fp32_dw = options.fp32_dw,
+                .sum_slots = options.sum_slots,
+                .weight_gradient = options.weight_gradient};
+  if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
+  if (both && projection == Projection::down) fusion.permute_x = fusion.sum_slots = false;
+  return fusion;
+}
+
+std::vector<int64_t> token_counts(const CellOptions& options) {
+  std::vector<int64_t> counts;
+  for (const std::string& list : options.tokens)
+    for (const int64_t count : parse_integers(list, "--tokens", 1, kMaxRows)) counts.push_back(count);
+  return counts;
+}
+
+// Of several ops and dtypes each takes the options that it knows; one that none of them knows is a mistake.
+void require_use_of(const CellOptions& options, std::span<const Op> ops, std::span<const Dtype> dtypes) {
+  const auto require = [&](bool asked, const char* option, Op op) {
+    if (asked && ops.size() > 1 && std::ranges::find(ops, op) == ops.end())  // of one op require_valid tells more
+      throw request_error(fmt::format("{} belongs to --op {}, which is not listed", option, name(op)));
+  };
+  require(options.accumulate, "--accumulate", Op::dw);
+  require(options.fp32_dw, "--fp32-dw", Op::dw);
+  require(options.sum_slots, "--sum-slots", Op::dx);
+  require(options.weight_gradient, "--weight-gradient", Op::dx);
+  if (options.fp32_dw && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
+    throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
+}
+
+// The cells of one shape: its routings, each with its tokens.
+void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, const std::vector<int64_t>& tokens,
+               uint64_t seed, std::set<std::string>& known, std::vector<Cell>& cells) {
+  const Layer& layer = shape.layer;
+  for (const RoutingSpec& listed : routings)
+    for (const RoutingSpec& routing : expand(listed, layer.experts, layer.top_k)) {
+      std::vector<int64_t> counts = tokens;
+      if (counts.empty()) {
+        const int64_t recorded = recorded_tokens(routing, layer.experts, layer.top_k);
+        counts = {recorded > 0 ? recorded : kDefaultTokens};
+      }
+      for (const int64_t count : counts) {
+        const Cell cell{shape, count, routing, seed};
+        if (known.insert(id(cell)).second) cells.push_back(cell);
+        if (cells.size() > kMaxCells) throw request_error(fmt::format("the lists make over {} cells", kMaxCells));
+      }
+    }
+}
+
+// The cells of a suite's parts, each once; with --tokens those of these counts.
+std::vector<Cell> suite_cells(const CellOptions& options) {
+  CellOptions alone;
+  alone.suite = options.suite, alone.seed = options.seed, alone.tokens = options.tokens;
+  if (options != alone)
+    throw request_error("--suite excludes the other options of cells except --tokens and --seed",
+                        "copy the suite's file, change the copy and give it to --suite");
+  std::vector<Cell> cells;
+  std::set<std::string> known;
+  for (SuitePart& part : read_suite(options.suite)) {
+    if (part.options.seed.empty()) part.options.seed = options.seed;
+    try {
+      for (const Cell& cell : make_cells(part.options))
+        if (known.insert(id(cell)).second) cells.push_back(cell);
+    } catch (const Error& error) {
+      throw Error(error.exit(), fmt::format("{}: {}", part.where, error.what()), error.hint());
+    }
+  }
+  const std::vector<int64_t> counts = token_counts(options);
+  if (counts.empty()) return cells;
+  std::erase_if(cells, [&](const Cell& cell) { return std::ranges::find(counts, cell.tokens) == counts.end(); });
+  if (cells.empty())
+    throw request_error(
+        fmt::format("--tokens {}: the suite '{}' has no such cells", fmt::join(counts, ","), options.suite));
+  return cells;
+}
+
+}  // namespace
+
+void declare(OptionSet& set, CellOptions& options, const std::string& title) {
+  set.group(title);
+  set.value("--suite", options.suite, "NAME|FILE",
+            "A named list of cells (moetune list suites), or a file; --tokens picks", suite_words);
+  set.list("--model", options.models, "NAME|FILE", "A preset (moetune list models) or a Hugging Face config.json",
+           model_words);
+  set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
+  set.value("--top-k", options.top_k, "T", "Experts that a token picks");
+  set.value("--n", options.n, "N", "Columns of Y, of a layer given directly");
+  set.value("--k", options.k, "K", "Columns of X, of a layer given directly");
+  set.value("--hidden", options.hidden, "H", "Width of an expert's input, to scale a model down");
+  set.value("--intermediate", options.intermediate, "I", "Width of an expert, to scale a model down");
+  set.list("--projection", options.projections, "LIST", "up, down [up]", one_of({"up", "down"}));
+  set.list("--op", options.ops, "LIST", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]",
+           one_of({"fwd", "dx", "dw"}));
+  set.list("--tokens", options.tokens, "LIST", "Such as 1,16,64-4096*4 [256, or as recorded]");
+  set.list("--routing", options.routings, "LIST", "Such as uniform,zipf:1.0,trace:FILE [uniform]", routing_words);
+  set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]", dtype_names);
+  set.value("--tp", options.tp, "LIST", "Ranks that share each expert's width");
+  set.value("--ep", options.ep, "LIST", "Ranks that share the experts");
+  set.flag("--permute-x", options.permute_x,
+           "Gather rows of X while loading (of up, where both projections are listed)");
+  set.flag("--permute-y", options.permute_y,
+           "Scatter rows of Y to token order while storing (of down, where both are listed)");
+  set.flag("--topk-weights", options.topk_weights, "Multiply rows by their weights (with --permute-y)");
+  set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
+  set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
+  set.flag("--sum-slots", options.sum_slots, "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)");
+  set.flag("--weight-gradient", options.weight_gradient,
+           "Gradient of the top-k weights too (--op dx, with --topk-weights)");
+  set.value("--seed", options.seed, "N", "Of routings and operands");
+  set.group("Options");
+}
+
+std::vector<Cell> make_cells(const CellOptions& options) {
+  if (!options.suite.empty()) return suite_cells(options);
+  std::vector<Projection> projections;
+  for (const std::string& word : list_words(options.projections, "--projection", {"up"}))
+    projections.push_back(parse_projection(word));
+  const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
+                    std::ranges::find(projections, Projection::down) != projections.end();
+  std::vector<Op> ops;
+  for (const std::string& word : list_words(options.ops, "--op", {"fwd"})) ops.push_back(parse_op(word));
+  std::vector<Dtype> dtypes;
+  for (const std::string& word : list_words(options.dtypes, "--dtype", {"bf16"})) dtypes.push_back(parse_dtype(word));
+  std::vector<RoutingSpec> routings;
+  for (const std::string& word : list_words(options.routings, "--routing", {"uniform"}))
+    routings.push_back(parse_routing(word));
+  const std::vector<int64_t> tokens = token_counts(options);
+  const uint64_t seed = seed_of(options);
+
+  require_use_of(options, ops, dtypes);
+
+  std::vector<Cell> cells;
+  std::set<std::string> known;
+  for (const LayerMaker& make : layer_makers(options))
+    for (const int64_t tp : integers(options.tp, "--tp", kMaxSide))
+      for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
+        for (const Projection projection : projections)
+          for (const Op op : ops)
+            for (const Dtype dtype : dtypes) {
+              Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options, projection, both)};
+              if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
+              if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
+              if (op == Op::dw && dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
+              require_valid(shape);
+              add_cells(shape, routings, tokens, seed, known, cells);
+            }
+  return cells;
+}
+
+std::vector<std::string> cell_arguments(const Cell& cell) {
+  const Layer& layer = cell.shape.layer;
+  const Fusion& fusion = cell.shape.fusion;
+  const bool up = layer.projection == Projection::up;  // tp divides the side that comes from the intermediate width
+  std::vector<std::string> arguments;
+  const auto add = [&](const std::string& option, const std::string& value) {
+    arguments.push_back(option);
+    arguments.push_back(value);
+  };
+  const auto add_unless = [&](const std::string& option, int64_t value, int64_t usual) {
+    if (value != usual) add(option, std::to_string(value));
+  };
+  add("--experts", std::to_string(layer.experts));
+  add("--top-k", std::to_string(layer.top_k));
+  add("--n", std::to_string(up ? layer.n * layer.tp : layer.n));
+  add("--k", std::to_string(up ? layer.k : layer.k * layer.tp));
+  if (!up) add("--projection", std::string(name(layer.projection)));
+  if (cell.shape.op != Op::fwd) add("--op", std::string(name(cell.shape.op)));
+  add("--dtype", std::string(name(layer.dtype)));
+  add_unless("--tp", layer.tp, 1);
+  add_unless("--ep", layer.ep, 1);
+  add("--tokens", std::to_string(cell.tokens));
+  add("--routing", text(cell.routing));
+  if (cell.seed != 0) add("--seed", std::to_string(cell.seed));
+  if (fusion.permute_x) arguments.push_back("--permute-x");
+  if (fusion.permute_y) arguments.push_back("--permute-y");
+  if (fusion.topk_weights) arguments.push_back("--topk-weights");
+  if (fusion.accumulate) arguments.push_back("--accumulate");
+  if (fusion.fp32_dw) arguments.push_back("--fp32-dw");
+  if (fusion.sum_slots) arguments.push_back("--sum-slots");
+  if (fusion.weight_gradient) arguments.push_back("--weight-gradient");
+  return arguments;
+}
+
+void require_problems(const std::vector<Cell>& cells) {
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, uint64_t>> seen;
+  for (const Cell& cell : cells) {
+    const Layer& layer = cell.shape.layer;
+    if (seen.emplace(text(cell.routing), cell.tokens, layer.experts, layer.top_k, layer.ep, cell.seed).second)
+      make_problem(cell);
+  }
+}
+
+uint64_t seed_of(const CellOptions& options) {
+  if (options.seed.empty()) return 0;
+  return static_cast<uint64_t>(parse_integer(options.seed, "--seed", 0, std::numeric_limits<int64_t>::max()));
+}
+
+}  // namespace moetune

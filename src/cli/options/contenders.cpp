@@ -1,0 +1,92 @@
+// The contenders of each cell.
+#include "cli/options/contenders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/options/pick.h"
+#include "variant/variant.h"
+
+namespace moetune {
+
+void declare(OptionSet& set, ContenderOptions& options) {
+  set.group("Candidates");
+  set.list("--candidate", options.candidates, "TEXT",
+           "Such as \"mma block_m=128 stages=4\"; the default's value for other knobs");
+  set.value("--table", options.table, "FILE",
+            "The winners of a tuned table; the options of cells pick among its cells");
+  set.group("Options");
+}
+
+void add_entrant(CellWork& work, const std::string& role, const Contender& contender) {
+  for (Entrant& entrant : work.entrants)
+    if (entrant.contender == contender) {
+      if (entrant.role != role) entrant.role += "+" + role;
+      return;
+    }
+  work.entrants.push_back({.role = role, .contender = contender});
+}
+
+void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
+  for (Entrant& entrant : work.entrants) {
+    Contender& contender = entrant.contender;
+    if (contender.baseline.empty()) contender.candidate = complete(contender.candidate, problem, device);
+  }
+}
+
+Candidate usual_default(const Problem& problem, const DeviceInfo& device) {
+  static const SearchSpace space = load_space("quick");
+  return default_candidate(space, problem, device);
+}
+
+void name_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
+  const Candidate fallback = usual_default(problem, device);
+  for (auto& [role, contender, name] : work.entrants)
+    name =
+        contender.baseline.empty() ? short_text(contender.candidate, &fallback, problem, device) : contender.baseline;
+}
+
+std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
+                                std::vector<std::string>& told) {
+  const std::vector<Candidate> candidates = parse_candidates(contenders.candidates);
+  std::vector<CellWork> work;
+  if (contenders.table.empty()) {
+    for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
+  } else {
+    TunedTable table = read_table(contenders.table);
+    pick_entries(table, contenders.table, cells);
+    for (const Entry& entry : table.entries) {
+      work.push_back({entry.cell, {}});
+      if (entry.skipped.empty())
+        add_entrant(work.back(), "winner", {.baseline = "", .candidate = entry.candidate});
+      else
+        told.push_back(fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
+    }
+  }
+  for (CellWork& one : work)
+    for (const Candidate& candidate : candidates)
+      add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
+  return work;
+}
+
+void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
+                        const std::string& hint) {
+  Shape before;
+  for (const Cell& cell : cells) {
+    if (cell.shape == before) continue;  // legality does not depend on rows
+    before = cell.shape;
+    static_cast<void>(
+        default_candidate(space, make_problem(cell), device));        // throws where no variant is for the device
+    const Enumeration found = draw(space, cell.shape, device, 1, 0);  // looks no further than the first legal one
+    if (!found.legal.empty()) continue;
+    const auto reason = std::max_element(found.pruned.begin(), found.pruned.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name,
+                                    reason == found.pruned.end() ? "it has none" : reason->first),
+                        hint);
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,54 @@
+// What `bench` and `verify` run in each cell: candidates by name, a table's winners, a space, the default.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cli/options/cells.h"
+#include "cli/options/search_options.h"
+#include "record/table/table.h"
+
+namespace moetune {
+
+struct ContenderOptions {
+  std::vector<std::string> candidates;  // texts
+  std::string table;                    // a file
+};
+void declare(OptionSet& set, ContenderOptions& options);
+
+/// A contender and why it is there: "candidate", "winner", "default", "baseline", or several with '+'.
+struct Entrant {
+  std::string role;
+  Contender contender;
+  std::string name = {};  // in short, for people: see name_entrants
+};
+
+struct CellWork {
+  Cell cell;
+  std::vector<Entrant> entrants;
+};
+
+/// The named candidates of every cell; with a table its winners, in those of its cells that `cells` picks. `told` gets
+/// a sentence for each cell without a winner. Errors as of make_cells and pick_entries.
+std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
+                                std::vector<std::string>& told);
+
+/// Gives candidates that name only some knobs the values of their variant's default for the problem.
+void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
+
+/// The default of the built-in space `quick`. Candidates are named by what differs from it, whatever the space of a
+/// run.
+Candidate usual_default(const Problem& problem, const DeviceInfo& device);
+
+/// Names complete candidates as short_text does beside the usual default, and baselines by their own name.
+void name_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
+
+/// Adds a role to the entrant, or the entrant.
+void add_entrant(CellWork& work, const std::string& role, const Contender& contender);
+
+/// Throws Exit::request, with the reason and `hint`, for a cell in which neither the default nor anything in the space
+/// can run.
+void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
+                        const std::string& hint);
+
+}  // namespace moetune

@@ -1,0 +1,168 @@
+// --device, --kernels, --pack, --no-cache.
+#include "cli/options/device_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/placed.h"
+#include "cli/files/results.h"
+#include "cli/text/wording.h"
+#include "cli/options/words.h"
+#include "record/table/mergeable.h"
+
+namespace moetune {
+
+namespace {
+
+using Workers = std::vector<std::unique_ptr<Backend>>;
+
+void require_one_model(const std::vector<ListedDevice>& gpus) {
+  for (const ListedDevice& gpu : gpus)
+    if (!same_model(gpus[0].info, gpu.info))
+      throw machine_error(fmt::format("{} is {}, {} is {}: a table is of one model", gpus[0].word,
+                                      model_text(gpus[0].info), gpu.word, model_text(gpu.info)),
+                          "name GPUs of one model in CUDA_VISIBLE_DEVICES, or pass --mixed-gpus");
+}
+
+// Of the devices that doctor measured.
+std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
+  const Json json = read_json(file);
+  const JsonAt root(json, file);
+  placed(root, read_doctor);
+  std::map<std::string, MeasuredRates> rates;
+  const JsonAt devices = root["devices"];
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const DeviceInfo info = device_from_json(devices[i]["device"]);
+    if (!devices[i].has("ceilings")) continue;
+    const Ceilings ceilings = ceilings_from_json(devices[i]["ceilings"]);
+    rates[info.name] = {.dense_flops = ceilings.dense_burst, .read_bandwidth = ceilings.read_bandwidth};
+  }
+  if (rates.empty())
+    throw request_error(fmt::format("--measured: {} has no measured device", file),
+                        "make it with: moetune doctor --format json");
+  return rates;
+}
+
+// What a worker takes of a GPU's memory at most: its CUDA context, and a problem with several sets of its operands, the
+// reference results and what kernels need beside.
+double memory_of_worker(double problem_bytes) { return 1e9 + 6 * problem_bytes; }
+
+// Cores that compile for a worker. N workers of a GPU seldom all wait for compilers, so that each has more than an Nth.
+void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& sharing) {
+  const int64_t cores = 2 * cores_of_gpu / (sharing.at_once + 1);
+  worker.backend.compile_threads = static_cast<int>(std::max<int64_t>(1, cores));
+}
+
+// The workers of a device: one, and as many more as its memory has room for and its compute mode allows. Kernels of a
+// cpu use all of it, so it has one.
+Workers open_on(WorkerOptions worker, const Sharing& sharing) {
+  if (sharing.at_once > 1) worker.turn = std::make_shared<std::recursive_mutex>();
+  Workers workers;
+  workers.push_back(make_worker_backend(worker));
+  const DeviceInfo& device = workers.front()->device();
+  if (device.kind == DeviceKind::cpu && !worker.device.starts_with("cuda")) return workers;
+  const auto room =
+      static_cast<int64_t>(static_cast<double>(device.memory_bytes) / memory_of_worker(sharing.problem_bytes));
+  std::vector<std::future<std::unique_ptr<Backend>>> more;
+  for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i)
+    more.push_back(std::async(std::launch::async, [&] { return make_worker_backend(worker); }));
+  for (auto& one : more) try {
+      workers.push_back(one.get());
+    } catch (const Error& error) {
+      // A GPU in exclusive mode takes one process: that one tunes all cells.
+      if (error.exit() != Exit::machine) throw;
+    }
+  return workers;
+}
+
+}  // namespace
+
+bool is_all_gpus(const DeviceOptions& options) { return options.device == "cuda:all"; }
+
+void declare(OptionSet& set, DeviceOptions& options) {
+  set.group("Device");
+  set.value("--device", options.device, "WORD",
+            "auto (a GPU where there is one), cpu, cuda, cuda:1; for tune, cuda:all; for doctor, all", device_words);
+  set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
+  declare_packs(set, options.packs);
+  set.value("--measured", options.measured, "FILE",
+            "What 'moetune doctor --format json' told of this device: models of kernels go by it [its data sheet]");
+  set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
+  set.group("Options");
+}
+
+void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
+  set.list("--pack", packs, "DIR",
+           "Add the kernels of a folder with a pack.json: made elsewhere, tuned like any variant");
+}
+
+void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
+  set.value("--regime", value, "WORD",
+            help + ": burst, near its boost clock; or sustained, busy until its power limit shows");
+}
+
+WorkerOptions worker_options(const DeviceOptions& options) {
+  std::error_code error;
+  if (!options.kernels.empty() && !std::filesystem::is_directory(options.kernels, error))
+    throw request_error(fmt::format("--kernels: {} is not a folder", options.kernels));
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) throw machine_error("cannot find this program's own file: /proc is not mounted");
+  WorkerOptions worker;
+  worker.command = {self.string(), "worker"};
+  worker.device = options.device;
+  worker.backend.kernels_folder = options.kernels;
+  worker.backend.cache = !options.no_cache;
+  if (!options.measured.empty()) worker.backend.measured = read_rates(options.measured);
+  for (const std::string& pack : options.packs)
+    worker.backend.packs.push_back(std::filesystem::absolute(pack).string());
+  return worker;
+}
+
+std::unique_ptr<Backend> open_worker(const DeviceOptions& options) {
+  return make_worker_backend(worker_options(options));
+}
+
+std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation) {
+  return (*invocation.factory)(options.device, worker_options(options).backend);
+}
+
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed, const Sharing& sharing) {
+  WorkerOptions worker = worker_options(options);
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  if (!is_all_gpus(options)) {
+    set_cores(worker, cores, sharing);
+    return open_on(worker, sharing);
+  }
+  std::vector<ListedDevice> gpus = list_devices_in_worker(worker);
+  std::erase_if(gpus, [](const ListedDevice& device) { return !device.word.starts_with("cuda:"); });
+  if (gpus.empty()) gpus.push_back({"cuda:0", {}});  // which fails to open, with the reason
+  if (!mixed) require_one_model(gpus);
+  set_cores(worker, cores / std::ssize(gpus), sharing);
+  std::vector<std::future<Workers>> opening;
+  for (const ListedDevice& gpu : gpus) {
+    worker.device = gpu.word;
+    opening.push_back(std::async(std::launch::async, open_on, worker, sharing));
+  }
+  Workers workers;
+  for (auto& one : opening)
+    for (std::unique_ptr<Backend>& opened : one.get()) workers.push_back(std::move(opened));
+  return workers;
+}
+
+DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation) {
+  const DeviceInfo& device = backend.device();
+  const std::string known = device.kind == DeviceKind::cpu ? "cpu" : device.name;
+  const bool chosen = options.device != "auto" && !is_all_gpus(options);
+  return lock_device(device.id, chosen ? options.device : known, shell_line(invocation.argv));
+}
+
+}  // namespace moetune

@@ -1,0 +1,60 @@
+// Options of commands that run on a device, and the worker behind them. No command touches a device itself, except
+// `bench --in-process`.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/system/lock.h"
+#include "cli/commands/command.h"
+#include "cli/options/options.h"
+#include "backend/worker/worker.h"
+#include "variant/pack/pack.h"
+
+namespace moetune {
+
+struct DeviceOptions {
+  std::string device = "auto";
+  std::string kernels;             // a folder
+  std::vector<std::string> packs;  // folders
+  std::string measured;            // a file
+  bool no_cache = false;
+};
+void declare(OptionSet& set, DeviceOptions& options);
+
+/// --pack DIR, as often as wanted; part of declare(OptionSet&, DeviceOptions&).
+void declare_packs(OptionSet& set, std::vector<std::string>& packs);
+
+/// --regime, whose default is what `value` holds.
+void declare_regime(OptionSet& set, std::string& value, const std::string& help);
+constexpr const char* kBurst = "burst";
+
+/// Whether these name every GPU.
+bool is_all_gpus(const DeviceOptions& options);
+
+/// How to start this program's worker: this very binary, with the word `worker`.
+WorkerOptions worker_options(const DeviceOptions& options);
+
+/// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
+std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
+
+/// Opens the device in this very process, so that profilers see its kernels. A crash then ends the command.
+std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation);
+
+/// How workers share a device: at most `at_once` a GPU take turns on it, as many as it takes and its memory has room
+/// for, with problems of `problem_bytes` each.
+struct Sharing {
+  int64_t at_once = 1;
+  double problem_bytes = 0;
+};
+
+/// Every GPU that CUDA shows where the device is cuda:all, else that device alone, each in a worker or several. GPUs of
+/// unlike models are refused unless `mixed`. Errors as of open_worker.
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed,
+                                                   const Sharing& sharing = {});
+
+/// No other moetune uses the device while this lives. Errors as of lock_device.
+DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);
+
+}  // namespace moetune

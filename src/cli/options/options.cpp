@@ -1,0 +1,297 @@
+// CLI11 as a parser of texts, with errors that name the nearest word.
+#include "cli/options/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/embedded.h"
+#include "base/text/units.h"
+#include "cli/commands/command.h"
+#include "cli/text/help.h"
+
+namespace moetune {
+
+struct CommandLine::Apps {
+  CLI::App main;
+  std::vector<CLI::App*> commands;
+  std::string color = "auto";
+  bool version = false;
+  std::map<const CLI::Option*, WordSource> words;
+};
+
+namespace {
+
+constexpr const char* kColorHelp = "auto, always or never";
+
+void declare_color(CLI::App& app, std::string& color, std::map<const CLI::Option*, WordSource>& words) {
+  words[app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other")] =
+      one_of({"auto", "always", "never"});
+}
+
+std::string version_text() {
+  const BuildInfo build = build_info();
+  return fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "");
+}
+
+std::string main_help(const std::vector<Command>& commands, int width) {
+  HelpSection list{"Commands", {}};
+  for (const Command& command : commands)
+    if (!command.hidden) list.lines.push_back({std::string(command.name), std::string(command.summary)});
+  const HelpSection options{
+      "Options",
+      {{"-h, --help", "Print this help; 'moetune help COMMAND' or COMMAND --help prints that command's"},
+       {"-V, --version", "Print the version and the commit"},
+       {"--color WHEN", kColorHelp}}};
+  return fmt::format(
+      "{}\n\nUsage: moetune COMMAND [OPTIONS]\n\n{}\n{}\n{}\n\nExamples:\n{}",
+      wrapped("Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on this "
+              "machine, for the routing that the model really produces.",
+              width),
+      section_text({list}, width), section_text({options}, width),
+      wrapped("Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive, "
+              "70 a bug of ours, 130 interrupted (partial results are kept).",
+              width),
+      examples_text("moetune list models\n"
+                    "moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+                    "moetune tune --help",
+                    width));
+}
+
+// Every "--name" of an app, as typed.
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::string see_help(const CLI::App& app) {
+  const std::string name = app.get_parent() ? "moetune " + app.get_name() : "moetune";
+  return fmt::format("see '{} --help'", name);
+}
+
+// "--output: 1 required FILE missing" and "--output: At Most 1 required but received 2" said plainly.
+std::string in_our_words(const CLI::ParseError& error) {
+  std::string what = error.what();
+  const std::string name = what.substr(0, what.find(':'));
+  if (what.find(" received ") != std::string::npos) return name + " is given more than once";
+  if (what.ends_with(" missing")) return name + " needs a value";
+  // "Could not convert: --quiet = maybe": only of flags, because values stay text here.
+  constexpr std::string_view kUnread = "Could not convert: ";
+  if (const size_t equals = what.find(" = "); what.starts_with(kUnread) && equals != std::string::npos)
+    return fmt::format("{} is a flag: '{}' is neither true nor false",
+                       what.substr(kUnread.size(), equals - kUnread.size()), what.substr(equals + 3));
+  return what;
+}
+
+// Throws where there are words but no command: the first is a mistyped command, unless it is an option.
+void require_command(const std::vector<Command>& commands, const std::vector<std::string>& extras) {
+  if (extras.empty() || extras.front().starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const Command& command : commands)
+    if (!command.hidden) names.emplace_back(command.name);
+  throw unknown_word("command", extras.front(), names);
+}
+
+// The words behind the program's name. "help tune" is "tune --help".
+std::vector<std::string> arguments_of(const std::vector<std::string>& argv) {
+  std::vector<std::string> words(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+// An empty value is a common mistake of scripts: a variable that is not set.
+void require_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty()) throw request_error(fmt::format("{}: the value is empty", option->get_name()), see_help(app));
+}
+
+// The error for what an app did not understand.
+Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
+  const auto option = std::find_if(extras.begin(), extras.end(),
+                                   [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (option == extras.end())
+    return request_error(fmt::format("unexpected argument '{}'", extras.front()), see_help(app));
+  const std::string word = option->substr(0, option->find('='));
+  const std::string near = nearest(word, option_names(app));
+  return request_error(fmt::format("unknown option '{}'", word),
+                       near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
+}
+
+// "-o", "--output"; none for an argument.
+std::vector<std::string> names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  if (option.get_positional()) return names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+bool takes_files(const std::string& placeholder) {
+  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "PATH", "TABLE"},
+                             [&](const std::string& word) { return placeholder.find(word) != std::string::npos; });
+}
+
+DeclaredOption declared_option(const CLI::Option& option, const WordSource& words) {
+  const bool flag = !option.get_positional() && option.get_expected_max() == 0;
+  DeclaredOption result{.names = names_of(option),
+                        .placeholder = flag                      ? ""
+                                       : option.get_positional() ? option.get_name(true)
+                                                                 : option.get_type_name(),
+                        .help = option.get_description(),
+                        .repeated = option.get_expected_max() > 1};
+  if (words) result.words = words();
+  result.is_list = result.repeated && !option.get_positional();
+  result.files = option.get_positional() ? !words : !flag && takes_files(result.placeholder);
+  return result;
+}
+
+// "-o, --output FILE", with dots where it may be given more than once; an argument's name alone.
+std::string help_name(const CLI::Option& option) {
+  const std::string dots = option.get_expected_max() > 1 ? " ..." : "";
+  if (option.get_positional()) return option.get_name(true) + dots;
+  const std::vector<std::string> names = names_of(option);
+  if (option.get_expected_max() == 0) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} {}{}", fmt::join(names, ", "), option.get_type_name(), dots);
+}
+
+// Versions of CLI11 lay help out differently, and none knows the width of a terminal.
+std::string command_help(const Command& command, const CLI::App& app, int width) {
+  std::string usage = fmt::format("Usage: moetune {} [OPTIONS]", command.name);
+  std::vector<HelpSection> sections;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) usage += " " + help_name(*option);
+    const std::string title = option->get_positional() ? "Arguments" : option->get_group();
+    auto section = std::find_if(sections.begin(), sections.end(), [&](const auto& s) { return s.title == title; });
+    if (section == sections.end()) section = sections.insert(sections.end(), {title, {}});
+    section->lines.push_back({help_name(*option), option->get_description()});
+  }
+  std::stable_partition(sections.begin(), sections.end(), [](const auto& s) { return s.title == "Arguments"; });
+  return fmt::format("{}\n\n{}\n\n{}\nExamples:\n{}", wrapped(command.summary, width), wrapped(usage, width, 2),
+                     section_text(sections, width), examples_text(command.examples, width));
+}
+
+}  // namespace
+
+void OptionSet::flag(const std::string& names, bool& value, const std::string& help) {
+  app_.add_flag(names, value, help)->group(group_);
+}
+
+void OptionSet::value(const std::string& names, std::string& value, const std::string& placeholder,
+                      const std::string& help, WordSource words) {
+  const std::string full = value.empty() ? help : fmt::format("{} [{}]", help, value);
+  words_[app_.add_option(names, value, full)->type_name(placeholder)->group(group_)] = std::move(words);
+}
+
+void OptionSet::list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
+                     const std::string& help, WordSource words) {
+  // One value each time: "--model a TABLE" must not swallow the argument behind it.
+  words_[app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false)] =
+      std::move(words);
+}
+
+void OptionSet::argument(const std::string& name, std::string& value, const std::string& help, WordSource words) {
+  words_[app_.add_option(name, value, help)->type_name("")->required()] = std::move(words);
+}
+
+void OptionSet::arguments(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  app_.add_option(name, values, help)->type_name("")->required();
+}
+
+WordSource one_of(std::vector<std::string> words) {
+  return [words = std::move(words)] { return words; };
+}
+
+std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
+                                    const std::vector<std::string>& otherwise) {
+  if (given.empty()) return otherwise;
+  std::vector<std::string> result;
+  for (const std::string& list : given)
+    for (const std::string& word : split(list, ',')) {
+      if (word.empty()) throw request_error(fmt::format("{}: the list '{}' has an empty word", option, list));
+      result.push_back(word);
+    }
+  if (result.empty()) throw request_error(fmt::format("{}: the list is empty", option));
+  return result;
+}
+
+CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), apps_(new Apps) {
+  CLI::App& main = apps_->main;
+  main.name("moetune");
+  main.allow_extras();
+  main.require_subcommand(0, 1);
+  main.add_flag("-V,--version", apps_->version);
+  declare_color(main, apps_->color, apps_->words);
+  for (const Command& command : commands_) {
+    CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
+    apps_->commands.push_back(app);
+  }
+}
+
+CommandLine::~CommandLine() = default;
+
+OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index), apps_->words); }
+
+std::vector<DeclaredCommand> CommandLine::declared() const {
+  const auto all = [&](const CLI::App& app, std::string name, std::string summary) {
+    DeclaredCommand command{std::move(name), std::move(summary), {}};
+    for (const CLI::Option* option : app.get_options()) {
+      const auto words = apps_->words.find(option);
+      command.options.push_back(declared_option(*option, words == apps_->words.end() ? WordSource{} : words->second));
+    }
+    return command;
+  };
+  std::vector<DeclaredCommand> result = {all(apps_->main, "", "")};
+  for (size_t i = 0; i < commands_.size(); ++i)
+    if (!commands_[i].hidden)
+      result.push_back(all(*apps_->commands[i], std::string(commands_[i].name), std::string(commands_[i].summary)));
+  return result;
+}
+
+Request CommandLine::parse(const std::vector<std::string>& argv) {
+  const int width = help_width(look_at_terminal("auto").output_columns);
+  CLI::App& main = apps_->main;
+  for (CLI::App* app : apps_->commands) {  // what every command has comes last in its help
+    if (app->get_option_no_throw("--color")) break;
+    app->set_help_flag("-h,--help", "Print this help")->group("Other");
+    declare_color(*app, apps_->color, apps_->words);
+  }
+  std::vector<std::string> reversed = arguments_of(argv);
+  std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants them
+  const auto chosen = [&]() -> const CLI::App& {
+    return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
+  };
+  try {
+    main.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    for (size_t i = 0; i < commands_.size(); ++i)
+      if (apps_->commands[i]->parsed()) return {.text = command_help(commands_[i], *apps_->commands[i], width)};
+    require_command(commands_, main.remaining());
+    return {.text = main_help(commands_, width)};
+  } catch (const CLI::ParseError& error) {
+    // An unknown option is the likelier cause of whatever else is wrong.
+    if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
+    throw request_error(in_our_words(error), see_help(chosen()));
+  }
+  if (apps_->version) return {.text = version_text()};
+  const std::vector<std::string> extras = main.remaining();
+  require_command(commands_, extras);
+  if (!extras.empty()) throw left_over(main, extras);  // an option that belongs behind the command
+  for (size_t i = 0; i < commands_.size(); ++i) {
+    if (!apps_->commands[i]->parsed()) continue;
+    const std::vector<std::string> rest = apps_->commands[i]->remaining();
+    if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
+    require_values(*apps_->commands[i]);
+    return {.command = &commands_[i], .color = apps_->color};
+  }
+  return {.text = main_help(commands_, width)};
+}
+
+}  // namespace moetune

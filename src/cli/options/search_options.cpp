@@ -1,0 +1,67 @@
+// --space, --variant, --set, --candidate.
+#include "cli/options/search_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/text/units.h"
+#include "cli/options/words.h"
+
+namespace moetune {
+
+void declare(OptionSet& set, SearchOptions& options, const std::string& default_space) {
+  set.group("Candidates");
+  const std::string otherwise = default_space.empty() ? "" : fmt::format(" [{}]", default_space);
+  set.value("--space", options.space, "NAME|FILE", "Values for each knob (moetune list spaces), or a file" + otherwise,
+            space_words);
+  set.list("--variant", options.variants, "LIST", "Only these variants (moetune list variants)", variant_words);
+  set.list("--set", options.settings, "KNOB=LIST", "Other values for a knob, such as block_m=64,128");
+  set.group("Options");
+}
+
+SearchSpace make_space(const SearchOptions& options, const std::string& default_space) {
+  SearchSpace space = load_space(options.space.empty() ? default_space : options.space);
+  const std::vector<std::string> variants = list_words(options.variants, "--variant");
+  if (!variants.empty()) keep_variants(space, variants);
+  for (const std::string& setting : options.settings) set_values(space, setting);
+  return space;
+}
+
+void require_knobs(const SearchOptions& options, const SearchSpace& space, const DeviceInfo& device) {
+  for (const std::string& setting : options.settings) {
+    const std::string name = setting.substr(0, setting.find('='));
+    std::vector<std::string> owners;
+    bool here = false;
+    for (const VariantSpace& part : space.variants) {
+      const Variant& variant = find_variant(part.variant);
+      if (std::ranges::find(variant.knobs, name, &Knob::name) == variant.knobs.end()) continue;
+      owners.push_back(variant.name);
+      here = here || variant.device == device.kind;
+    }
+    if (!here)
+      throw request_error(fmt::format("--set {}: no variant of the space '{}' that runs on {} has the knob '{}'",
+                                      setting, space.name, device.kind == DeviceKind::cuda ? "a GPU" : "a cpu", name),
+                          fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
+  }
+}
+
+int64_t candidate_limit(const std::string& text, bool names_space) {
+  if (text.empty()) return 0;
+  if (!names_space)
+    throw request_error("--max-candidates needs a space to draw from", "add --space quick or --space full");
+  return parse_integer(text, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+}
+
+std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts) {
+  std::vector<Candidate> candidates;
+  for (const std::string& text : texts) {
+    const Candidate candidate = parse_partial_candidate(text);
+    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) candidates.push_back(candidate);
+  }
+  return candidates;
+}
+
+}  // namespace moetune

@@ -1,0 +1,110 @@
+// Reading suites.
+#include "cli/options/suite.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/text/units.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::string_view kFolder = "configs/suites/";
+
+struct ListKey {
+  std::string_view name;
+  std::vector<std::string> CellOptions::*values;
+};
+constexpr ListKey kLists[] = {{"model", &CellOptions::models},     {"projection", &CellOptions::projections},
+                              {"op", &CellOptions::ops},           {"tokens", &CellOptions::tokens},
+                              {"routing", &CellOptions::routings}, {"dtype", &CellOptions::dtypes}};
+
+struct ValueKey {
+  std::string_view name;
+  std::string CellOptions::*value;
+};
+constexpr ValueKey kValues[] = {{"experts", &CellOptions::experts},
+                                {"top_k", &CellOptions::top_k},
+                                {"hidden", &CellOptions::hidden},
+                                {"intermediate", &CellOptions::intermediate},
+                                {"n", &CellOptions::n},
+                                {"k", &CellOptions::k},
+                                {"tp", &CellOptions::tp},
+                                {"ep", &CellOptions::ep},
+                                {"seed", &CellOptions::seed}};
+
+struct FlagKey {
+  std::string_view name;
+  bool CellOptions::*value;
+};
+constexpr FlagKey kFlags[] = {{"permute_x", &CellOptions::permute_x},
+                              {"permute_y", &CellOptions::permute_y},
+                              {"topk_weights", &CellOptions::topk_weights},
+                              {"accumulate", &CellOptions::accumulate},
+                              {"fp32_dw", &CellOptions::fp32_dw},
+                              {"sum_slots", &CellOptions::sum_slots},
+                              {"weight_gradient", &CellOptions::weight_gradient}};
+
+// As on a command line: a number is the text that one would type.
+std::string typed(const JsonAt& json) {
+  return json.value().is_number_integer() ? fmt::format("{}", json.integer()) : json.string();
+}
+
+void read_key(const std::string& key, const JsonAt& value, CellOptions& options) {
+  std::vector<std::string> known;
+  for (const ListKey& list : kLists) {
+    if (list.name == key) return void((options.*list.values).push_back(typed(value)));
+    known.emplace_back(list.name);
+  }
+  for (const ValueKey& one : kValues) {
+    if (one.name == key) return void(options.*one.value = typed(value));
+    known.emplace_back(one.name);
+  }
+  for (const FlagKey& flag : kFlags) {
+    if (flag.name == key) return void(options.*flag.value = value.boolean());
+    known.emplace_back(flag.name);
+  }
+  const Error error = unknown_word("option", key, known);
+  value.fail(error.what(), error.hint());
+}
+
+}  // namespace
+
+std::vector<SuitePart> suite_from_json(const JsonAt& json) {
+  require_schema(json, "suite");
+  const JsonAt list = json["cells"];
+  std::vector<SuitePart> parts;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const JsonAt part = list[i];
+    if (!part.value().is_object()) part.fail("expected an object of options");
+    parts.push_back({.where = part.where(), .options = {}});
+    for (const auto& item : part.value().items()) read_key(item.key(), part[item.key()], parts.back().options);
+  }
+  if (parts.empty()) list.fail("has no cells");
+  return parts;
+}
+
+std::string suite_description(const std::string& name) {
+  const std::string path = fmt::format("{}{}.json", kFolder, name);
+  const Json json = parse_json(embedded_file(path).value_or("{}"), path);
+  return json.contains("description") ? JsonAt(json, path)["description"].string() : "";
+}
+
+std::filesystem::path suite_file(const std::string& name_or_file) {
+  if (embedded_file(fmt::format("{}{}.json", kFolder, name_or_file))) return {};
+  return name_or_file;
+}
+
+std::vector<SuitePart> read_suite(const std::string& name_or_file) {
+  const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
+  if (const auto text = embedded_file(path)) return suite_from_json(JsonAt(parse_json(*text, path), path));
+  std::error_code ignored;
+  if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored))
+    return suite_from_json(JsonAt(read_json(name_or_file), name_or_file));
+  throw unknown_word("suite", name_or_file, embedded_names(kFolder));
+}
+
+}  // namespace moetune

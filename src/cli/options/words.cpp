@@ -1,0 +1,44 @@
+// Names from the rooms below and from the files inside the binary.
+#include "cli/options/words.h"
+
+#include "base/embedded.h"
+#include "export/exporter.h"
+#include "variant/variant.h"
+#include "workload/model.h"
+#include "workload/routing/routing.h"
+
+namespace moetune {
+
+std::vector<std::string> device_words() { return {"auto", "cpu", "cuda", "cuda:0", "cuda:all"}; }
+
+std::vector<std::string> format_words() {
+  std::vector<std::string> words;
+  for (const Exporter& exporter : exporters()) words.emplace_back(exporter.format);
+  return words;
+}
+
+std::vector<std::string> model_words() {
+  std::vector<std::string> words;
+  for (const Model& model : model_presets()) words.push_back(model.name);
+  return words;
+}
+
+std::vector<std::string> routing_words() {
+  std::vector<std::string> words;
+  for (const RoutingKind& kind : routing_kinds())
+    if (kind.name != "trace") words.push_back(kind.name);
+  for (const std::string& name : embedded_names("configs/routings/")) words.push_back("trace:" + name);
+  return words;
+}
+
+std::vector<std::string> space_words() { return embedded_names("configs/spaces/"); }
+
+std::vector<std::string> suite_words() { return embedded_names("configs/suites/"); }
+
+std::vector<std::string> variant_words() {
+  std::vector<std::string> words;
+  for (const Variant& variant : variants()) words.push_back(variant.name);
+  return words;
+}
+
+}  // namespace moetune

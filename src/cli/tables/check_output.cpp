@@ -1,0 +1,112 @@
+// JSON of findings, and every output of them.
+#include "cli/tables/check_output.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/system/file.h"
+#include "cli/options/cells.h"
+#include "cli/tables/findings.h"
+#include "cli/text/output.h"
+#include "cli/files/try_all.h"
+#include "base/pretty.h"
+
+namespace moetune {
+namespace {
+
+Json to_json(const CellFinding& finding, bool paired) {
+  Json json = {{"cell", to_json(finding.cell)}, {"finding", name(finding.finding)}, {"reason", finding.reason}};
+  if (finding.rounds == 0) return json;
+  json["control"] = finding.control;
+  json["change"] = rounded(finding.change);
+  json["change_low"] = rounded(finding.change_interval.low);
+  json["change_high"] = rounded(finding.change_interval.high);
+  json["detectable"] = rounded(finding.detectable);
+  if (!paired) {
+    json["time_change"] = rounded(finding.time_change);
+    json["time_change_low"] = rounded(finding.time_change_interval.low);
+    json["time_change_high"] = rounded(finding.time_change_interval.high);
+    json["by_ratio"] = name(finding.by_ratio);
+    json["by_time"] = name(finding.by_time);
+  }
+  json["now"] = to_json(finding.now);
+  json["before_us"] = rounded(finding.before_seconds * 1e6);
+  json["control_now_us"] = rounded(finding.control_now_seconds * 1e6);
+  json["control_before_us"] = rounded(finding.control_before_seconds * 1e6);
+  json["rounds"] = finding.rounds;
+  return json;
+}
+
+Json to_json(const MeanFinding& mean) {
+  return {{"finding", name(mean.finding)},
+          {"change", rounded(mean.change)},
+          {"change_low", rounded(mean.change_interval.low)},
+          {"change_high", rounded(mean.change_interval.high)},
+          {"detectable", rounded(mean.detectable)},
+          {"cells", mean.cells}};
+}
+
+Json to_json(const CheckResult& result, const CheckContext& context) {
+  Json json = {{"schema", "moetune.check/1"},
+               {"tool", tool_json(context.argv)},
+               {"device", to_json(context.device)},
+               {"environment", context.environment},
+               {"baseline", context.baseline}};
+  if (!result.against.empty()) json["against"] = {{"path", result.against}, {"environment", context.other_environment}};
+  json["regime"] = name(context.table.regime);
+  json["threshold"] = rounded(result.threshold);
+  json["findings"] = Json::array();
+  for (const CellFinding& finding : result.findings)
+    json["findings"].push_back(to_json(finding, !result.against.empty()));
+  if (result.mean) json["mean"] = to_json(*result.mean);
+  if (!result.fault.empty()) json["fault"] = result.fault;
+  return json;
+}
+
+void write_named(const std::string& path, const std::string& text) {
+  if (!path.empty()) write_atomic(path, text);
+}
+
+// Of a job summary, which may have several checks.
+std::string heading(const CheckResult& result, const CheckContext& context) {
+  const std::string against = result.against.empty() ? "" : " against " + result.against;
+  return fmt::format("### moetune check {}\n\n", markdown_text(context.baseline + against)) +
+         markdown_text(fmt::format("{}, threshold {:g} %", context.device.name, 100 * result.threshold)) + ".\n\n";
+}
+
+// A job summary is optional: a failure to write it changes no verdict.
+void append_step_summary(const std::string& text, const Terminal& terminal) {
+  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
+  if (path == nullptr || *path == 0) return;
+  std::ofstream file(path, std::ios::app);
+  if (!(file << text << '\n' << std::flush))
+    warn(terminal, fmt::format("{}: the step summary cannot be written", path));
+}
+
+}  // namespace
+
+bool in_github_actions() {
+  const char* word = std::getenv("GITHUB_ACTIONS");
+  return word != nullptr && std::string_view(word) == "true";
+}
+
+void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
+            const Terminal& terminal) {
+  const std::string summary = heading(result, context) + markdown(result), json = pretty_json(to_json(result, context));
+  try_all({[&] {
+             if (outputs.format == "json") print(json);
+             if (outputs.format == "markdown") print(summary);
+             if (outputs.format == "text")
+               print(findings_text(result, context.table, terminal, outputs.verbose) +
+                     (context.next.empty() ? "" : "\n" + context.next + "\n"));
+             if (outputs.annotate) tell(annotations(result));
+           },
+           [&] { write_named(outputs.output, json); }, [&] { write_named(outputs.junit, junit_xml(result, run)); },
+           [&] { write_named(outputs.markdown, summary); },
+           [&] { write_named(outputs.benchmark, pretty_json(benchmark_json(result, context.table))); },
+           [&] { append_step_summary(summary, terminal); }});
+}
+
+}  // namespace moetune

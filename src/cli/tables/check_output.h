@@ -1,0 +1,37 @@
+// Where the findings of `check` go: standard output, files, and what GitHub Actions shows.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/text/console.h"
+#include "check/ci_report.h"
+
+namespace moetune {
+
+struct CheckOutputs {
+  std::string output, junit, markdown, benchmark;  // files; empty: none
+  std::string format = "text";
+  bool annotate = false;
+  bool verbose = false;
+};
+
+/// What is told of a check besides its findings.
+struct CheckContext {
+  std::vector<std::string> argv;
+  std::string baseline;  // the table's file
+  const TunedTable& table;
+  DeviceInfo device;
+  Json environment;
+  Json other_environment;  // of the other program; null without one
+  std::string next;        // the command to run next, or empty
+};
+
+/// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
+/// the others; errors as of try_all. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a warning.
+void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
+            const Terminal& terminal);
+
+/// Whether GitHub Actions runs this program.
+bool in_github_actions();
+
+}  // namespace moetune

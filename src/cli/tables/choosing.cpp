@@ -1,0 +1,188 @@
+// Choices in words and tables.
+#include "cli/tables/choosing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text/units.h"
+#include "cli/tables/winners.h"
+#include "cli/text/wording.h"
+#include "record/winner_text.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kWait = 0.5;  // seconds per cell, as the shortest wait of a final
+
+const Entry* find_entry(const TunedTable& table, const Cell& cell) {
+  const auto found = std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.cell == cell; });
+  return found == table.entries.end() ? nullptr : &*found;
+}
+
+std::string percent(double regret) { return fmt::format("{:.{}f} %", 100 * regret, regret < 0.0995 ? 1 : 0); }
+
+// "wgmma block_m=64 stages=4": by what differs from the default of the choice's first cell.
+std::string candidate_text(const TunedTable& table, const Choice& choice, const Candidate& candidate, bool verbose) {
+  const Entry* first = find_entry(table, choice.cells.front());
+  if (verbose || !first) return text(candidate);
+  Entry shown = *first;
+  shown.candidate = candidate;
+  return winner_text(shown, table.device);
+}
+
+using Choices = std::vector<const Choice*>;
+
+Grid choices_grid(const TunedTable& table, const Choices& choices, bool verbose) {
+  const char* title = verbose ? "choice" : "choice, by what differs from the default";
+  Grid grid{{{"for tokens"}, {title}, {"worst", true}, {"mean", true}}, {}};
+  for (const Choice* choice : choices)
+    grid.rows.push_back({text(choice->tokens), candidate_text(table, *choice, choice->candidate(), verbose),
+                         percent(worst_regret(*choice, choice->chosen)),
+                         percent(mean_regret(*choice, choice->chosen))});
+  return grid;
+}
+
+// The regret of the cell's own default where that is among the contenders.
+std::string default_regret(const TunedTable& table, const Choice& choice, size_t cell) {
+  const Entry* entry = find_entry(table, choice.cells[cell]);
+  const Rival* fallback = entry ? find_rival(*entry, "default") : nullptr;
+  if (fallback)
+    for (size_t who = 0; who < choice.contenders.size(); ++who)
+      if (choice.contenders[who].candidate == fallback->candidate) return percent(regret(choice, who, cell));
+  return "";
+}
+
+Grid regrets_grid(const TunedTable& table, const Choices& choices) {
+  Grid grid{cell_columns(), {}};
+  grid.columns.insert(grid.columns.end(), {{"time", true}, {"regret", true}, {"default's", true}, {"largest", true}});
+  for (const Choice* choice : choices)
+    for (size_t cell = 0; cell < choice->cells.size(); ++cell) {
+      const CellTime& time = choice->contenders[choice->chosen].times[cell];
+      double largest = 0;
+      for (size_t who = 0; who < choice->contenders.size(); ++who)
+        largest = std::max(largest, regret(*choice, who, cell));
+      std::vector<std::string> row = cell_row(choice->cells[cell]);
+      row.push_back(time_text({.seconds = time.seconds, .interval = time.interval}));
+      row.push_back(percent(regret(*choice, choice->chosen, cell)));
+      row.push_back(default_regret(table, *choice, cell));
+      row.push_back(percent(largest));
+      grid.rows.push_back(std::move(row));
+    }
+  return grid;
+}
+
+// All contenders in all cells.
+Grid matrix_grid(const Choices& choices) {
+  Grid grid{cell_columns(), {}};
+  grid.columns.insert(grid.columns.end(), {{"regret", true}, {"contender"}});
+  for (const Choice* choice : choices)
+    for (size_t cell = 0; cell < choice->cells.size(); ++cell)
+      for (size_t who = 0; who < choice->contenders.size(); ++who) {
+        std::vector<std::string> row = cell_row(choice->cells[cell]);
+        row.push_back(percent(regret(*choice, who, cell)));
+        row.push_back(text(choice->contenders[who].candidate) + (who == choice->chosen ? " (chosen)" : ""));
+        grid.rows.push_back(std::move(row));
+      }
+  return grid;
+}
+
+}  // namespace
+
+void declare(OptionSet& set, ChoosingOptions& options) {
+  set.group("Robust choice");
+  set.value("--choose", options.rule, "worst|mean",
+            "For each token count, choose the candidate of least regret over its routings, the worst or the mean");
+  set.value("--bucket-loss", options.bucket_loss, "SHARE",
+            "Merge token counts while one candidate's regret stays within this, such as 2% [--choose worst]");
+}
+
+std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {
+  if (options.rule.empty() && options.bucket_loss.empty()) return std::nullopt;
+  ChooseRequest request;
+  if (!options.rule.empty()) request.rule = parse_rule(options.rule, "--choose");
+  if (!options.bucket_loss.empty()) request.bucket_loss = parse_share(options.bucket_loss, "--bucket-loss");
+  if (shard.count > 1)
+    throw request_error("--choose: a shard holds only a part of the cells to choose for",
+                        "merge the shards' tables, then run tune with --append --choose and --shard 1/1");
+  return request;
+}
+
+void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells) {
+  if (has_choice(cells, request.bucket_loss)) return;
+  if (request.bucket_loss > 0)
+    throw request_error("--bucket-loss: no layer has two cells to choose for", "name several --tokens or --routing");
+  throw request_error("--choose: no two cells differ in their routing alone",
+                      "name several --routing, or merge --tokens with --bucket-loss 2%");
+}
+
+void measure_as_finals(ChooseRequest& request, const TuneRequest& run) {
+  request.rounds = run.final_rounds;
+  request.looks = run.final_looks;
+  request.wait = run.final_wait.value_or(kWait);
+  request.sample = {.blocks = 1, .block_seconds = run.block_seconds, .regime = run.regime};
+  using Clock = std::chrono::steady_clock;
+  if (run.time_budget > 0)
+    request.end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run.time_budget));
+}
+
+std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                              const ChooseRequest& request, bool quiet, const Terminal& terminal,
+                              const std::atomic<bool>& stop) {
+  ChooseListener listener;
+  if (!quiet) {
+    listener.note = [&](const std::string& text) { note(terminal, text); };
+    listener.begins = [](const Cell& cell, size_t contenders) {
+      tell(fmt::format("choosing: {}, {}\n", id(cell),
+                       counted(static_cast<int64_t>(contenders), "contender", "contenders")));
+    };
+  }
+  for (size_t device = 0;; ++device) try {
+      return choose(table, *devices.at(device), request, listener, stop);
+    } catch (const Error& error) {
+      if (error.exit() != Exit::machine || device + 1 == devices.size()) throw;
+    } catch (const CandidateFault& fault) {
+      if (device + 1 == devices.size())
+        throw machine_error(fmt::format("the device's worker failed: {}", fault.what()));
+    }
+}
+
+std::vector<Section> choice_sections(const TunedTable& table, bool verbose) {
+  std::vector<Section> sections;
+  std::vector<Shape> told;
+  for (const Choice& choice : table.choices) {
+    if (std::ranges::find(told, choice.shape()) != told.end()) continue;
+    told.push_back(choice.shape());
+    Choices same;
+    for (const Choice& one : table.choices)
+      if (one.shape() == choice.shape()) same.push_back(&one);
+    const std::vector<std::string> heading = {title(choice.shape()),
+                                              fmt::format("Robust choices of least {} regret", name(choice.rule))};
+    sections.push_back({heading, choices_grid(table, same, verbose)});
+    sections.push_back({heading, regrets_grid(table, same)});
+    if (verbose) sections.push_back({heading, matrix_grid(same)});
+  }
+  return sections;
+}
+
+std::string choices_sentence(const TunedTable& table) {
+  if (table.choices.empty()) return "";
+  double worst = 0, sum = 0, noise = 0;
+  size_t cells = 0;
+  for (const Choice& choice : table.choices) {
+    worst = std::max(worst, worst_regret(choice, choice.chosen));
+    sum += mean_regret(choice, choice.chosen) * static_cast<double>(choice.cells.size());
+    noise = std::max(noise, uncertainty(choice));
+    cells += choice.cells.size();
+  }
+  return fmt::format("{}: at most {} slower than the fastest contender of a cell, {} on average ({}times ± {}).",
+                     counted(static_cast<int64_t>(table.choices.size()), "robust choice", "robust choices"),
+                     percent(worst), percent(sum / static_cast<double>(cells)),
+                     noise > kUncertainTime ? "too noisy to trust: " : "", percent(std::expm1(noise)));
+}
+
+}  // namespace moetune

@@ -1,0 +1,44 @@
+// Robust choices on the command line: options of `tune`, and how their results read.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/text/console.h"
+#include "cli/options/options.h"
+#include "cli/text/sections.h"
+#include "cli/options/shard.h"
+#include "tune/choose.h"
+#include "tune/tuner.h"
+
+namespace moetune {
+
+struct ChoosingOptions {
+  std::string rule, bucket_loss;  // --choose, --bucket-loss; empty = not given
+};
+void declare(OptionSet& set, ChoosingOptions& options);
+
+/// What is asked for; nothing without the options. Exit::request where the run has one shard of several.
+std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard);
+
+/// Throws Exit::request where these cells leave nothing to choose.
+void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells);
+
+/// Takes the rounds, looks, waiting and blocks of the run's finals, and its end where it begins now.
+void measure_as_finals(ChooseRequest& request, const TuneRequest& run);
+
+/// `choose`, telling people what it does unless `quiet`. A device that is lost leaves the work to the next; the last
+/// one's error is thrown.
+std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                              const ChooseRequest& request, bool quiet, const Terminal& terminal,
+                              const std::atomic<bool>& stop);
+
+/// For each layer with choices two tables: the choices with the token counts that they serve, and in each cell the time
+/// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.
+std::vector<Section> choice_sections(const TunedTable& table, bool verbose);
+
+/// "2 robust choices: at most 1.2 % slower than the fastest contender of a cell, 0.4 % on average (times ± 0.3 %)."
+/// Empty without any. Times that are more uncertain than kUncertainTime are told to be too noisy to trust.
+std::string choices_sentence(const TunedTable& table);
+
+}  // namespace moetune

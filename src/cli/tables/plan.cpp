@@ -1,0 +1,133 @@
+// Counting candidates before any of them runs.
+#include "cli/tables/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text/grid.h"
+#include "base/text/units.h"
+#include "cli/text/sections.h"
+#include "cli/text/wording.h"
+#include "record/fields.h"
+
+namespace moetune {
+
+namespace {
+
+int64_t legal(const Enumeration& listed) { return std::ssize(listed.legal); }
+
+// Candidates, those pruned, and those legal; empty where not counted.
+std::vector<std::string> counts(const Plan::Item& item) {
+  if (!item.listed) return {"", "", ""};
+  const Enumeration& listed = *item.listed;
+  return {std::to_string(listed.total), std::to_string(listed.total - legal(listed)), std::to_string(legal(listed))};
+}
+
+std::string_view by(const RunEstimate& estimate) { return estimate.guessed ? "guess" : "journal"; }
+
+Json estimate_json(int64_t trials, double seconds, const RunEstimate& run) {
+  return {{"trials", trials}, {"seconds", rounded(seconds, 3)}, {"by", by(run)}};
+}
+
+std::string sentence(const RunEstimate& run, const std::filesystem::path& journal) {
+  const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
+                                         : fmt::format("by the trials in {}", journal.string());
+  return fmt::format("Would take about {} for about {} ({}).", format_time(run.seconds),
+                     counted(run.trials, "candidate", "candidates"), source);
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan) {
+  std::vector<std::shared_ptr<const Enumeration>> listed;
+  for (const Plan::Item& item : plan.items) listed.push_back(item.listed);
+  return listed;
+}
+
+Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
+  Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
+  for (const Cell& cell : cells) {
+    const Problem problem = make_problem(cell);
+    auto listed = offer.can_list() ? offer.to(problem, seed) : nullptr;
+    plan.items.push_back({cell, figures(problem.routing), std::move(listed)});
+  }
+  return plan;
+}
+
+std::string csv(const Plan& plan) {
+  const auto fields_of = [&](const Plan::Item& item, const CellEstimate& estimate) {
+    Fields row = {{"device", plan.device.name}};
+    add_cell(row, item.cell);
+    add_figures(row, item.figures);
+    const std::vector<std::string> told = counts(item);
+    row.emplace_back("candidates", told[0]);
+    row.emplace_back("legal", told[2]);
+    row.emplace_back("pruned", told[1]);
+    const Grid reasons = pruned_grid(item.listed ? item.listed->pruned : std::map<std::string, int64_t>{});
+    row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
+    row.emplace_back("trials", std::to_string(estimate.trials));
+    row.emplace_back("estimated_seconds", number_field(estimate.seconds, 3));
+    row.emplace_back("estimated_by", by(plan.estimate));
+    return row;
+  };
+  std::vector<Fields> rows;
+  for (size_t i = 0; i < plan.items.size(); ++i) rows.push_back(fields_of(plan.items[i], plan.estimate.cells.at(i)));
+  return csv_text(fields_of({}, {}), rows);
+}
+
+Json plan_json(const Plan& plan, const Json& tool) {
+  Json cells = Json::array();
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const Plan::Item& item = plan.items[i];
+    const CellEstimate& estimate = plan.estimate.cells.at(i);
+    const RoutingFigures& f = item.figures;
+    cells.push_back({{"cell", to_json(item.cell)},
+                     {"figures",
+                      {{"rows", f.rows},
+                       {"active_experts", f.active_experts},
+                       {"max_rows", f.max_rows},
+                       {"max_over_mean", rounded(f.max_over_mean)},
+                       {"cv", rounded(f.cv)},
+                       {"effective_experts", rounded(f.effective_experts)}}},
+                     {"estimate", estimate_json(estimate.trials, estimate.seconds, plan.estimate)}});
+    if (!item.listed) continue;
+    cells.back()["total"] = item.listed->total;
+    cells.back()["legal"] = legal(*item.listed);
+    cells.back()["pruned"] = Json(item.listed->pruned);
+  }
+  return {{"schema", "moetune.plan/1"},
+          {"tool", tool},
+          {"device", to_json(plan.device)},
+          {"cells", std::move(cells)},
+          {"estimate", estimate_json(plan.estimate.trials, plan.estimate.seconds, plan.estimate)},
+          {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
+}
+
+std::string plan_text(const Plan& plan, Format format, int columns) {
+  const auto words = [&](const std::string& text) { return format == Format::markdown ? markdown_text(text) : text; };
+  Grid cells{{{"cell"}}, {}};
+  for (const Column& column : figures_columns()) cells.columns.push_back(column);
+  const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
+  if (any)
+    for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
+  std::map<std::string, int64_t> reasons;
+  for (const Plan::Item& item : plan.items) {
+    std::vector<std::string> row = {id(item.cell)};
+    for (std::string& text : figures_row(item.figures, item.cell.shape.layer.local_experts()))
+      row.push_back(std::move(text));
+    if (any)
+      for (std::string& count : counts(item)) row.push_back(std::move(count));
+    cells.rows.push_back(std::move(row));
+    if (item.listed)
+      for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
+  }
+  std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
+                                 words(plan.device.name), grid_text(cells, format, columns));
+  if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
+  if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), format, columns);
+  return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.estimate, plan.journal)),
+                            words(plan.output.string()), words(plan.journal.string()));
+}
+
+}  // namespace moetune

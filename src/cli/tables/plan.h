@@ -1,0 +1,40 @@
+// What a tuning run would do, without doing it: `tune --dry-run`.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/text/output.h"
+#include "tune/estimate.h"
+#include "variant/space/offer.h"
+
+namespace moetune {
+
+struct Plan {
+  struct Item {
+    Cell cell;
+    RoutingFigures figures;
+    std::shared_ptr<const Enumeration> listed;  // null where the space is too large to list
+  };
+  DeviceInfo device;
+  std::vector<Item> items;
+  std::filesystem::path output, journal;
+  RunEstimate estimate = {};
+};
+
+/// `seed` is that of the run, by which the offer draws. Candidates are counted where that can be done.
+Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed);
+
+/// The candidates of each cell; null where they are not listed.
+std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan);
+
+Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
+/// One row per cell: the cell, its figures, counts of candidates (empty where not counted), and the most frequent
+/// reason for pruning.
+std::string csv(const Plan& plan);
+/// Cells, then pruned reasons with their counts, then the files, as text or as Markdown. Text fits `columns`, as
+/// `fitted` does.
+std::string plan_text(const Plan& plan, Format format, int columns);
+
+}  // namespace moetune

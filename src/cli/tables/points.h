@@ -1,0 +1,55 @@
+// What `bench` measured, and the words for it. Runs nothing.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/options/contenders.h"
+#include "cli/text/output.h"
+#include "record/comparison.h"
+#include "record/step.h"
+#include "tune/rounds.h"
+
+namespace moetune {
+
+/// One contender in one cell: its verdict and times, or why it has none.
+struct Point {
+  Cell cell;
+  Entrant entrant;
+  Status status = Status::ok;
+  std::string reason = {};
+  bool no_memory = false;  // the machine has too little for the problem
+  Verdict verdict = {};
+  Measurement measurement = {};
+  Ratio versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
+  std::optional<Ratio> of_winner = {};  // its time over the winner's, of the same rounds
+  double flops = 0, bytes = 0;
+};
+
+Json to_json(const Point& point);
+
+/// Whether the entrant has this role, maybe among others.
+bool has_role(const Entrant& entrant, std::string_view role);
+
+/// The times of each cell: a table's winners as "winners", the default as "default", the others by their names. Points
+/// of a cell follow each other.
+std::vector<CellTimes> cell_times(const std::vector<Point>& points);
+
+/// One row per point for spreadsheets, with the contender's sum over the six cells of a training step where there is
+/// one.
+std::string csv(const std::vector<Point>& points);
+
+/// How many points failed.
+int64_t failures(const std::vector<Point>& points);
+
+/// The winners beside the baselines and other libraries of the same cells; nothing where fewer than two cells have
+/// both.
+std::vector<Comparison> comparisons(const std::vector<Point>& points);
+
+/// For people: a table per cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
+/// roles, intervals and rates. What training steps take and how winners compare comes last. Points of a cell follow
+/// each other.
+std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose);
+
+}  // namespace moetune

@@ -1,0 +1,51 @@
+// Training steps as sections.
+#include "cli/tables/steps.h"
+
+#include <fmt/format.h>
+
+#include "cli/text/wording.h"
+
+namespace moetune {
+namespace {
+
+// "qwen3-30b-a3b training step, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then what differs from plain.
+std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
+  const Shape &up = cells[step.cells[2]].cell.shape, &down = cells[step.cells[5]].cell.shape;
+  const Layer& layer = up.layer;
+  std::string heading = fmt::format("{} training step, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model,
+                                    name(layer.dtype), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
+  if (layer.tp > 1) heading += fmt::format(", tp {}", layer.tp);
+  if (layer.ep > 1) heading += fmt::format(", ep {}", layer.ep);
+  return heading + fusions_text(cells, step);
+}
+
+void add_rows(Grid& grid, const Step& step, const Cell& cell) {
+  std::vector<std::string> place = cell_row(cell);
+  for (const ContenderTime& sum : step.sums) {
+    std::vector<std::string> row = place;
+    place.assign(place.size(), "");  // told once
+    const std::vector<std::string> told = sum_row(step, sum);
+    row.insert(row.end(), told.begin(), told.end());
+    grid.rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::vector<Section> step_sections(const std::vector<CellTimes>& cells) {
+  std::vector<Section> sections;
+  for (const Step& step : training_steps(cells)) {
+    const std::string heading = heading_of(cells, step);
+    if (sections.empty() || sections.back().heading[0] != heading) {
+      Grid grid{cell_columns(), {}};
+      grid.columns.insert(
+          grid.columns.end(),
+          {{"contender"}, {"six GEMMs", true}, {fmt::format("speedup of {}", step.sums[0].contender), true}});
+      sections.push_back({{heading}, std::move(grid)});
+    }
+    add_rows(sections.back().grid, step, cells[step.cells[0]].cell);
+  }
+  return sections;
+}
+
+}  // namespace moetune

@@ -1,0 +1,148 @@
+// Text and JSON of what `verify` found out.
+#include "cli/tables/verdicts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/options/cells.h"
+#include "cli/text/sections.h"
+#include "cli/text/wording.h"
+#include "record/fields.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kRepeatFor = "1m";
+constexpr size_t kFew = 20;  // findings that are told one by one even where all are right
+
+std::vector<Case> failures(const Verdicts& verdicts) {
+  std::vector<Case> failed;
+  std::copy_if(verdicts.findings.begin(), verdicts.findings.end(), std::back_inserter(failed), is_failed);
+  return failed;
+}
+
+// "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
+std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
+  const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
+  const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
+  std::string sentence =
+      fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
+                  counted(ran, "candidate", "candidates"), cells_done(verdicts.cells, verdicts.asked));
+  if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
+  int64_t launches = 0, same = 0;
+  for (const Case& finding : verdicts.findings)
+    if (const auto& r = finding.repetition) launches += r->launches, same += r->launches - r->different;
+  if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
+  std::map<Status, int64_t> by_status;
+  for (const Case& finding : failed) ++by_status[finding.status];
+  std::vector<std::string> words;
+  for (const auto& [status, count] : by_status) words.push_back(fmt::format("{} {}", count, name(status)));
+  if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
+  if (!verdicts.whole()) sentence += verdicts.fault.empty() ? "; interrupted" : "; cut short: " + verdicts.fault;
+  return sentence + ".";
+}
+
+std::vector<std::string> row_of(const Case& finding, bool verbose) {
+  const Verdict& verdict = finding.verdict;
+  const bool ran = verdict.elements > 0;
+  return {verbose ? text(finding.candidate) : finding.name,
+          finding.status == Status::ok ? "right" : std::string(name(finding.status)),
+          ran ? fmt::format("{}", verdict.elements) : "",
+          ran ? fmt::format("{:.1e}", verdict.normalised_error) : "",
+          ran ? fmt::format("{:.2g}", verdict.max_ulps) : "",
+          finding.repetition ? fmt::format("{}", finding.repetition->launches) : ""};
+}
+
+// A table a cell. Findings of a cell follow each other.
+std::vector<Section> sections_of(const std::vector<Case>& findings, bool verbose) {
+  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Case& f) { return f.repetition; });
+  Grid empty{{{"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
+  if (repeated) empty.columns.push_back({"launches", true});
+  std::vector<Section> sections;
+  for (size_t i = 0; i < findings.size(); ++i) {
+    if (i == 0 || findings[i - 1].cell != findings[i].cell) sections.push_back({cell_heading(findings[i].cell), empty});
+    std::vector<std::vector<std::string>>& rows = sections.back().grid.rows;
+    rows.push_back(row_of(findings[i], verbose));
+    rows.back().resize(empty.columns.size());
+  }
+  return sections;
+}
+
+std::string reason_of(const Case& finding) {
+  return fmt::format("{}, {}: {}: {}", id(finding.cell), finding.name, name(finding.status), finding.reason);
+}
+
+}  // namespace
+
+bool is_pruned(const Case& finding) { return finding.of_space && finding.status == Status::spills; }
+bool is_failed(const Case& finding) { return finding.status != Status::ok && !is_pruned(finding); }
+
+std::string fault_of(const Verdicts& verdicts) {
+  if (verdicts.whole()) return "";
+  return verdicts.fault.empty() ? fmt::format("interrupted: {} verified", cells_done(verdicts.cells, verdicts.asked))
+                                : verdicts.fault;
+}
+
+std::string again(const Case& finding, const DeviceOptions& device) {
+  std::vector<std::string> argv = {"moetune", "verify"};
+  if (device.device != "auto") argv.insert(argv.end(), {"--device", device.device});
+  if (!device.kernels.empty()) argv.insert(argv.end(), {"--kernels", device.kernels});
+  for (const std::string& pack : device.packs) argv.insert(argv.end(), {"--pack", pack});
+  for (std::string& word : cell_arguments(finding.cell)) argv.push_back(std::move(word));
+  argv.insert(argv.end(), {"--candidate", text(finding.candidate)});
+  if (finding.repetition) argv.insert(argv.end(), {"--repeat-for", kRepeatFor});
+  return shell_line(argv);
+}
+
+Json to_json(const Case& finding, const DeviceOptions& device) {
+  Json json = {{"cell", to_json(finding.cell)},
+               {"contender", to_json(Contender{.baseline = "", .candidate = finding.candidate})},
+               {"status", name(finding.status)}};
+  if (finding.status != Status::ok) json["reason"] = finding.reason;
+  if (finding.status == Status::ok || finding.verdict.elements > 0) json["verdict"] = to_json(finding.verdict);
+  if (finding.repetition) json["repetition"] = to_json(*finding.repetition);
+  if (is_failed(finding)) json["again"] = again(finding, device);
+  return json;
+}
+
+std::string csv(const std::vector<Case>& findings) {
+  const auto fields_of = [](const Case& finding) {
+    const bool ran = finding.verdict.elements > 0;
+    const auto& repetition = finding.repetition;
+    Fields row;
+    add_cell(row, finding.cell);
+    add_candidate(row, &finding.candidate);
+    row.emplace_back("status", name(finding.status));
+    row.emplace_back("reason", finding.reason);
+    row.emplace_back("elements", ran ? std::to_string(finding.verdict.elements) : "");
+    row.emplace_back("mismatches", ran ? std::to_string(finding.verdict.mismatches) : "");
+    add_verdict(row, ran ? &finding.verdict : nullptr);
+    row.emplace_back("repeated_launches", repetition ? std::to_string(repetition->launches) : "");
+    row.emplace_back("different_launches", repetition ? std::to_string(repetition->different) : "");
+    return row;
+  };
+  std::vector<Fields> rows;
+  for (const Case& finding : findings) rows.push_back(fields_of(finding));
+  return csv_text(fields_of({}), rows);
+}
+
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose) {
+  const std::vector<Case> failed = failures(verdicts);
+  const int columns = table_columns(Format::text, terminal, verbose);
+  std::string text = sections_text(sections_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose),
+                                   Format::text, columns);
+  if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
+  for (const Case& finding : failed)
+    text += bullets({reason_of(finding)}, Format::text, columns) + "Again: " + again(finding, device) + "\n";
+  return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
+}
+
+std::string markdown(const Verdicts& verdicts, bool verbose) {
+  std::vector<std::string> reasons;
+  for (const Case& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
+  return sections_text(sections_of(verdicts.findings, verbose), Format::markdown, 0) +
+         bullets(reasons, Format::markdown, 0) + cut_short(fault_of(verdicts));
+}
+
+}  // namespace moetune

@@ -1,0 +1,60 @@
+// What `verify` found out, and the words for it. Runs nothing.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cli/text/console.h"
+#include "cli/options/device_options.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// One candidate on one problem.
+struct Case {
+  Cell cell;
+  Candidate candidate;
+  std::string name = {};  // of the candidate in short
+  bool of_space = false;  // nobody named it: it comes from a search space
+  Status status = Status::ok;
+  std::string reason = {};
+  bool no_memory = false;  // the machine has too little for the problem
+  Verdict verdict = {};
+  std::optional<Repetition> repetition = {};  // where asked for, and the verdict is good
+};
+
+/// A candidate of a space whose registers spill is pruned like an illegal one: no search would take it.
+bool is_pruned(const Case& finding);
+bool is_failed(const Case& finding);
+
+struct Verdicts {
+  std::vector<Case> findings;
+  std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
+  size_t cells = 0;                       // done
+  size_t asked = 0;                       // cells to do
+  std::string fault = {};                 // what ended the run before its last cell was done; empty for a signal
+
+  bool whole() const { return cells == asked; }
+};
+
+/// What ended the run before its end, a signal included; empty where nothing did.
+std::string fault_of(const Verdicts& verdicts);
+
+/// The command line that repeats a finding: this device, its cell, its candidate.
+std::string again(const Case& finding, const DeviceOptions& device);
+
+Json to_json(const Case& finding, const DeviceOptions& device);
+
+/// One row per finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
+std::string csv(const std::vector<Case>& findings);
+
+/// For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
+/// how to repeat them; the answer in a sentence, last. Candidates are in short, or with all knobs where `verbose`.
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose);
+
+/// All findings in tables, and the reasons of failures.
+std::string markdown(const Verdicts& verdicts, bool verbose);
+
+}  // namespace moetune

@@ -1,0 +1,176 @@
+// Grids and the answer of `tune`.
+#include "cli/tables/winners.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/stats.h"
+#include "base/text/units.h"
+#include "cli/text/sections.h"
+#include "cli/tables/steps.h"
+#include "cli/text/wording.h"
+#include "record/winner_text.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kNamed = 3;  // noisy cells, in a sentence
+
+// Names of all rivals in the table, in the order of their first appearance.
+std::vector<std::string> rival_names(const TunedTable& table) {
+  std::vector<std::string> names;
+  for (const Entry& entry : table.entries)
+    for (const Rival& rival : entry.rivals)
+      if (std::find(names.begin(), names.end(), rival.name) == names.end()) names.push_back(rival.name);
+  return names;
+}
+
+// Whether the entry's ratio to this rival may be told as a fact.
+bool is_sure(const Entry& entry, const Rival* rival) {
+  return entry.skipped.empty() && rival && rival->ratio > 0 &&
+         log_half_width(rival->ratio_interval) <= kUncertainRatio && distrust(entry).empty();
+}
+
+// "1.35x as fast as the default", over the cells that met this rival and can be trusted.
+std::string against(const TunedTable& table, const std::string& name, int64_t won) {
+  std::vector<double> speedups;
+  for (const Entry& entry : table.entries)
+    if (const Rival* rival = find_rival(entry, name); is_sure(entry, rival)) speedups.push_back(1 / rival->ratio);
+  if (speedups.empty()) return "";
+  const auto count = static_cast<int64_t>(speedups.size());
+  return fmt::format("{} as fast as {}{}", factor_text(geometric_mean(speedups)),
+                     name == "default" ? "the default" : name,
+                     count < won ? fmt::format(" in {}", counted(count, "cell", "cells")) : "");
+}
+
+std::string marks(const Entry& entry) {
+  return fmt::format("{}{}", entry.complete ? "" : " (stopped early)",
+                     distrust(entry).empty() ? "" : " (too noisy to trust)");
+}
+
+// Leaves the rows out of the figures, because the tokens tell as much; beside losses also the effective experts,
+// because the CV tells as much.
+std::vector<size_t> told_figures(bool any_loss) {
+  const std::vector<Column> all = figures_columns();
+  std::vector<size_t> told;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].title != "rows" && !(any_loss && all[i].title == "effective")) told.push_back(i);
+  return told;
+}
+
+Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose) {
+  const bool any_loss = std::any_of(entries.begin(), entries.end(),
+                                    [&](const Entry* entry) { return loss_to_balanced(table, *entry).has_value(); });
+  const std::vector<size_t> told = told_figures(any_loss && !verbose);
+  Grid grid{cell_columns(), {}};
+  for (const size_t i : told) grid.columns.push_back(figures_columns()[i]);
+  grid.columns.push_back({"occupancy", true});
+  if (any_loss) grid.columns.push_back({"loss", true});
+  for (const Entry* entry : entries) {
+    std::vector<std::string> row = cell_row(entry->cell);
+    const std::vector<std::string> texts = figures_row(entry->figures, entry->cell.shape.layer.local_experts());
+    for (const size_t i : told) row.push_back(texts[i]);
+    row.push_back(entry->skipped.empty() ? fmt::format("{:.0f} %", 100 * entry->occupancy) : "");
+    const std::optional<double> loss = loss_to_balanced(table, *entry);
+    if (any_loss) row.push_back(loss ? fmt::format("{:+.1f} %", 100 * *loss) : "");
+    grid.rows.push_back(std::move(row));
+  }
+  return grid;
+}
+
+// `rivals`: whom the winners are compared with.
+Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, bool verbose) {
+  Grid grid{cell_columns(), {}};
+  grid.columns.push_back({"time", true});
+  for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
+  if (verbose) grid.columns.insert(grid.columns.end(), {{"TFLOP/s", true}, {"TB/s", true}, {"winner"}});
+  for (const Entry* entry : entries) {
+    std::vector<std::string> row = cell_row(entry->cell);
+    if (!entry->skipped.empty()) {
+      row.push_back("no winner");
+      row.resize(grid.columns.size());
+      if (verbose) row.back() = "none: " + entry->skipped;
+    } else {
+      const bool noisy = !distrust(*entry).empty();
+      row.push_back(time_text(entry->measurement));
+      for (const std::string& rival : rivals)
+        row.push_back(noisy ? "noisy" : speedup_text(find_rival(*entry, rival), verbose));
+      if (verbose) {
+        row.push_back(fmt::format("{:.4g}", tflops(*entry)));
+        row.push_back(fmt::format("{:.3g}", terabytes_per_second(*entry)));
+        row.push_back(text(entry->candidate) + marks(*entry));
+      }
+    }
+    grid.rows.push_back(std::move(row));
+  }
+  return grid;
+}
+
+Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
+  Grid grid{cell_columns(), {}};
+  grid.columns.push_back({"winner, by what differs from the default"});
+  for (const Entry* entry : entries) {
+    std::vector<std::string> row = cell_row(entry->cell);
+    row.push_back(entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped);
+    grid.rows.push_back(std::move(row));
+  }
+  return grid;
+}
+
+}  // namespace
+
+std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose) {
+  std::vector<std::string> rivals = rival_names(table);
+  const auto is_baseline = [](const std::string& name) { return name != "default"; };
+  const auto first = std::find_if(rivals.begin(), rivals.end(), is_baseline);
+  if (!verbose && first != rivals.end())
+    rivals.erase(std::remove_if(first + 1, rivals.end(), is_baseline), rivals.end());
+  std::vector<Cell> cells;
+  for (const Entry& entry : table.entries) cells.push_back(entry.cell);
+  std::vector<Section> sections;
+  for (const std::vector<size_t>& layer : by_layer(cells)) {
+    Entries entries;
+    for (const size_t i : layer) entries.push_back(&table.entries[i]);
+    const std::vector<std::string> heading = {title(entries[0]->cell.shape)};
+    sections.push_back({heading, routing_grid(entries, table, verbose)});
+    sections.push_back({heading, times_grid(entries, rivals, verbose)});
+    if (!verbose) sections.push_back({heading, winners_grid(entries, table.device)});
+  }
+  for (Section& section : step_sections(cell_times(table))) sections.push_back(std::move(section));
+  return sections_text(sections, format, table_columns(format, terminal, verbose));
+}
+
+std::string noise_sentence(const TunedTable& table) {
+  std::vector<std::string> noisy;
+  for (const Entry& entry : table.entries)
+    if (const std::string reason = distrust(entry); !reason.empty())
+      noisy.push_back(fmt::format("{} ({})", id(entry.cell), reason));
+  if (noisy.empty()) return "";
+  const size_t count = noisy.size();
+  if (count > kNamed) noisy.resize(kNamed), noisy.push_back(fmt::format("and {} more", count - kNamed));
+  return fmt::format("{} of {} {} too noisy to trust: {}; tune again with a longer --wait or on a quieter machine.",
+                     count, counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"),
+                     count == 1 ? "is" : "are", fmt::join(noisy, ", "));
+}
+
+std::string answer(const TunedTable& table, size_t cells) {
+  int64_t won = 0;
+  for (const Entry& entry : table.entries) won += entry.skipped.empty();
+  std::string sentence = fmt::format("{} of {} tuned", won, counted(static_cast<int64_t>(cells), "cell", "cells"));
+  std::vector<std::string> facts;
+  for (const std::string& name : rival_names(table))
+    if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
+      facts.push_back(std::move(fact));
+  if (facts.empty())
+    sentence += ".";
+  else
+    sentence = fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are",
+                           fmt::join(facts, " and "), won == 1 ? "" : " (geometric means)");
+  const std::string noise = noise_sentence(table);
+  return noise.empty() ? sentence : sentence + " " + noise;
+}
+
+}  // namespace moetune

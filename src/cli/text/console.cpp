@@ -1,0 +1,112 @@
+// File descriptors 1 and 2, and what they lead to.
+#include "cli/text/console.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/text/grid.h"
+#include "base/text/text.h"
+
+namespace moetune {
+namespace {
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+int columns_of(int fd) {
+  const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
+  if (asked > 0) return asked;
+  struct winsize size {};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// 0, or the error that stopped it.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return errno;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+// `beginning` is our own and may have colours; `sentence` may have text from files, which is made printable.
+void tell_sentence(std::string_view beginning, std::string_view sentence) {
+  write_all(STDERR_FILENO, fmt::format("{} {}\n", beginning, printable(sentence)));
+}
+
+// The byte at which code point number `index` begins.
+size_t byte_of(std::string_view text, int index) {
+  size_t at = 0;
+  for (; at < text.size(); ++at)
+    if (begins_code_point(text[at]) && index-- == 0) break;
+  return at;
+}
+
+}  // namespace
+
+Terminal look_at_terminal(const std::string& color) {
+  Terminal terminal;
+  terminal.is_terminal = ::isatty(STDERR_FILENO) && environment("TERM") != "dumb";
+  terminal.columns = columns_of(STDERR_FILENO);
+  terminal.output_columns = ::isatty(STDOUT_FILENO) ? columns_of(STDOUT_FILENO) : 0;
+  if (color != "auto" && color != "always" && color != "never")
+    throw unknown_word("--color", color, {"auto", "always", "never"});
+  terminal.color = color == "always" || (color == "auto" && terminal.is_terminal && environment("NO_COLOR").empty());
+  return terminal;
+}
+
+void print(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, printable(text));
+  if (error != 0 && error != EPIPE)
+    throw machine_error(fmt::format("cannot write to standard output: {}", std::strerror(error)));
+}
+
+void tell(std::string_view text) { write_all(STDERR_FILENO, printable(text)); }
+
+void tell_moving(std::string_view line) { write_all(STDERR_FILENO, "\r\033[K" + printable(line)); }
+
+std::string colored(const Terminal& terminal, Tone tone, std::string_view text) {
+  if (!terminal.color) return std::string(text);
+  const char* code = tone == Tone::error     ? "1;31"
+                     : tone == Tone::warning ? "1;33"
+                     : tone == Tone::hint    ? "36"
+                     : tone == Tone::good    ? "32"
+                                             : "1";
+  return fmt::format("\033[{}m{}\033[0m", code, text);
+}
+
+void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint) {
+  tell_sentence("moetune: " + colored(terminal, Tone::error, "error:"), sentence);
+  if (!hint.empty()) tell_sentence(colored(terminal, Tone::hint, "hint:"), hint);
+}
+
+void warn(const Terminal& terminal, std::string_view sentence) {
+  tell_sentence("moetune: " + colored(terminal, Tone::warning, "warning:"), sentence);
+}
+
+void note(const Terminal& terminal, std::string_view sentence) {
+  tell_sentence("moetune: " + colored(terminal, Tone::note, "note:"), sentence);
+}
+
+std::string shortened(std::string_view text, int width) {
+  const int whole = display_width(text);
+  if (whole <= width) return std::string(text);
+  if (width < 1) return "";
+  const int head = (width - 1) / 2;
+  const int tail = width - 1 - head;
+  return fmt::format("{}…{}", text.substr(0, byte_of(text, head)), text.substr(byte_of(text, whole - tail)));
+}
+
+}  // namespace moetune

@@ -1,0 +1,105 @@
+// Wrapping words, columns and command lines.
+#include "cli/text/help.h"
+
+#include <algorithm>
+
+#include "base/text/grid.h"
+#include "base/text/units.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kWidestColumn = 30;
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words = split(text, ' ');
+  std::erase(words, "");
+  return words;
+}
+
+// Words of a command line; what is quoted is one word, and so is an option with its value.
+std::vector<std::string> arguments_of(std::string_view line) {
+  std::vector<std::string> words;
+  bool quoted = false;
+  for (const std::string& word : words_of(line)) {
+    const bool value = !words.empty() && words.back().starts_with('-') && !word.starts_with('-') &&
+                       words.back().find(' ') == std::string::npos;
+    if (quoted || value)
+      words.back() += " " + word;
+    else
+      words.push_back(word);
+    if (std::count(word.begin(), word.end(), '"') % 2 != 0) quoted = !quoted;
+  }
+  return words;
+}
+
+std::string laid_out(const std::vector<std::string>& words, int width, int indent, std::string_view line_end) {
+  std::string text;
+  int column = 0;
+  const int end = display_width(line_end);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const int word = display_width(words[i]);
+    const bool last = i + 1 == words.size();
+    if (i > 0 && column + 1 + word + (last ? 0 : end) > width) {
+      text += std::string(line_end) + "\n" + std::string(static_cast<size_t>(indent), ' ');
+      column = indent;
+    } else if (i > 0) {
+      text += ' ';
+      ++column;
+    }
+    text += words[i];
+    column += word;
+  }
+  return text;
+}
+
+std::string padding(int columns) { return std::string(static_cast<size_t>(std::max(columns, 0)), ' '); }
+
+std::string line_text(const HelpLine& line, int column, int width) {
+  std::string text = "  " + line.name;
+  const int name = display_width(text);
+  if (line.text.empty()) return text + "\n";
+  text += name + 2 <= column ? padding(column - name) : "\n" + padding(column);
+  // The first line begins at the column as the others do.
+  std::string words = wrapped(line.text, width - column);
+  for (size_t at = 0; (at = words.find('\n', at)) != std::string::npos; at += 1 + static_cast<size_t>(column))
+    words.insert(at + 1, padding(column));
+  return text + words + "\n";
+}
+
+}  // namespace
+
+int help_width(int terminal_columns) { return terminal_columns <= 0 ? 80 : std::clamp(terminal_columns, 40, 100); }
+
+std::string wrapped(std::string_view text, int width, int indent) {
+  return laid_out(words_of(text), width, indent, "");
+}
+
+std::string section_text(const std::vector<HelpSection>& sections, int width) {
+  const int widest = std::min(kWidestColumn, width * 2 / 5);
+  int column = 0;
+  for (const HelpSection& section : sections)
+    for (const HelpLine& line : section.lines)
+      if (const int needed = display_width(line.name) + 4; needed <= widest) column = std::max(column, needed);
+  if (column == 0) column = std::min(widest, 8);
+  std::string text;
+  for (const HelpSection& section : sections) {
+    text += (text.empty() ? "" : "\n") + section.title + ":\n";
+    for (const HelpLine& line : section.lines) text += line_text(line, column, width);
+  }
+  return text;
+}
+
+std::string examples_text(std::string_view examples, int width) {
+  std::string text;
+  while (!examples.empty()) {
+    const size_t end = std::min(examples.find('\n'), examples.size());
+    const std::vector<std::string> words = arguments_of(examples.substr(0, end));
+    text += "  " + laid_out(words, width - 2, 4, " \\");
+    text += '\n';
+    examples.remove_prefix(std::min(end + 1, examples.size()));
+  }
+  return text;
+}
+
+}  // namespace moetune

@@ -1,0 +1,86 @@
+// Headings, lists, and cells as rows.
+#include "cli/text/sections.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "base/group.h"
+#include "cli/text/console.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kColumns = 80;
+constexpr int kRoutingColumns = 15;
+
+std::string seed_text(const Cell& cell) { return cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed); }
+
+}  // namespace
+
+std::string sections_text(const std::vector<Section>& sections, Format format, int columns) {
+  std::string out;
+  const std::vector<std::string>* before = nullptr;
+  for (const auto& [heading, grid] : sections) {
+    if (before != nullptr) out += "\n";
+    bool known = before != nullptr;
+    bool any = false;
+    for (size_t i = 0; i < heading.size(); ++i) {
+      known = known && i < before->size() && (*before)[i] == heading[i];
+      if (known) continue;
+      any = true;
+      if (format == Format::markdown)
+        out += fmt::format("{} {}\n", std::string(i + 2, '#'), markdown_text(heading[i]));
+      else
+        for (const std::string& line : lines_of(heading[i], columns)) out += line + "\n";
+    }
+    out += (any ? "\n" : "") + grid_text(grid, format, columns);
+    before = &heading;
+  }
+  return out;
+}
+
+std::string grid_text(const Grid& grid, Format format, int columns) {
+  return format == Format::markdown ? markdown(grid) : fitted(grid, columns);
+}
+
+int table_columns(Format format, const Terminal& terminal, bool verbose) {
+  if (format != Format::text) return 0;
+  return terminal.output_columns > 0 || verbose ? terminal.output_columns : kColumns;
+}
+
+std::string bullets(const std::vector<std::string>& items, Format format, int columns) {
+  const auto shown = format == Format::markdown ? markdown_text : one_line;
+  std::string out;
+  for (const std::string& item : items) {
+    const char* begin = "- ";
+    for (const std::string& line : lines_of(shown(item), columns > 2 ? columns - 2 : 0)) {
+      out += begin + line + "\n";
+      begin = "  ";
+    }
+  }
+  return out.empty() ? "" : "\n" + out;
+}
+
+std::string paragraph(const std::string& sentence, int columns) {
+  return fmt::format("{}\n", fmt::join(lines_of(sentence, columns), "\n"));
+}
+
+std::vector<Column> cell_columns() { return {{"tokens", true}, {"routing"}}; }
+
+std::vector<std::string> cell_row(const Cell& cell) {
+  return {fmt::format("{}", cell.tokens), shortened(text(cell.routing) + seed_text(cell), kRoutingColumns)};
+}
+
+std::vector<std::string> cell_heading(const Cell& cell) {
+  return {title(cell.shape), fmt::format("{} token{}, {}{}", cell.tokens, cell.tokens == 1 ? "" : "s",
+                                         text(cell.routing), seed_text(cell))};
+}
+
+std::vector<std::vector<size_t>> by_layer(const std::vector<Cell>& cells) {
+  std::vector<size_t> all(cells.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return grouped_by(all, [&](size_t i) -> const Shape& { return cells[i].shape; });
+}
+
+}  // namespace moetune

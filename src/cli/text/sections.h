@@ -1,0 +1,46 @@
+// The tables that commands print under headings: of a layer, and of a cell of it. In text they fit in 80 columns.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/text/grid.h"
+#include "cli/text/output.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// A table and its heading: lines from the general to the special, such as the layer, then the cell.
+struct Section {
+  std::vector<std::string> heading;
+  Grid grid;
+};
+
+/// Sections one after another; a line of a heading that the section before had too is not repeated. Markdown has '#' in
+/// front of headings.
+std::string sections_text(const std::vector<Section>& sections, Format format, int columns);
+
+/// markdown(grid), or for text fitted(grid, columns).
+std::string grid_text(const Grid& grid, Format format, int columns);
+
+/// The columns that a table may take, 0 = as wide as it takes: text fits the terminal, or 80 columns where there is
+/// none and nothing is `verbose`.
+int table_columns(Format format, const Terminal& terminal, bool verbose = false);
+
+/// "- item" a line, escaped for `format` and broken between words to fit `columns`. An empty line comes first; nothing
+/// for no items.
+std::string bullets(const std::vector<std::string>& items, Format format, int columns);
+
+/// A sentence in lines that fit `columns`, with a line's end.
+std::string paragraph(const std::string& sentence, int columns);
+
+/// What tells the cells of one layer apart: tokens, and the routing with its seed, shortened.
+std::vector<Column> cell_columns();
+std::vector<std::string> cell_row(const Cell& cell);
+
+/// The headings of a cell: its layer, and "64 tokens, zipf:1, seed 3".
+std::vector<std::string> cell_heading(const Cell& cell);
+
+/// Indices of the cells, grouped by their layer, in the order of their first appearance.
+std::vector<std::vector<size_t>> by_layer(const std::vector<Cell>& cells);
+
+}  // namespace moetune

@@ -1,0 +1,58 @@
+// Text of numbers.
+#include "cli/text/wording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace moetune {
+
+std::string rate_text(double per_second, const std::string& unit) {
+  const bool tera = per_second >= 1e12;
+  return fmt::format("{:.4g} {}{}/s", per_second / (tera ? 1e12 : 1e9), tera ? "T" : "G", unit);
+}
+
+std::string counted(int64_t count, const std::string& one, const std::string& many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::string cells_done(size_t done, size_t asked) {
+  const std::string all = counted(static_cast<int64_t>(asked), "cell", "cells");
+  return done < asked ? fmt::format("{} of {}", done, all) : all;
+}
+
+std::vector<Column> figures_columns() {
+  return {{"rows", true}, {"active", true}, {"max/mean", true}, {"CV", true}, {"effective", true}};
+}
+
+std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t experts) {
+  return {fmt::format("{}", figures.rows), fmt::format("{}/{}", figures.active_experts, experts),
+          fmt::format("{:.2f}", figures.max_over_mean), fmt::format("{:.2f}", figures.cv),
+          fmt::format("{:.1f}", figures.effective_experts)};
+}
+
+Grid pruned_grid(const std::map<std::string, int64_t>& reasons) {
+  std::vector<std::pair<std::string, int64_t>> sorted(reasons.begin(), reasons.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  Grid grid{{{"pruned because"}, {"candidates", true}}, {}};
+  for (const auto& [reason, count] : sorted) grid.rows.push_back({reason, fmt::format("{}", count)});
+  return grid;
+}
+
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& argv) {
+  std::string line;
+  for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_quoted(word);
+  return line;
+}
+
+}  // namespace moetune

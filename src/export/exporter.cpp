@@ -1,0 +1,36 @@
+// The list of export formats: one line each.
+#include "export/exporter.h"
+
+#include "base/error.h"
+#include "export/serving/serving_export.h"
+#include "export/text_export.h"
+
+namespace moetune {
+
+const std::vector<Exporter>& exporters() {
+  static const std::vector<Exporter> list = {
+      {"vllm",
+       "vLLM's fused MoE configurations (E=...,N=...,device_name=....json), one file a layer; untuned counts "
+       "keep its default",
+       export_vllm},
+      {"sglang",
+       "SGLang's fused MoE configurations, with a second file for the down projection; untuned counts keep its default",
+       export_sglang},
+      {"csv", "one row an entry, for spreadsheets and data frames", export_csv},
+      {"markdown", "tables by layer, for people", export_markdown},
+      {"runtime", "a compact JSON for programs that pick kernels: knobs, cubin and time of each cell", export_runtime},
+      {"kernels", "a folder of cubins with a manifest, and loaders for C++ and Python that launch them", nullptr},
+  };
+  return list;
+}
+
+const Exporter& find_exporter(std::string_view format) {
+  std::vector<std::string> known;
+  for (const Exporter& exporter : exporters()) {
+    if (exporter.format == format) return exporter;
+    known.emplace_back(exporter.format);
+  }
+  throw unknown_word("format", format, known);
+}
+
+}  // namespace moetune

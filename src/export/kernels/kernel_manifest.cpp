@@ -1,0 +1,284 @@
+// Kernels, their arguments, and which cells they serve, as JSON.
+#include "export/kernels/kernel_manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "kernels/args.h"
+#include "runtime/moetune/sha256.h"
+#include "base/pretty.h"
+#include "variant/pack/launch_rule.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kPassThreads = 256;
+
+Json operand(std::string_view name, std::string_view dtype, const std::vector<std::string>& shape,
+             std::string_view access) {
+  return {{"name", name}, {"dtype", dtype}, {"shape", shape}, {"access", access}};
+}
+
+Json operand(const Product& product, const Operand& matrix, std::string_view access) {
+  return operand(operand_name(matrix.matrix), name(matrix.dtype),
+                 {rows_formula(product, matrix), columns_formula(matrix)}, access);
+}
+
+bool reads_gather_indices(const Product& p) {
+  const auto moved = [](const Operand& o) { return o.order != RowOrder::in_place; };
+  return moved(p.a) || moved(p.b) || moved(p.d) || p.weighting != Weighting::none || takes_another_pass(p);
+}
+
+// The operands that the caller passes.
+Json operands_of(const Product& p) {
+  Json list = {operand(p, p.a, "read"), operand(p, p.b, "read"), operand(p, p.d, p.accumulates ? "update" : "write"),
+               operand("m_sizes", "int32", {"experts"}, "read")};
+  if (reads_gather_indices(p)) list.push_back(operand("gather_indices", "int32", {"rows"}, "read"));
+  if (p.weighting != Weighting::none || p.weight_gradient)
+    list.push_back(operand("topk_weights", "fp32", {"slots"}, "read"));
+  if (p.weight_gradient) {
+    list.push_back(operand(p, p.weight_gradient->x, "read"));
+    list.push_back(operand("dweights", "fp32", {"slots"}, "write"));
+  }
+  return list;
+}
+
+Json buffers_of(const LaunchRule& rule, const Product& p) {
+  Json list = Json::array();
+  const auto add = [&](std::string_view name, const std::string& bytes, bool zeroed) {
+    list.push_back({{"name", name}, {"bytes", bytes}, {"zeroed", zeroed}});
+  };
+  for (const BufferRule& buffer : rule.buffers) add(buffer.name, buffer.bytes, buffer.zeroed);
+  if (takes_another_pass(p)) add("sums", "max(1, rows) * n * 4", false);
+  if (sums_slots(p)) add("row_of", "max(1, slots) * 4", false);
+  return list;
+}
+
+// The pointer behind a field of Args: an operand, a buffer, or nothing where the kernel reads none.
+std::string source_of(std::string_view field, const Product& p, const LaunchRule& rule) {
+  if (field == "x") return operand_name(p.a.matrix);
+  if (field == "w") return operand_name(p.b.matrix);
+  if (field == "y") return takes_another_pass(p) ? "sums" : operand_name(p.d.matrix);
+  if (field == "m_sizes") return "m_sizes";
+  if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
+  if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
+  for (const BufferRule& buffer : rule.buffers)
+    if (buffer.name == field) return buffer.name;
+  return "";
+}
+
+Json map_json(const MapRule& map, const std::string& source) {
+  return {{"pointer", source},
+          {"dtype", name(map.dtype)},
+          {"sizes", map.sizes},
+          {"strides", map.strides},
+          {"box", {map.box_columns, map.box_rows}},
+          {"swizzle", 128},
+          {"l2_promotion", map.l2_promotion}};
+}
+
+// The struct Args, field by field; what is not named is zero.
+Json args_json(const Product& product, const LaunchRule& rule) {
+  Json fields = Json::array();
+  const auto add = [&](std::string_view name, size_t offset, std::string_view kind, Json value) {
+    fields.push_back({{"name", name}, {"offset", offset}, {kind, std::move(value)}});
+  };
+  for (const ArgsField& field : args_fields()) {
+    if (field.kind != ArgsField::Kind::pointer) {
+      add(field.name, field.offset, field.kind == ArgsField::Kind::int32 ? "int32" : "int64", field.name);
+      continue;
+    }
+    const std::string source = source_of(field.name, product, rule);
+    if (!source.empty()) add(field.name, field.offset, "pointer", source);
+  }
+  for (const MapRule& map : rule.maps)
+    add(map.field, map_offset(map.field), "tensor_map", map_json(map, source_of(map.pointer, product, rule)));
+  return {{"struct", {{"size", sizeof(Args)}, {"alignment", alignof(Args)}, {"fields", std::move(fields)}}}};
+}
+
+Json main_launch(const ExportedKernel& kernel, const Product& product, const LaunchRule& rule) {
+  Json cubins = Json::object();
+  for (const CubinFile& cubin : kernel.cubins) cubins[cubin.arch] = cubin.name;
+  return {{"cubin", std::move(cubins)},
+          {"entry", "moetune_kernel"},
+          {"threads", kernel.plan.threads},
+          {"shared_bytes", kernel.plan.shared_bytes},
+          {"cluster", kernel.plan.cluster},
+          {"most_per_processor", kernel.plan.workspace > 0 ? Json(kernel.plan.min_blocks_per_sm) : Json(nullptr)},
+          {"cooperative", rule.cooperative},
+          {"grid", rule.grid},
+          {"arguments", {args_json(product, rule)}}};
+}
+
+// A launch of a kernel beside those of the variants, with `blocks` blocks, at most 2^16.
+Json pass(Json cubins, std::string_view entry, int threads, std::string_view blocks, Json arguments) {
+  return {{"cubin", std::move(cubins)},
+          {"entry", entry},
+          {"threads", threads},
+          {"shared_bytes", 0},
+          {"cluster", 1},
+          {"most_per_processor", nullptr},
+          {"cooperative", false},
+          {"grid", fmt::format("min(max({}, 1), 65536)", blocks)},
+          {"arguments", std::move(arguments)}};
+}
+
+Json pointer(std::string_view source) { return {{"pointer", source}}; }
+Json fill(std::string_view pointer, int byte, std::string_view bytes) {
+  return {{"fill", {{"pointer", pointer}, {"byte", byte}, {"bytes", bytes}}}};
+}
+
+void add_last_pass(Json& launches, const Product& p, const ServiceCubins& services) {
+  Json cubins = Json::object();
+  for (const auto& [dtype, cubin] : services.finish)
+    if (dtype == p.a.dtype) cubins[cubin.arch] = cubin.name;
+  const Json rows = {{"int32", "rows"}}, width = {{"int64", "n"}};
+  if (sums_slots(p)) {
+    launches.push_back(fill("row_of", 255, "slots * 4"));
+    launches.push_back(pass(cubins, "invert", kPassThreads, fmt::format("ceil_div(rows, {})", kPassThreads),
+                            {pointer("row_of"), pointer("gather_indices"), rows}));
+    launches.push_back(pass(cubins, "sum_slots", kPassThreads, "tokens",
+                            {pointer(operand_name(p.d.matrix)),
+                             pointer("sums"),
+                             pointer("row_of"),
+                             {{"int32", "tokens"}},
+                             {{"int32", "top_k"}},
+                             width}));
+  }
+  if (p.weight_gradient) {
+    launches.push_back(fill("dweights", 0, "slots * 4"));
+    launches.push_back(pass(cubins, "weigh_rows", kPassThreads, "rows",
+                            {pointer(operand_name(p.d.matrix)), pointer("dweights"), pointer("sums"),
+                             pointer(operand_name(p.weight_gradient->x.matrix)), pointer("gather_indices"),
+                             pointer("topk_weights"), rows, width}));
+  }
+}
+
+Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
+  const Product product = product_of(kernel.shape);
+  const Product first = before_last_pass(product);
+  const LaunchRule rule = launch_rule(kernel.plan, first);
+  Json launches = Json::array();
+  // The kernel's Y is what `product` says: the sums, where another pass follows.
+  Product handed = product;
+  handed.weighting = first.weighting;
+  launches.push_back(main_launch(kernel, handed, rule));
+  if (takes_another_pass(product)) add_last_pass(launches, product, services);
+  return {{"name", kernel.name},
+          {"op", name(kernel.shape.op)},
+          {"dtype", name(kernel.shape.layer.dtype)},
+          {"fusion", text(kernel.shape.fusion)},
+          {"experts", kernel.shape.layer.local_experts()},
+          {"sizes",
+           {{"x_rows", rows_formula(first, first.a)},
+            {"w_rows", rows_formula(first, first.b)},
+            {"y_rows", rows_formula(first, first.d)}}},
+          {"candidate", to_json(kernel.candidate)},
+          {"source", kernel.name + ".cu"},
+          {"operands", operands_of(product)},
+          {"buffers", buffers_of(rule, product)},
+          {"launches", std::move(launches)}};
+}
+
+Json extents(const Shape& shape) {
+  const Product product = product_of(shape);
+  return {{"m", product.m}, {"n", product.n}, {"k", product.k}};
+}
+
+Json files_json(const KernelExport& exported) {
+  Json files = Json::object();
+  const auto add = [&](const CubinFile& cubin) {
+    files[cubin.name] = {{"arch", cubin.arch},
+                         {"bytes", cubin.bytes.size()},
+                         {"sha256", moetune_kernels::Sha256::hex(cubin.bytes)},
+                         {"registers", cubin.registers}};
+  };
+  for (const ExportedKernel& kernel : exported.kernels) std::ranges::for_each(kernel.cubins, add);
+  std::ranges::for_each(exported.services.route, add);
+  for (const auto& [dtype, cubin] : exported.services.finish) add(cubin);
+  return files;
+}
+
+// One launch for each type of ids.
+Json route_json(const ServiceCubins& services) {
+  Json cubins = Json::object(), route = Json::object();
+  for (const CubinFile& cubin : services.route) cubins[cubin.arch] = cubin.name;
+  for (const std::string_view ids : {"int32", "int64"})
+    route[ids] = pass(cubins, fmt::format("route_{}", ids), 1024, "experts",
+                      {pointer("m_sizes"),
+                       pointer("gather_indices"),
+                       pointer("topk_ids"),
+                       {{"int32", "slots"}},
+                       {{"int32", "first_expert"}},
+                       {{"int32", "rows"}}});
+  return route;
+}
+
+}  // namespace
+
+std::string kernel_name(const Candidate& candidate, const Shape& shape) {
+  const std::string unit = find_variant(candidate.variant).unit(candidate, shape);
+  const std::string key = Hash().add(unit).add(text(shape.fusion)).add(name(shape.op)).hex();
+  return fmt::format("{}-{}", candidate.variant, key.substr(0, 12));
+}
+
+std::string cubin_name(std::string_view stem, std::string_view arch) { return fmt::format("{}.{}.cubin", stem, arch); }
+
+Json asked_json(const Shape& shape) {
+  return {{"op", name(shape.op)},
+          {"dtype", name(shape.layer.dtype)},
+          {"experts", shape.layer.local_experts()},
+          {"top_k", shape.layer.top_k},
+          {"n", shape.layer.n},
+          {"k", shape.layer.k},
+          {"fusion", text(shape.fusion)}};
+}
+
+Candidate launchable(const Candidate& winner) {
+  return find_value(winner, "addressing").value_or(0) == 0 ? winner : with_value(winner, "addressing", 0);
+}
+
+std::string manifest_digest(std::string_view manifest) {
+  return moetune_kernels::Sha256::hex(manifest) + "  manifest.json\n";
+}
+
+Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
+  Json kernels = Json::array(), cells = Json::array(), ranges = Json::array();
+  for (const ExportedKernel& kernel : exported.kernels) kernels.push_back(kernel_json(kernel, exported.services));
+  for (const ServedCell& cell : exported.cells) {
+    Json json = {{"id", id(cell.cell)},
+                 {"arch", cell.arch},
+                 {"kernel", cell.kernel},
+                 {"asked", asked_json(cell.cell.shape)},
+                 {"extents", extents(cell.cell.shape)},
+                 {"tokens", cell.cell.tokens},
+                 {"skew", rounded(cell.skew)},
+                 {"tuned", cell.seconds > 0}};
+    if (cell.seconds > 0) json["time_us"] = rounded(cell.seconds * 1e6);
+    cells.push_back(std::move(json));
+  }
+  for (const ServedRange& range : exported.ranges)
+    ranges.push_back(
+        {{"arch", range.arch},
+         {"kernel", range.kernel},
+         {"asked", asked_json(range.shape)},
+         {"extents", extents(range.shape)},
+         {"tokens", {{"from", range.tokens.from}, {"to", range.tokens.to ? Json(*range.tokens.to) : Json()}}},
+         {"worst_regret", rounded(range.worst_regret)}});
+  return {{"schema", "moetune.kernels/1"},
+          {"abi", kKernelAbi},
+          {"tool", table.tool},
+          {"device", {{"name", table.device.name}, {"arch", arch(table.device)}}},
+          {"regime", name(table.regime)},
+          {"times_of_other_kernels", exported.of_other_kernels},
+          {"files", files_json(exported)},
+          {"route", route_json(exported.services)},
+          {"kernels", std::move(kernels)},
+          {"cells", std::move(cells)},
+          {"ranges", std::move(ranges)}};
+}
+
+}  // namespace moetune

@@ -1,0 +1,100 @@
+// A compact table for programs that pick kernels while they run.
+#include <fmt/format.h>
+
+#include "export/kernels/kernel_manifest.h"
+#include "base/pretty.h"
+#include "export/text_export.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+Json knobs_of(const Candidate& candidate) {
+  Json knobs = to_json(candidate);
+  knobs.erase("variant");
+  knobs.erase("pack");
+  return knobs;
+}
+
+// The cubin that `export --format kernels` writes for it; null for what has none.
+Json file_of(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  if (device.kind != DeviceKind::cuda || cannot_run(candidate, shape, device)) return nullptr;
+  return cubin_name(kernel_name(candidate, shape), arch(device));
+}
+
+Json served(const Candidate& winner, const Shape& shape, const DeviceInfo& device) {
+  const Candidate candidate = launchable(winner);
+  return {{"variant", candidate.variant},
+          {"knobs", knobs_of(candidate)},
+          {"file", file_of(candidate, shape, device)},
+          {"asked", asked_json(shape)}};
+}
+
+void require_served(const JsonAt& served) {
+  if (served["variant"].string().empty()) served["variant"].fail("expected a name");
+  const JsonAt knobs = served["knobs"];
+  if (!knobs.value().is_object()) knobs.fail("expected an object");
+  for (const auto& [name, value] : knobs.value().items())
+    if (!value.is_number_integer() && !value.is_string()) knobs[name].fail("expected a number or a word");
+  if (!served.value().contains("file") || served.has("file")) served["file"].string();
+  require_asked(served["asked"]);
+}
+
+}  // namespace
+
+void require_runtime(const JsonAt& json) {
+  require_schema(json, "runtime");
+  if (json["device"]["name"].string().empty()) json["device"]["name"].fail("expected a name");
+  regime_from_json(json["regime"]);
+  const JsonAt cells = json["cells"], ranges = json["ranges"];
+  if (!cells.value().is_object() || cells.value().empty()) cells.fail("expected at least one cell");
+  for (const auto& [id, value] : cells.value().items()) {
+    const JsonAt cell = cells[id];
+    require_served(cell);
+    cell["tokens"].integer(1);
+    if (cell["skew"].number() < 0) cell["skew"].fail("expected 0 or more");
+    if (!(cell["time_us"].number() > 0)) cell["time_us"].fail("must be positive");
+  }
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    require_served(ranges[i]);
+    const JsonAt tokens = ranges[i]["tokens"];
+    const int64_t from = tokens["from"].integer(1);
+    if (!tokens.value().contains("to") || tokens.has("to")) tokens["to"].integer(from);
+    if (ranges[i]["worst_regret"].number() < 0) ranges[i]["worst_regret"].fail("expected 0 or more");
+  }
+}
+
+Export export_runtime(const TunedTable& table) {
+  Json cells = Json::object(), ranges = Json::array();
+  Export result;
+  for (const Entry& entry : table.entries) {
+    if (!entry.skipped.empty()) {
+      result.notes.push_back(fmt::format("{} has no winner: {}", id(entry.cell), entry.skipped));
+      continue;
+    }
+    if (launchable(entry.candidate) != entry.candidate)
+      result.notes.push_back(fmt::format(
+          "{} gets its winner with addressing=base; its time is that of addressing=pointers", id(entry.cell)));
+    Json cell = served(entry.candidate, entry.cell.shape, table.device);
+    cell["tokens"] = entry.cell.tokens;
+    cell["skew"] = rounded(entry.figures.max_over_mean);
+    cell["time_us"] = rounded(entry.measurement.seconds * 1e6);
+    cells[id(entry.cell)] = std::move(cell);
+  }
+  for (const Choice& choice : table.choices) {
+    Json range = served(choice.candidate(), choice.shape(), table.device);
+    range["tokens"] = {{"from", choice.tokens.from}, {"to", choice.tokens.to ? Json(*choice.tokens.to) : Json()}};
+    range["worst_regret"] = rounded(worst_regret(choice, choice.chosen));
+    ranges.push_back(std::move(range));
+  }
+  if (cells.empty()) return result;
+  result.files.push_back({"", pretty_json({{"schema", "moetune.runtime/1"},
+                                           {"tool", table.tool},
+                                           {"device", {{"name", table.device.name}}},
+                                           {"regime", name(table.regime)},
+                                           {"cells", std::move(cells)},
+                                           {"ranges", std::move(ranges)}})});
+  return result;
+}
+
+}  // namespace moetune

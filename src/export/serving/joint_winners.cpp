@@ -1,0 +1,154 @@
+// Finds the pair of candidates with the least sum of two cells' times.
+#include "export/serving/joint_winners.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "variant/pack/pack.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+// The values of the knobs that must be equal in a pair.
+using Key = std::vector<std::pair<std::string, std::string>>;
+
+Key key_of(const Candidate& candidate, const std::vector<std::string>& shared) {
+  Key key = knob_words(candidate);
+  if (!shared.empty())
+    std::erase_if(key, [&](const auto& knob) { return std::ranges::find(shared, knob.first) == shared.end(); });
+  return key;
+}
+
+// hidden is k of up and n of down.
+auto layer_of(const Cell& cell) {
+  const Layer& layer = cell.shape.layer;
+  const int64_t hidden = layer.projection == Projection::up ? layer.k : layer.n;
+  return std::tuple(layer.model, layer.experts, layer.top_k, layer.dtype, layer.tp, layer.ep, hidden, cell.tokens,
+                    text(cell.routing), cell.seed);
+}
+
+// The hash of its manifest; empty where the candidate is of no pack.
+std::string pack_of(const Candidate& candidate) {
+  if (!candidate.foreign.empty()) return candidate.foreign.front().second;
+  const Variant* variant = candidate.variant.empty() ? nullptr : &find_variant(candidate.variant);
+  return variant && variant->pack ? variant->pack->hash : "";
+}
+
+bool of_one_pack(const Candidate& a, const Candidate& b) { return a.variant == b.variant && pack_of(a) == pack_of(b); }
+
+bool is_forward(const Entry& entry, Projection projection) {
+  return entry.skipped.empty() && entry.cell.shape.op == Op::fwd && entry.cell.shape.layer.projection == projection &&
+         is_packed(entry.candidate);
+}
+
+// The entries of up and down of the same layer, tokens, routing and seed, by their places in the table.
+std::vector<std::pair<size_t, size_t>> pairs_of(const TunedTable& table) {
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (size_t up = 0; up < table.entries.size(); ++up)
+    for (size_t down = 0; down < table.entries.size(); ++down) {
+      const Entry &first = table.entries[up], &second = table.entries[down];
+      if (is_forward(first, Projection::up) && is_forward(second, Projection::down) &&
+          of_one_pack(first.candidate, second.candidate) && layer_of(first.cell) == layer_of(second.cell))
+        pairs.emplace_back(up, down);
+    }
+  return pairs;
+}
+
+struct Timed {
+  const Candidate* candidate = nullptr;
+  double seconds = 0;
+};
+
+// The winner and the default, as the final timed them.
+std::vector<Timed> of_final(const Entry& entry) {
+  std::vector<Timed> timed = {{&entry.candidate, entry.measurement.seconds}};
+  for (const Rival& rival : entry.rivals)
+    if (!rival.candidate.variant.empty() && rival.candidate != entry.candidate)
+      timed.push_back({&rival.candidate, rival.measurement.seconds});
+  return timed;
+}
+
+// The fastest candidate of the winner's pack for each key. A time of the final counts before those of the search, whose
+// few samples may be lucky: none is below the winner's.
+std::map<Key, Timed> fastest(const Replay& journal, const Entry& entry, const std::vector<std::string>& shared) {
+  std::map<Key, Timed> best;
+  const auto add = [&](const Candidate& candidate, double seconds) {
+    if (!of_one_pack(candidate, entry.candidate)) return;
+    const Timed timed{&candidate, std::max(seconds, entry.measurement.seconds)};
+    Timed& place = best[key_of(candidate, shared)];
+    if (!place.candidate || timed.seconds < place.seconds) place = timed;
+  };
+  const std::vector<Timed> finalists = of_final(entry);
+  for (const Timed& finalist : finalists) add(*finalist.candidate, finalist.seconds);
+  const auto trials = journal.trials.find(id(entry.cell));
+  if (trials == journal.trials.end()) return best;
+  const auto in_final = [&](const Candidate& candidate) {
+    return std::ranges::any_of(finalists, [&](const Timed& one) { return *one.candidate == candidate; });
+  };
+  for (const Trial& trial : trials->second)
+    if (trial.status == Status::ok && !in_final(trial.candidate)) add(trial.candidate, trial.measurement.seconds);
+  return best;
+}
+
+struct Pair {
+  Timed up, down;
+  double seconds() const { return up.seconds + down.seconds; }
+};
+
+// Nothing where no candidates of an equal key were timed in both cells.
+std::optional<Pair> best_pair(const Entry& up, const Entry& down, const Replay& journal,
+                              const std::vector<std::string>& shared) {
+  if (key_of(up.candidate, shared) == key_of(down.candidate, shared))
+    return Pair{{&up.candidate, up.measurement.seconds}, {&down.candidate, down.measurement.seconds}};
+  const std::map<Key, Timed> ups = fastest(journal, up, shared), downs = fastest(journal, down, shared);
+  std::optional<Pair> best;
+  for (const auto& [key, timed] : ups) {
+    const auto other = downs.find(key);
+    if (other == downs.end()) continue;
+    const Pair pair{timed, other->second};
+    if (!best || pair.seconds() < best->seconds()) best = pair;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty(); }
+
+bool has_pairs(const TunedTable& table) { return !pairs_of(table).empty(); }
+
+TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std::vector<std::string>& shared,
+                              std::vector<std::string>& notes) {
+  int64_t joined = 0, apart = 0;
+  double worst = 0;
+  for (const auto& [first, second] : pairs_of(table)) {
+    Entry &up = table.entries[first], &down = table.entries[second];
+    const double apart_seconds = up.measurement.seconds + down.measurement.seconds;
+    const auto pair = best_pair(up, down, journal, shared);
+    if (!pair) {
+      ++apart;
+      continue;
+    }
+    const Candidate first_candidate = *pair->up.candidate, second_candidate = *pair->down.candidate;
+    up.candidate = first_candidate, down.candidate = second_candidate;
+    up.ties.clear(), down.ties.clear();
+    ++joined, worst = std::max(worst, pair->seconds() / apart_seconds - 1);
+  }
+  if (joined > 0)
+    notes.push_back(
+        fmt::format("{} of {} pairs of up and down get one configuration, by the least sum of their times: at worst "
+                    "{:.1f} % over the winners of each",
+                    joined, joined + apart, 100 * worst));
+  if (apart > 0)
+    notes.push_back(fmt::format("{} of up and down {} apart: no candidates that fit together were timed",
+                                apart == 1 ? "1 pair" : fmt::format("{} pairs", apart), apart == 1 ? "stays" : "stay"));
+  return table;
+}
+
+}  // namespace moetune

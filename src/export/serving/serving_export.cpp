@@ -1,0 +1,295 @@
+// Writes tables as vLLM's and SGLang's files, with notes on what the knobs mean in those programs.
+#include "export/serving/serving_export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "export/serving/joint_winners.h"
+#include "export/serving/serving_layer.h"
+
+namespace moetune {
+namespace {
+
+// How the rows of one file were chosen.
+struct Tally {
+  std::vector<int64_t> tuned;             // token counts
+  std::map<std::string, int64_t> pinned;  // reason why the default replaces a winner -> how many
+  int64_t block_m_changed = 0;            // rows of down that use block_m of up
+};
+
+// Reason why winners were refused -> how many, and of which layers.
+struct Refusal {
+  int64_t winners = 0;
+  std::set<std::string> layers;
+};
+using Refusals = std::map<std::string, Refusal>;
+
+struct Writer {
+  Server server;
+  const TunedTable& table;
+  const ServingLayer& layer;
+
+  std::optional<ServingRow> fitting(const Candidate& candidate, const ServingWinner& winner,
+                                    std::string& reason) const {
+    const std::optional<ServingRow> row = serving_row(candidate, winner.max_rows, reason);
+    if (!row || is_triton(candidate)) return row;  // its kernel ran on the table's device
+    if (const auto why = unfit(*row, layer.dtype, table.device.shared_memory_per_block)) {
+      reason = *why;
+      return std::nullopt;
+    }
+    return row;
+  }
+
+  ServingRow row(const ServingWinners& winners, int64_t tokens, Tally& tally) const {
+    const auto found = winners.find(tokens);
+    if (found != winners.end()) {
+      std::string reason;
+      if (const auto row = fitting(found->second.candidate, found->second, reason)) {
+        tally.tuned.push_back(tokens);
+        return *row;
+      }
+      ++tally.pinned[reason];
+    }
+    return default_row(server, tokens, layer.experts);
+  }
+
+  // Both GEMMs use one sorting of the rows, so down must have the block_m of up: the winner where it has that value,
+  // else the first of its ties that has it, else the winner with that value put in.
+  ServingRow down_row(int64_t tokens, int64_t block_m, Tally& tally) const {
+    ServingRow fallback = default_row(server, tokens, layer.experts);
+    fallback.block_m = block_m;
+    const auto found = layer.down.find(tokens);
+    if (found == layer.down.end()) return fallback;
+    const ServingWinner& winner = found->second;
+    std::vector<Candidate> choices = {winner.candidate};
+    choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
+    const auto has_block_m = [&](const Candidate& candidate) { return block_m_of(candidate) == block_m; };
+    const bool changeable = !is_packed(winner.candidate);  // a pack may lack what was not measured
+    if (changeable) choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
+    std::string reason, first_reason = changeable ? "" : "it has another BLOCK_SIZE_M than up";
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (!has_block_m(choices[i])) continue;
+      if (const auto row = fitting(choices[i], winner, reason)) {
+        tally.tuned.push_back(tokens);
+        tally.block_m_changed += changeable && i + 1 == choices.size() && !has_block_m(winner.candidate);
+        return *row;
+      }
+      if (first_reason.empty()) first_reason = reason;
+    }
+    ++tally.pinned[first_reason];
+    return fallback;
+  }
+
+  bool down_wins_like_up() const {
+    return std::ranges::all_of(layer.down, [&](const auto& winner) {
+      const auto up = layer.up.find(winner.first);
+      return up != layer.up.end() && up->second.candidate == winner.second.candidate;
+    });
+  }
+
+  std::set<int64_t> token_counts() const {
+    std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
+    const bool up_alone = server == Server::vllm && !layer.up.empty();
+    for (const auto& [tokens, winner] : layer.up) counts.insert(tokens);
+    for (const auto& [tokens, winner] : layer.down)
+      if (!up_alone) counts.insert(tokens);
+    return counts;
+  }
+
+  std::string file_name(bool down) const {
+    return serving_file_name(server, layer.experts, layer.intermediate, table.device.name, layer.dtype, down);
+  }
+};
+
+void tell(const Writer& writer, const std::string& file, const Tally& tally, std::vector<std::string>& notes) {
+  const std::string_view server = name(writer.server);
+  if (tally.tuned.size() == writer.token_counts().size())
+    notes.push_back(fmt::format("{}: tuned for all of its token counts", file));
+  else if (!tally.tuned.empty())
+    notes.push_back(fmt::format("{}: tuned for {} tokens; the other rows are {}'s default", file,
+                                fmt::join(tally.tuned, ", "), server));
+  for (const auto& [reason, count] : tally.pinned)
+    notes.push_back(fmt::format("{}: {} {} replaced by {}'s default: {}", file, count,
+                                count == 1 ? "winner is" : "winners are", server, reason));
+  if (tally.block_m_changed > 0)
+    notes.push_back(
+        fmt::format("{}: {} rows carry up's BLOCK_SIZE_M instead of the winner's own, a combination that was "
+                    "not measured",
+                    file, tally.block_m_changed));
+}
+
+// Adds a file after the other program's rules have read the same rows back from its text.
+void add_file(const Writer& writer, const std::string& file, const ServingRows& rows, Export& result) {
+  std::string text = serving_text(rows);
+  if (load_serving(writer.server, text, file) != rows)
+    throw Error(Exit::bug, fmt::format("{}: {} would not read back what was meant", file, name(writer.server)));
+  result.files.push_back({file, std::move(text)});
+}
+
+// The rows of one token count: up's, or down's where it is alone; and down's of SGLang's second file.
+struct RowPair {
+  ServingRow first, second;
+  bool operator==(const RowPair&) const = default;
+};
+
+// Where a file changes from the row of a token count to that of the next.
+struct Turns {
+  const ServingWinners& winners;
+  const std::vector<int64_t>& tuned;  // of the token counts with a row
+
+  // The last count that the row at `low` serves, where the next row is at `high`: between winners as `lookup` has it,
+  // at their geometric mean or where a robust choice ends. Other rows are the server's own, and change as it would.
+  int64_t between(int64_t low, int64_t high) const {
+    const auto is_tuned = [&](int64_t tokens) { return std::ranges::find(tuned, tokens) != tuned.end(); };
+    if (!is_tuned(low) || !is_tuned(high)) return (low + high) / 2;
+    if (const auto end = winners.at(low).last; end && *end < high) return *end;
+    auto last = static_cast<int64_t>(std::sqrt(static_cast<double>(low * high)));
+    while (last * last > low * high) --last;
+    while ((last + 1) * (last + 1) <= low * high) ++last;
+    return last;
+  }
+};
+
+// Adds keys beside the turns, so that the servers' rule, the nearest key by subtraction, turns there too. Both files
+// get them: their rows of a key go together.
+template <typename RowsOf>  // (count of the first row, count of the second) -> RowPair
+void add_turns(std::map<int64_t, RowPair>& rows, const Turns& first, const Turns& second, const RowsOf& rows_of) {
+  const std::map<int64_t, RowPair> counts = rows;
+  for (auto at = counts.begin(); std::next(at) != counts.end(); ++at) {
+    const int64_t low = at->first, high = std::next(at)->first;
+    const int64_t turns[] = {first.between(low, high), second.between(low, high)};
+    if (turns[0] == turns[1] && turns[0] == (low + high) / 2) continue;
+    const auto at_count = [&](int64_t tokens) {
+      return rows_of(tokens <= turns[0] ? low : high, tokens <= turns[1] ? low : high);
+    };
+    for (const int64_t last : turns)
+      if (const RowPair before = at_count(last), after = at_count(last + 1); before != after) {
+        rows.emplace(last, before);
+        rows.emplace(last + 1, after);
+      }
+  }
+}
+
+void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
+  const bool two_files = writer.server == Server::sglang;
+  const bool from_down = !two_files && writer.layer.up.empty();
+  const ServingWinners& winners = from_down ? writer.layer.down : writer.layer.up;
+  const auto rows_of = [&](int64_t first, int64_t second, Tally& tally, Tally& down_tally) {
+    RowPair pair{.first = writer.row(winners, first, tally), .second = {}};
+    if (two_files) pair.second = writer.down_row(second, pair.first.block_m, down_tally);
+    return pair;
+  };
+  Tally tally, down_tally, unused;
+  std::map<int64_t, RowPair> rows;
+  for (const int64_t tokens : writer.token_counts()) rows[tokens] = rows_of(tokens, tokens, tally, down_tally);
+  const Turns turns{winners, tally.tuned};
+  add_turns(rows, turns, two_files ? Turns{writer.layer.down, down_tally.tuned} : turns,
+            [&](int64_t first, int64_t second) { return rows_of(first, second, unused, unused); });
+  const std::string file = writer.file_name(false), down_file = writer.file_name(true);
+  tell(writer, file, tally, result.notes);
+  if (two_files) tell(writer, down_file, down_tally, result.notes);
+  if (tally.tuned.empty() && down_tally.tuned.empty()) {
+    for (const Tally* one : {&tally, &down_tally})
+      for (const auto& [reason, count] : one->pinned) {
+        refusals[reason].winners += count;
+        refusals[reason].layers.insert(fmt::format("E={},N={}", writer.layer.experts, writer.layer.intermediate));
+      }
+    result.notes.push_back(fmt::format("{}: not written, because it would only hold defaults", file));
+    return;
+  }
+  if (from_down)
+    result.notes.push_back(fmt::format("{}: the table has no up projection, these are down's winners", file));
+  if (!two_files && !from_down && !writer.down_wins_like_up())
+    result.notes.push_back(
+        fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
+  ServingRows first_rows, second_rows;
+  for (const auto& [tokens, pair] : rows) {
+    first_rows.emplace_back(tokens, pair.first);
+    second_rows.emplace_back(tokens, pair.second);
+    second_rows.back().second.use_tma = false;
+  }
+  add_file(writer, file, first_rows, result);
+  if (!down_tally.tuned.empty()) add_file(writer, down_file, second_rows, result);
+}
+
+// One line for each reason, with all its layers.
+Error nothing_fits(std::string_view program, const Refusals& refusals, const std::vector<std::string>& notes,
+                   const std::string& hint) {
+  std::string what = fmt::format("nothing in the table fits {}'s kernel", program);
+  for (const auto& [reason, refusal] : refusals)
+    what += fmt::format("\n  {}: {} {} of {}", reason, refusal.winners, refusal.winners == 1 ? "winner" : "winners",
+                        fmt::join(refusal.layers, "; "));
+  if (refusals.empty())
+    for (const std::string& note : notes) what += "\n  " + note;
+  return request_error(what, hint);
+}
+
+// Other kernels than mma have no counterpart in the servers.
+std::string remedy(const TunedTable& table) {
+  const std::string other_format = "export with --format csv or markdown";
+  const auto forward = [](const Entry& entry) { return entry.cell.shape.op == Op::fwd; };
+  if (std::ranges::none_of(table.entries, forward))
+    return fmt::format("tune forward cells (--op fwd) with --variant mma, or {}", other_format);
+  const bool others = std::ranges::any_of(table.entries, [&](const Entry& entry) {
+    return forward(entry) && entry.skipped.empty() && entry.candidate.variant != "mma" && !is_triton(entry.candidate);
+  });
+  return others ? "tune with --variant mma, or " + other_format : other_format;
+}
+
+// What the knobs mean in the other program.
+void tell_meaning(const TunedTable& table, std::string_view program, std::vector<std::string>& notes) {
+  std::set<std::string> packs;
+  bool others = false;
+  for (const Entry& entry : table.entries) {
+    if (!entry.skipped.empty() || entry.cell.shape.op != Op::fwd) continue;
+    if (is_triton(entry.candidate))
+      packs.insert(entry.candidate.variant);
+    else
+      others = true;
+  }
+  if (others || packs.empty())
+    notes.push_back(
+        fmt::format("the knobs were tuned on moetune's kernels: on {}'s Triton kernel they are a first guess "
+                    "and no tuning; measure them there before use",
+                    program));
+  for (const std::string& pack : packs)
+    notes.push_back(
+        fmt::format("the knobs of the pack {} are written as they were measured: they tune {}'s kernel where the pack "
+                    "was made of it",
+                    pack, program));
+}
+
+Export write_serving(Server server, const TunedTable& table) {
+  const std::string_view program = name(server);
+  if (table.device.kind != DeviceKind::cuda)
+    throw request_error(
+        fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, program),
+        "tune on a GPU, or export with --format csv or markdown");
+  Export result;
+  tell_meaning(table, program, result.notes);
+  if (table.device.shared_memory_per_block == 0)
+    result.notes.emplace_back("the table doesn't tell the device's shared memory: whether a row fits was not checked");
+  std::vector<std::string> left_out;
+  const std::vector<ServingLayer> layers = serving_layers(table, left_out);
+  result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
+  Refusals refusals;
+  for (const ServingLayer& layer : layers) write_layer({server, table, layer}, result, refusals);
+  if (result.files.empty()) throw nothing_fits(program, refusals, left_out, remedy(table));
+  result.notes.emplace_back(
+      server == Server::vllm
+          ? "put the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"
+          : "put the files into configs/triton_X_Y_Z (your Triton's version) under SGLANG_MOE_CONFIG_DIR");
+  return result;
+}
+
+}  // namespace
+
+Export export_vllm(const TunedTable& table) { return write_serving(Server::vllm, table); }
+
+Export export_sglang(const TunedTable& table) { return write_serving(Server::sglang, table); }
+
+}  // namespace moetune

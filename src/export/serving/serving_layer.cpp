@@ -1,0 +1,228 @@
+// From entries to the layers that serving files are named after.
+#include "export/serving/serving_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+
+#include "export/serving/joint_winners.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kBlockM = "BLOCK_SIZE_M";
+constexpr const char* kBlockN = "BLOCK_SIZE_N";
+
+int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
+
+// The same layer of the same model, whichever projection.
+bool siblings(const Layer& a, const Layer& b) {
+  return std::tuple(a.model, a.experts, a.top_k, a.dtype, a.tp, a.ep, hidden_size(a)) ==
+         std::tuple(b.model, b.experts, b.top_k, b.dtype, b.tp, b.ep, hidden_size(b));
+}
+
+// k of down. For up: k of the table's own down projection, else from the preset, else n / 2 as of a gated model.
+int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vector<std::string>& notes) {
+  if (layer.projection == Projection::down) return layer.k;
+  for (const Entry& entry : table.entries) {
+    const Layer& other = entry.cell.shape.layer;
+    if (other.projection == Projection::down && siblings(layer, other) &&
+        (other.k == layer.n || 2 * other.k == layer.n))
+      return other.k;
+  }
+  for (const Model& model : model_presets())
+    if (model.name == layer.model && model.hidden == layer.k) return model.gated ? layer.n / 2 : layer.n;
+  if (layer.n % 2 != 0) return layer.n;
+  const std::string note =
+      fmt::format("{} is not a preset: its experts are assumed gated, so N = n / 2 = {}", layer.model, layer.n / 2);
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  return layer.n / 2;
+}
+
+// The servers' kernel gathers rows of up and scatters rows of down: entries with these fusions are preferred.
+bool is_fused(const Shape& shape) {
+  return shape.layer.projection == Projection::up ? shape.fusion.permute_x : shape.fusion.permute_y;
+}
+
+auto preference(const Entry& entry) {
+  const std::string& routing = entry.cell.routing.name;
+  return std::tuple(routing == "uniform" ? 0 : routing == "balanced" ? 1 : 2, !is_fused(entry.cell.shape));
+}
+
+struct Group {
+  ServingLayer layer;
+  Layer first;                                         // only entries of the same model, dtype and sizes are taken
+  std::map<int64_t, const Entry*> up = {}, down = {};  // the entry taken for each token count
+  std::vector<std::string> other_models = {};          // of the same file name, left out
+  std::map<int64_t, std::string> chosen = {};          // tokens with several routings -> the one taken
+  std::vector<const Choice*> choices = {};             // of both projections; those of one projection have one shape
+};
+
+bool same_file(const ServingLayer& a, const ServingLayer& b) {
+  return a.experts == b.experts && a.intermediate == b.intermediate &&
+         (a.dtype == Dtype::fp32) == (b.dtype == Dtype::fp32);
+}
+
+std::vector<const Choice*> choices_of(const Group& group, Projection projection) {
+  std::vector<const Choice*> found;
+  for (const Choice* choice : group.choices)
+    if (choice->shape().layer.projection == projection) found.push_back(choice);
+  return found;
+}
+
+// The choices of each projection: those of its fused shape, or of its first.
+void find_choices(Group& group, const TunedTable& table) {
+  for (const Projection projection : {Projection::up, Projection::down}) {
+    const Shape* shape = nullptr;
+    for (const Choice& choice : table.choices) {
+      const Shape& one = choice.shape();
+      if (one.op != Op::fwd || one.layer.projection != projection || !siblings(group.first, one.layer)) continue;
+      if (!shape || is_fused(one) > is_fused(*shape)) shape = &one;
+    }
+    for (const Choice& choice : table.choices)
+      if (shape && choice.shape() == *shape) group.choices.push_back(&choice);
+  }
+}
+
+void take(Group& group, const Entry& entry) {
+  const Layer& layer = entry.cell.shape.layer;
+  if (!siblings(group.first, layer)) {
+    const std::string other =
+        fmt::format("{} ({}, top {}, hidden {})", layer.model, name(layer.dtype), layer.top_k, hidden_size(layer));
+    if (std::find(group.other_models.begin(), group.other_models.end(), other) == group.other_models.end())
+      group.other_models.push_back(other);
+    return;
+  }
+  if (!choices_of(group, layer.projection).empty()) return;
+  auto& rows = layer.projection == Projection::up ? group.up : group.down;
+  const auto [place, fresh] = rows.emplace(entry.cell.tokens, &entry);
+  if (fresh) return;
+  if (preference(entry) < preference(*place->second)) place->second = &entry;
+  group.chosen[entry.cell.tokens] = text(place->second->cell.routing);
+}
+
+ServingWinner winner_of(const Choice& choice, int64_t tokens, const TunedTable& table) {
+  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .max_rows = 0, .last = choice.tokens.to};
+  const double loss = std::max(choice.bucket_loss, score(choice, choice.chosen));
+  for (size_t who = 0; who < choice.contenders.size(); ++who)
+    if (who != choice.chosen && score(choice, who) <= loss) winner.ties.push_back(choice.contenders[who].candidate);
+  for (const Entry& entry : table.entries)
+    if (std::ranges::find(choice.cells, entry.cell) != choice.cells.end())
+      winner.max_rows = std::max(winner.max_rows, entry.figures.max_rows);
+  if (tokens > choice.cells.back().tokens) winner.max_rows = std::numeric_limits<int64_t>::max();
+  return winner;
+}
+
+ServingWinners winners_of(const Group& group, Projection projection, const TunedTable& table) {
+  ServingWinners winners;
+  for (const auto& [tokens, entry] : projection == Projection::up ? group.up : group.down)
+    winners[tokens] = {entry->candidate, entry->ties, entry->figures.max_rows, {}};
+  const std::vector<const Choice*> choices = choices_of(group, projection);
+  std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
+  for (const Choice* choice : choices)
+    for (const Cell& cell : choice->cells) counts.insert(cell.tokens);
+  for (const int64_t tokens : counts)
+    for (const Choice* choice : choices)
+      if (choice->tokens.covers(tokens)) winners[tokens] = winner_of(*choice, tokens, table);
+  return winners;
+}
+
+// The knobs of a Triton kernel, as they are.
+ServingRow triton_row(const Candidate& candidate) {
+  ServingRow row;
+  const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
+  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, "BLOCK_SIZE_K");
+  take(row.group_m, "GROUP_SIZE_M"), take(row.warps, "num_warps"), take(row.stages, "num_stages");
+  return row;
+}
+
+void tell(const Group& group, std::vector<std::string>& notes) {
+  const std::string file = fmt::format("E={},N={}", group.layer.experts, group.layer.intermediate);
+  std::map<std::string, std::vector<int64_t>> by_routing;
+  for (const auto& [tokens, routing] : group.chosen) by_routing[routing].push_back(tokens);
+  for (const auto& [routing, tokens] : by_routing)
+    notes.push_back(fmt::format("{}: of several entries for {} tokens the one with {} routing was taken", file,
+                                fmt::join(tokens, ", "), routing));
+  for (const Projection projection : {Projection::up, Projection::down}) {
+    std::vector<std::string> ranges;
+    for (const Choice* choice : choices_of(group, projection)) ranges.push_back(text(choice->tokens));
+    if (!ranges.empty())
+      notes.push_back(fmt::format("{}: the winners of {} are the table's robust choices, for {} tokens", file,
+                                  name(projection), fmt::join(ranges, ", ")));
+  }
+  if (!group.other_models.empty())
+    notes.push_back(fmt::format("{}: taken from {}; left out, because the file name is the same: {}", file,
+                                group.first.model, fmt::join(group.other_models, ", ")));
+}
+
+}  // namespace
+
+std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes) {
+  std::vector<Group> groups;
+  int64_t backward = 0, without_winner = 0;
+  for (const Entry& entry : table.entries) {
+    const Shape& shape = entry.cell.shape;
+    if (shape.op != Op::fwd || !entry.skipped.empty()) {
+      ++(shape.op != Op::fwd ? backward : without_winner);
+      continue;
+    }
+    const ServingLayer named{.experts = shape.layer.local_experts(),
+                             .intermediate = intermediate_size(shape.layer, table, notes),
+                             .dtype = shape.layer.dtype,
+                             .up = {},
+                             .down = {}};
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same_file(g.layer, named); });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {.layer = named, .first = shape.layer});
+      find_choices(*group, table);
+    }
+    take(*group, entry);
+  }
+  if (backward > 0) notes.push_back(fmt::format("{} entries left out: serving has no dx and dw", backward));
+  if (without_winner > 0) notes.push_back(fmt::format("{} entries left out: they have no winner", without_winner));
+  std::vector<ServingLayer> layers;
+  for (Group& group : groups) {
+    tell(group, notes);
+    group.layer.up = winners_of(group, Projection::up, table);
+    group.layer.down = winners_of(group, Projection::down, table);
+    layers.push_back(group.layer);
+  }
+  return layers;
+}
+
+bool is_triton(const Candidate& candidate) {
+  return is_packed(candidate) && find_value(candidate, kBlockM) && find_value(candidate, kBlockN) &&
+         find_value(candidate, "BLOCK_SIZE_K");
+}
+
+std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason) {
+  const auto no = [&](std::string why) {
+    reason = std::move(why);
+    return std::nullopt;
+  };
+  if (is_triton(candidate)) return triton_row(candidate);
+  const Json knobs = to_json(candidate);
+  if (!knobs.contains("warps") || !knobs.contains("stages") || !knobs.contains("raster"))
+    return no(fmt::format("{} winners have no counterpart in a Triton kernel", candidate.variant));
+  const auto value = [&](const char* knob) { return knobs[knob].get<int>(); };
+  // Triton's walk: a group of m tiles together, m fastest inside it; a group of 1 is plain order with n fastest.
+  constexpr int64_t kWidestGroup = 64;  // the largest value that their tuners try
+  const bool one_tile = max_rows <= value("block_m");
+  const bool m_fastest = knobs["raster"] == "m";
+  const int group = value("group");
+  if (m_fastest && group > 1 && !one_tile) return no("it walks n tiles in groups, their kernel m tiles only");
+  const int64_t group_m = one_tile ? 1 : m_fastest ? kWidestGroup : std::max(1, group);
+  return ServingRow{.block_m = value("block_m"),
+                    .block_n = value("block_n"),
+                    .block_k = value("block_k"),
+                    .group_m = group_m,
+                    .warps = value("warps"),
+                    .stages = value("stages"),
+                    .use_tma = {}};
+}
+
+}  // namespace moetune

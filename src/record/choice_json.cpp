@@ -1,0 +1,200 @@
+// The JSON of robust choices. Regrets are written for people and programs; readers compute them again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/placed.h"
+#include "record/choice.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kRounding = 2e-5;  // relative error of 1 + a regret, from the digits of its times
+
+// A time as a reader gets it. Regrets are computed from it, so that reading and writing gives the same text.
+double as_written_us(double seconds) { return rounded(seconds * 1e6).get<double>(); }
+
+Choice as_read(Choice choice) {
+  for (Standing& one : choice.contenders)
+    for (CellTime& time : one.times)
+      time = {as_written_us(time.seconds) * 1e-6,
+              {as_written_us(std::min(time.interval.low, time.seconds)) * 1e-6,
+               as_written_us(std::max(time.interval.high, time.seconds)) * 1e-6}};
+  return choice;
+}
+
+Json contender_json(const Choice& choice, size_t who) {
+  Json median = Json::array(), low = Json::array(), high = Json::array(), regrets = Json::array();
+  const std::vector<CellTime>& times = choice.contenders[who].times;
+  for (size_t i = 0; i < times.size(); ++i) {
+    median.push_back(rounded(times[i].seconds * 1e6));
+    low.push_back(rounded(times[i].interval.low * 1e6));
+    high.push_back(rounded(times[i].interval.high * 1e6));
+    regrets.push_back(rounded(regret(choice, who, i)));
+  }
+  return {{"candidate", to_json(choice.contenders[who].candidate)},
+          {"median_us", std::move(median)},
+          {"low_us", std::move(low)},
+          {"high_us", std::move(high)},
+          {"regrets", std::move(regrets)},
+          {"worst_regret", rounded(worst_regret(choice, who))},
+          {"mean_regret", rounded(mean_regret(choice, who))}};
+}
+
+double positive(const JsonAt& json) {
+  const double value = json.number();
+  if (value <= 0) json.fail(fmt::format("must be positive, found {}", value));
+  return value;
+}
+
+TokenRange range_from_json(const JsonAt& json) {
+  TokenRange range{.from = json["from"].integer(1), .to = {}};
+  if (json.has("to")) range.to = json["to"].integer(range.from);
+  return range;
+}
+
+void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& known, Choice& choice) {
+  if (json.size() == 0) json.fail("a choice needs a cell");
+  for (size_t i = 0; i < json.size(); ++i) {
+    const std::string word = json[i].string();
+    const auto found = known.find(word);
+    if (found == known.end()) json[i].fail(fmt::format("the table has no winner for {}", word));
+    const Cell& cell = *found->second;
+    if (!choice.cells.empty() && cell.shape != choice.shape())
+      json[i].fail(fmt::format("{} is of another layer", word));
+    if (std::ranges::find(choice.cells, cell) != choice.cells.end())
+      json[i].fail(fmt::format("{} is in the list twice", word));
+    if (!choice.cells.empty() && cell.tokens < choice.cells.back().tokens)
+      json[i].fail("token counts must not descend");
+    if (!choice.tokens.covers(cell.tokens))
+      json[i].fail(fmt::format("{} tokens are outside the range {}", cell.tokens, text(choice.tokens)));
+    choice.cells.push_back(cell);
+  }
+}
+
+Standing standing_from_json(const JsonAt& json, size_t cells) {
+  Standing standing{placed(json["candidate"], candidate_from_json), {}};
+  for (const char* list : {"median_us", "low_us", "high_us", "regrets"})
+    if (json[list].size() != cells)
+      json[list].fail(fmt::format("expected {} values, one for each cell, found {}", cells, json[list].size()));
+  for (size_t i = 0; i < cells; ++i) {
+    const CellTime time{positive(json["median_us"][i]) * 1e-6,
+                        {positive(json["low_us"][i]) * 1e-6, positive(json["high_us"][i]) * 1e-6}};
+    if (time.interval.low > time.seconds || time.seconds > time.interval.high)
+      json["median_us"][i].fail(fmt::format("{:.6g} lies outside its interval {:.6g} to {:.6g}", time.seconds * 1e6,
+                                            time.interval.low * 1e6, time.interval.high * 1e6));
+    standing.times.push_back(time);
+  }
+  return standing;
+}
+
+void read_contenders(const JsonAt& json, Choice& choice) {
+  for (size_t i = 0; i < json.size(); ++i) {
+    Standing one = standing_from_json(json[i], choice.cells.size());
+    if (std::ranges::any_of(choice.contenders, [&](const Standing& known) { return known.candidate == one.candidate; }))
+      json[i].fail(fmt::format("{} is in the list twice", text(one.candidate)));
+    choice.contenders.push_back(std::move(one));
+  }
+}
+
+void require_regret(const JsonAt& json, double counted) {
+  const double told = json.number();
+  if (std::abs(told - counted) > kRounding * (1 + std::abs(counted)))
+    json.fail(fmt::format("{:g} contradicts the times: expected {:.5g}", told, counted));
+}
+
+void require_regrets(const JsonAt& json, const Choice& choice, size_t who) {
+  for (size_t i = 0; i < choice.cells.size() && json.has("regrets"); ++i)
+    require_regret(json["regrets"][i], regret(choice, who, i));
+  require_regret(json["worst_regret"], worst_regret(choice, who));
+  require_regret(json["mean_regret"], mean_regret(choice, who));
+}
+
+void read_chosen(const JsonAt& json, Choice& choice) {
+  const Candidate candidate = placed(json["candidate"], candidate_from_json);
+  const auto found =
+      std::ranges::find_if(choice.contenders, [&](const Standing& one) { return one.candidate == candidate; });
+  if (found == choice.contenders.end()) json["candidate"].fail("it is not among the contenders");
+  choice.chosen = static_cast<size_t>(found - choice.contenders.begin());
+  const size_t best = best_contender(choice);
+  if (score(choice, choice.chosen) > score(choice, best) + kRounding)
+    json["candidate"].fail(
+        fmt::format("by the rule '{}' {} has less regret", name(choice.rule), text(choice.contenders[best].candidate)));
+  require_regrets(json, choice, choice.chosen);
+  const bool merged = choice.cells.front().tokens != choice.cells.back().tokens;
+  const double loss = score(choice, choice.chosen);
+  if (merged && loss > choice.bucket_loss + kRounding)
+    json.fail(fmt::format("its regret {:.5g} is over bucket_loss {:g}, and yet token counts are merged", loss,
+                          choice.bucket_loss));
+}
+
+Choice choice_from_json(const JsonAt& json, const std::map<std::string, const Cell*>& known) {
+  Choice choice;
+  const JsonAt rule = json["rule"];
+  choice.rule = placed(rule, [](const JsonAt& at) { return parse_rule(at.string(), "rule"); });
+  choice.bucket_loss = json["bucket_loss"].number();
+  if (choice.bucket_loss < 0) json["bucket_loss"].fail("cannot be negative");
+  choice.tokens = range_from_json(json["tokens"]);
+  read_cells(json["cells"], known, choice);
+  read_contenders(json["contenders"], choice);
+  for (size_t i = 0; i < choice.contenders.size(); ++i) require_regrets(json["contenders"][i], choice, i);
+  read_chosen(json, choice);
+  const JsonAt left_out = json["left_out"];
+  for (size_t i = 0; i < left_out.size(); ++i)
+    choice.left_out.push_back({placed(left_out[i]["candidate"], candidate_from_json), left_out[i]["cell"].string(),
+                               left_out[i]["reason"].string()});
+  return choice;
+}
+
+// The ranges of a shape must follow one another and cover all token counts.
+void require_ranges(const JsonAt& json, const std::vector<Choice>& choices) {
+  std::vector<bool> told(choices.size(), false);
+  for (size_t first = 0; first < choices.size(); ++first) {
+    if (told[first]) continue;
+    std::optional<int64_t> end = 0;  // of the ranges so far; empty = no end
+    for (size_t i = first; i < choices.size(); ++i) {
+      if (choices[i].shape() != choices[first].shape()) continue;
+      told[i] = true;
+      if (!end || choices[i].tokens.from != *end + 1)
+        json[i]["tokens"].fail(end ? fmt::format("the ranges of a layer must cover all token counts: this one must "
+                                                 "begin at {}",
+                                                 *end + 1)
+                                   : "it comes after a range of the same layer that has no end");
+      end = choices[i].tokens.to;
+    }
+    if (end) json.fail(fmt::format("the last range of {} must have no end", title(choices[first].shape())));
+  }
+}
+
+}  // namespace
+
+Json to_json(const Choice& choice) {
+  const Choice seen = as_read(choice);
+  Json cells = Json::array(), contenders = Json::array(), left_out = Json::array();
+  for (const Cell& cell : choice.cells) cells.push_back(id(cell));
+  for (size_t who = 0; who < seen.contenders.size(); ++who) contenders.push_back(contender_json(seen, who));
+  for (const LeftOut& one : choice.left_out)
+    left_out.push_back({{"candidate", to_json(one.candidate)}, {"cell", one.cell}, {"reason", one.reason}});
+  return {{"rule", name(choice.rule)},
+          {"bucket_loss", rounded(choice.bucket_loss)},
+          {"tokens", {{"from", choice.tokens.from}, {"to", choice.tokens.to ? Json(*choice.tokens.to) : Json()}}},
+          {"cells", std::move(cells)},
+          {"candidate", to_json(choice.candidate())},
+          {"worst_regret", rounded(worst_regret(seen, seen.chosen))},
+          {"mean_regret", rounded(mean_regret(seen, seen.chosen))},
+          {"contenders", std::move(contenders)},
+          {"left_out", std::move(left_out)}};
+}
+
+std::vector<Choice> choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells) {
+  std::map<std::string, const Cell*> known;
+  for (const Cell* cell : cells) known.emplace(id(*cell), cell);
+  std::vector<Choice> choices;
+  for (size_t i = 0; i < json.size(); ++i) choices.push_back(choice_from_json(json[i], known));
+  require_ranges(json, choices);
+  return choices;
+}
+
+}  // namespace moetune

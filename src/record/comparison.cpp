@@ -1,0 +1,97 @@
+// Geometric means over cells.
+#include "record/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/stats.h"
+#include "record/time_text.h"
+
+namespace moetune {
+namespace {
+
+struct Factors {
+  std::string other;
+  std::vector<double> factors;
+  std::vector<std::string> cells;
+
+  void add(const Cell& cell, double factor) {
+    factors.push_back(factor);
+    cells.push_back(id(cell));
+  }
+};
+
+// The default and exported kernels are ours.
+bool is_other(const std::string& name) { return name != "default" && !name.starts_with("moetune-"); }
+
+// Over cells that have a time of each of `others`: where one is missing, another would pass for the fastest.
+Factors beside_fastest(Op op, const std::vector<CellSpeedups>& cells, std::ptrdiff_t others) {
+  Factors fastest{.other = kFastestOther, .factors = {}, .cells = {}};
+  for (const CellSpeedups& one : cells) {
+    if (one.cell.shape.op != op) continue;
+    std::vector<double> factors;
+    for (const auto& [other, factor] : one.factors)
+      if (is_other(other)) factors.push_back(factor);
+    if (std::ssize(factors) == others) fastest.add(one.cell, *std::ranges::min_element(factors));
+  }
+  return fastest;
+}
+
+std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
+  std::vector<Factors> all;
+  for (const CellSpeedups& one : cells) {
+    if (one.cell.shape.op != op) continue;
+    for (const auto& [other, factor] : one.factors) {
+      auto found = std::ranges::find(all, other, &Factors::other);
+      if (found == all.end()) found = all.insert(all.end(), {.other = other, .factors = {}, .cells = {}});
+      found->add(one.cell, factor);
+    }
+  }
+  const auto others = std::ranges::count_if(all, [](const Factors& each) { return is_other(each.other); });
+  if (others < 2) return all;
+  if (Factors fastest = beside_fastest(op, cells, others); !fastest.factors.empty()) all.push_back(std::move(fastest));
+  return all;
+}
+
+}  // namespace
+
+std::vector<Comparison> compare(const std::vector<CellSpeedups>& cells) {
+  std::vector<Op> ops;
+  for (const CellSpeedups& one : cells)
+    if (std::ranges::find(ops, one.cell.shape.op) == ops.end()) ops.push_back(one.cell.shape.op);
+  std::vector<Comparison> result;
+  for (const Op op : ops)
+    for (const Factors& each : factors_of(op, cells)) {
+      const auto least = std::ranges::min_element(each.factors);
+      result.push_back({.op = op,
+                        .other = each.other,
+                        .mean = geometric_mean(each.factors),
+                        .least = *least,
+                        .most = *std::ranges::max_element(each.factors),
+                        .least_cell = each.cells[static_cast<size_t>(least - each.factors.begin())],
+                        .cells = each.factors.size()});
+    }
+  return result;
+}
+
+Grid grid_of(const std::vector<Comparison>& comparisons) {
+  Grid grid{{{"compared with"}, {"op"}, {"geometric mean", true}, {"least", true}, {"most", true}, {"cells", true}},
+            {}};
+  for (const Comparison& one : comparisons)
+    grid.rows.push_back({one.other, std::string(name(one.op)), fmt::format("{:.3f}x", one.mean), factor_text(one.least),
+                         factor_text(one.most), std::to_string(one.cells)});
+  return grid;
+}
+
+Json to_json(const Comparison& comparison) {
+  return {{"op", name(comparison.op)},
+          {"other", comparison.other},
+          {"geometric_mean", rounded(comparison.mean)},
+          {"least", rounded(comparison.least)},
+          {"least_cell", comparison.least_cell},
+          {"most", rounded(comparison.most)},
+          {"cells", comparison.cells}};
+}
+
+}  // namespace moetune

@@ -1,0 +1,147 @@
+// Writing journals, and the JSON of their header. Reading them: replay.cpp.
+#include "record/journal/journal.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/pretty.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+// Bytes up to and with the last newline: a line after it was cut off while it was written.
+int64_t whole_lines_bytes(int fd) {
+  int64_t end = ::lseek(fd, 0, SEEK_END);
+  std::vector<char> buffer(size_t{1} << 16);
+  while (end > 0) {
+    const int64_t start = std::max<int64_t>(0, end - static_cast<int64_t>(buffer.size()));
+    const ssize_t got = ::pread(fd, buffer.data(), static_cast<size_t>(end - start), start);
+    if (got != end - start) return -1;
+    for (int64_t i = got; i > 0; --i)
+      if (buffer[static_cast<size_t>(i - 1)] == '\n') return start + i;
+    end = start;
+  }
+  return end;
+}
+
+void cut_partial_line(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) throw request_error(fmt::format("{}: cannot be continued: {}", path.string(), std::strerror(errno)));
+  const int64_t whole = whole_lines_bytes(fd);
+  const bool cut = whole >= 0 && ::ftruncate(fd, whole) == 0;
+  const int reason = errno;
+  ::close(fd);
+  if (!cut) throw machine_error(fmt::format("{}: cannot be repaired: {}", path.string(), std::strerror(reason)));
+}
+
+}  // namespace
+
+Journal Journal::claim(const fs::path& path) {
+  Journal journal;
+  journal.file_ = AppendFile(path);
+  journal.file_.lock();
+  return journal;
+}
+
+// Copied, not renamed: the lock belongs to this file, and another process could take the name between rename and open.
+fs::path Journal::keep_copy() const { return copy_old(file_.path()); }
+
+void Journal::begin(const JournalHeader& header) {
+  const std::string line = compact_json(to_json(header));
+  file_.clear();
+  try {
+    file_.append(line);
+  } catch (const Error&) {
+    file_.clear();  // a partial header could not be resumed
+    throw;
+  }
+}
+
+void Journal::go_on() { cut_partial_line(file_.path()); }
+
+Journal Journal::create(const fs::path& path, const JournalHeader& header) {
+  Journal journal = claim(path);
+  journal.begin(header);
+  return journal;
+}
+
+Journal Journal::reopen(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error))
+    throw request_error(fmt::format("{}: cannot be continued: no such file", path.string()));
+  Journal journal = claim(path);
+  journal.go_on();
+  return journal;
+}
+
+void Journal::started(const std::string& cell_id, const Candidate& candidate) {
+  if (!file_.is_open()) return;
+  file_.append(compact_json({{"kind", "started"}, {"cell", cell_id}, {"candidate", to_json(candidate)}}));
+}
+
+void Journal::finished(const std::string& cell_id, const Trial& trial) {
+  if (!file_.is_open()) return;
+  Json line = {{"kind", "trial"}, {"cell", cell_id}};
+  line.update(to_json(trial));
+  file_.append(compact_json(line));
+}
+
+void Journal::decided(const std::string& cell_id, double seconds, bool searched) {
+  if (!file_.is_open()) return;
+  file_.append(compact_json(
+      {{"kind", "final"}, {"cell", cell_id}, {"took_us", rounded(seconds * 1e6, 4)}, {"searched", searched}}));
+}
+
+Json to_json(const JournalHeader& header) {
+  Json cells = Json::array();
+  for (const Cell& cell : header.cells) {
+    cells.push_back({{"id", id(cell)}});
+    cells.back().update(to_json(cell));
+  }
+  Json json = {{"schema", "moetune.journal/1"},
+               {"kind", "header"},
+               {"device", to_json(header.device)},
+               {"environment", header.environment.is_null() ? Json::object() : header.environment},
+               {"space", header.space},
+               {"strategy", header.strategy},
+               {"seed", header.seed},
+               {"regime", name(header.regime)},
+               {"at_once", header.at_once}};
+  if (!header.sweep.empty()) json["sweep"] = header.sweep;
+  json["cells"] = std::move(cells);
+  return json;
+}
+
+JournalHeader journal_header_from_json(const JsonAt& json) {
+  require_schema(json, "journal");
+  if (json["kind"].string() != "header") json["kind"].fail("the first line must be the header");
+  JournalHeader header;
+  header.device = device_from_json(json["device"]);
+  header.environment = json["environment"].value();
+  if (!header.environment.is_object()) json["environment"].fail("expected an object");
+  header.space = json["space"].string();
+  header.strategy = json["strategy"].string();
+  header.seed = seed_from_json(json["seed"]);
+  if (json.has("regime")) header.regime = regime_from_json(json["regime"]);  // older journals: burst
+  if (json.has("at_once")) header.at_once = json["at_once"].integer(1);      // older journals: 1
+  if (json.has("sweep"))
+    for (size_t i = 0; i < json["sweep"].size(); ++i) header.sweep.push_back(json["sweep"][i].string());
+  const JsonAt cells = json["cells"];
+  for (size_t i = 0; i < cells.size(); ++i) {
+    header.cells.push_back(cell_from_json(cells[i]));
+    const std::string told = cells[i]["id"].string(), found = id(header.cells.back());
+    if (told != found)
+      cells[i].fail(fmt::format("the cell is called {}, not {}", found, told),
+                    "another version wrote this journal: start afresh without --resume");
+  }
+  return header;
+}
+
+}  // namespace moetune

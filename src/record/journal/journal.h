@@ -1,0 +1,76 @@
+// The record of a tuning run as it happens: JSON lines on disk before and after each launch.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/system/file.h"
+#include "record/measurement.h"
+#include "variant/device.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// First line of a journal: what the run was, so that --resume can refuse to mix two of them.
+struct JournalHeader {
+  std::vector<Cell> cells;
+  DeviceInfo device;
+  Json environment;   // of the backend; the part under "identity" must be equal to resume
+  std::string space;  // its name
+  std::string strategy;
+  uint64_t seed = 0;
+  std::vector<std::string> sweep = {};  // ids of all cells of the run, where these are a part; empty = no others
+  Regime regime = Regime::burst;
+  int64_t at_once = 1;  // cells of a device that took turns: the times of their trials overlap
+};
+
+/// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before
+/// and {"kind": "trial", ...} after each trial, and {"kind": "final", "cell", "took_us", "searched"} after each final.
+/// Each line is on disk when its call returns.
+class Journal {
+ public:
+  Journal() = default;                                                                    // writes nowhere
+  static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // claim and begin
+  static Journal reopen(const std::filesystem::path& path);                               // claim and go_on
+
+  /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::request where
+  /// another process has the lock.
+  static Journal claim(const std::filesystem::path& path);
+  bool empty() const { return file_.empty(); }
+  std::filesystem::path keep_copy() const;  // copies the file; returns the name that copy_old chose
+  void begin(const JournalHeader& header);  // replaces the content by this header
+  void go_on();                             // appends from now on; removes a last line that was cut off
+  void started(const std::string& cell_id, const Candidate& candidate);
+  void finished(const std::string& cell_id, const Trial& trial);
+  /// The final of a cell is over, after `seconds`; `searched`: the strategy had come to its end, it was not cut off.
+  void decided(const std::string& cell_id, double seconds, bool searched);
+
+ private:
+  AppendFile file_;
+};
+
+/// What the journal of an earlier run says.
+struct Replay {
+  JournalHeader header;
+  std::map<std::string, std::vector<Trial>> trials;  // by cell id, in order
+  /// Candidates that were started and not finished, and how often. A candidate that ran when two runs ended is blamed
+  /// for it; a single end may have been the user's.
+  std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
+  std::map<std::string, double> final_seconds = {};  // of each cell that was decided: what its last final took
+  std::set<std::string> searched = {};               // cells whose strategy had come to its end
+};
+
+/// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names
+/// the line.
+Replay read_journal(const std::filesystem::path& path);
+
+/// Throws Exit::machine where the two runs don't compare (another device, other kernels), Exit::request where the
+/// request differs (other cells, seed).
+void require_resumable(const JournalHeader& before, const JournalHeader& now);
+
+Json to_json(const JournalHeader& header);
+JournalHeader journal_header_from_json(const JsonAt& json);
+
+}  // namespace moetune

@@ -1,0 +1,196 @@
+// Reading journals back, and whether a run may continue one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/placed.h"
+#include "record/journal/journal.h"
+#include "record/table/mergeable.h"
+
+namespace moetune {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMaxLineBytes = size_t{64} << 20;  // more than the header of 100,000 cells
+constexpr size_t kMaxFileBytes = size_t{4} << 30;
+constexpr std::string_view kAfresh = "start afresh without --resume";
+
+// Whole lines of a file; a last line without a newline was cut off while it was written and is left out.
+class Lines {
+ public:
+  explicit Lines(const fs::path& path) : path_(path) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored))
+      throw request_error(fmt::format("{}: there is no such journal", path.string()), std::string(kAfresh));
+    if (!fs::is_regular_file(path, ignored))
+      throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
+    file_.open(path, std::ios::binary);
+    if (!file_) throw request_error(fmt::format("{}: cannot be read", path.string()));
+  }
+
+  std::optional<std::string> next() {
+    for (;;) {
+      const size_t end = buffer_.find('\n', searched_);
+      if (end != std::string::npos) {
+        std::string line = buffer_.substr(start_, end - start_);
+        start_ = searched_ = end + 1;
+        ++number_;
+        return line;
+      }
+      if (!fill()) return std::nullopt;
+    }
+  }
+
+  std::string place() const { return fmt::format("{}:{}", path_.string(), number_); }
+  int64_t number() const { return number_; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  bool fill() {
+    buffer_.erase(0, start_);
+    start_ = 0;
+    searched_ = buffer_.size();
+    if (buffer_.size() > kMaxLineBytes || total_ > kMaxFileBytes)
+      throw request_error(fmt::format("{}:{}: far too long for a journal", path_.string(), number_ + 1));
+    buffer_.resize(searched_ + (size_t{1} << 16));
+    file_.read(buffer_.data() + searched_, 1 << 16);
+    const auto got = static_cast<size_t>(file_.gcount());
+    if (file_.bad()) throw request_error(fmt::format("{}: cannot be read", path_.string()));
+    buffer_.resize(searched_ + got);
+    total_ += got;
+    return got > 0;
+  }
+
+  fs::path path_;
+  std::ifstream file_;
+  std::string buffer_;
+  size_t start_ = 0, searched_ = 0, total_ = 0;
+  int64_t number_ = 0;
+};
+
+Json parse_line(const std::string& line, const Lines& lines) {
+  if (line.find_first_not_of(" \t\r") == std::string::npos)
+    throw request_error(fmt::format("{}: the line is empty", lines.place()));
+  try {
+    return parse_json(line, lines.place());
+  } catch (const Error& error) {
+    // The parser counts lines too; in JSON lines its count is always 1.
+    std::string what = error.what();
+    const std::string doubled = lines.place() + ":1:";
+    if (what.starts_with(doubled)) what.replace(0, doubled.size(), lines.place() + ":");
+    throw request_error(what, error.hint());
+  }
+}
+
+void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay& replay) {
+  const std::string kind = json["kind"].string();
+  if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
+  if (kind != "started" && kind != "trial" && kind != "final") return;  // a later version may write other kinds
+  const std::string cell = json["cell"].string();
+  if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is not a cell of the header", cell));
+  if (kind == "final") {
+    replay.final_seconds[cell] = json["took_us"].number() * 1e-6;
+    if (json.has("searched") && json["searched"].boolean())
+      replay.searched.insert(cell);
+    else
+      replay.searched.erase(cell);
+    return;
+  }
+  if (kind == "started") {
+    ++replay.unfinished[cell][text(placed(json["candidate"], candidate_from_json))];
+    return;
+  }
+  Trial trial = trial_from_json(json);
+  if (const auto open = replay.unfinished.find(cell); open != replay.unfinished.end()) {
+    open->second.erase(text(trial.candidate));
+    if (open->second.empty()) replay.unfinished.erase(open);
+  }
+  replay.trials[cell].push_back(std::move(trial));
+}
+
+std::set<std::string> ids(const JournalHeader& header) {
+  std::set<std::string> result;
+  for (const Cell& cell : header.cells) result.insert(id(cell));
+  return result;
+}
+
+void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
+  // Measured figures (memory, peaks) may differ a little from run to run.
+  if (before.kind == now.kind && before.name == now.name && before.id == now.id &&
+      before.compute_capability == now.compute_capability && before.processors == now.processors)
+    return;
+  const auto told = [](const DeviceInfo& device) {
+    return fmt::format("{} ({}, {} {})", device.name, device.id, device.processors,
+                       device.kind == DeviceKind::cuda ? "SMs" : "threads");
+  };
+  throw machine_error(fmt::format("the journal is of {}, this is {}", told(before), told(now)),
+                      fmt::format("go on with that device (see --device), or {}", kAfresh));
+}
+
+void require_same_identity(const Json& before, const Json& now) {
+  std::vector<std::string> differences;
+  for (const auto& [key, was, is] : identity_differences(before, now))
+    differences.push_back(fmt::format("{} was {} and is {}", key, was, is));
+  if (!differences.empty())
+    throw machine_error(fmt::format("times of the journal don't compare: {}", fmt::join(differences, ", ")),
+                        fmt::format("go back to that environment, or {}", kAfresh));
+}
+
+void require_same_cells(const JournalHeader& before, const JournalHeader& now) {
+  const std::set<std::string> was = ids(before), is = ids(now);
+  const auto only_in = [](const std::set<std::string>& a, const std::set<std::string>& b) {
+    std::vector<std::string> result;
+    std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(result));
+    return result;
+  };
+  const std::vector<std::string> gone = only_in(was, is), added = only_in(is, was);
+  std::string what;
+  if (!gone.empty())
+    what += fmt::format("{} of its {} cells are not asked for now ({})", gone.size(), was.size(), gone[0]);
+  if (!added.empty())
+    what += fmt::format("{}{} of the {} cells asked for are not in it ({})", what.empty() ? "" : ", and ", added.size(),
+                        is.size(), added[0]);
+  if (!what.empty())
+    throw request_error(fmt::format("the journal is of other cells: {}", what),
+                        fmt::format("ask for the same cells, name another --journal, or {}", kAfresh));
+}
+
+}  // namespace
+
+Replay read_journal(const fs::path& path) {
+  Lines lines(path);
+  Replay replay;
+  const auto first = lines.next();
+  if (!first)
+    throw request_error(fmt::format("{}: the journal is cut off in its header, nothing was measured", path.string()),
+                        std::string(kAfresh));
+  const Json header = parse_line(*first, lines);
+  replay.header = journal_header_from_json(JsonAt(header, lines.place()));
+  const std::set<std::string> cells = ids(replay.header);
+  while (const auto line = lines.next()) {
+    const Json record = parse_line(*line, lines);
+    read_record(JsonAt(record, lines.place()), cells, replay);
+  }
+  return replay;
+}
+
+void require_resumable(const JournalHeader& before, const JournalHeader& now) {
+  require_that_device(before.device, now.device);
+  require_same_identity(before.environment, now.environment);
+  require_same_cells(before, now);
+  const auto require_same = [](std::string_view what, std::string_view option, const auto& was, const auto& is) {
+    if (was != is)
+      throw request_error(fmt::format("the journal has the {} {}, this run {}", what, was, is),
+                          fmt::format("pass {} {}, or {}", option, was, kAfresh));
+  };
+  require_same("space", "--space", before.space, now.space);
+  require_same("strategy", "--strategy", before.strategy, now.strategy);
+  require_same("seed", "--seed", before.seed, now.seed);
+  require_same("regime", "--regime", name(before.regime), name(now.regime));
+}
+
+}  // namespace moetune

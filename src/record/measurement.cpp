@@ -1,0 +1,126 @@
+// Summaries of timed blocks; JSON of times and trials.
+#include "record/measurement.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/placed.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kMicro = 1e-6;
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
+
+bool ran(const Verdict& verdict) { return verdict.ok || verdict.elements > 0 || !verdict.reason.empty(); }
+
+// A list for each figure, since a trial has few blocks and a journal many trials.
+Json blocks_to_json(const std::vector<Block>& blocks) {
+  Json us = Json::array(), launches = Json::array(), clocks = Json::array();
+  for (const Block& block : blocks) {
+    us.push_back(rounded(block.seconds / kMicro));
+    launches.push_back(block.launches);
+    clocks.push_back(rounded(block.clock_mhz, 5));
+  }
+  return {{"us", std::move(us)}, {"launches", std::move(launches)}, {"clock_mhz", std::move(clocks)}};
+}
+
+std::vector<Block> blocks_from_json(const JsonAt& json) {
+  const JsonAt us = json["us"], launches = json["launches"], clocks = json["clock_mhz"];
+  if (launches.size() != us.size() || clocks.size() != us.size())
+    json.fail(fmt::format("{} times, {} counts of launches and {} clocks must be equally many", us.size(),
+                          launches.size(), clocks.size()));
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < us.size(); ++i) {
+    if (us[i].number() <= 0) us[i].fail(fmt::format("a time must be positive, found {}", us[i].number()));
+    if (clocks[i].number() < 0) clocks[i].fail("a clock cannot be negative");
+    blocks.push_back({.seconds = us[i].number() * kMicro,
+                      .launches = static_cast<int>(launches[i].integer(1, 1 << 30)),
+                      .clock_mhz = clocks[i].number()});
+  }
+  return blocks;
+}
+
+bool compiled(const CompileResult& result) {
+  return result.status != Status::ok || result.registers > 0 || result.from_cache || result.seconds > 0;
+}
+
+}  // namespace
+
+Measurement summarise(const std::vector<Block>& blocks) {
+  std::vector<double> seconds, clocks;
+  Measurement result;
+  for (const Block& block : blocks) {
+    seconds.push_back(block.seconds);
+    result.launches += block.launches;
+    if (block.clock_mhz > 0) clocks.push_back(block.clock_mhz);
+    result.waited += block.waited / static_cast<double>(blocks.size());
+  }
+  if (blocks.empty()) return result;
+  result.seconds = median(seconds);
+  result.interval = median_interval(seconds, 0.95);
+  result.samples = static_cast<int>(blocks.size());
+  result.clock_mhz = clocks.empty() ? 0 : median(clocks);
+  return result;
+}
+
+Json to_json(const Measurement& measurement) {
+  Json json = {{"median_us", rounded(measurement.seconds / kMicro)},
+               {"low_us", rounded(measurement.interval.low / kMicro)},
+               {"high_us", rounded(measurement.interval.high / kMicro)},
+               {"samples", measurement.samples},
+               {"launches", measurement.launches},
+               {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
+  if (const double thousandths = std::round(1000 * measurement.waited); thousandths > 0)
+    json["waited"] = thousandths / 1000;  // smaller parts are normal on any machine
+  return json;
+}
+
+Measurement measurement_from_json(const JsonAt& json) {
+  const double median_us = json["median_us"].number(), low = json["low_us"].number(), high = json["high_us"].number();
+  if (median_us <= 0) json["median_us"].fail(fmt::format("a time must be positive, found {}", median_us));
+  if (low <= 0) json["low_us"].fail(fmt::format("a time must be positive, found {}", low));
+  if (low > median_us || median_us > high)
+    json.fail(fmt::format("the median {} lies outside its interval {} to {}", median_us, low, high));
+  Measurement result{.seconds = median_us * kMicro,
+                     .interval = {low * kMicro, high * kMicro},
+                     .samples = static_cast<int>(json["samples"].integer(1, 1 << 30)),
+                     .launches = json["launches"].integer(1, kMaxSamples),
+                     .clock_mhz = json["clock_mhz"].number(),
+                     .waited = json.has("waited") ? json["waited"].number() : 0};
+  if (result.launches < result.samples)
+    json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.samples));
+  if (result.clock_mhz < 0) json["clock_mhz"].fail("a clock cannot be negative");
+  if (result.waited < 0 || result.waited > 1) json["waited"].fail("a fraction lies between 0 and 1");
+  return result;
+}
+
+Json to_json(const Trial& trial) {
+  Json json = {{"candidate", to_json(trial.candidate)}, {"status", name(trial.status)}};
+  if (!trial.reason.empty() || trial.status != Status::ok) json["reason"] = trial.reason;
+  if (trial.status == Status::ok) json["measurement"] = to_json(trial.measurement);
+  if (trial.status == Status::ok && !trial.blocks.empty()) json["blocks"] = blocks_to_json(trial.blocks);
+  if (ran(trial.verdict)) json["verdict"] = to_json(trial.verdict);
+  if (compiled(trial.compile)) json["compile"] = to_json(trial.compile);
+  if (trial.took > 0) json["took_us"] = rounded(trial.took / kMicro, 4);
+  return json;
+}
+
+Trial trial_from_json(const JsonAt& json) {
+  Trial trial;
+  trial.candidate = placed(json["candidate"], candidate_from_json);
+  trial.status = placed(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
+  if (json.has("reason")) trial.reason = json["reason"].string();
+  if (trial.status == Status::ok) trial.measurement = measurement_from_json(json["measurement"]);
+  if (trial.status == Status::ok && json.has("blocks")) trial.blocks = blocks_from_json(json["blocks"]);
+  if (json.has("verdict")) trial.verdict = verdict_from_json(json["verdict"]);
+  if (json.has("compile")) trial.compile = placed(json["compile"], compile_result_from_json);
+  if (json.has("took_us")) trial.took = json["took_us"].number() * kMicro;
+  if (trial.took < 0) json["took_us"].fail("a duration cannot be negative");
+  if (trial.status == Status::ok && !trial.verdict.ok)
+    json.fail("the status is ok, but the result was not found right");
+  return trial;
+}
+
+}  // namespace moetune

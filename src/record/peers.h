@@ -1,0 +1,31 @@
+// Times of other libraries, as scripts/peers.py wrote them (moetune.peers/1). Nothing here measures.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "record/measurement.h"
+#include "variant/device.h"
+
+namespace moetune {
+
+struct PeerTime {
+  std::string cell;  // its id
+  std::string peer;
+  Measurement measurement;
+};
+
+struct Peers {
+  std::string device;  // its name
+  Regime regime = Regime::burst;
+  std::vector<PeerTime> times;  // in the order of the file
+};
+
+/// Errors name the place, also of a peer that appears twice in one cell.
+Peers peers_from_json(const JsonAt& json);
+Peers read_peers(const std::string& file);
+
+/// Throws Exit::machine, with both names, where the peers were measured on another device or in another regime.
+void require_comparable(const Peers& peers, const DeviceInfo& device, Regime regime);
+
+}  // namespace moetune

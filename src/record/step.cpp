@@ -1,0 +1,186 @@
+// Which cells make a step.
+#include "record/step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace moetune {
+namespace {
+
+// The three GEMMs of one projection.
+struct Half {
+  std::array<size_t, 3> cells;  // fwd, dx, dw
+  Cell dw;
+  bool permutes() const { return dw.shape.fusion.permute_x || dw.shape.fusion.permute_y; }
+};
+
+std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < cells.size(); ++i) places.emplace(id(cells[i].cell), i);
+  // The cell that differs from a dw cell in its op; the last two arguments are for dx alone.
+  const auto place = [&](Cell cell, Op op, bool sum_slots = false,
+                         bool weight_gradient = false) -> std::optional<size_t> {
+    cell.shape.op = op;
+    cell.shape.fusion.accumulate = cell.shape.fusion.fp32_dw = false;
+    cell.shape.fusion.sum_slots = sum_slots, cell.shape.fusion.weight_gradient = weight_gradient;
+    const auto found = places.find(id(cell));
+    return found == places.end() ? std::nullopt : std::optional(found->second);
+  };
+  std::vector<Half> halves;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const Cell& cell = cells[i].cell;
+    if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection) continue;
+    const auto fwd = place(cell, Op::fwd);
+    for (const bool sum_slots : {false, true})
+      for (const bool weight_gradient : {false, true})
+        if (const auto dx = place(cell, Op::dx, sum_slots, weight_gradient); fwd && dx)
+          halves.push_back({{*fwd, *dx, i}, cell});
+  }
+  return halves;
+}
+
+// Whether the two projections are of one layer and see the same rows; `down` may permute otherwise.
+bool fit(const Half& up, const Half& down) {
+  const Layer &wide = up.dw.shape.layer, &narrow = down.dw.shape.layer;
+  if (wide.k != narrow.n || (wide.n != 2 * narrow.k && wide.n != narrow.k)) return false;
+  Cell expected = up.dw;
+  expected.shape.layer.projection = Projection::down;
+  expected.shape.layer.n = narrow.n, expected.shape.layer.k = narrow.k;
+  const Fusion& fusion = down.dw.shape.fusion;
+  expected.shape.fusion.permute_x = fusion.permute_x, expected.shape.fusion.permute_y = fusion.permute_y;
+  expected.shape.fusion.topk_weights = fusion.topk_weights;
+  return expected == down.dw;
+}
+
+const ContenderTime* find(const std::vector<ContenderTime>& times, const std::string& contender) {
+  const auto time = std::ranges::find(times, contender, &ContenderTime::contender);
+  return time == times.end() ? nullptr : &*time;
+}
+
+// The mean of the six, each weighted by the winner's time; nothing where one has no winner that ran beside it.
+std::optional<Speedup> speedup_of_winners(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells,
+                                          const std::string& contender) {
+  Speedup mean;
+  double seconds = 0;
+  for (const size_t i : six) {
+    const ContenderTime *winner = find(cells[i].times, "winners"), *time = find(cells[i].times, contender);
+    if (!winner || !time || !time->of_winner) return std::nullopt;
+    mean.ratio += winner->seconds * time->of_winner->ratio;
+    mean.interval.low += winner->seconds * time->of_winner->interval.low;
+    mean.interval.high += winner->seconds * time->of_winner->interval.high;
+    seconds += winner->seconds;
+  }
+  return Speedup{mean.ratio / seconds, {mean.interval.low / seconds, mean.interval.high / seconds}};
+}
+
+std::vector<ContenderTime> sums_of(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells) {
+  std::vector<ContenderTime> sums;
+  for (const ContenderTime& first : cells[six[0]].times) {
+    ContenderTime sum{.contender = first.contender, .seconds = 0, .interval = {}};
+    const bool whole = std::ranges::all_of(six, [&](size_t i) {
+      const ContenderTime* time = find(cells[i].times, first.contender);
+      if (!time) return false;
+      sum.seconds += time->seconds;
+      sum.interval.low += time->interval.low, sum.interval.high += time->interval.high;
+      return true;
+    });
+    if (!whole) continue;
+    sum.of_winner = speedup_of_winners(six, cells, first.contender);
+    sums.push_back(std::move(sum));
+  }
+  const auto rank = [](const ContenderTime& sum) {
+    return sum.contender == "winners" ? 0 : sum.contender == "default" ? 1 : 2;
+  };
+  std::ranges::stable_sort(sums, {}, rank);
+  return sums;
+}
+
+Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
+  Json json = {{"cells", Json::array()}, {"sums", Json::array()}};
+  for (const size_t i : step.cells) json["cells"].push_back(id(cells[i].cell));
+  for (const ContenderTime& sum : step.sums) {
+    const Speedup speedup = step_speedup(step, sum);
+    json["sums"].push_back({{"contender", sum.contender},
+                            {"sum_us", rounded(sum.seconds * 1e6)},
+                            {"low_us", rounded(sum.interval.low * 1e6)},
+                            {"high_us", rounded(sum.interval.high * 1e6)},
+                            {"speedup", rounded(speedup.ratio, 4)},
+                            {"speedup_low", rounded(speedup.interval.low, 4)},
+                            {"speedup_high", rounded(speedup.interval.high, 4)}});
+  }
+  if (!step.untrusted.empty()) json["untrusted"] = step.untrusted;
+  return json;
+}
+
+}  // namespace
+
+CellTimes cell_times(const Entry& entry) {
+  CellTimes cell{.cell = entry.cell, .times = {}, .untrusted = distrust(entry)};
+  if (!entry.skipped.empty()) return cell;
+  cell.times.push_back({"winners", entry.measurement.seconds, entry.measurement.interval});
+  for (const Rival& rival : entry.rivals) {
+    cell.times.push_back({rival.name, rival.measurement.seconds, rival.measurement.interval});
+    const Interval& ratio = rival.ratio_interval;
+    if (rival.ratio > 0 && ratio.low > 0)
+      cell.times.back().of_winner = Speedup{1 / rival.ratio, {1 / ratio.high, 1 / ratio.low}};
+  }
+  return cell;
+}
+
+std::vector<CellTimes> cell_times(const TunedTable& table) {
+  std::vector<CellTimes> cells;
+  for (const Entry& entry : table.entries) cells.push_back(cell_times(entry));
+  return cells;
+}
+
+std::vector<Step> training_steps(const std::vector<CellTimes>& cells) {
+  const std::vector<Half> ups = halves_of(cells, Projection::up), downs = halves_of(cells, Projection::down);
+  const auto has_alike = [](const Half& half, const std::vector<Half>& others, auto fit_other) {
+    return std::ranges::any_of(
+        others, [&](const Half& other) { return other.permutes() == half.permutes() && fit_other(other); });
+  };
+  std::vector<Step> steps;
+  for (const Half& up : ups)
+    for (const Half& down : downs) {
+      if (!fit(up, down)) continue;
+      if (up.permutes() != down.permutes() &&
+          (has_alike(up, downs, [&](const Half& other) { return fit(up, other); }) ||
+           has_alike(down, ups, [&](const Half& other) { return fit(other, down); })))
+        continue;
+      Step step{.cells = {up.cells[0], up.cells[1], up.cells[2], down.cells[0], down.cells[1], down.cells[2]},
+                .sums = {}};
+      step.sums = sums_of(step.cells, cells);
+      for (const size_t i : step.cells)
+        if (step.untrusted.empty() && !cells[i].untrusted.empty())
+          step.untrusted = fmt::format("{}: {}", id(cells[i].cell), cells[i].untrusted);
+      if (!step.sums.empty()) steps.push_back(std::move(step));
+    }
+  return steps;
+}
+
+const Step* step_of(const std::vector<Step>& steps, size_t i) {
+  const auto step =
+      std::ranges::find_if(steps, [&](const Step& one) { return std::ranges::find(one.cells, i) != one.cells.end(); });
+  return step == steps.end() ? nullptr : &*step;
+}
+
+Speedup step_speedup(const Step& step, const ContenderTime& sum) {
+  const ContenderTime& first = step.sums.at(0);
+  if (sum.contender == first.contender) return {1, {1, 1}};
+  if (sum.of_winner && first.contender == "winners") return *sum.of_winner;
+  return {sum.seconds / first.seconds,
+          {sum.interval.low / first.interval.high, sum.interval.high / first.interval.low}};
+}
+
+const ContenderTime* find_sum(const Step& step, const std::string& contender) { return find(step.sums, contender); }
+
+Json steps_json(const std::vector<CellTimes>& cells) {
+  Json json = Json::array();
+  for (const Step& step : training_steps(cells)) json.push_back(to_json(step, cells));
+  return json;
+}
+
+}  // namespace moetune

@@ -1,0 +1,204 @@
+// What a table says for a cell that it may not have: the best entry, and how well it fits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include "record/table/match.h"
+#include "record/table/table.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+double log_distance(int64_t a, int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
+}
+
+bool is_exact(const Entry& entry, const Cell& cell) {
+  return entry.cell.tokens == cell.tokens && entry.cell.routing == cell.routing;
+}
+
+// 0 where either has no rows.
+double skew_distance(const RoutingFigures& a, const RoutingFigures& b) {
+  if (a.max_over_mean <= 0 || b.max_over_mean <= 0) return 0;
+  return std::abs(std::log2(a.max_over_mean / b.max_over_mean));
+}
+
+// An entry that may answer, and its distance. The figures of the asked cell are computed once, and only where no entry
+// is exact.
+struct Candidacy {
+  const Entry* entry = nullptr;
+  Distance distance = {};
+};
+
+Candidacy candidacy(const Entry& entry, const Cell& cell, std::optional<RoutingFigures>& asked) {
+  if (is_exact(entry, cell)) return {&entry, {}};
+  if (!asked) asked = figures(make_problem(cell).routing);
+  return {&entry, {log_distance(entry.cell.tokens, cell.tokens), skew_distance(entry.figures, *asked)}};
+}
+
+// Smaller is better. Distances are rounded to millionths, so that rounding errors don't decide.
+auto rank(const Candidacy& one, const Cell& cell) {
+  const Cell& found = one.entry->cell;
+  const Layer &a = found.shape.layer, &b = cell.shape.layer;
+  return std::tuple(!is_exact(*one.entry, cell), std::llround(1e6 * one.distance.total()),
+                    found.routing != cell.routing, found.tokens, a.model != b.model || a.projection != b.projection,
+                    found.seed != cell.seed);
+}
+
+Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell) {
+  std::optional<RoutingFigures> asked;
+  const auto exact = std::find_if(entries.begin(), entries.end(), [&](const Entry* e) { return is_exact(*e, cell); });
+  Candidacy best;
+  for (const Entry* entry : entries) {
+    if (exact != entries.end() && !is_exact(*entry, cell)) continue;
+    const Candidacy one = candidacy(*entry, cell, asked);
+    if (!best.entry || rank(one, cell) < rank(best, cell)) best = one;
+  }
+  return best;
+}
+
+int differing_fusions(const Fusion& a, const Fusion& b) {
+  return (a.permute_x != b.permute_x) + (a.permute_y != b.permute_y) + (a.topk_weights != b.topk_weights) +
+         (a.accumulate != b.accumulate) + (a.fp32_dw != b.fp32_dw) + (a.sum_slots != b.sum_slots) +
+         (a.weight_gradient != b.weight_gradient);
+}
+
+// How far a cell of another shape is from the one asked for; smaller is closer.
+auto strangeness(const Cell& found, const Cell& cell) {
+  const Shape &a = found.shape, &b = cell.shape;
+  const auto of_layer = std::ssize(shape_differences(b, a)) - (a.op != b.op) - (a.fusion != b.fusion);
+  return std::tuple(a.op != b.op, of_layer, differing_fusions(a.fusion, b.fusion),
+                    std::llround(1e6 * log_distance(found.tokens, cell.tokens)));
+}
+
+Answer no_answer(const TunedTable& table, const Cell& cell) {
+  const Entry* skipped = nullptr;
+  const Entry* closest = nullptr;
+  for (const Entry& entry : table.entries) {
+    if (!skipped && shape_differences(cell.shape, entry.cell.shape).empty()) skipped = &entry;
+    if (!entry.skipped.empty()) continue;
+    if (!closest || strangeness(entry.cell, cell) < strangeness(closest->cell, cell)) closest = &entry;
+  }
+  Answer answer;
+  if (skipped)
+    answer.explanation = fmt::format("this layer has no winner in the table: {}", skipped->skipped);
+  else if (!closest)
+    answer.explanation = "the table has no winners";
+  else
+    answer.explanation =
+        fmt::format("no entry has this layer, op and fusion; the closest, {}, has {}", id(closest->cell),
+                    fmt::join(shape_differences(cell.shape, closest->cell.shape), ", "));
+  return answer;
+}
+
+std::string tokens_told(const Cell& cell, const Entry& entry) {
+  const int64_t asked = cell.tokens, found = entry.cell.tokens;
+  if (asked == found) return fmt::format("for {} tokens as asked", found);
+  const double factor = std::exp2(log_distance(asked, found));
+  if (factor < 1.095)  // would be shown as "1.0x"
+    return fmt::format("for {} tokens, {} {} than the {} asked", found, std::abs(found - asked),
+                       found > asked ? "more" : "fewer", asked);
+  return fmt::format("for {} tokens, {:.{}f}x {} than the {} asked", found, factor, factor < 9.95 ? 1 : 0,
+                     found > asked ? "more" : "fewer", asked);
+}
+
+std::string explain(const Answer& answer, const TunedTable& table, const Cell& cell, const DeviceInfo* device) {
+  const Cell& found = answer.entry->cell;
+  std::string told;
+  if (answer.match == Match::exact) {
+    told = fmt::format("tuned for this very cell on {}", table.device.name);
+    if (found.seed != cell.seed) told += fmt::format(", with rows drawn from seed {}", found.seed);
+  } else {
+    told = answer.match == Match::other_device
+               ? fmt::format("tuned on {}, not on {}: take it as a first guess;", table.device.name, device->name)
+               : "tuned";
+    told += " " + tokens_told(cell, *answer.entry);
+    told += fmt::format(", with {} routing{}", text(found.routing),
+                        found.routing == cell.routing ? "" : fmt::format(", not {}", text(cell.routing)));
+    if (!is_exact(*answer.entry, cell)) told += fmt::format("; distance {}", text(*answer.distance));
+  }
+  const Layer &a = cell.shape.layer, &b = found.shape.layer;
+  if (a.model != b.model || a.projection != b.projection)
+    told += fmt::format("; there the layer of these sizes is called {} {}", b.model, name(b.projection));
+  if (!answer.entry->complete) told += "; its tuning was stopped early";
+  return told;
+}
+
+std::string explain(const Choice& choice, const Candidacy& nearest) {
+  return fmt::format("{}; the nearest of them, {}, is at distance {}", sentence(choice), id(nearest.entry->cell),
+                     text(nearest.distance));
+}
+
+std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const Choice& choice) {
+  std::vector<const Entry*> found;
+  for (const Entry* entry : entries)
+    if (std::ranges::find(choice.cells, entry->cell) != choice.cells.end()) found.push_back(entry);
+  return found;
+}
+
+}  // namespace
+
+std::string_view name(Match match) {
+  switch (match) {
+    case Match::none:
+      return "none";
+    case Match::other_device:
+      return "other_device";
+    case Match::other_routing:
+      return "other_routing";
+    case Match::nearest:
+      return "nearest";
+    case Match::choice:
+      return "choice";
+    case Match::exact:
+      return "exact";
+  }
+  return "none";
+}
+
+std::string text(const Distance& distance) {
+  return fmt::format("{:.2f} (tokens {:.2f}, skew {:.2f})", distance.total(), distance.tokens, distance.skew);
+}
+
+Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance, Prefer prefer) {
+  std::vector<const Entry*> able;
+  std::string obstacle;
+  const bool elsewhere = device && device->name != table.device.name;  // the table's own device has run its winners
+  for (const Entry& entry : table.entries) {
+    if (!entry.skipped.empty() || !shape_differences(cell.shape, entry.cell.shape).empty()) continue;
+    if (const auto reason = elsewhere ? cannot_run(entry.candidate, cell.shape, *device) : std::nullopt) {
+      if (obstacle.empty()) obstacle = *reason;
+      continue;
+    }
+    able.push_back(&entry);
+  }
+  if (able.empty() && !obstacle.empty())
+    return {.explanation = fmt::format("tuned on {}; {} cannot run what won there: {}", table.device.name, device->name,
+                                       obstacle)};
+  if (able.empty()) return no_answer(table, cell);
+  const Choice* choice = elsewhere ? nullptr : find_choice(table.choices, cell.shape, cell.tokens);
+  const bool exact = std::ranges::any_of(able, [&](const Entry* entry) { return is_exact(*entry, cell); });
+  if (choice && exact && prefer == Prefer::exact) choice = nullptr;
+  const Candidacy best = nearest_of(choice ? entries_of(able, *choice) : able, cell);
+  if (best.distance.total() > max_distance)
+    return {.distance = best.distance,
+            .explanation = fmt::format("the nearest entry, {}, is at distance {}, over the {:g} allowed",
+                                       id(best.entry->cell), text(best.distance), max_distance)};
+  Answer answer{.match = Match::exact, .entry = best.entry, .choice = choice, .distance = best.distance};
+  if (elsewhere)
+    answer.match = Match::other_device;
+  else if (choice)
+    answer.match = Match::choice;
+  else if (best.entry->cell.routing != cell.routing)
+    answer.match = Match::other_routing;
+  else if (best.entry->cell.tokens != cell.tokens)
+    answer.match = Match::nearest;
+  answer.explanation = choice ? explain(*choice, best) : explain(answer, table, cell, device);
+  return answer;
+}
+
+}  // namespace moetune

@@ -1,0 +1,84 @@
+// Tables on disk, and the figures that follow from an entry. Their JSON: table_json.cpp.
+#include "record/table/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/group.h"
+#include "base/pretty.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::string_view kJournalBegins = "{\"schema\":\"moetune.journal/";
+
+}  // namespace
+
+void drop_choices(TunedTable& table, const Shape& shape) {
+  std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
+}
+
+std::vector<Entries> by_shape(const TunedTable& table) {
+  Entries all;
+  for (const Entry& entry : table.entries) all.push_back(&entry);
+  return grouped_by(all, [](const Entry* entry) -> const Shape& { return entry->cell.shape; });
+}
+
+TunedTable read_table(const std::filesystem::path& path) {
+  const std::string text = read_text(path);
+  if (text.starts_with(kJournalBegins))
+    throw request_error(fmt::format("{}: a journal, not a table", path.string()),
+                        "give the table of its run, or make it with tune --resume");
+  const Json json = parse_json(text, path.string());
+  TunedTable table = table_from_json(JsonAt(json, path.string()));
+  for (Entry& entry : table.entries) entry.cell.routing.folder = path.parent_path().string();  // traces may lie there
+  return table;
+}
+
+std::filesystem::path write_table(KeptFile& file, const TunedTable& table) {
+  return file.write(pretty_json(to_json(table)));
+}
+
+Json tool_json(const std::vector<std::string>& argv) {
+  const BuildInfo build = build_info();
+  return {{"name", "moetune"},
+          {"version", build.version},
+          {"commit", build.commit},
+          {"dirty", build.dirty},
+          {"argv", argv}};
+}
+
+double tflops(const Entry& entry) {
+  return entry.measurement.seconds > 0 ? entry.flops / entry.measurement.seconds * 1e-12 : 0;
+}
+
+double terabytes_per_second(const Entry& entry) {
+  return entry.measurement.seconds > 0 ? entry.bytes / entry.measurement.seconds * 1e-12 : 0;
+}
+
+double roof_seconds(const Entry& entry, const DeviceInfo& device) {
+  if (device.peak_flops <= 0 || device.peak_bandwidth <= 0) return 0;
+  return std::max(entry.flops / device.peak_flops, entry.bytes / device.peak_bandwidth);
+}
+
+const Rival* find_rival(const Entry& entry, const std::string& name) {
+  const auto found =
+      std::find_if(entry.rivals.begin(), entry.rivals.end(), [&](const Rival& rival) { return rival.name == name; });
+  return found == entry.rivals.end() ? nullptr : &*found;
+}
+
+std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry) {
+  const auto is_balanced = [](const Entry& one) { return one.cell.routing.name == "balanced"; };
+  if (!entry.skipped.empty() || is_balanced(entry)) return std::nullopt;
+  for (const Entry& other : table.entries)
+    if (is_balanced(other) && other.skipped.empty() && other.cell.shape == entry.cell.shape &&
+        other.figures.rows == entry.figures.rows && other.measurement.seconds > 0)
+      return entry.measurement.seconds / other.measurement.seconds - 1;
+  return std::nullopt;
+}
+
+}  // namespace moetune

@@ -1,0 +1,270 @@
+// The JSON of tuned tables. Derived figures are written for people; readers compute them again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/placed.h"
+#include "record/table/contradictions.h"
+#include "record/step.h"
+#include "record/table/table.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kDerivedDigits = 4;
+
+// A value as a reader gets it, rounded. Derived figures are computed from that, so that reading and writing a table
+// gives the same text.
+double as_written(double value, int digits = 6) {
+  const Json json = rounded(value, digits);
+  return json.is_null() ? 0 : json.get<double>();
+}
+
+// FLOPs and bytes are counts: written as integers while doubles are exact.
+Json count(double value) {
+  if (value >= 0 && value < 9e15) return static_cast<int64_t>(value);
+  return rounded(value);
+}
+
+Json to_json(const RoutingFigures& figures) {
+  return {{"rows", figures.rows},         {"active_experts", figures.active_experts},
+          {"max_rows", figures.max_rows}, {"max_over_mean", rounded(figures.max_over_mean, 5)},
+          {"cv", rounded(figures.cv, 5)}, {"effective_experts", rounded(figures.effective_experts, 5)}};
+}
+
+Json to_json(const Rival& rival) {
+  Json json = {{"name", rival.name}};
+  if (!rival.candidate.variant.empty()) json["candidate"] = to_json(rival.candidate);
+  json["measurement"] = to_json(rival.measurement);
+  // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
+  json["ratio"] = rounded(rival.ratio, 5);
+  json["ratio_low"] = rounded(std::min(rival.ratio, rival.ratio_interval.low), 5);
+  json["ratio_high"] = rounded(std::max(rival.ratio, rival.ratio_interval.high), 5);
+  return json;
+}
+
+Measurement as_read(Measurement measurement) {
+  const auto time = [](double seconds) { return as_written(seconds * 1e6) * 1e-6; };
+  measurement.seconds = time(measurement.seconds);
+  measurement.interval = {time(measurement.interval.low), time(measurement.interval.high)};
+  measurement.waited = std::round(1000 * measurement.waited) / 1000;
+  return measurement;
+}
+
+Entry as_read(Entry entry) {
+  entry.measurement = as_read(entry.measurement);
+  entry.flops = count(entry.flops).get<double>();
+  entry.bytes = count(entry.bytes).get<double>();
+  for (Rival& rival : entry.rivals) {
+    rival.measurement = as_read(rival.measurement);
+    const Interval told = {std::min(rival.ratio, rival.ratio_interval.low),
+                           std::max(rival.ratio, rival.ratio_interval.high)};
+    rival.ratio = as_written(rival.ratio, 5);
+    rival.ratio_interval = {as_written(told.low, 5), as_written(told.high, 5)};
+  }
+  return entry;
+}
+
+Json derived(const Entry& seen, const DeviceInfo& device) {
+  const double roof = roof_seconds(seen, device);
+  Json speedup = Json::object();
+  for (const Rival& rival : seen.rivals) speedup[rival.name] = rounded(1 / rival.ratio, kDerivedDigits);
+  const bool roof_known = roof > 0 && seen.measurement.seconds > 0;
+  return {{"tflops", rounded(tflops(seen), kDerivedDigits)},
+          {"tbps", rounded(terabytes_per_second(seen), kDerivedDigits)},
+          {"percent_of_roof", roof_known ? rounded(100 * roof / seen.measurement.seconds, kDerivedDigits) : Json()},
+          {"speedup", std::move(speedup)}};
+}
+
+Json to_json(const Entry& entry, const DeviceInfo& device) {
+  Json json = {{"id", id(entry.cell)},        {"cell", to_json(entry.cell)},
+               {"m_sizes", entry.m_sizes},    {"figures", to_json(entry.figures)},
+               {"flops", count(entry.flops)}, {"bytes", count(entry.bytes)}};
+  if (!entry.skipped.empty()) {
+    json["skipped"] = entry.skipped;
+  } else {
+    json["candidate"] = to_json(entry.candidate);
+    json["measurement"] = to_json(entry.measurement);
+    json["occupancy"] = rounded(entry.occupancy, 5);
+    const Entry seen = as_read(entry);
+    json["derived"] = derived(seen, device);
+    if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
+    json["verdict"] = to_json(entry.verdict);
+    json["rivals"] = Json::array();
+    for (const Rival& rival : entry.rivals) json["rivals"].push_back(to_json(rival));
+    json["ties"] = Json::array();
+    for (const Candidate& tie : entry.ties) json["ties"].push_back(to_json(tie));
+  }
+  json["candidates"] = {{"legal", entry.legal}, {"measured", entry.measured}, {"failed", entry.failed}};
+  json["complete"] = entry.complete;
+  return json;
+}
+
+Json steps_json(const TunedTable& table) {
+  std::vector<CellTimes> cells;
+  for (const Entry& entry : table.entries) cells.push_back(cell_times(as_read(entry)));
+  return steps_json(cells);
+}
+
+double positive(const JsonAt& json) {
+  const double value = json.number();
+  if (value <= 0) json.fail(fmt::format("must be positive, found {}", value));
+  return value;
+}
+
+double at_least_zero(const JsonAt& json) {
+  const double value = json.number();
+  if (value < 0) json.fail(fmt::format("cannot be negative, found {}", value));
+  return value;
+}
+
+RoutingFigures figures_from_json(const JsonAt& json) {
+  return {.rows = json["rows"].integer(0),
+          .active_experts = json["active_experts"].integer(0),
+          .max_rows = json["max_rows"].integer(0),
+          .max_over_mean = at_least_zero(json["max_over_mean"]),
+          .cv = at_least_zero(json["cv"]),
+          .effective_experts = at_least_zero(json["effective_experts"])};
+}
+
+Rival rival_from_json(const JsonAt& json) {
+  Rival rival{.name = json["name"].string(),
+              .candidate = {},
+              .measurement = measurement_from_json(json["measurement"]),
+              .ratio = positive(json["ratio"]),
+              .ratio_interval = {positive(json["ratio_low"]), positive(json["ratio_high"])}};
+  if (rival.name.empty()) json["name"].fail("a rival needs a name");
+  if (json.has("candidate")) rival.candidate = placed(json["candidate"], candidate_from_json);
+  if (rival.ratio_interval.low > rival.ratio || rival.ratio > rival.ratio_interval.high)
+    json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio, rival.ratio_interval.low,
+                          rival.ratio_interval.high));
+  return rival;
+}
+
+std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
+  std::vector<int32_t> m_sizes(json.size());
+  for (size_t i = 0; i < m_sizes.size(); ++i) {
+    const int64_t rows = json[i].integer(0, INT32_MAX);
+    // No token picks an expert twice.
+    if (rows > cell.tokens) json[i].fail(fmt::format("{} rows are more than the {} tokens", rows, cell.tokens));
+    m_sizes[i] = static_cast<int32_t>(rows);
+  }
+  const Layer& layer = cell.shape.layer;
+  if (static_cast<int64_t>(m_sizes.size()) != layer.local_experts())
+    json.fail(fmt::format("has {} experts, the layer {}", m_sizes.size(), layer.local_experts()));
+  const auto sum = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
+  const int64_t most = cell.tokens * layer.top_k;
+  if (layer.ep == 1 ? sum != most : sum > most)
+    json.fail(
+        fmt::format("the rows sum to {}, but {} tokens with top_k {} make {}", sum, cell.tokens, layer.top_k, most));
+  return m_sizes;
+}
+
+void read_winner(const JsonAt& json, Entry& entry) {
+  entry.candidate = placed(json["candidate"], candidate_from_json);
+  entry.measurement = measurement_from_json(json["measurement"]);
+  entry.verdict = verdict_from_json(json["verdict"]);
+  if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
+  entry.occupancy = at_least_zero(json["occupancy"]);
+  if (entry.occupancy > 1) json["occupancy"].fail(fmt::format("{} is more than 1", entry.occupancy));
+  for (size_t i = 0; i < json["rivals"].size(); ++i) {
+    entry.rivals.push_back(rival_from_json(json["rivals"][i]));
+    if (find_rival(entry, entry.rivals.back().name) != &entry.rivals.back())
+      json["rivals"][i].fail(fmt::format("'{}' is in the list twice", entry.rivals.back().name));
+  }
+  for (size_t i = 0; i < json["ties"].size(); ++i) entry.ties.push_back(placed(json["ties"][i], candidate_from_json));
+}
+
+Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
+  Entry entry;
+  entry.cell = placed(json["cell"], cell_from_json);
+  entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
+  entry.figures = figures_from_json(json["figures"]);
+  entry.flops = at_least_zero(json["flops"]);
+  entry.bytes = at_least_zero(json["bytes"]);
+  if (json.has("skipped")) {
+    entry.skipped = json["skipped"].string();
+    if (entry.skipped.empty()) json["skipped"].fail("expected the reason");
+    if (json.has("candidate")) json.fail("it is skipped, and yet it has a winner");
+  } else {
+    if (!json.has("candidate")) json.fail("it has neither a winner ('candidate') nor a reason for none ('skipped')");
+    read_winner(json, entry);
+  }
+  const JsonAt counts = json["candidates"];
+  entry.legal = counts["legal"].integer(0);
+  entry.measured = counts["measured"].integer(0);
+  entry.failed = counts["failed"].integer(0, entry.measured);
+  entry.complete = json["complete"].boolean();
+  require_consistent(entry, device, json);
+  return entry;
+}
+
+std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std::string, size_t>& entries) {
+  std::vector<std::string> sweep;
+  std::set<std::string> known;
+  for (size_t i = 0; i < json.size(); ++i) {
+    sweep.push_back(json[i].string());
+    if (!known.insert(sweep.back()).second) json[i].fail(fmt::format("{} is in the list twice", sweep.back()));
+  }
+  for (const auto& [cell, index] : entries)
+    if (!known.contains(cell)) json.fail(fmt::format("entries[{}] is not in it: {}", index, cell));
+  return sweep;
+}
+
+std::vector<Choice> choices_of(const JsonAt& json, const TunedTable& table) {
+  std::vector<const Cell*> cells;
+  for (const Entry& entry : table.entries)
+    if (entry.skipped.empty()) cells.push_back(&entry.cell);
+  std::vector<Choice> choices = choices_from_json(json, cells);
+  for (size_t i = 0; i < choices.size(); ++i)
+    require_runnable(choices[i].candidate(), choices[i].shape(), table.device, json[i]["candidate"]);
+  return choices;
+}
+
+}  // namespace
+
+Json to_json(const TunedTable& table) {
+  const auto object = [](const Json& json) { return json.is_null() ? Json::object() : json; };
+  Json json = {{"schema", "moetune.table/1"},
+               {"tool", object(table.tool)},
+               {"device", to_json(table.device)},
+               {"environment", object(table.environment)},
+               {"regime", name(table.regime)}};
+  if (!table.sweep.empty()) json["sweep"] = table.sweep;
+  json["entries"] = Json::array();
+  // Peaks as a reader sees them, for percent_of_roof.
+  const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
+  for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
+  for (const Choice& choice : table.choices) json["choices"].push_back(to_json(choice));
+  for (const Update& update : table.updates) json["updates"].push_back(to_json(update));
+  if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
+  return json;
+}
+
+TunedTable table_from_json(const JsonAt& json) {
+  require_schema(json, "table");
+  TunedTable table;
+  table.tool = json["tool"].value();
+  table.device = device_from_json(json["device"]);
+  table.environment = json["environment"].value();
+  if (!table.environment.is_object()) json["environment"].fail("expected an object");
+  table.regime = regime_from_json(json["regime"]);
+  const JsonAt entries = json["entries"];
+  std::map<std::string, size_t> seen;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    table.entries.push_back(entry_from_json(entries[i], table.device));
+    const auto [first, fresh] = seen.emplace(id(table.entries.back().cell), i);
+    if (!fresh) entries[i].fail(fmt::format("the same cell as entries[{}]: {}", first->second, first->first));
+  }
+  if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
+  if (json.has("choices")) table.choices = choices_of(json["choices"], table);
+  if (json.has("updates"))
+    for (size_t i = 0; i < json["updates"].size(); ++i) table.updates.push_back(update_from_json(json["updates"][i]));
+  return table;
+}
+
+}  // namespace moetune

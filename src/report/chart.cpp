@@ -1,0 +1,225 @@
+// Scales, ticks, lines and markers.
+#include "report/chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/text/markup.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kWidth = 360, kHeight = 240;
+constexpr double kHalfDigit = 4;  // half the width of a label's digit, at most
+constexpr double kLeft = 50, kRight = kWidth - 12, kTop = 12, kBottom = kHeight - 40;
+constexpr int kColours = 8;       // of report.css
+constexpr int kMostTicks = 10;    // of steps of at least a fifth of the scale
+constexpr double kAbsurd = 1e30;  // no time, rate or size comes near it
+constexpr double kLabelRoom[] = {34, 18};
+
+// From values to places in the picture.
+class Scale {
+ public:
+  Scale(const Axis& axis, std::vector<double> values, double begin, double end)
+      : logarithmic_(axis.logarithmic), begin_(begin), end_(end) {
+    low_ = *std::ranges::min_element(values), high_ = *std::ranges::max_element(values);
+    if (logarithmic_) {
+      const double margin = std::max(0.04 * std::log(high_ / low_), high_ > low_ ? 0 : std::log(1.5));
+      low_ *= std::exp(-margin), high_ *= std::exp(margin);
+    } else {
+      if (axis.from_zero) low_ = std::min(0.0, low_);
+      const double margin = high_ > low_ ? 0.06 * (high_ - low_) : 1;
+      high_ += margin;
+      if (!axis.from_zero) low_ -= margin;
+    }
+  }
+  double low() const { return low_; }
+  double high() const { return high_; }
+  double operator()(double value) const {
+    const double part =
+        logarithmic_ ? std::log(value / low_) / std::log(high_ / low_) : (value - low_) / (high_ - low_);
+    return begin_ + part * (end_ - begin_);
+  }
+
+ private:
+  bool logarithmic_;
+  double begin_, end_, low_ = 0, high_ = 1;
+};
+
+std::vector<double> powers(double low, double high, const std::vector<double>& digits, int step) {
+  std::vector<double> ticks;
+  for (int power = static_cast<int>(std::floor(std::log10(low))); power <= std::log10(high); ++power) {
+    if (power % step != 0) continue;
+    for (const double digit : digits)
+      if (const double tick = digit * std::pow(10, power); tick >= low && tick <= high) ticks.push_back(tick);
+  }
+  return ticks;
+}
+
+std::vector<double> multiples(double low, double high) {
+  const double raw = (high - low) / 5, power = std::pow(10, std::floor(std::log10(raw)));
+  double step = 10 * power;
+  for (const double digit : {5.0, 2.0, 1.0})
+    if (digit * power >= raw) step = digit * power;
+  const double first = std::ceil(low / step);
+  std::vector<double> ticks;
+  for (int i = 0; i < kMostTicks; ++i)
+    if (const double tick = (first + i) * step; tick <= high) ticks.push_back(std::abs(tick) < step / 1e6 ? 0 : tick);
+  return ticks;
+}
+
+// Those within the scale and `room` away from the one before.
+std::vector<double> with_room(const std::vector<double>& ticks, const Scale& scale, double room) {
+  std::vector<double> kept;
+  for (const double tick : ticks)
+    if (tick >= scale.low() && tick <= scale.high() &&
+        (kept.empty() || std::abs(scale(tick) - scale(kept.back())) >= room))
+      kept.push_back(tick);
+  return kept;
+}
+
+std::vector<double> ticks_of(const Axis& axis, const Scale& scale, double room) {
+  if (!axis.ticks.empty()) return with_room(axis.ticks, scale, room);
+  if (!axis.logarithmic) return multiples(scale.low(), scale.high());
+  std::vector<double> ticks = powers(scale.low(), scale.high(), {1, 2, 5}, 1);
+  if (ticks.size() < 3) return with_room(multiples(scale.low(), scale.high()), scale, room);
+  if (with_room(ticks, scale, room).size() < ticks.size()) ticks = powers(scale.low(), scale.high(), {1}, 1);
+  for (int step = 2; with_room(ticks, scale, room).size() < ticks.size() && step < 8; ++step)
+    ticks = powers(scale.low(), scale.high(), {1}, step);
+  return with_room(ticks, scale, room);
+}
+
+std::string frame(const Chart& chart, const Scale& x, const Scale& y) {
+  std::string grid, labels;
+  for (const double tick : ticks_of(chart.x, x, kLabelRoom[0])) {
+    grid += fmt::format("M{:.1f} {}V{}", x(tick), kTop, kBottom);
+    const std::string label = fmt::format("{:.6g}", tick);
+    const double middle = std::min(x(tick), kWidth - kHalfDigit * static_cast<double>(label.size()));
+    labels += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>", middle, kBottom + 14, label);
+  }
+  for (const double tick : ticks_of(chart.y, y, kLabelRoom[1])) {
+    grid += fmt::format("M{} {:.1f}H{}", kLeft, y(tick), kRight);
+    labels +=
+        fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.6g}</text>", kLeft - 5, y(tick) + 4, tick);
+  }
+  const double middle = (kTop + kBottom) / 2;
+  return fmt::format(
+      "<path class=\"grid\" d=\"{}\"/><path class=\"axis\" d=\"M{} {}V{}H{}\"/>{}<text x=\"{}\" y=\"{}\" "
+      "text-anchor=\"middle\">{}</text><text x=\"12\" y=\"{}\" text-anchor=\"middle\" transform=\"rotate(-90 12 "
+      "{})\">{}</text>",
+      grid, kLeft, kTop, kBottom, kRight, labels, (kLeft + kRight) / 2, kHeight - 8, html_text(chart.x.label), middle,
+      middle, html_text(chart.y.label));
+}
+
+// A style of a second round through the colours has hollow markers.
+std::string classes(int style) { return fmt::format("s{}{}", style % kColours, style >= kColours ? " hollow" : ""); }
+
+std::string marker(int style, double x, double y) {
+  const double r = style == 0 ? 4 : 3.5;
+  switch (style % kColours) {
+    case 0:
+      return fmt::format("M{:.1f} {:.1f}a{} {} 0 1 0 {} 0a{} {} 0 1 0 -{} 0z", x - r, y, r, r, 2 * r, r, r, 2 * r);
+    case 1:
+      return fmt::format("M{:.1f} {:.1f}h{}v{}h-{}z", x - r, y - r, 2 * r, 2 * r, 2 * r);
+    case 2:
+      return fmt::format("M{:.1f} {:.1f}l{} {}h-{}z", x, y - r - 1, r + 1, 2 * r + 1, 2 * r + 2);
+    case 3:
+      return fmt::format("M{:.1f} {:.1f}l{} {}l-{} {}l-{} -{}z", x, y - r - 1, r + 1, r + 1, r + 1, r + 1, r + 1,
+                         r + 1);
+    case 4:
+      return fmt::format("M{:.1f} {:.1f}l{} -{}h-{}z", x, y + r + 1, r + 1, 2 * r + 1, 2 * r + 2);
+    case 5:
+      return fmt::format("M{:.1f} {:.1f}h{}v3h-{}z", x - r - 1, y - 1.5, 2 * r + 2, 2 * r + 2);
+    case 6:
+      return fmt::format("M{:.1f} {:.1f}v{}h3v-{}z", x - 1.5, y - r - 1, 2 * r + 2, 2 * r + 2);
+    default:
+      return fmt::format("M{:.1f} {:.1f}l{} {}v-{}l-{} {}z", x - r, y - r, 2 * r, 2 * r, 2 * r, 2 * r, 2 * r);
+  }
+}
+
+// The place of an interval's end, which may lie outside the scale.
+double within(const Scale& scale, double value) { return scale(std::clamp(value, scale.low(), scale.high())); }
+
+std::string drawn(const Series& series, const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
+  std::string line, whiskers, markers;
+  for (const ChartPoint& point : points) {
+    line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x(point.x), y(point.y));
+    if (point.interval && point.interval->low > 0)
+      whiskers += fmt::format("M{:.1f} {:.1f}V{:.1f}", x(point.x), within(y, point.interval->low),
+                              within(y, point.interval->high));
+    if (series.markers)
+      markers += fmt::format("<path d=\"{}\"><title>{}</title></path>", marker(series.style, x(point.x), y(point.y)),
+                             html_text(point.title));
+  }
+  std::string out = fmt::format("<g class=\"{}\">", classes(series.style));
+  if (series.line && points.size() > 1)
+    out += fmt::format("<path class=\"line{}\" d=\"{}\"/>", series.dashed ? " dashed" : "", line);
+  if (!whiskers.empty()) out += fmt::format("<path class=\"line\" d=\"{}\"/>", whiskers);
+  return out + markers + "</g>";
+}
+
+std::string opened(const std::string& description) {
+  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", kWidth, kHeight,
+                     html_text(description));
+}
+
+bool fits(double value, const Axis& axis) {
+  return std::abs(value) < kAbsurd && (!axis.logarithmic || value > 1 / kAbsurd);
+}
+
+}  // namespace
+
+std::string svg(const Chart& chart) {
+  std::vector<std::vector<ChartPoint>> kept;
+  std::vector<double> xs, ys;
+  for (const Series& series : chart.series) {
+    kept.emplace_back();
+    for (const ChartPoint& point : series.points) {
+      if (!fits(point.x, chart.x) || !fits(point.y, chart.y)) continue;
+      kept.back().push_back(point);
+      xs.push_back(point.x), ys.push_back(point.y);
+      if (!point.interval) continue;
+      for (const double end : {point.interval->low, point.interval->high})
+        if (fits(end, chart.y)) ys.push_back(end);
+    }
+  }
+  if (xs.empty()) return "";
+  const Scale x(chart.x, xs, kLeft, kRight), y(chart.y, ys, kBottom, kTop);
+  std::string out = opened(chart.description) + frame(chart, x, y);
+  for (size_t i = kept.size(); i-- > 0;)  // the first lies on top
+    if (!kept[i].empty()) out += drawn(chart.series[i], kept[i], x, y);
+  return out + "</svg>";
+}
+
+std::string svg_bars(const std::string& description, const std::string& x_label, const std::vector<Bar>& bars) {
+  if (bars.empty()) return "";
+  double most = 0;
+  for (const Bar& bar : bars) most = std::max(most, bar.value);
+  const double pitch = (kRight - 10) / static_cast<double>(bars.size()), height = kBottom - kTop - 14;
+  std::string out = opened(description) + "<g class=\"s0\">";
+  for (size_t i = 0; i < bars.size(); ++i) {
+    const Bar& bar = bars[i];
+    const double x = 10 + pitch * static_cast<double>(i), tall = most > 0 ? height * bar.value / most : 0;
+    out += fmt::format(
+        "<path d=\"M{:.1f} {}v-{:.1f}h{:.1f}v{:.1f}z\"><title>{}</title></path><text x=\"{:.1f}\" y=\"{:.1f}\" "
+        "text-anchor=\"middle\">{:.6g}</text><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        x + 0.1 * pitch, kBottom, tall, 0.8 * pitch, tall, html_text(bar.title), x + pitch / 2, kBottom - tall - 4,
+        bar.value, x + pitch / 2, kBottom + 14, html_text(bar.label));
+  }
+  return out +
+         fmt::format(
+             "</g><path class=\"axis\" d=\"M10 {}H{}\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text></svg>",
+             kBottom, kRight, (10 + kRight) / 2, kHeight - 8, html_text(x_label));
+}
+
+std::string svg_sample(int style) {
+  return fmt::format(
+      "<svg class=\"sample\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><g class=\"{}\"><path class=\"line\" d=\"M0 "
+      "6H24\"/><path d=\"{}\"/></g></svg>",
+      classes(style), marker(style, 12, 6));
+}
+
+}  // namespace moetune

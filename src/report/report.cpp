@@ -1,0 +1,189 @@
+// The sections of a report, as an HTML page and as Markdown.
+#include "report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/embedded.h"
+#include "report/chart.h"
+#include "base/text/markup.h"
+#include "report/report_parts.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kShortText = 24, kLongText = 64;  // a longer text makes its column wider, on narrow screens or everywhere
+
+std::vector<ReportSection> sections_of(const ReportInput& input) {
+  return {summary_section(input), results_section(input), roofline_section(input),
+          routing_section(input), block_section(input),   knob_section(input),
+          search_section(input),  failure_section(input), clock_section(input)};
+}
+
+std::string title_of(const ReportInput& input) {
+  return fmt::format("moetune report: {} ({})", input.table->device.name, name(input.table->regime));
+}
+
+// Without columns that are empty in every row.
+Grid shown(const Grid& grid) {
+  Grid kept{{}, std::vector<std::vector<std::string>>(grid.rows.size())};
+  for (size_t c = 0; c < grid.columns.size(); ++c) {
+    if (std::ranges::all_of(grid.rows, [&](const auto& row) { return row[c].empty(); })) continue;
+    kept.columns.push_back(grid.columns[c]);
+    for (size_t r = 0; r < grid.rows.size(); ++r) kept.rows[r].push_back(grid.rows[r][c]);
+  }
+  return kept;
+}
+
+// --- HTML ---
+
+// Lines may break after a slash, because ids of cells are long.
+std::string html_line(const std::string& text) {
+  std::string out;
+  for (const char c : html_text(text)) out += c == '/' ? std::string("/<wbr>") : std::string(1, c);
+  return out;
+}
+
+// How a column is laid out: numbers to the right, long texts in several lines.
+std::string html_class(const Grid& grid, size_t column) {
+  if (grid.columns[column].right) return " class=\"right\"";
+  int width = 0;
+  for (const std::vector<std::string>& row : grid.rows) width = std::max(width, display_width(row[column]));
+  return width > kLongText ? " class=\"long\"" : width > kShortText ? " class=\"name\"" : "";
+}
+
+std::string html_grid(const ReportPart& part) {
+  const bool map = !part.shades.empty();
+  const Grid grid = map ? part.grid : shown(part.grid);
+  if (grid.rows.empty()) return "";
+  std::vector<std::string> classes;
+  std::string out = fmt::format("<div class=\"scroll\"><table class=\"{}\"><thead><tr>", map ? "map" : "sortable");
+  for (size_t c = 0; c < grid.columns.size(); ++c) {
+    classes.push_back(map ? "" : html_class(grid, c));
+    out += fmt::format("<th scope=\"col\"{}>{}</th>", classes[c], html_text(grid.columns[c].title));
+  }
+  out += "</tr></thead><tbody>\n";
+  for (size_t r = 0; r < grid.rows.size(); ++r) {
+    out += "<tr>";
+    for (size_t c = 0; c < grid.columns.size(); ++c) {
+      const int shade = map ? part.shades[r][c] : -1;
+      out += fmt::format("<td{}>{}</td>", shade >= 0 ? fmt::format(" class=\"h{}\"", shade) : classes[c],
+                         html_line(grid.rows[r][c]));
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string html_figures(const ReportPart& part) {
+  size_t shown = 0;
+  std::string out;
+  for (const Figure& figure : part.figures) {
+    if (figure.svg.empty()) continue;
+    ++shown;
+    out += fmt::format("<figure><figcaption>{}</figcaption>{}</figure>\n", html_line(figure.caption), figure.svg);
+  }
+  if (shown == 0) return "";
+  std::string legend;
+  for (size_t style = 0; style < part.legend.size(); ++style)
+    legend += fmt::format("<li>{}{}</li>", svg_sample(static_cast<int>(style)), html_text(part.legend[style]));
+  if (!legend.empty()) legend = fmt::format("<ul class=\"legend\">{}</ul>\n", legend);
+  return fmt::format("{}<div class=\"figures{}\">\n{}</div>\n", legend, shown == 1 ? " one" : "", out);
+}
+
+std::string html_part(const ReportPart& part) {
+  std::string body;
+  for (const std::string& paragraph : part.paragraphs) body += fmt::format("<p>{}</p>\n", html_line(paragraph));
+  body += html_figures(part) + html_grid(part);
+  const std::string heading = html_line(part.heading);
+  if (part.folded) return fmt::format("<details><summary>{}</summary>\n{}</details>\n", heading, body);
+  if (!heading.empty()) body = fmt::format("<h3>{}</h3>\n{}", heading, body);
+  return part.shades.empty() ? body : fmt::format("<div class=\"map\">{}</div>\n", body);
+}
+
+// Heat maps that follow one another stand side by side.
+std::string html_section(const ReportSection& section, size_t index) {
+  std::string out = fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n", index, html_text(section.title));
+  bool maps = false;
+  for (const ReportPart& part : section.parts) {
+    if (maps != !part.shades.empty()) out += maps ? "</div>\n" : "<div class=\"maps\">\n";
+    maps = !part.shades.empty();
+    out += html_part(part);
+  }
+  return out + (maps ? "</div>\n" : "") + "</section>\n";
+}
+
+// The policy keeps the page from asking for anything outside it.
+constexpr const char* kPage = R"(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="generator" content="moetune report">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
+ script-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>{}</title>
+<style>
+{}</style>
+</head>
+<body>
+<header>
+<h1>{}</h1>
+<nav aria-label="Sections">{}</nav>
+</header>
+<main>
+{}</main>
+<script>
+{}</script>
+</body>
+</html>
+)";
+
+std::string file(const char* name) { return std::string(embedded_file(fmt::format("src/report/{}", name)).value()); }
+
+// --- Markdown ---
+
+std::string markdown_grid(const Grid& all) {
+  Grid grid = shown(all);
+  for (Column& column : grid.columns) column.title = plain_markdown(column.title);
+  for (std::vector<std::string>& row : grid.rows)
+    for (std::string& text : row) text = plain_markdown(text);
+  return fitted(grid, 0);
+}
+
+std::string markdown_line(const std::string& text) { return one_line(plain_markdown(text)); }
+
+std::string markdown_part(const ReportPart& part) {
+  std::string out;
+  if (!part.heading.empty()) out += fmt::format("### {}\n\n", markdown_line(part.heading));
+  for (const std::string& paragraph : part.paragraphs) out += markdown_line(paragraph) + "\n\n";
+  if (!part.grid.rows.empty()) out += markdown_grid(part.grid) + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string report_html(const ReportInput& input) {
+  const std::vector<ReportSection> sections = sections_of(input);
+  std::string links, body;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    links += fmt::format("<a href=\"#s{}\">{}</a>", i, html_text(sections[i].title));
+    body += html_section(sections[i], i);
+  }
+  const std::string title = html_text(title_of(input));
+  return fmt::format(kPage, title, file("report.css"), title, links, body, file("report.js"));
+}
+
+std::string report_markdown(const ReportInput& input) {
+  std::string out = fmt::format("# {}\n\n", markdown_line(title_of(input)));
+  for (const ReportSection& section : sections_of(input)) {
+    out += fmt::format("## {}\n\n", markdown_line(section.title));
+    for (const ReportPart& part : section.parts) out += markdown_part(part);
+  }
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+}  // namespace moetune

@@ -1,0 +1,141 @@
+// Candidates that failed, were never finished, or were pruned, and why.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/embedded.h"
+#include "report/report_parts.h"
+#include "variant/space/space.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kMostReasons = 40;
+constexpr int64_t kDrawn = 20000;  // candidates of a layer
+
+// How often something was found, and in which cells or layers.
+struct Count {
+  int64_t times = 0;
+  std::set<std::string> places = {};
+  std::string example = {};
+  void add(int64_t more, const std::string& place) { times += more, places.insert(place); }
+};
+
+template <typename Key>
+std::vector<std::pair<Key, Count>> most_first(const std::map<Key, Count>& found) {
+  std::vector<std::pair<Key, Count>> sorted(found.begin(), found.end());
+  std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& item) { return item.second.times; });
+  return sorted;
+}
+
+// Faults of candidates.
+ReportPart faults(const ReportInput& input) {
+  std::map<std::pair<std::string, std::string>, Count> found;
+  for (const Entry& entry : input.table->entries) {
+    const std::vector<Trial>* trials = recorded_trials(input, entry.cell);
+    if (!trials) continue;
+    for (const Trial& trial : *trials) {
+      if (trial.status == Status::ok) continue;
+      Count& count = found[{std::string(name(trial.status)), trial.reason}];
+      count.add(1, id(entry.cell)), count.example = text(trial.candidate);
+    }
+  }
+  ReportPart part{.heading = "Candidates that failed",
+                  .grid = {{{"status"}, {"reason"}, {"trials", true}, {"cells", true}, {"example"}}, {}}};
+  for (const auto& [fault, count] : most_first(found)) {
+    if (part.grid.rows.size() == kMostReasons) break;
+    part.grid.rows.push_back(
+        {fault.first, fault.second, std::to_string(count.times), std::to_string(count.places.size()), count.example});
+  }
+  if (found.empty()) part.paragraphs.emplace_back("No trial of the journal failed.");
+  if (found.size() > kMostReasons)
+    part.paragraphs.push_back(fmt::format("The {} most frequent of {} reasons.", kMostReasons, found.size()));
+  return part;
+}
+
+std::optional<ReportPart> unfinished(const ReportInput& input) {
+  ReportPart part{.heading = "Candidates that were started and never finished",
+                  .grid = {{{"cell"}, {"candidate"}, {"times", true}}, {}}};
+  for (const auto& [cell, candidates] : input.journal->unfinished)
+    for (const auto& [candidate, times] : candidates)
+      part.grid.rows.push_back({cell, candidate, std::to_string(times)});
+  return part.grid.rows.empty() ? std::nullopt : std::optional(part);
+}
+
+ReportPart counts(const ReportInput& input) {
+  ReportPart part{.heading = "Candidates of each cell",
+                  .grid = {{{"cell"}, {"legal", true}, {"measured", true}, {"failed", true}, {"state"}}, {}}};
+  part.paragraphs.push_back("Where the search went through no list, those count as legal that it asked for.");
+  for (const Entry& entry : input.table->entries) {
+    const std::string state = !entry.skipped.empty() ? "no winner: " + entry.skipped
+                              : entry.complete       ? "complete"
+                                                     : "stopped early";
+    part.grid.rows.push_back({id(entry.cell), std::to_string(entry.legal), std::to_string(entry.measured),
+                              std::to_string(entry.failed), state});
+  }
+  return part;
+}
+
+// The journal's space without the variants that were not tried; nothing where it came from a file of the user's.
+std::optional<SearchSpace> space_of(const Replay& journal) {
+  const std::string& name = journal.header.space;
+  const SearchSpace whole = whole_space();
+  const std::vector<std::string> known = embedded_names("configs/spaces/");
+  if (name != whole.name && std::ranges::find(known, name) == known.end()) return {};
+  std::set<std::string> tried;
+  for (const auto& [cell, trials] : journal.trials)
+    for (const Trial& trial : trials) tried.insert(trial.candidate.variant);
+  SearchSpace space = name == whole.name ? whole : load_space(name);
+  std::erase_if(space.variants, [&](const VariantSpace& part) { return !tried.contains(part.variant); });
+  return space;
+}
+
+// Reasons of all layers together, the most frequent first.
+ReportPart pruned(const ReportInput& input) {
+  const JournalHeader& header = input.journal->header;
+  ReportPart part{.heading = "Candidates that were pruned"};
+  const std::optional<SearchSpace> space = space_of(*input.journal);
+  if (!space) {
+    part.paragraphs.push_back(
+        fmt::format("The space {} is a file. tune --dry-run with the options of the run lists what is pruned and why.",
+                    header.space));
+    return part;
+  }
+  int64_t total = 0, legal = 0;
+  std::map<std::string, Count> found;
+  for (const auto& entries : by_shape(*input.table)) {
+    const Shape& shape = entries[0]->cell.shape;
+    const Enumeration drawn = draw(*space, shape, input.table->device, kDrawn, header.seed, kDrawn);
+    total += drawn.total, legal += std::ssize(drawn.legal);
+    for (const auto& [reason, count] : drawn.pruned) found[reason].add(count, title(shape));
+  }
+  part.paragraphs.push_back(fmt::format(
+      "For each layer, up to {} random candidates of the space {}, as this program has it: {} in all, {} of them "
+      "legal. Variants that were not tried are left out; what --set chose is not known here.",
+      kDrawn, header.space, total, legal));
+  part.grid.columns = {{"pruned because"}, {"candidates", true}, {"share", true}, {"layers", true}};
+  for (const auto& [reason, count] : most_first(found))
+    part.grid.rows.push_back(
+        {reason, std::to_string(count.times),
+         fmt::format("{:.2f} %", 100 * static_cast<double>(count.times) / static_cast<double>(total)),
+         std::to_string(count.places.size())});
+  return part;
+}
+
+}  // namespace
+
+ReportSection failure_section(const ReportInput& input) {
+  ReportSection section{"Failed and pruned", {counts(input)}};
+  if (!input.journal) {
+    section.parts.push_back({.paragraphs = {no_journal()}});
+    return section;
+  }
+  section.parts.push_back(faults(input));
+  if (auto part = unfinished(input)) section.parts.push_back(std::move(*part));
+  section.parts.push_back(pruned(input));
+  return section;
+}
+
+}  // namespace moetune

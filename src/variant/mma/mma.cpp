@@ -1,0 +1,171 @@
+// Host twin of kernels/mma.cuh: what is legal, how it launches, its unit.
+#include "variant/mma/mma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/args.h"
+#include "kernels/mma_plan.h"
+#include "variant/cost.h"
+#include "variant/knob_list.h"
+#include "variant/mma/mma_cost.h"
+#include "variant/unit.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+using Knobs = MmaKnobs;
+
+constexpr Peaks kAssumed = {.flops = 312e12, .bandwidth = 2.0e12};  // of an A100, where the device's are unknown
+
+const KnobList<Knobs>& list() {
+  static const KnobList<Knobs> knobs =
+      KnobList<Knobs>("mma")
+          .add_blocks({16, 32, 48, 64, 80, 96, 128, 160, 192, 256}, {32, 48, 64, 96, 128, 160, 192, 256}, {32, 64, 128})
+          .add("warps", &Knobs::warps, "warps in a block")
+          .tries({4, 8})
+          .add_walk({2, 3, 4, 5, 6})
+          .add("split", &Knobs::split, "pieces along k that each of the last tiles is cut into; 1 = not cut", 1)
+          .tries({1, 2, 4, 8});
+  return knobs;
+}
+
+constexpr int kElementBytes = 2;
+constexpr int kRegistersPerSm = 65536;
+constexpr int kMaxRegisters = 255;  // a thread
+constexpr int kMaxBlocksPerSm = 8;  // more does not help a persistent kernel
+static_assert(2 * kMaxBlocksPerSm <= arrivals_per_sm, "every tile that is cut has a counter");
+constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
+constexpr int64_t kReservedShared = 1024;     // a block, by the driver
+// Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles; large
+// ones make do with fewer.
+struct StateRegisters {
+  int usual, fewest;
+};
+StateRegisters state_registers(const Shape& shape) {
+  const Product p = product_of(shape);
+  return is_k_major(p.a) && is_k_major(p.b) ? StateRegisters{76, 38} : StateRegisters{112, 74};
+}
+
+// Chunks of 16 bytes of one operand's stage that a thread copies. Where rows are steps along k, compiled kernels with
+// 32 of them spill.
+constexpr int kMostChunks = 16;
+int chunks(const Knobs& c, int rows) { return rows * c.block_k / (8 * 32 * c.warps); }
+
+int shared_bytes(const Knobs& c, const Shape& shape) {
+  const Product p = product_of(shape);
+  return mma_layout(c, {.sums_rows = p.ragged == Axis::k,
+                        .weighs_x = p.weighting == Weighting::a,
+                        .element_bytes = kElementBytes})
+      .bytes;
+}
+
+int blocks_per_sm(const Knobs& c, const Shape& shape) {
+  const int by_registers = kRegistersPerSm / (32 * c.warps) / (mma_registers(c) + state_registers(shape).usual);
+  const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c, shape) + kReservedShared));
+  return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
+}
+
+std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
+  if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx, Op::dw})) return reason;
+  if (device.compute_capability < 80) return "mma needs sm_80 or newer";
+  if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
+  if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
+  if (!one_of(c.block_k, {32, 64, 128})) return "block_k must be 32, 64 or 128";
+  if (!one_of(c.warps, {4, 8})) return "warps must be 4 or 8";
+  if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
+  if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
+  if (warp_grid(c).m == 0)
+    return fmt::format("block_m x block_n cannot be divided among {} warps in multiples of 16 x 16", c.warps);
+  const Product product = product_of(shape);
+  if (!(is_k_major(product.a) && is_k_major(product.b)) &&
+      std::max(chunks(c, c.block_m), chunks(c, c.block_n)) > kMostChunks)
+    return fmt::format(
+        "block_m, block_n or block_k must be smaller for {}: a thread would copy over {} chunks of a stage",
+        name(shape.op), kMostChunks);
+  if (mma_registers(c) + state_registers(shape).fewest > kMaxRegisters)
+    return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
+  if (shared_bytes(c, shape) > device.shared_memory_per_block)
+    return fmt::format("stages, block_m, block_n or block_k must be smaller: shared memory over {} bytes",
+                       device.shared_memory_per_block);
+  return illegal_split(c.split, c.block_m, c.block_n, 1, blocks_per_sm(c, shape), device);
+}
+
+LaunchPlan plan(const Knobs& c, const Shape& shape) {
+  return {.threads = 32 * c.warps,
+          .shared_bytes = shared_bytes(c, shape),
+          .min_blocks_per_sm = blocks_per_sm(c, shape),
+          .tile_rows = c.block_m,
+          .tile_columns = c.block_n,
+          .pieces = c.split,
+          .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n)};
+}
+
+std::string unit(const Knobs& c, const Shape& shape) {
+  const Product p = product_of(shape);
+  const int64_t store_bytes = p.n % 8 == 0 ? 16 : p.n % 2 == 0 ? 4 : 2;
+  return print_unit({.variant = "mma",
+                     .knobs_type = "MmaKnobs",
+                     .knobs = list().initialiser(c),
+                     .constants = {{"x_load_bytes", alignment(p.a.columns * kElementBytes, 16)},
+                                   {"w_load_bytes", alignment(p.b.columns * kElementBytes, 16)},
+                                   {"store_bytes", store_bytes}},
+                     .call = "moetune::Mma<Config>::run(args)"},
+                    shape, plan(c, shape));
+}
+
+double seconds(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  return mma_seconds(c, blocks_per_sm(c, problem.shape), problem, device);
+}
+
+// The fastest by the model; small tiles where nothing is legal.
+Knobs fallback(const Problem& problem, const DeviceInfo& device) {
+  const DeviceInfo known = with_assumed(device, kAssumed);
+  Knobs best{.block_m = 16,
+             .block_n = 64,
+             .block_k = 32,
+             .warps = 4,
+             .stages = 2,
+             .raster = Raster::m,
+             .group = 8,
+             .split = 1};
+  double least = std::numeric_limits<double>::infinity();
+  const auto look_at = [&](const Knobs& c) {
+    if (illegal(c, problem.shape, device)) return;
+    const double time = seconds(c, problem, known);
+    if (time < least) least = time, best = c;
+  };
+  for (const int block_m : {16, 32, 64, 128})
+    for (const int block_n : {64, 128, 256})
+      for (const int block_k : {32, 64, 128})
+        for (const int warps : {4, 8})
+          for (const int stages : {4, 3, 2})
+            for (const int split : {1, 4})
+              look_at({.block_m = block_m,
+                       .block_n = block_n,
+                       .block_k = block_k,
+                       .warps = warps,
+                       .stages = stages,
+                       .raster = Raster::m,
+                       .group = 8,
+                       .split = split});
+  return best;
+}
+
+}  // namespace
+
+Variant mma_variant() {
+  return make_variant<Knobs>(
+      list(), "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
+      {.illegal = illegal,
+       .plan = plan,
+       .unit = unit,
+       .fallback = fallback,
+       .seconds = seconds,
+       .stand_in = [](const Knobs& c, const Problem& problem) { return with_plain_walk(c, problem); }});
+}
+
+}  // namespace moetune

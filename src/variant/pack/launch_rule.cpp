@@ -1,0 +1,185 @@
+// Formulas of launches.
+#include "variant/pack/launch_rule.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cstddef>
+#include <stdexcept>
+
+#include "kernels/args.h"
+
+namespace moetune {
+namespace {
+
+constexpr int kBoxColumns = 64;  // of 16 bits: a row of the 128-byte swizzle
+
+std::string_view letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
+
+std::string row_bytes(const Operand& operand) {
+  return fmt::format("{} * {}", letter(operand.column_axis), size_bytes(operand.dtype));
+}
+
+MapRule map_of(std::string field, std::string pointer, const Operand& operand, int box_rows) {
+  return {.field = std::move(field),
+          .pointer = std::move(pointer),
+          .dtype = operand.dtype,
+          .sizes = {std::string(letter(operand.column_axis))},
+          .strides = {row_bytes(operand)},
+          .box_columns = kBoxColumns,
+          .box_rows = box_rows,
+          .l2_promotion = 128};
+}
+
+// A row-major matrix. One without rows gets one, which is never read: a tensor map cannot be empty.
+MapRule matrix(MapRule map, const std::string& rows) {
+  map.sizes.push_back(fmt::format("max(1, {})", rows));
+  return map;
+}
+
+// Matrices of so many rows, one after another.
+MapRule matrices(MapRule map, const std::string& count, std::string_view rows) {
+  map.sizes.emplace_back(rows);
+  map.sizes.push_back(count);
+  map.strides.push_back(fmt::format("{} * {}", map.strides.front(), rows));
+  return map;
+}
+
+// Rows that end where an expert's do: see kRaggedRows. Addresses are modulo 2^64, so that the last dimension takes back
+// the kRaggedRows rows by which the second is ahead: kRaggedRows * 2^34 = 2^64.
+MapRule ragged(MapRule map) {
+  const std::string any = std::to_string(kMostMapRows);
+  map.sizes.insert(map.sizes.end(), {std::to_string(kRaggedRows), any, any});
+  map.strides.push_back(map.strides.front());
+  map.strides.push_back(fmt::format("{} - {}", int64_t{1} << 34, map.strides.front()));
+  return map;
+}
+
+std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
+  const Operand &a = product.a, &b = product.b, &d = product.d;
+  const bool gathers_b = plan.gathers_first && b.order != RowOrder::in_place;
+  const bool gathers_a = plan.gathers_first && !gathers_b;
+  const std::string x = gathers_a ? "gathered_rows" : "x", x_rows = gathers_a ? "rows" : "x_rows";
+  const std::string_view w_rows = letter(b.row_axis);  // of one expert
+  std::vector<MapRule> maps;
+  if (plan.x_box > 0) {
+    const MapRule map = map_of("x_map", x, a, plan.x_box);
+    maps.push_back(is_k_major(a) ? matrix(map, x_rows) : ragged(map));
+  }
+  if (plan.x_rest > 0) maps.push_back(matrix(map_of("x_rest_map", x, a, plan.x_rest), x_rows));
+  if (plan.w_box > 0) {
+    const MapRule map = map_of("w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
+    const bool one = plan.maps > 0;  // blocks move it from expert to expert
+    if (is_k_major(b))
+      maps.push_back(matrix(map, one ? std::string(w_rows) : "w_rows"));
+    else if (is_ragged(product, b))
+      maps.push_back(ragged(map));
+    else  // steps along k end where the expert's do: what lies behind them must not be multiplied
+      maps.push_back(matrices(map, one ? "1" : "experts", w_rows));
+  }
+  if (plan.y_box > 0) {  // stored: promotion means nothing
+    maps.push_back(ragged(map_of("y_map", "y", d, plan.y_box)));
+    maps.back().l2_promotion = 0;
+  }
+  return maps;
+}
+
+// A bound on tiles that needs no row counts: every expert may end in a partial tile or, where the blocks of a cluster
+// walk together, in tiles of which all but one are empty.
+std::string grid_of(const LaunchPlan& plan, const Product& product) {
+  const std::string partial = plan.cluster == 1 ? "" : fmt::format("{} * ", plan.cluster);
+  std::string tiles = product.ragged == Axis::k
+                          ? fmt::format("experts * ceil_div(m, {})", plan.tile_rows)
+                          : fmt::format("(rows / {} + {}min(experts, rows))", plan.tile_rows, partial);
+  const std::string across = fmt::format("ceil_div(n, {})", plan.tile_columns);
+  tiles += plan.cluster == 1 ? " * " + across : fmt::format(" * ({} + {})", across, plan.cluster - 1);
+  if (plan.pieces > 1) tiles += fmt::format(" * {}", plan.pieces);
+  const std::string blocks = fmt::format("min(max({}, 1), held)", tiles);
+  return plan.cluster == 1 ? blocks : fmt::format("ceil_div({0}, {1}) * {1}", blocks, plan.cluster);
+}
+
+std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& product) {
+  std::vector<BufferRule> buffers = {
+      {"counters", fmt::format("({} + {} * processors) * 4", first_arrival, arrivals_per_sm), true}};
+  if (plan.workspace > 0) buffers.push_back({"workspace", fmt::format("blocks * {}", plan.workspace)});
+  if (plan.maps > 0) buffers.push_back({"maps", fmt::format("blocks * {}", plan.maps * sizeof(TensorMap))});
+  if (plan.gathers_first) {
+    const Operand& gathered = product.b.order != RowOrder::in_place ? product.b : product.a;
+    buffers.push_back({"gathered_rows", fmt::format("max(1, rows) * {}", row_bytes(gathered))});
+    buffers.push_back({"gathered", fmt::format("max(rows / {} + 1, experts) * 4", gathered_together), true});
+  }
+  return buffers;
+}
+
+}  // namespace
+
+Sizes sizes_of(const Product& product) {
+  return {{"m", product.m},           {"n", product.n},
+          {"k", product.k},           {"experts", experts(product)},
+          {"top_k", product.top_k},   {"rows", routed_rows(product)},
+          {"slots", product.slots},   {"tokens", product.slots / product.top_k},
+          {"x_rows", product.a.rows}, {"w_rows", product.b.rows},
+          {"y_rows", product.d.rows}};
+}
+
+LaunchRule launch_rule(const LaunchPlan& plan, const Product& product) {
+  return {.grid = grid_of(plan, product),
+          .cooperative = plan.waits,
+          .maps = maps_of(plan, product),
+          .buffers = buffers_of(plan, product)};
+}
+
+const std::vector<ArgsField>& args_fields() {
+  using Kind = ArgsField::Kind;
+  static const std::vector<ArgsField> fields = {{"x", offsetof(Args, x)},
+                                                {"w", offsetof(Args, w)},
+                                                {"y", offsetof(Args, y)},
+                                                {"m_sizes", offsetof(Args, m_sizes)},
+                                                {"gather_indices", offsetof(Args, gather_indices)},
+                                                {"topk_weights", offsetof(Args, topk_weights)},
+                                                {"n", offsetof(Args, n), Kind::int64},
+                                                {"k", offsetof(Args, k), Kind::int64},
+                                                {"experts", offsetof(Args, experts), Kind::int32},
+                                                {"top_k", offsetof(Args, top_k), Kind::int32},
+                                                {"counters", offsetof(Args, counters)},
+                                                {"workspace", offsetof(Args, workspace)},
+                                                {"gathered_rows", offsetof(Args, gathered_rows)},
+                                                {"gathered", offsetof(Args, gathered)},
+                                                {"x_of", offsetof(Args, x_of)},
+                                                {"w_of", offsetof(Args, w_of)},
+                                                {"y_of", offsetof(Args, y_of)},
+                                                {"maps", offsetof(Args, maps)},
+                                                {"m", offsetof(Args, m), Kind::int64}};
+  return fields;
+}
+
+size_t map_offset(std::string_view field) {
+  if (field == "x_map") return offsetof(Args, x_map);
+  if (field == "x_rest_map") return offsetof(Args, x_rest_map);
+  if (field == "w_map") return offsetof(Args, w_map);
+  if (field == "y_map") return offsetof(Args, y_map);
+  throw std::logic_error(fmt::format("Args has no tensor map '{}'", field));
+}
+
+std::string operand_name(LayerMatrix matrix) {
+  std::string lower;
+  for (const char c : name(matrix)) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+std::string rows_formula(const Product& product, const Operand& operand) {
+  if (!is_ragged(product, operand)) return fmt::format("experts * {}", letter(operand.row_axis));
+  switch (operand.order) {
+    case RowOrder::by_token:
+      return "tokens";
+    case RowOrder::by_slot:
+      return "slots";
+    case RowOrder::in_place:
+      break;
+  }
+  return "rows";
+}
+
+std::string columns_formula(const Operand& operand) { return std::string(letter(operand.column_axis)); }
+
+}  // namespace moetune

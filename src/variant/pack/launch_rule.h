@@ -1,0 +1,69 @@
+// How a kernel is launched on operands of any number of rows, as formulas over their sizes: what another program needs
+// beside the cubin, and what the cuda backend itself uses. Not what a candidate is (variant.h).
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/moetune/formula.h"
+#include "variant/variant.h"
+#include "workload/product.h"
+
+namespace moetune {
+
+using moetune_kernels::Sizes;
+
+/// The names that formulas use:
+///   m, n, k         extents of the product, 0 for the ragged one
+///   experts, top_k  of this rank, and of a token
+///   rows            rows of all experts, at most; slots = tokens * top_k
+///   x_rows, w_rows, y_rows  rows in memory of the operands of kernels/args.h
+/// and, where blocks are counted, `held`, the blocks that the device can run at once, and `processors`, its SMs.
+Sizes sizes_of(const Product& product);
+
+/// A tensor map in Args: which matrix it describes, dimensions with columns first.
+struct MapRule {
+  std::string field;    // of Args
+  std::string pointer;  // field of Args, or buffer
+  Dtype dtype = Dtype::bf16;
+  std::vector<std::string> sizes;    // elements
+  std::vector<std::string> strides;  // bytes, of all dimensions but the first
+  int box_columns = 0, box_rows = 0;
+  int l2_promotion = 0;  // bytes
+};
+
+/// Device memory that belongs to one launch at a time, beside its operands.
+struct BufferRule {
+  std::string name;     // field of Args
+  std::string bytes;    // a formula; `blocks` is the grid
+  bool zeroed = false;  // zeros before the first launch; every launch leaves zeros
+};
+
+struct LaunchRule {
+  std::string grid;          // blocks
+  bool cooperative = false;  // blocks wait for one another: all of them must run at once
+  std::vector<MapRule> maps;
+  std::vector<BufferRule> buffers;
+};
+
+/// For the product that the kernel multiplies: before_last_pass.
+LaunchRule launch_rule(const LaunchPlan& plan, const Product& product);
+
+/// A scalar of Args, or a pointer in it.
+struct ArgsField {
+  std::string_view name;
+  size_t offset = 0;
+  enum class Kind { pointer, int32, int64 } kind = Kind::pointer;
+};
+/// All but tensor maps, whose offset is map_offset.
+const std::vector<ArgsField>& args_fields();
+size_t map_offset(std::string_view field);
+
+/// "dy" of dY: the name by which callers pass a matrix.
+std::string operand_name(LayerMatrix matrix);
+
+/// Rows in memory of an operand, as a formula over tokens, slots, rows and the extents; its columns as one.
+std::string rows_formula(const Product& product, const Operand& operand);
+std::string columns_formula(const Operand& operand);
+
+}  // namespace moetune

@@ -1,0 +1,96 @@
+// Packs on disk, their files, and what of them the catalog has.
+#include "variant/pack/pack.h"
+
+#include <fmt/format.h>
+
+#include <tuple>
+
+#include "base/error.h"
+#include "base/system/file.h"
+#include "base/hash.h"
+#include "base/text/units.h"
+#include "runtime/moetune/sha256.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kManifest = "pack.json";
+constexpr size_t kHashDigits = 12;
+
+int number_of(const std::string& arch) { return std::stoi(arch.substr(3)); }
+
+// "sm_90a" runs on compute capability 9.0 alone, a cubin for "sm_80" on 8.0 and newer 8.x, PTX for it on everything
+// newer.
+bool runs_on(const std::string& arch, bool ptx, int capability) {
+  const int number = number_of(arch);
+  if (arch.back() == 'a') return number == capability;
+  return number <= capability && (ptx || number / 10 == capability / 10);
+}
+
+}  // namespace
+
+Pack load_pack(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    throw request_error(fmt::format("--pack: {} is not a folder", folder.string()),
+                        "name a folder that contains a pack.json");
+  const std::filesystem::path path = folder / kManifest;
+  const std::string text = read_text(path);
+  const Json json = parse_json(text, path.string());
+  Pack pack = pack_from_json(JsonAt(json, path.string()));
+  pack.folder = folder;
+  pack.hash = Hash().add(text).hex().substr(0, kHashDigits);
+  for (const auto& [name, file] : pack.files) read_pack_file(pack, name);
+  return pack;
+}
+
+void require_files_of_pack(const JsonAt& json, const std::filesystem::path& manifest) {
+  Pack pack = pack_from_json(json);
+  pack.folder = manifest.parent_path();
+  for (const auto& [name, file] : pack.files) read_pack_file(pack, name);
+}
+
+std::string read_pack_file(const Pack& pack, const std::string& name) {
+  const PackFile& file = pack.files.at(name);
+  const std::filesystem::path path = pack.folder / name;
+  std::string bytes = read_text(path);
+  const auto fail = [&](const std::string& what) {
+    return request_error(fmt::format("{}: {}", path.string(), what),
+                         "the file was changed or cut short after the pack was made: make the pack again");
+  };
+  if (std::ssize(bytes) != file.bytes)
+    throw fail(fmt::format("has {} bytes, but {} says {}", bytes.size(), kManifest, file.bytes));
+  if (moetune_kernels::Sha256::hex(bytes) != file.sha256)
+    throw fail(fmt::format("its SHA-256 differs from the one in {}", kManifest));
+  return bytes;
+}
+
+const std::string* file_for(const Pack& pack, const std::map<std::string, std::string>& files, int capability) {
+  const std::string* best = nullptr;
+  std::tuple<bool, int, bool> rank_of_best;
+  for (const auto& [arch, name] : files) {
+    const bool ptx = name.ends_with(".ptx");
+    const std::tuple rank(!ptx, number_of(arch), arch.ends_with('a'));
+    if (!pack.files.contains(name) || !runs_on(arch, ptx, capability) || (best && rank < rank_of_best)) continue;
+    best = &name, rank_of_best = rank;
+  }
+  return best;
+}
+
+const PackBinary* binary_of(const Pack& pack, const Candidate& candidate) {
+  const auto found = pack.candidates.find(candidate.values);
+  return found == pack.candidates.end() ? nullptr : &pack.binaries[found->second];
+}
+
+void add_packs(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) add_variant(pack_variant(std::make_shared<const Pack>(load_pack(folder))));
+}
+
+std::string pack_names() {
+  std::string names;
+  for (const Variant& variant : variants())
+    if (variant.pack) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", variant.name, variant.pack->hash);
+  return names;
+}
+
+}  // namespace moetune

@@ -1,0 +1,241 @@
+// Reads and checks the manifest of a pack.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "base/placed.h"
+#include "variant/pack/launch_json.h"
+#include "variant/pack/launch_rule.h"
+#include "variant/pack/pack.h"
+
+namespace moetune {
+namespace {
+
+using moetune_kernels::Sizes;
+
+constexpr int kMaxBlockThreads = 1024;
+constexpr int64_t kMaxSharedBytes = 1 << 20;  // more than any device has; legality checks the device's own
+
+template <typename Read>
+void each(const JsonAt& array, Read read) {
+  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
+}
+
+bool is_name(const std::string& text) {
+  return !text.empty() && (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '_') &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+std::string name_at(const JsonAt& json, std::string_view what) {
+  std::string text = json.string();
+  if (!is_name(text)) json.fail(fmt::format("'{}' is not {}: letters, digits and '_'", text, what));
+  return text;
+}
+
+// Names that the formulas of any pack may use.
+Sizes pack_sizes() {
+  Sizes sizes = any_sizes();
+  for (const char* name : {"threads", "shared_bytes", "scratch_bytes"}) sizes[name] = 1;
+  return sizes;
+}
+
+Knob read_knob(const JsonAt& json, const Sizes& taken) {
+  Knob knob{.name = name_at(json["name"], "a name of a knob"), .help = json["help"].string()};
+  if (taken.contains(knob.name) || knob.name == "variant" || knob.name == "pack")
+    json["name"].fail(fmt::format("'{}' has another meaning in packs", knob.name), "give the knob another name");
+  const JsonAt values = json["values"];
+  if (values.size() == 0) values.fail("has no values");
+  const bool words = values[size_t{0}].value().is_string();
+  each(values, [&](const JsonAt& value) {
+    if (words) knob.words.push_back(value.string());
+    knob.values.push_back(words ? static_cast<int>(knob.words.size()) - 1 : knob_from_json(knob, value));
+  });
+  if (std::set(knob.values.begin(), knob.values.end()).size() != knob.values.size() ||
+      std::set(knob.words.begin(), knob.words.end()).size() != knob.words.size())
+    values.fail("has a value twice");
+  return knob;
+}
+
+void read_knobs(const JsonAt& json, Pack& pack, Sizes& sizes) {
+  each(json["knobs"], [&](const JsonAt& at) {
+    pack.knobs.push_back(read_knob(at, sizes));
+    pack.fallback.push_back(
+        placed(at["default"], [&](const JsonAt& v) { return knob_from_json(pack.knobs.back(), v); }));
+    sizes[pack.knobs.back().name] = std::max(1, pack.fallback.back());
+  });
+  if (pack.knobs.empty()) json["knobs"].fail("expected at least one knob");
+}
+
+Weighting parse_weighting(const JsonAt& json) {
+  for (const Weighting w : {Weighting::none, Weighting::rounded_result, Weighting::result, Weighting::a})
+    if (name(w) == json.string()) return w;
+  json.fail(fmt::format("'{}' is unknown", json.string()), "use none, rounded_result, result or a");
+}
+
+Fusion parse_fusion(const JsonAt& json) {
+  for (unsigned bits = 0; bits < 1U << 7; ++bits) {
+    const auto has = [&](unsigned bit) { return (bits >> bit & 1) != 0; };
+    const Fusion fusion = {has(0), has(1), has(2), has(3), has(4), has(5), has(6)};
+    if (text(fusion) == json.string()) return fusion;
+  }
+  json.fail(fmt::format("'{}' is not a fusion", json.string()), "such as plain, permute_x or permute_y+topk_weights");
+}
+
+// Weights of a result may be rounded in either way; any other weighting must be the product's.
+bool may_weigh(Weighting product, Weighting pack) {
+  const auto at_the_end = [](Weighting w) { return w == Weighting::result || w == Weighting::rounded_result; };
+  return product == pack || (at_the_end(product) && at_the_end(pack));
+}
+
+PackComputation read_computation(const JsonAt& json) {
+  const auto placed_word = [&](const char* key, auto parse) {
+    return placed(json[key], [&](const JsonAt& at) { return parse(at.string()); });
+  };
+  Shape shape;
+  shape.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64};
+  shape.op = placed_word("op", parse_op);
+  shape.layer.dtype = placed_word("dtype", parse_dtype);
+  shape.fusion = parse_fusion(json["fusion"]);
+  placed(json["fusion"], [&](const JsonAt&) { return require_valid(shape), true; });
+  const Weighting weighting = parse_weighting(json["weighting"]);
+  const Weighting ours = product_of(shape).weighting;
+  if (!may_weigh(ours, weighting))
+    json["weighting"].fail(
+        fmt::format("'{}' is not a weighting of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
+        fmt::format("use '{}', as moetune's own kernels do", name(ours)));
+  return {shape.op, shape.layer.dtype, text(shape.fusion), weighting};
+}
+
+void require_arch(const JsonAt& at, const std::string& arch) {
+  const bool suffix = arch.ends_with('a');
+  const size_t end = arch.size() - (suffix ? 1 : 0);
+  if (!arch.starts_with("sm_") || end < 5 || end > 6 ||
+      !std::all_of(arch.begin() + 3, arch.begin() + static_cast<std::ptrdiff_t>(end),
+                   [](unsigned char c) { return std::isdigit(c) != 0; }))
+    at.fail(fmt::format("'{}' is not an architecture such as sm_90a", arch));
+}
+
+PackFile read_file(const JsonAt& json, const std::string& name) {
+  if (name.find_first_of("/\\") != std::string::npos || name.starts_with('.'))
+    json.fail("a file of a pack must lie beside pack.json");
+  PackFile file{.arch = json["arch"].string(), .bytes = json["bytes"].integer(1), .sha256 = json["sha256"].string()};
+  require_arch(json["arch"], file.arch);
+  if (file.sha256.size() != 64) json["sha256"].fail("expected 64 digits");
+  if (json.has("registers")) file.registers = static_cast<int>(json["registers"].integer(0, 255));
+  if (json.has("spill_bytes")) file.spill_bytes = static_cast<int>(json["spill_bytes"].integer(0, 1 << 30));
+  return file;
+}
+
+std::map<std::string, std::string> read_files(const JsonAt& json, const Pack& pack) {
+  std::map<std::string, std::string> files;
+  if (!json.value().is_object() || json.value().empty()) json.fail("expected an object: a file for each architecture");
+  for (const auto& [arch, value] : json.value().items()) {
+    files[arch] = json[arch].string();
+    const auto found = pack.files.find(files[arch]);
+    if (found == pack.files.end()) json[arch].fail(fmt::format("'{}' is not among files", files[arch]));
+    if (found->second.arch != arch) json[arch].fail(fmt::format("'{}' is for {}", files[arch], found->second.arch));
+  }
+  return files;
+}
+
+PackBinary read_binary(const JsonAt& json, const Pack& pack, const LaunchNames& names) {
+  PackBinary binary{.files = read_files(json["files"], pack),
+                    .entry = json["entry"].string(),
+                    .threads = static_cast<int>(json["threads"].integer(1, kMaxBlockThreads)),
+                    .shared_bytes = json["shared_bytes"].integer(0, kMaxSharedBytes),
+                    .trailing = Json::array()};
+  if (json.has("cluster")) binary.cluster = static_cast<int>(json["cluster"].integer(1, 16));
+  if (json.has("scratch_bytes")) binary.scratch_bytes = json["scratch_bytes"].integer(0, kMaxWorkspace);
+  if (!json.has("trailing")) return binary;
+  each(json["trailing"], [&](const JsonAt& argument) { require_argument(argument, names); });
+  binary.trailing = json["trailing"].value();
+  return binary;
+}
+
+// Rows of values: one for each knob, then the number of the binary.
+void read_candidates(const JsonAt& json, Pack& pack) {
+  if (json.size() == 0) json.fail("expected at least one candidate");
+  each(json, [&](const JsonAt& row) {
+    if (row.size() != pack.knobs.size() + 1) row.fail(fmt::format("expected {} values", pack.knobs.size() + 1));
+    std::vector<int> values;
+    for (size_t i = 0; i < pack.knobs.size(); ++i) {
+      const Knob& knob = pack.knobs[i];
+      values.push_back(placed(row[i], [&](const JsonAt& at) { return knob_from_json(knob, at); }));
+      if (std::ranges::find(knob.values, values.back()) == knob.values.end())
+        row[i].fail(fmt::format("{} is not among the values of {}", row[i].value().dump(), knob.name));
+    }
+    const JsonAt binary = row[pack.knobs.size()];
+    const auto place = static_cast<size_t>(binary.integer(0, std::ssize(pack.binaries) - 1));
+    if (!pack.candidates.emplace(std::move(values), place).second) row.fail("appears twice");
+  });
+}
+
+// Every operand must be one that all computations of the pack have, under this name.
+void require_handed_over(const JsonAt& operands, const Pack& pack) {
+  for (const PackComputation& computation : pack.computes) {
+    Shape shape;
+    shape.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64, .dtype = computation.dtype};
+    shape.op = computation.op;
+    const Product p = product_of(shape);
+    std::map<std::string, std::string> known = {
+        {"m_sizes", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
+    for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->dtype);
+    each(operands, [&](const JsonAt& operand) {
+      const auto found = known.find(operand["name"].string());
+      if (found == known.end())
+        operand["name"].fail(fmt::format("{} has no operand '{}'", name(computation.op), operand["name"].string()));
+      const bool result = found->first == "dw";  // whose dtype is the fusion's
+      if (!result && operand["dtype"].string() != found->second)
+        operand["dtype"].fail(fmt::format("the dtype of '{}' must be {}", found->first, found->second));
+    });
+  }
+}
+
+// Exactly one launch is the candidate's; its binary says the rest of it.
+void require_launches(const JsonAt& launches, const LaunchNames& names, const JsonAt& files) {
+  int own = 0;
+  each(launches, [&](const JsonAt& launch) {
+    if (!launch.has("cubin") || !launch["cubin"].value().is_string()) return require_launch(launch, names, files);
+    if (launch["cubin"].string() != "candidate")
+      launch["cubin"].fail("expected 'candidate', or a file for each architecture");
+    ++own;
+    require_grid_and_arguments(launch, names);
+  });
+  if (own != 1) launches.fail("expected one launch whose cubin is 'candidate'");
+}
+
+}  // namespace
+
+Pack pack_from_json(const JsonAt& json) {
+  require_schema(json, "pack");
+  Pack pack;
+  pack.variant = name_at(json["variant"], "a name of a variant");
+  pack.summary = json["summary"].string();
+  LaunchNames names{.sizes = pack_sizes(), .pointers = {"null"}};
+  read_knobs(json, pack, names.sizes);
+  each(json["computes"], [&](const JsonAt& at) { pack.computes.push_back(read_computation(at)); });
+  if (pack.computes.empty()) json["computes"].fail("expected at least one computation");
+  Sizes of_rules;
+  for (const char* name : {"m", "n", "k", "experts", "top_k"}) of_rules[name] = 1;
+  for (const Knob& knob : pack.knobs) of_rules[knob.name] = names.sizes[knob.name];
+  each(json["rules"], [&](const JsonAt& rule) {
+    require_formula(rule["zero"], of_rules);
+    pack.rules.push_back({rule["zero"].string(), rule["reason"].string()});
+  });
+  const JsonAt files = json["files"];
+  for (const auto& [name, value] : files.value().items()) pack.files[name] = read_file(files[name], name);
+  require_operands(json["operands"], names);
+  require_handed_over(json["operands"], pack);
+  require_buffers(json["buffers"], names);
+  require_launches(json["launches"], names, files);
+  each(json["binaries"], [&](const JsonAt& at) { pack.binaries.push_back(read_binary(at, pack, names)); });
+  if (pack.binaries.empty()) json["binaries"].fail("expected at least one binary");
+  read_candidates(json["candidates"], pack);
+  pack.operands = json["operands"].value(), pack.buffers = json["buffers"].value();
+  pack.launches = json["launches"].value();
+  return pack;
+}
+
+}  // namespace moetune

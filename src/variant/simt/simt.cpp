@@ -1,0 +1,60 @@
+// Host twin of kernels/simt.cuh.
+#include "variant/simt/simt.h"
+
+#include <fmt/format.h>
+
+#include "kernels/simt_plan.h"
+#include "variant/knob_list.h"
+#include "variant/unit.h"
+
+namespace moetune {
+namespace {
+
+using Knobs = SimtKnobs;
+
+const KnobList<Knobs>& list() {
+  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt").add_blocks({16, 32, 64}, {32, 64, 128}, {8, 16, 32});
+  return knobs;
+}
+
+constexpr int64_t kStaticShared = 48 * 1024;  // what a block has without opting in, on every GPU
+
+std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
+  if (auto reason = unsupported("simt", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32}, {Op::fwd, Op::dx, Op::dw}))
+    return reason;
+  if (device.compute_capability < 75) return "simt needs sm_75 or newer, the oldest that NVRTC compiles for";
+  if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
+    return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";
+  if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";
+  if (simt_threads(c) < 32 || simt_threads(c) > 1024) return "block_m * block_n / 16 threads must lie in 32 to 1024";
+  if (simt_shared_bytes(c) > kStaticShared)
+    return "block_k, block_m or block_n must be smaller: shared memory over 48 KB";
+  return std::nullopt;
+}
+
+LaunchPlan plan(const Knobs& c, const Shape&) {
+  return {.threads = simt_threads(c), .tile_rows = c.block_m, .tile_columns = c.block_n};
+}
+
+std::string unit(const Knobs& c, const Shape& shape) {
+  return print_unit({.variant = "simt",
+                     .knobs_type = "SimtKnobs",
+                     .knobs = list().initialiser(c),
+                     .constants = {},
+                     .call = "moetune::simt<Config>(args)"},
+                    shape, plan(c, shape));
+}
+
+Knobs fallback(const Problem& problem, const DeviceInfo&) {
+  const bool few_rows = problem.rows() <= 32 * problem.active_experts();
+  return {.block_m = few_rows ? 16 : 64, .block_n = 64, .block_k = 16};
+}
+
+}  // namespace
+
+Variant simt_variant() {
+  return make_variant<Knobs>(list(), "CUDA cores with every access checked; sm_75 and newer",
+                             {.illegal = illegal, .plan = plan, .unit = unit, .fallback = fallback});
+}
+
+}  // namespace moetune

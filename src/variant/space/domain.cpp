@@ -1,0 +1,205 @@
+// Steps from candidate to candidate. A point is a candidate of which knobs may have the value kMost.
+#include "variant/space/domain.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <ranges>
+#include <set>
+#include <utility>
+
+#include "variant/space/most.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kRepairs = 3;  // knobs that may change along with one, each in a candidate of its own
+constexpr int kKicks = 20;      // tries
+constexpr int64_t kAnyDistance = 1000;
+
+int64_t distance(const std::vector<int>& values, int from, int to) {
+  const auto place = [&](int value) { return std::find(values.begin(), values.end(), value) - values.begin(); };
+  return std::abs(place(from) - place(to));
+}
+
+// The number of the list that is closest; the first word where the word isn't in it.
+int closest(const std::vector<int>& values, const Knob& knob, int value) {
+  if (std::find(values.begin(), values.end(), value) != values.end()) return value;
+  if (values.back() == kMost) return kMost;
+  if (!knob.words.empty()) return values.front();
+  return *std::min_element(values.begin(), values.end(),
+                           [&](int a, int b) { return std::abs(a - value) < std::abs(b - value); });
+}
+
+// Values that a step leads to: the next ones of numbers, any other of words.
+std::vector<int> steps_from(const std::vector<int>& values, const Knob& knob, int value) {
+  std::vector<int> steps;
+  for (const int other : values)
+    if (other != value && (!knob.words.empty() || distance(values, value, other) == 1)) steps.push_back(other);
+  return steps;
+}
+
+}  // namespace
+
+Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::set<Candidate> only)
+    : shape_(std::move(shape)), device_(std::move(device)), only_(std::move(only)) {
+  for (const VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    if (variant.device != device_.kind) continue;
+    parts_.push_back({&variant, {}});
+    for (std::vector<int> values : std::views::values(part.values)) {
+      // kMost is the largest, but written as a negative number.
+      std::sort(values.begin(), values.end(),
+                [](int a, int b) { return std::pair(a == kMost, a) < std::pair(b == kMost, b); });
+      values.erase(std::unique(values.begin(), values.end()), values.end());
+      parts_.back().values.push_back(std::move(values));
+    }
+  }
+}
+
+// Null for candidates of a pack that is not here, another build of it included: their values are not known.
+const Domain::Part* Domain::part_of(const Candidate& candidate) const {
+  if (!candidate.foreign.empty()) return nullptr;
+  for (const Part& part : parts_)
+    if (part.variant->name == candidate.variant) return &part;
+  return nullptr;
+}
+
+// The legal candidate that a point stands for.
+std::optional<Candidate> Domain::settled(const Part& part, Candidate point) const {
+  if (!resolve_most(point, *part.variant, shape_, device_)) return std::nullopt;
+  if (!only_.empty() && !only_.contains(point)) return std::nullopt;
+  return point;
+}
+
+// The point that a candidate stands at, the closest where it lies outside. A value that is the largest legal one is
+// kMost where the space has that.
+Candidate Domain::point_of(const Part& part, const Candidate& candidate) const {
+  Candidate point = candidate;
+  for (size_t i = 0; i < point.values.size(); ++i) {
+    const std::vector<int>& values = part.values[i];
+    point.values[i] = closest(values, part.variant->knobs[i], point.values[i]);
+    if (values.back() != kMost || point.values[i] == kMost) continue;
+    Candidate most = candidate;
+    most.values[i] = kMost;
+    if (resolve_most(most, *part.variant, shape_, device_) && most == candidate) point.values[i] = kMost;
+  }
+  return point;
+}
+
+bool Domain::has(const Candidate& candidate) const {
+  const Part* part = part_of(candidate);
+  return part && settled(*part, point_of(*part, candidate)) == candidate;
+}
+
+// The legal candidates nearest to an illegal point, one for each other knob that can make it legal.
+std::vector<Candidate> Domain::repaired(const Part& part, const Candidate& point, size_t changed, size_t most) const {
+  std::vector<Candidate> result;
+  for (size_t i = 0; i < part.values.size() && result.size() < most; ++i) {
+    if (i == changed) continue;
+    int64_t nearest = kAnyDistance;
+    std::optional<Candidate> best;
+    for (const int value : part.values[i]) {
+      const int64_t steps = distance(part.values[i], point.values[i], value);
+      if (steps == 0 || steps >= nearest) continue;
+      Candidate other = point;
+      other.values[i] = value;
+      if (auto legal = settled(part, std::move(other))) best = std::move(legal), nearest = steps;
+    }
+    if (best) result.push_back(std::move(*best));
+  }
+  return result;
+}
+
+std::vector<Candidate> Domain::neighbours(const Candidate& candidate) const {
+  const Part* part = part_of(candidate);
+  if (!part) return {};
+  const Candidate point = point_of(*part, candidate);
+  std::vector<Candidate> result;
+  std::set<Candidate> known = {candidate};
+  const auto add = [&](Candidate found) {
+    if (known.insert(found).second) result.push_back(std::move(found));
+  };
+  for (size_t i = 0; i < part->values.size(); ++i)
+    for (const int value : steps_from(part->values[i], part->variant->knobs[i], point.values[i])) {
+      Candidate other = point;
+      other.values[i] = value;
+      if (auto legal = settled(*part, other))
+        add(std::move(*legal));
+      else
+        for (Candidate& repair : repaired(*part, other, i, kRepairs)) add(std::move(repair));
+    }
+  return result;
+}
+
+std::optional<Candidate> Domain::nearest(const Candidate& candidate) const {
+  const Part* part = part_of(candidate);
+  if (!part) return std::nullopt;
+  const Candidate point = point_of(*part, candidate);
+  if (auto legal = settled(*part, point)) return legal;
+  const size_t none = part->values.size();
+  for (Candidate& repair : repaired(*part, point, none, 1)) return std::move(repair);
+  for (size_t i = 0; i < part->values.size(); ++i)
+    for (const int value : part->values[i]) {
+      Candidate other = point;
+      other.values[i] = value;
+      for (Candidate& repair : repaired(*part, other, i, 1)) return std::move(repair);
+    }
+  return std::nullopt;
+}
+
+std::optional<Candidate> Domain::kicked(const Candidate& candidate, int knobs, Random& random) const {
+  const Part* part = part_of(candidate);
+  if (!part) return std::nullopt;
+  const Candidate point = point_of(*part, candidate);
+  for (int attempt = 0; attempt < kKicks; ++attempt) {
+    Candidate other = point;
+    size_t last = 0;
+    for (int i = 0; i < knobs; ++i) {
+      last = random.below(part->values.size());
+      other.values[last] = part->values[last][random.below(part->values[last].size())];
+    }
+    if (auto legal = settled(*part, other)) return legal;
+    for (Candidate& repair : repaired(*part, other, last, 1)) return std::move(repair);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Domain::variants() const {
+  std::vector<std::string> names;
+  for (const Part& part : parts_) names.push_back(part.variant->name);
+  return names;
+}
+
+std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
+  if (!only_.empty()) {
+    if (std::ssize(only_) > most) return std::nullopt;
+    std::vector<Candidate> result;
+    std::ranges::copy_if(only_, std::back_inserter(result),
+                         [this](const Candidate& candidate) { return has(candidate); });
+    return result;
+  }
+  int64_t points = 0;
+  for (const Part& part : parts_) {
+    int64_t product = 1;
+    for (const std::vector<int>& values : part.values) product = std::min(product * std::ssize(values), most + 1);
+    points = std::min(points + product, most + 1);
+  }
+  if (points > most) return std::nullopt;
+  std::vector<Candidate> result;
+  std::set<Candidate> known;
+  for (const Part& part : parts_) {
+    Candidate point{.variant = part.variant->name, .values = std::vector<int>(part.values.size())};
+    const std::function<void(size_t)> descend = [&](size_t knob) {
+      if (knob < part.values.size()) {
+        for (const int value : part.values[knob]) point.values[knob] = value, descend(knob + 1);
+      } else if (auto legal = settled(part, point); legal && known.insert(*legal).second) {
+        result.push_back(std::move(*legal));
+      }
+    };
+    descend(0);
+  }
+  return result;
+}
+
+}  // namespace moetune

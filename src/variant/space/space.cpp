@@ -1,0 +1,313 @@
+// Reading spaces and enumerating their legal candidates.
+#include "variant/space/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <ranges>
+#include <set>
+#include <unordered_map>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/placed.h"
+#include "base/random.h"
+#include "base/text/units.h"
+
+namespace moetune {
+namespace {
+
+constexpr int64_t kMaxCandidates = 5'000'000;   // to look at
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
+
+constexpr std::string_view kWhole = "all";
+constexpr std::string_view kFolder = "configs/spaces/";
+
+constexpr std::string_view kMostWord = "most";
+
+int knob_value(const Knob& knob, const JsonAt& json) {
+  if (json.value() == kMostWord) return kMost;
+  return placed(json, [&](const JsonAt& at) {
+    return at.value().is_string() ? parse_knob(knob, at.string()) : knob_from_json(knob, at);
+  });
+}
+
+// An older space may name a retired knob, if its list has the value that the variant still has.
+void require_knob(const Variant& variant, const std::string& name, const JsonAt& json) {
+  for (const RetiredKnob& retired : variant.retired) {
+    if (retired.name != name) continue;
+    const JsonAt list = json[name];
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
+    list.fail(fmt::format("the only value of {} is {}", name, retired.value), "leave the knob out");
+  }
+  placed(json, [&](const JsonAt&) { return knob_place(variant, name); });
+}
+
+// The values of one knob, or the one that it has where the space doesn't name it.
+std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
+  if (knob.absent != kNeeded && !json.has(knob.name)) return {knob.absent};
+  const JsonAt list = json[knob.name];
+  std::vector<int> values;
+  for (size_t i = 0; i < list.size(); ++i) values.push_back(knob_value(knob, list[i]));
+  if (values.empty()) list.fail("has no values");
+  return values;
+}
+
+VariantSpace variant_space(const std::string& name, const JsonAt& json) {
+  const Variant& variant = placed(json, [&](const JsonAt&) { return std::cref(find_variant(name)); });
+  VariantSpace space{.variant = name, .values = {}};
+  if (!json.value().is_object()) json.fail("expected an object of knobs");
+  for (const auto& item : json.value().items()) require_knob(variant, item.key(), json);
+  for (const Knob& knob : variant.knobs) space.values.emplace_back(knob.name, knob_values(knob, json));
+  return space;
+}
+
+// How many candidates a part has; nothing for more than `most`.
+std::optional<int64_t> points(const VariantSpace& space, int64_t most) {
+  int64_t product = 1;
+  for (const auto& [knob, values] : space.values) {
+    product *= std::ssize(values);
+    if (product > most) return std::nullopt;
+  }
+  return product;
+}
+
+int64_t size(const VariantSpace& space, int64_t most) {
+  if (const auto found = points(space, most)) return *found;
+  throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, most),
+                      "draw some with --max-candidates N (tune: and --strategy random), name a smaller --space, or "
+                      "give fewer values with --set");
+}
+
+Candidate candidate_at(const VariantSpace& space, int64_t index) {
+  Candidate candidate{.variant = space.variant, .values = std::vector<int>(space.values.size())};
+  for (size_t i = space.values.size(); i-- > 0;) {
+    const std::vector<int>& values = space.values[i].second;
+    const auto count = static_cast<int64_t>(values.size());
+    candidate.values[i] = values[static_cast<size_t>(index % count)];
+    index /= count;
+  }
+  return candidate;
+}
+
+// Leaves the candidate illegal where nothing is legal.
+void settle(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  if (std::ranges::find(candidate.values, kMost) != candidate.values.end())
+    resolve_most(candidate, find_variant(candidate.variant), shape, device);
+}
+
+// The parts of a space that a device can run.
+std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const DeviceInfo& device) {
+  std::vector<const VariantSpace*> parts;
+  for (const VariantSpace& part : space.variants)
+    if (find_variant(part.variant).device == device.kind) parts.push_back(&part);
+  return parts;
+}
+
+// A candidate counts once: "most" may come to a value that the list has anyway.
+void add(Enumeration& result, std::set<Candidate>& known, Candidate candidate, const Shape& shape,
+         const DeviceInfo& device) {
+  const auto reason = find_variant(candidate.variant).illegal(candidate, shape, device);
+  if (!reason && !known.insert(candidate).second) return;
+  ++result.total;
+  if (reason)
+    ++result.pruned[*reason];
+  else
+    result.legal.push_back(std::move(candidate));
+}
+
+// The numbers 0 to size - 1 in a random order, as Fisher and Yates shuffle them; only what was swapped is stored.
+class Shuffle {
+ public:
+  Shuffle(int64_t size, uint64_t seed) : left_(size), random_(seed, kStream) {}
+
+  std::optional<int64_t> next() {
+    if (left_ == 0) return std::nullopt;
+    const auto at = static_cast<int64_t>(random_.below(static_cast<uint64_t>(left_--)));
+    const int64_t taken = number_at(at);
+    swapped_[at] = number_at(left_);
+    return taken;
+  }
+
+ private:
+  static constexpr uint64_t kStream = 0x5bace;  // other than those of routings with the same seed
+  int64_t number_at(int64_t place) const {
+    const auto found = swapped_.find(place);
+    return found == swapped_.end() ? place : found->second;
+  }
+
+  int64_t left_;
+  Random random_;
+  std::unordered_map<int64_t, int64_t> swapped_;
+};
+
+std::vector<int> values_from_text(const Knob& knob, std::string_view list) {
+  if (list == kMostWord) return {kMost};
+  std::vector<int> values;
+  if (knob.words.empty()) {
+    for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));
+  } else {
+    for (const std::string& word : split(list, ',')) values.push_back(parse_knob(knob, word));
+    if (values.empty()) throw request_error(fmt::format("{}: the list is empty", knob.name));
+  }
+  return values;
+}
+
+Error knob_missing(const SearchSpace& space, const std::string& name) {
+  std::vector<std::string> owners;
+  for (const Variant& variant : variants())
+    for (const Knob& knob : variant.knobs)
+      if (knob.name == name) owners.push_back(variant.name);
+  if (owners.empty()) return unknown_word("knob", name, knob_names());
+  return request_error(fmt::format("no variant of the space '{}' has the knob '{}'", space.name, name),
+                       fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
+}
+
+VariantSpace whole(const Variant& variant) {
+  VariantSpace part{.variant = variant.name, .values = {}};
+  for (const Knob& knob : variant.knobs) part.values.emplace_back(knob.name, knob.values);
+  return part;
+}
+
+void add_packs(SearchSpace& space) {
+  for (const Variant& variant : variants())
+    if (variant.pack) space.variants.push_back(whole(variant));
+}
+
+// The error for a variant that this space lacks; it names the built-in spaces that have it.
+Error variant_missing(const SearchSpace& space, const std::string& name) {
+  find_variant(name);  // throws where there is no such variant at all
+  std::vector<std::string> others;
+  for (const std::string& other : embedded_names(kFolder))
+    for (const VariantSpace& part : load_space(other).variants)
+      if (part.variant == name) others.push_back("--space " + other);
+  return request_error(fmt::format("the space '{}' has no values for the variant '{}'", space.name, name),
+                       others.empty() ? "write a space that has them, or name a candidate with --candidate"
+                                      : fmt::format("use {}", fmt::join(others, " or ")));
+}
+
+}  // namespace
+
+SearchSpace whole_space() {
+  SearchSpace space{.name = std::string(kWhole), .variants = {}};
+  for (const Variant& variant : std::views::reverse(variants()))  // the default is of the first that can run
+    if (!variant.pack) space.variants.push_back(whole(variant));
+  add_packs(space);
+  return space;
+}
+
+SearchSpace space_from_json(const JsonAt& json) {
+  require_schema(json, "space");
+  const JsonAt list = json["variants"];
+  if (!list.value().is_object() || list.value().empty()) list.fail("expected an object with at least one variant");
+  SearchSpace space;
+  for (const auto& item : list.value().items()) space.variants.push_back(variant_space(item.key(), list[item.key()]));
+  return space;
+}
+
+SearchSpace load_space(const std::string& name_or_file) {
+  if (name_or_file == kWhole) return whole_space();
+  const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
+  Json json;
+  std::error_code ignored;
+  const auto text = embedded_file(path);
+  if (text) {
+    json = parse_json(*text, path);
+  } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored)) {
+    json = read_json(name_or_file);
+  } else {
+    throw unknown_word("space", name_or_file, embedded_names(kFolder));
+  }
+  SearchSpace space = space_from_json(JsonAt(json, name_or_file));
+  space.name = name_or_file;
+  if (text) add_packs(space);
+  return space;
+}
+
+void keep_variants(SearchSpace& space, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const VariantSpace& variant : space.variants) known.push_back(variant.variant);
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end()) throw variant_missing(space, name);
+  std::erase_if(space.variants, [&](const VariantSpace& variant) {
+    return std::find(names.begin(), names.end(), variant.variant) == names.end();
+  });
+}
+
+void set_values(SearchSpace& space, const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos)
+    throw request_error(fmt::format("'{}' must be knob=value,value", assignment), "for instance block_m=64,128");
+  const std::string name = assignment.substr(0, equals);
+  const std::string_view list = std::string_view(assignment).substr(equals + 1);
+  bool found = false;
+  for (VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    for (size_t i = 0; i < variant.knobs.size(); ++i)
+      if (variant.knobs[i].name == name) part.values[i].second = values_from_text(variant.knobs[i], list), found = true;
+  }
+  if (!found) throw knob_missing(space, name);
+}
+
+Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
+  std::optional<Candidate> first;
+  for (const VariantSpace& part : space.variants) {
+    const Variant& variant = find_variant(part.variant);
+    if (variant.device != device.kind) continue;
+    Candidate candidate = variant.fallback(problem, device);
+    if (!variant.illegal(candidate, problem.shape, device)) return candidate;
+    if (!first) first = candidate;
+  }
+  if (first) return *first;
+  throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name,
+                                  device.kind == DeviceKind::cuda ? "a GPU" : "a cpu"),
+                      "see 'moetune list variants', or choose another --device");
+}
+
+Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device) {
+  Enumeration result;
+  std::set<Candidate> known;
+  for (const VariantSpace* part : parts_for(space, device)) {
+    const int64_t count = size(*part, kMaxCandidates);
+    for (int64_t i = 0; i < count; ++i) {
+      Candidate candidate = candidate_at(*part, i);
+      settle(candidate, shape, device);
+      add(result, known, std::move(candidate), shape, device);
+    }
+  }
+  return result;
+}
+
+bool is_listable(const SearchSpace& space, const DeviceInfo& device) {
+  const std::vector<const VariantSpace*> parts = parts_for(space, device);
+  return std::ranges::all_of(parts, [](const VariantSpace* part) { return points(*part, kMaxCandidates).has_value(); });
+}
+
+void require_listable(const SearchSpace& space, const DeviceInfo& device) {
+  for (const VariantSpace* part : parts_for(space, device)) size(*part, kMaxCandidates);
+}
+
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed,
+                 int64_t most) {
+  const std::vector<const VariantSpace*> parts = parts_for(space, device);
+  int64_t total = 0;
+  for (const VariantSpace* part : parts) total += size(*part, kMaxSize);
+  Enumeration result;
+  std::set<Candidate> known;
+  Shuffle shuffle(total, seed);
+  for (int64_t looked = 0; looked < most && static_cast<int64_t>(result.legal.size()) < count; ++looked) {
+    std::optional<int64_t> index = shuffle.next();
+    if (!index) break;
+    auto part = parts.begin();
+    for (; *index >= size(**part, kMaxSize); ++part) *index -= size(**part, kMaxSize);
+    Candidate candidate = candidate_at(**part, *index);
+    settle(candidate, shape, device);
+    add(result, known, std::move(candidate), shape, device);
+  }
+  return result;
+}
+
+}  // namespace moetune

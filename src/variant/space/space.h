@@ -1,0 +1,66 @@
+// A search space: values per knob and variant; its legal candidates and the reasons for the others.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "variant/space/most.h"
+
+namespace moetune {
+
+struct VariantSpace {
+  std::string variant;
+  std::vector<std::pair<std::string, std::vector<int>>> values;  // knob name -> values; all knobs of the variant
+};
+
+struct SearchSpace {
+  std::string name;  // "quick", "full", the file, or "all"
+  std::vector<VariantSpace> variants;
+};
+
+/// "all", the whole space; "quick" and others from configs/spaces, with all candidates of the packs in the catalog; or
+/// a JSON file of the same form, with packs only if it names them. Unknown variants or knobs, missing knobs and wrong
+/// values are errors that name the place.
+SearchSpace load_space(const std::string& name_or_file);
+
+/// All values that variants list for their knobs, called "all": the space where none is named. Packs come last, so that
+/// the default candidate is of a built-in variant, where one takes the problem.
+SearchSpace whole_space();
+/// The same from JSON, without a name.
+SearchSpace space_from_json(const JsonAt& json);
+
+/// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
+/// variant).
+void keep_variants(SearchSpace& space, const std::vector<std::string>& names);
+
+/// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has.
+void set_values(SearchSpace& space, const std::string& assignment);
+
+/// The candidate that is good without tuning: of the first variant in the space that takes this problem on this device.
+/// Where none does, the first one's, which is illegal; Exit::request where no variant is for such a device.
+Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
+
+/// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason. kMost
+/// is resolved before, knob by knob.
+struct Enumeration {
+  std::vector<Candidate> legal;
+  std::map<std::string, int64_t> pruned;  // reason -> how many; variants of another device kind are not counted
+  int64_t total = 0;                      // legal + pruned
+};
+/// Exit::request, with the remedy, where a part of the space has over five million candidates: draw from that.
+Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device);
+
+/// Whether enumerate takes the space.
+bool is_listable(const SearchSpace& space, const DeviceInfo& device);
+
+/// Throws where it doesn't.
+void require_listable(const SearchSpace& space, const DeviceInfo& device);
+
+/// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or
+/// `most` were looked at; total and pruned count those drawn. A larger `count` gives the same ones and
+/// others after them. Shapes with the same legal candidates give the same.
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed,
+                 int64_t most = 5'000'000);
+
+}  // namespace moetune

@@ -1,0 +1,110 @@
+// Host twin of kernels/wgmma.cuh: its knobs, how it launches, its unit.
+#include "variant/wgmma/wgmma.h"
+
+#include "kernels/wgmma_plan.h"
+#include "variant/knob_list.h"
+#include "variant/space/most.h"
+#include "variant/unit.h"
+#include "variant/wgmma/wgmma_cost.h"
+#include "variant/wgmma/wgmma_default.h"
+#include "variant/wgmma/wgmma_legal.h"
+
+namespace moetune {
+namespace {
+
+using Knobs = WgmmaKnobs;
+
+const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
+const std::vector<int> kColumns = {32, 64, 96, 128, 160, 192, 224, 256};
+
+const KnobList<Knobs>& list() {
+  static const KnobList<Knobs> knobs =
+      KnobList<Knobs>("wgmma")
+          .add_blocks(kRows, kColumns, {64, 128})
+          .add_walk({2, 3, 4, 5, 6, 8, kMost})
+          .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
+          .tries({1, 2, 3})
+          .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "Schedule",
+               {"cooperative", "pingpong"})
+          .add("swap", &Knobs::swap, "rows of X on the N side of the multiplier, in steps of 8")
+          .add("cluster", &Knobs::cluster, "two blocks share W (neighbours along m) or X (along n)", "Cluster",
+               {"none", "m", "n"})
+          .add("in_flight", &Knobs::in_flight, "stages of wgmma still running when the next is issued")
+          .tries({0, 1})
+          .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
+          .tries({0, 1, kMost})
+          .add("tma_w", &Knobs::tma_w, "W is loaded by tensor copies; no = by cp.async", 1)
+          .add("tma_store", &Knobs::tma_store,
+               "Y is stored by 16-byte stores, by tensor copies of whole tiles, or by copies of rows", "TmaStore",
+               {"no", "yes", "rows"}, kNeeded, {"none", "boxes", "rows"})
+          .add("addressing", &Knobs::addressing, "experts by offsets from one base, or by arrays of pointers",
+               "Addressing", {"base", "pointers"}, 0)
+          .add("tiles", &Knobs::tiles, "blocks take tiles in a fixed order, or as they become free", "TileOrder",
+               {"static", "dynamic"}, kNeeded, {"fixed", "dynamic"})
+          .add("pace", &Knobs::pace, "blocks begin each tile on their own, or all together", "Pace", {"own", "common"},
+               0)
+          .add("split", &Knobs::split,
+               "pieces along k that each of the last tiles is cut into; 1 = not cut, 0 = all blocks share the last "
+               "round",
+               1)
+          .tries({0, 1, 2, 4})
+          .add("hold", &Knobs::hold, "rows of Y that wait to be stored together; 0 = each tile stores its own", 0)
+          .tries({0, 64, 128, 256, 512})
+          .add("gather", &Knobs::gather,
+               "rows of X are gathered by each tile that reads them, or once before all tiles", "Gather",
+               {"tiles", "first"}, 0)
+          .add("mix", &Knobs::mix, "one block in N takes the experts with the fewest rows first; 0 = none does", 0)
+          .tries({0, 2, 4, 8});
+  return knobs;
+}
+
+LaunchPlan plan(const Knobs& c, const Shape& shape) {
+  const WgmmaProblem problem = wgmma_problem(shape);
+  const BoxRows x = x_boxes(c, problem);
+  return {.threads = 128 * (1 + c.consumers),
+          .shared_bytes = wgmma_layout(c, problem).bytes,
+          .min_blocks_per_sm = 1,
+          .cluster = c.cluster != Cluster::none ? 2 : 1,
+          .tile_rows = c.block_m,
+          .tile_columns = c.block_n,
+          .pieces = pieces_of_split(c.split),
+          .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n),
+          .x_box = c.tma_x ? x.large : 0,
+          .x_rest = c.tma_x && x.small < x.large ? x.small : 0,
+          .w_box = c.tma_w ? w_box(c, problem) : 0,
+          .y_box = c.tma_store == TmaStore::boxes ? y_box(c) : 0,
+          .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
+          .gathers_first = c.gather == Gather::first,
+          .waits = c.gather == Gather::first || c.pace == Pace::common || shares_last_round(c)};
+}
+
+std::string unit(const Knobs& c, const Shape& shape) {
+  return print_unit({.variant = "wgmma",
+                     .knobs_type = "WgmmaKnobs",
+                     .knobs = list().initialiser(c),
+                     .constants = {{"experts", shape.layer.local_experts()}},
+                     .call = "moetune::Wgmma<Config>::run(args)"},
+                    shape, plan(c, shape));
+}
+
+// Clusters along m are pairs of tiles, which a walk may choose.
+Knobs stand_in(const Knobs& c, const Problem& problem) {
+  return c.cluster == Cluster::m ? c : with_plain_walk(c, problem);
+}
+
+}  // namespace
+
+Variant wgmma_variant() {
+  Variant variant =
+      make_variant<Knobs>(list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
+                          {.illegal = wgmma_illegal,
+                           .plan = plan,
+                           .unit = unit,
+                           .fallback = wgmma_default,
+                           .seconds = wgmma_seconds,
+                           .stand_in = stand_in});
+  variant.retired = {{"l2_promotion", "128"}};
+  return variant;
+}
+
+}  // namespace moetune

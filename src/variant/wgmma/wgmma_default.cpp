@@ -1,0 +1,156 @@
+// The model's first choice: among all plain tiles, then among variations of the fastest.
+#include "variant/wgmma/wgmma_default.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "variant/cost.h"
+#include "variant/unit.h"
+#include "variant/wgmma/wgmma_cost.h"
+#include "variant/wgmma/wgmma_legal.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+using Knobs = WgmmaKnobs;
+
+const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
+const std::vector<int> kColumns = {64, 128, 192, 256};
+const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 4}, {Raster::n, 1}, {Raster::n, 4}};
+constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
+constexpr int kHold = 256;
+
+constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
+
+struct Chooser {
+  const Problem& problem;
+  DeviceInfo device;
+  const WgmmaProblem of_kernel = wgmma_problem(problem.shape);
+  std::vector<std::pair<double, Knobs>> seen = {};
+
+  // With as many stages as fit.
+  void look_at(Knobs c) {
+    c.stages = kMostWgmmaStages;
+    while (c.stages > 2 && wgmma_layout(c, of_kernel).bytes > device.shared_memory_per_block) --c.stages;
+    if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(c, problem, device), c);
+  }
+
+  void look_at_tiles(Knobs c) {
+    const std::pair<int, Schedule> teams[] = {
+        {2, Schedule::cooperative}, {2, Schedule::pingpong}, {3, Schedule::cooperative}, {1, Schedule::cooperative}};
+    for (const int rows : kRows)
+      for (const int columns : kColumns)
+        for (const auto& [consumers, schedule] : teams)
+          for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic})
+            for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
+              c.block_m = rows, c.block_n = columns;
+              c.consumers = consumers, c.schedule = schedule, c.tiles = order, c.tma_store = store;
+              if (!of_kernel.sums_rows || (store == TmaStore::boxes) != of_kernel.stores_sums) look_at(c);
+            }
+  }
+
+  // Each of another tile than those before it.
+  std::vector<Knobs> fastest(size_t count) {
+    std::stable_sort(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Knobs> result;
+    for (const auto& [seconds, knobs] : seen) {
+      const auto alike = [&knobs](const Knobs& other) {
+        return std::tie(knobs.block_m, knobs.block_n, knobs.block_k, knobs.schedule) ==
+               std::tie(other.block_m, other.block_n, other.block_k, other.schedule);
+      };
+      if (result.size() < count && std::none_of(result.begin(), result.end(), alike)) result.push_back(knobs);
+    }
+    return result;
+  }
+};
+
+// Tiles of dW: all experts have the same. Threads store them more slowly than tensor copies do, and in fp32 they must.
+void look_at_sums(Chooser& chooser, Knobs c) {
+  c.raster = Raster::n, c.group = 4;
+  c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
+  for (const int in_flight : {1, 0}) {
+    if (!chooser.seen.empty()) break;  // an accumulated fp16 dW is legal without steps in flight alone
+    for (const bool swap : {true, false})
+      for (const int split : {1, 2, 4}) {
+        c.swap = swap, c.split = split, c.in_flight = in_flight;
+        chooser.look_at_tiles(c);
+      }
+  }
+  // Clusters of swapped tiles, or along n, lose more than the model tells.
+  const std::pair<bool, Cluster> sides[] = {{true, Cluster::none}, {false, Cluster::none}, {false, Cluster::m}};
+  for (const Knobs& tile : chooser.fastest(kFastest))
+    for (const auto& [swap, cluster] : sides)
+      for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic})
+        for (const int in_flight : {1, 0})
+          for (const auto& [raster, group] : kWalks)
+            for (const int mix : {0, 2, 4}) {
+              Knobs other = tile;
+              other.swap = swap, other.cluster = cluster, other.tiles = order, other.in_flight = in_flight;
+              other.raster = raster, other.group = group, other.mix = mix;
+              chooser.look_at(other);
+            }
+}
+
+// Tiles of an expert's rows, which are on the N side: the last tile multiplies only the rows that it has.
+void look_at_rows(Chooser& chooser, Knobs c) {
+  for (const Gather gather : {Gather::tiles, Gather::first})
+    for (const int block_k : {kSwizzleColumns, 2 * kSwizzleColumns}) {
+      c.block_k = block_k, c.gather = gather;
+      c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x;
+      chooser.look_at_tiles(c);
+    }
+  const std::pair<TileOrder, Pace> turns[] = {
+      {TileOrder::fixed, Pace::own}, {TileOrder::dynamic, Pace::own}, {TileOrder::fixed, Pace::common}};
+  for (const Knobs& tile : chooser.fastest(kFastest))
+    for (const auto& [order, pace] : turns)
+      for (const TmaStore store : {TmaStore::none, TmaStore::boxes})
+        for (const int split : {1, 0})
+          for (const int hold : {0, kHold})
+            for (const int in_flight : {1, 0})
+              for (const auto& [raster, group] : kWalks)
+                for (const int mix : {0, 4, 8}) {
+                  Knobs other = tile;
+                  other.tiles = order, other.pace = pace, other.tma_store = store, other.split = split;
+                  other.hold = hold, other.in_flight = in_flight, other.raster = raster, other.group = group;
+                  other.mix = mix;
+                  if (mix == 0 || order == TileOrder::dynamic) chooser.look_at(other);
+                }
+}
+
+}  // namespace
+
+WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device) {
+  Chooser chooser{.problem = problem, .device = with_assumed(device, kAssumed)};
+  const Knobs plain{.block_m = 16,
+                    .block_n = 128,
+                    .block_k = kSwizzleColumns,
+                    .stages = 2,
+                    .raster = Raster::m,
+                    .group = 1,
+                    .consumers = 2,
+                    .schedule = Schedule::cooperative,
+                    .swap = true,
+                    .cluster = Cluster::none,
+                    .in_flight = 1,
+                    .tma_x = true,
+                    .tma_w = true,
+                    .tma_store = TmaStore::none,
+                    .addressing = Addressing::base,
+                    .tiles = TileOrder::fixed,
+                    .pace = Pace::own,
+                    .split = 1,
+                    .hold = 0,
+                    .gather = Gather::tiles,
+                    .mix = 0};
+  if (problem.shape.op == Op::dw)
+    look_at_sums(chooser, plain);
+  else
+    look_at_rows(chooser, plain);
+  const std::vector<Knobs> best = chooser.fastest(1);
+  return best.empty() ? plain : best[0];
+}
+
+}  // namespace moetune

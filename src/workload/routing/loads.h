@@ -1,0 +1,21 @@
+// Rows per expert drawn from a distribution of loads. Which tokens they come from: routing_from_rows.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "workload/routing/routing.h"
+
+namespace moetune {
+
+/// Divides `total` into whole numbers in proportion to `weights` (>= 0), none over `cap`: what is above the cap is
+/// spread over the others, remainders go to the largest fraction (Hamilton's method), the first of equals. Equal
+/// numbers where no weight is left. Needs total <= cap * weights.size().
+std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total, int64_t cap);
+
+/// The kinds that draw loads: balanced, single, powerlaw, lognormal, dirichlet, maxmean.
+bool draws_loads(const RoutingSpec& spec);
+
+/// Rows per expert for such a kind: [experts], summing to tokens * top_k, none over `tokens`.
+std::vector<int32_t> draw_loads(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed);
+
+}  // namespace moetune

@@ -1,0 +1,39 @@
+// The readers of recorded routings, one for each file format, and the checks that they have in common.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "workload/routing/trace.h"
+
+namespace moetune {
+
+/// The most layers that a recording may have.
+inline constexpr size_t kMaxTraceLayers = 1024;
+
+/// The readers: `where` is the file's name for errors; experts and top_k are those of the sweep, 0 = unknown.
+Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k);
+Trace trace_from_csv(std::string_view text, const std::string& where, int64_t experts, int64_t top_k);
+Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t experts, int64_t top_k);
+
+/// Whichever number is known (0 = unknown); Exit::request where both are and differ: "loads.json: experts: the
+/// recording has 32, the layer 128".
+int64_t agreed(const std::string& where, std::string_view what, int64_t recorded, int64_t wanted);
+
+/// A layer from rows per expert. tokens and top_k may be 0 = unknown; one is deduced from the other and the sum, and
+/// top_k is set. Errors (Exit::request, at `where`): a sum that isn't tokens * top_k, an expert with more rows than
+/// tokens.
+TraceLayer layer_from_rows(const std::string& where, std::string name, std::vector<int32_t> m_sizes, int64_t tokens,
+                           int64_t& top_k);
+
+/// A layer from chosen experts [tokens * top_k], each < experts. Errors: an id out of range or twice in a token.
+TraceLayer layer_from_ids(const std::string& where, std::string name, std::vector<int32_t> ids, int64_t top_k,
+                          int64_t experts);
+
+/// Appends the layer. Errors: a name that a routing's text cannot contain (empty, with '#', or not printable), a name
+/// twice, too many layers.
+void add_layer(Trace& trace, TraceLayer layer, const std::string& where);
+
+}  // namespace moetune

@@ -1,0 +1,25 @@
+// The kernels around a measured one compile for every dtype without a GPU.
+#include "backend/cuda/verify/service.h"
+
+#include <gtest/gtest.h>
+
+namespace moetune {
+namespace {
+
+class ServiceUnit : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Arch, ServiceUnit, testing::Values("sm_80", "sm_90a"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(ServiceUnit, CompilesForEveryDtypeWithoutSpills) {
+  const std::string units[] = {service_unit(Dtype::bf16), service_unit(Dtype::fp16), service_unit(Dtype::fp32)};
+  const CompilerOptions options{.arch = GetParam(), .sources = kernel_sources(), .cache = false};
+  for (const CompiledUnit& unit : compile_units(units, options)) {
+    EXPECT_EQ(unit.result.status, Status::ok) << unit.result.reason << unit.log;
+    EXPECT_EQ(unit.result.spill_bytes, 0);
+    for (const char* kernel : {"move_rows", "narrow_rows", "compare", "sum_squares", "fill_weights"})
+      EXPECT_NE(unit.cubin.find(kernel), std::string::npos) << kernel;
+  }
+}
+
+}  // namespace
+}  // namespace moetune

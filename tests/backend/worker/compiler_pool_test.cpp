@@ -1,0 +1,353 @@
+// Compiling in the background: processes that fill a cache, crash, hang and are killed, while the caller goes on.
+#include "backend/worker/compiler_pool.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <thread>
+
+#include "base/error.h"
+#include "temporary_folder.h"
+#include "tune/fake_backend.h"
+#include "workload/model.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+using fake::cpu;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+template <typename Condition>
+bool comes_true(Condition condition, double seconds = 30) {
+  const double end = now() + seconds;
+  while (!condition()) {
+    if (now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// Whether the process has ended; a zombie has.
+bool is_gone(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string id, name, state;
+  return !(stat >> id >> name >> state) || state == "Z";
+}
+
+int kill_children() {
+  int killed = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string id, name, state;
+    pid_t parent = 0;
+    if (stat >> id >> name >> state >> parent && parent == ::getpid() && ::kill(std::stoi(id), SIGKILL) == 0) ++killed;
+  }
+  return killed;
+}
+
+class CompilesInAPool : public testing::Test {
+ protected:
+  // Of the fake backend, one candidate at a time.
+  WorkerOptions options(const std::string& faults = "") const {
+    WorkerOptions result;
+    result.command = {MOETUNE_TEST_WORKER, "serve"};
+    result.device = "fake;log=" + log_path() + (faults.empty() ? "" : ";" + faults);
+    result.backend.compile_threads = 1;
+    return result;
+  }
+
+  std::string log_path() const { return (folder_.path() / "log").string(); }
+
+  std::vector<std::string> log() const {
+    std::vector<std::string> lines;
+    std::ifstream file(log_path());
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+
+  int count(const std::string& call) const {
+    int result = 0;
+    for (const std::string& line : log()) result += line.find(call) != std::string::npos;
+    return result;
+  }
+
+  // The candidates in the order in which their compiling began.
+  std::vector<std::string> compiled() const {
+    const std::string call = "compile 1 ";
+    std::vector<std::string> candidates;
+    for (const std::string& line : log())
+      if (const size_t at = line.find(call); at != std::string::npos)
+        candidates.push_back(line.substr(at + call.size()));
+    return candidates;
+  }
+
+  pid_t last_process() const {
+    const std::vector<std::string> lines = log();
+    return lines.empty() ? 0 : static_cast<pid_t>(std::stol(lines.back()));
+  }
+
+  const TemporaryFolder folder_;
+  const Shape shape_ = fake::small_cell().shape;
+  const std::vector<Candidate> four_ = {cpu(16), cpu(24), cpu(48), cpu(96)};
+};
+
+TEST_F(CompilesInAPool, StartsNothingUntilSomethingIsWanted) {
+  CompilerPool pool(options());
+  pool.want(shape_, {});
+  EXPECT_TRUE(log().empty());
+}
+
+TEST_F(CompilesInAPool, CompilesEachWantedCandidateOnce) {
+  CompilerPool pool(options());
+  pool.want(shape_, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 4; }));
+  pool.want(shape_, four_);
+  pool.want(shape_, std::vector{cpu(24), cpu(24, 32), cpu(24, 32)});
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 5; }));
+  EXPECT_EQ(count("hello"), 1);
+  Shape other = shape_;
+  other.layer.n *= 2;
+  pool.want(other, std::vector{cpu(24)});
+  EXPECT_TRUE(comes_true([&] { return count("compile 1") == 6; }));
+}
+
+TEST_F(CompilesInAPool, LeavesHalfOfTheProcessesToWhatIsNext) {
+  WorkerOptions four = options("compile-hang=");
+  four.backend.compile_threads = 4;
+  CompilerPool pool(four);
+  pool.want(shape_, {}, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("compile 1"), 2);
+  pool.want(shape_, std::vector{cpu(24, 32)}, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("compile 1"), 3);
+}
+
+TEST_F(CompilesInAPool, TellsWhichIsDoneFirst) {
+  CompilerPool pool(options());
+  pool.want(shape_, four_);
+  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(96), cpu(16)}), 1U);  // one process: in order
+  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(24, 32), cpu(96)}), 1U);
+  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(24, 32)}), 0U) << "nobody wanted it";
+}
+
+TEST_F(CompilesInAPool, StartsAsManyProcessesAsItHasThreads) {
+  WorkerOptions three = options("compile-hang=");
+  three.backend.compile_threads = 3;
+  CompilerPool pool(three);
+  pool.want(shape_, std::span(four_).first(2));
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
+  EXPECT_EQ(count("hello"), 2) << "one each";
+  pool.want(shape_, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("hello"), 3);
+}
+
+TEST_F(CompilesInAPool, GivesTheResults) {
+  WorkerOptions two = options();
+  two.backend.compile_threads = 2;
+  CompilerPool pool(two);
+  const auto results = pool.compile(shape_, four_);
+  ASSERT_EQ(results.size(), 4U);
+  for (const Candidate& candidate : four_) EXPECT_EQ(results.at(candidate).status, Status::ok);
+  EXPECT_EQ(pool.compile(shape_, four_).size(), 4U);
+  EXPECT_EQ(count("compile 1"), 4) << "compiled again";
+}
+
+TEST_F(CompilesInAPool, WhatIsAskedForComesBeforeWhatIsWanted) {
+  CompilerPool pool(options("compile-hang=block_m=24"));
+  pool.want(shape_, std::vector{cpu(24), cpu(16), cpu(48), cpu(64)});
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));  // which hangs
+  std::latch begun(1);
+  std::thread asking([&] {
+    begun.count_down();
+    EXPECT_EQ(pool.compile(shape_, std::vector{cpu(96, 32)}).size(), 1U);
+  });
+  begun.wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ::kill(last_process(), SIGABRT);
+  asking.join();
+  EXPECT_EQ(compiled()[1], text(cpu(96, 32)));
+}
+
+TEST_F(CompilesInAPool, WaitsForWhatIsUnderWay) {
+  CompilerPool pool(options());
+  pool.want(shape_, std::span(four_).first(1));
+  EXPECT_EQ(pool.compile(shape_, four_).size(), 4U);
+  EXPECT_EQ(count("compile 1"), 4);
+}
+
+TEST_F(CompilesInAPool, GivesNoResultsWhereItGaveUp) {
+  CompilerPool pool(options("compile-crash="));
+  EXPECT_TRUE(pool.compile(shape_, four_).empty());
+  EXPECT_TRUE(pool.compile(shape_, four_).empty());
+}
+
+TEST_F(CompilesInAPool, ALaterWishReplacesWhatIsNotBegun) {
+  CompilerPool pool(options("compile-hang=block_m=24"));
+  pool.want(shape_, std::vector{cpu(24), cpu(16), cpu(48)});
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));  // which hangs
+  pool.want(shape_, std::vector{cpu(96)});
+  ::kill(last_process(), SIGABRT);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("compile 1"), 2) << "compiled what was no longer wanted";
+}
+
+TEST_F(CompilesInAPool, LeavesOutTheCandidateThatEndsTheCompiler) {
+  CompilerPool pool(options("compile-crash=block_m=24"));
+  const auto results = pool.compile(shape_, four_);
+  EXPECT_EQ(results.size(), 3U);
+  EXPECT_FALSE(results.contains(cpu(24)));
+  EXPECT_EQ(count("hello"), 2) << "goes on in a new process";
+  EXPECT_EQ(pool.compile(shape_, std::vector{cpu(24), cpu(16, 32)}).size(), 1U);
+  EXPECT_EQ(count("compile 1"), 5);
+}
+
+TEST_F(CompilesInAPool, GivesUpWhereEachCandidateEndsTheCompiler) {
+  CompilerPool pool(options("compile-crash="));
+  pool.want(shape_, four_);
+  ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
+  ASSERT_TRUE(comes_true([&] { return is_gone(last_process()); }));
+  pool.want(shape_, std::vector{cpu(96, 32)});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("hello"), 3);
+}
+
+TEST_F(CompilesInAPool, SaysNothingWhereTheProcessCannotServe) {
+  for (const char* fault : {"hello-error", "hello-crash="}) {
+    CompilerPool pool(options(fault));
+    pool.want(shape_, four_);
+    ASSERT_TRUE(comes_true([&] { return count("hello") >= 1; }));
+    EXPECT_EQ(count("compile"), 0);
+    fs::remove(log_path());
+  }
+  WorkerOptions missing = options();
+  missing.command = {"/nonexistent/moetune"};
+  CompilerPool pool(missing);
+  pool.want(shape_, four_);
+}
+
+TEST_F(CompilesInAPool, ACpuHasNothingToCompile) {
+  const auto backend = make_worker_backend(options());
+  EXPECT_FALSE(backend->compile_ahead(shape_, four_, {}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(count("hello"), 1);
+}
+
+TEST_F(CompilesInAPool, EndsAtOnceWhileTheCompilerHangs) {
+  pid_t process = 0;
+  double begin = 0;
+  {
+    CompilerPool pool(options("compile-hang="));
+    pool.want(shape_, four_);
+    ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));
+    process = last_process();
+    begin = now();
+  }
+  EXPECT_LT(now() - begin, 1);
+  EXPECT_TRUE(is_gone(process));
+}
+
+#ifdef MOETUNE_HAS_CUDA
+// With the real compiler: needs NVRTC, and no GPU.
+class CompilesForReal : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1);
+    try {
+      (void)open_backend("arch:sm_90a", {})->environment();  // with NVRTC's version
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    const DeviceInfo device = device_of_arch("sm_90a");
+    SearchSpace space = load_space("full");
+    keep_variants(space, {"simt"});
+    candidates_ = enumerate(space, cell_.shape, device).legal;  // which compile fastest
+    ASSERT_GE(candidates_.size(), 6U);
+    candidates_.resize(6);
+  }
+  void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }
+
+  static WorkerOptions options() {
+    WorkerOptions result;
+    result.command = {MOETUNE_BINARY, "worker"};
+    result.device = "arch:sm_90a";
+    result.backend.compile_threads = 2;
+    return result;
+  }
+
+  int cubins() const {
+    int count = 0;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(cache_.path()))
+      count += entry.path().extension() == ".cubin";
+    return count;
+  }
+
+  bool all_cached() const {
+    bool all = true;
+    for (const CompileResult& result : open_backend("arch:sm_90a", {})->compile(cell_.shape, candidates_))
+      all = all && result.from_cache;
+    return all;
+  }
+
+  const TemporaryFolder cache_;
+  Cell cell_ = fake::small_cell();
+  std::vector<Candidate> candidates_;
+};
+
+TEST_F(CompilesForReal, FillsTheCacheWhileTheCallerGoesOn) {
+  const double begin = now();
+  CompilerPool pool(options());
+  pool.want(cell_.shape, candidates_);
+  EXPECT_LT(now() - begin, 0.5);
+  EXPECT_EQ(cubins(), 0);
+  ASSERT_TRUE(comes_true([&] { return cubins() == 6; }, 120));
+  EXPECT_TRUE(all_cached());
+}
+
+TEST_F(CompilesForReal, OutlivesItsProcess) {
+  CompilerPool pool(options());
+  pool.want(cell_.shape, std::span(candidates_).first(2));
+  ASSERT_TRUE(comes_true([&] { return cubins() > 0; }, 120));
+  ASSERT_EQ(kill_children(), 2);
+  pool.want(cell_.shape, candidates_);
+  EXPECT_TRUE(comes_true([&] { return cubins() == 6; }, 120));
+  EXPECT_TRUE(all_cached());
+}
+
+TEST_F(CompilesForReal, ABackendTakesItsKernelsFromThePool) {
+  const auto compile = [&](bool cache) {
+    WorkerOptions one = options();
+    one.backend.cache = cache;
+    const std::vector<CompileResult> results = make_worker_backend(one)->compile(cell_.shape, candidates_);
+    EXPECT_EQ(results.size(), candidates_.size());
+    return std::count_if(results.begin(), results.end(), [](const CompileResult& r) { return r.from_cache; });
+  };
+  EXPECT_EQ(compile(false), 0);
+  EXPECT_EQ(cubins(), 0);
+  EXPECT_EQ(compile(true), 0) << "a kernel that was compiled for this call is not called cached";
+  EXPECT_EQ(cubins(), 6);
+  EXPECT_EQ(compile(true), 6);
+}
+
+TEST_F(CompilesForReal, OpensNoDevice) {
+  const std::unique_ptr<Backend> compiler = open_backend("arch:sm_90a", {});
+  EXPECT_EQ(compiler->device(), device_of_arch("sm_90a"));
+  EXPECT_THROW(compiler->load(make_problem(cell_)), Error);
+}
+#endif
+
+}  // namespace
+}  // namespace moetune

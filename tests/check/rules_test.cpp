@@ -1,0 +1,103 @@
+// The rules of `check`, on changes that are given.
+#include "check/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "check/discoveries.h"
+#include "tune/fake_backend.h"
+
+namespace moetune {
+namespace {
+
+const double kTwo = std::log1p(0.02);
+
+TEST(Rules, AreOfBothSides) {
+  EXPECT_EQ(judge(Change{0.001, 0.01}, false, kTwo), Finding::equivalent);
+  EXPECT_EQ(judge(Change{-0.03, 0.01}, false, kTwo), Finding::improved);
+  EXPECT_EQ(judge(Change{-0.015, 0.018}, false, kTwo), Finding::equivalent);  // no wider than the threshold
+  EXPECT_EQ(judge(Change{-0.8, 0.81}, false, kTwo), Finding::inconclusive);   // slower by 1 % or half as slow
+  EXPECT_EQ(judge(Change{0.001, 0.03}, false, kTwo), Finding::inconclusive);
+  EXPECT_EQ(judge(Change{0.03, 0.01}, false, kTwo), Finding::inconclusive);  // a regression that is not confirmed
+  EXPECT_EQ(judge(Change{0.03, 0.01}, true, kTwo), Finding::regressed);
+}
+
+TEST(ShowsRegression, NeedsTheMedianOverTheThresholdAndSurelyOverZero) {
+  EXPECT_TRUE(shows_regression(Change{0.03, 0.01}, kTwo));
+  EXPECT_FALSE(shows_regression(Change{0.019, 0.001}, kTwo));
+  EXPECT_FALSE(shows_regression(Change{0.03, 0.018}, kTwo));
+  EXPECT_FALSE(shows_regression(Change{0.10, 0.021}, kTwo));  // wider than the threshold: 6 halves
+  EXPECT_TRUE(shows_regression(Change{0.13, 0.021}, kTwo));
+}
+
+TEST(ChanceOfSlowdown, IsThatOfTheIntervalWidenedWhereItIsTooNarrow) {
+  EXPECT_NEAR(chance_of_slowdown({0.01, 0.01}, kTwo), 0.025, 1e-6);
+  EXPECT_NEAR(chance_of_speedup({-0.01, 0.01}, kTwo), 0.025, 1e-6);
+  EXPECT_EQ(chance_of_slowdown({-0.01, 0.01}, kTwo), 1);
+  EXPECT_EQ(chance_of_slowdown({0.01, 0}, kTwo), 0);
+  EXPECT_NEAR(chance_of_slowdown({0.04 * 6 / 1.7, 0.04}, kTwo), 0.025, 1e-6);
+}
+
+TEST(ChanceOfSlowdown, OfWhatShowsARegressionIsADiscoveryAmongAHundredCells) {
+  std::vector<double> chances(100, 0.5);
+  chances[7] = chance_of_slowdown({0.0201, 0.0201 / 1.71}, kTwo);
+  EXPECT_TRUE(discoveries(chances, 0.05)[7]);
+  chances.resize(1000, 0.5);
+  EXPECT_FALSE(discoveries(chances, 0.05)[7]);
+}
+
+TEST(Detectable, IsTheThresholdAndHalfTheIntervalWhereThatIsNarrow) {
+  EXPECT_NEAR(detectable({0, 0}, kTwo), 0.02, 1e-12);
+  EXPECT_NEAR(std::log1p(detectable({0.5, 0.01}, kTwo)), kTwo + 0.01, 1e-12);
+  EXPECT_NEAR(std::log1p(detectable({0, 0.018}, kTwo)), 2.7 * 0.018, 1e-12);
+  EXPECT_NEAR(std::log1p(detectable({0, 0.05}, kTwo)), 7 * 0.05, 1e-12);
+}
+
+CellFinding of(double change, double half, Finding what = Finding::equivalent) {
+  CellFinding finding;
+  finding.cell = fake::small_cell();
+  finding.finding = what;
+  finding.rounds = 15;
+  finding.change = std::expm1(change);
+  finding.change_interval = {std::expm1(change - half), std::expm1(change + half)};
+  return finding;
+}
+
+TEST(Mean, IsGeometricAndItsIntervalShrinksWithTheCells) {
+  const std::vector<CellFinding> findings = {of(0.10, 0.02), of(-0.06, 0.02), of(0.02, 0.02), of(0.02, 0.02)};
+  const auto mean = mean_of(findings, kTwo);
+  ASSERT_TRUE(mean.has_value());
+  EXPECT_EQ(mean->cells, 4U);
+  EXPECT_NEAR(std::log1p(mean->change), 0.02, 1e-12);
+  EXPECT_NEAR(std::log1p(mean->change_interval.high), 0.03, 1e-12);
+}
+
+TEST(Mean, LeavesOutWhatCannotBeJudged) {
+  CellFinding unmeasured = of(0.9, 0.1, Finding::wrong_result);
+  unmeasured.rounds = 0;
+  const CellFinding endless = of(0.9, INFINITY, Finding::inconclusive), doubted = of(0.9, 0.1, Finding::untrusted);
+  EXPECT_FALSE(mean_of(std::vector{of(0, 0.01), unmeasured, endless, doubted}, kTwo).has_value());
+  const auto mean = mean_of(std::vector{of(0, 0.01), unmeasured, endless, doubted, of(0.01, 0.01)}, kTwo);
+  ASSERT_TRUE(mean.has_value());
+  EXPECT_EQ(mean->cells, 2U);
+  EXPECT_EQ(mean->finding, Finding::equivalent);
+}
+
+TEST(Mean, LeavesOutCellsWhoseControlIsElsewhere) {
+  CellFinding moved = of(0.9, 0.3, Finding::inconclusive);
+  moved.elsewhere = true;
+  const auto mean = mean_of(std::vector{of(0, 0.01), moved, of(0.01, 0.01)}, kTwo);
+  ASSERT_TRUE(mean.has_value());
+  EXPECT_EQ(mean->cells, 2U);
+}
+
+TEST(Mean, RegressesByTheSameRuleAsACell) {
+  EXPECT_EQ(mean_of(std::vector(4, of(0.03, 0.02)), kTwo)->finding, Finding::regressed);
+  EXPECT_EQ(mean_of(std::vector(4, of(0.018, 0.01)), kTwo)->finding, Finding::equivalent);
+  EXPECT_EQ(mean_of(std::vector(4, of(-0.03, 0.02)), kTwo)->finding, Finding::improved);
+  EXPECT_EQ(mean_of(std::vector(4, of(0.03, 0.09)), kTwo)->finding, Finding::inconclusive);
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,370 @@
+// From options to cells.
+#include "cli/options/cells.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cli/cell_error.h"
+#include "cli/commands/command.h"
+#include "temporary_folder.h"
+
+namespace moetune {
+namespace {
+
+CellOptions tiny() {
+  CellOptions options;
+  options.experts = "4", options.top_k = "2", options.n = "64", options.k = "32";
+  return options;
+}
+
+std::vector<std::string> ids(const CellOptions& options) {
+  std::vector<std::string> result;
+  for (const Cell& cell : make_cells(options)) result.push_back(id(cell));
+  return result;
+}
+
+// A trace in a folder of its own, and the routing word for it.
+struct TraceFile {
+  explicit TraceFile(const std::string& text) : word("trace:" + folder.write("loads.json", text).string()) {}
+  TemporaryFolder folder;
+  std::string word;
+};
+
+TEST(Cells, FewestWordsMakeOneCell) {
+  const std::vector<Cell> cells = make_cells(tiny());
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].tokens, 256);
+  EXPECT_EQ(cells[0].routing.name, "uniform");
+  EXPECT_EQ(cells[0].shape.layer.model, "custom");
+  EXPECT_EQ(cells[0].shape.layer.dtype, Dtype::bf16);
+  EXPECT_EQ(cells[0].shape.layer.n, 64);
+  EXPECT_EQ(cells[0].shape.layer.k, 32);
+  EXPECT_EQ(cells[0].seed, 0u);
+}
+
+TEST(Cells, AreTheProductOfTheLists) {
+  CellOptions options = tiny();
+  options.tokens = {"1,2", "3"};
+  options.routings = {"uniform,zipf:1.0", "single"};
+  options.dtypes = {"bf16,fp16"};
+  EXPECT_EQ(make_cells(options).size(), 3u * 3 * 2);
+}
+
+TEST(Cells, TokensChangeFastest) {
+  CellOptions options = tiny();
+  options.tokens = {"1,2"};
+  options.routings = {"uniform,single"};
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 4u);
+  EXPECT_EQ(cells[1].tokens, 2);
+  EXPECT_EQ(cells[1].routing.name, "uniform");
+  EXPECT_EQ(cells[2].routing.name, "single");
+}
+
+TEST(Cells, DuplicatesAreDropped) {
+  CellOptions options = tiny();
+  options.tokens = {"8", "8,8"};
+  options.routings = {"zipf", "zipf:1.0,zipf:1"};
+  EXPECT_EQ(make_cells(options).size(), 1u);
+}
+
+TEST(Cells, TokenRanges) {
+  CellOptions options = tiny();
+  options.tokens = {"1,16,64-4096*4"};
+  EXPECT_EQ(make_cells(options).size(), 6u);
+}
+
+TEST(Cells, ModelsGiveTheirLayer) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"};
+  options.projections = {"up,down"};
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].shape.layer.n, 2 * 14336);
+  EXPECT_EQ(cells[0].shape.layer.k, 4096);
+  EXPECT_EQ(cells[1].shape.layer.n, 4096);
+  EXPECT_EQ(cells[1].shape.layer.k, 14336);
+}
+
+TEST(Cells, AProjectionThatIsRepeatedKeepsItsFusions) {
+  CellOptions options;
+  options.experts = "4", options.top_k = "2", options.hidden = "64", options.intermediate = "32";
+  options.projections = {"up,up"};
+  options.permute_y = options.topk_weights = true;
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_TRUE(cells[0].shape.fusion.permute_y && cells[0].shape.fusion.topk_weights);
+}
+
+TEST(Cells, AModelIsScaledDownAndItsIdSaysSo) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"};
+  options.hidden = "64", options.intermediate = "32", options.experts = "4";
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].shape.layer.experts, 4);
+  EXPECT_EQ(cells[0].shape.layer.n, 64);
+  EXPECT_EQ(cells[0].shape.layer.k, 64);
+  EXPECT_NE(id(cells[0]).find("/e4/n64/k64"), std::string::npos) << id(cells[0]);
+}
+
+TEST(Cells, WidthsAloneMakeALayer) {
+  CellOptions options;
+  options.experts = "4", options.top_k = "1", options.hidden = "64", options.intermediate = "32";
+  options.projections = {"up", "down"};
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].shape.layer.n, 64);
+  EXPECT_EQ(cells[1].shape.layer.k, 32);
+}
+
+TEST(Cells, TensorParallelismDividesTheWidthOfAnExpert) {
+  CellOptions options = tiny();
+  options.tp = "2";
+  EXPECT_EQ(make_cells(options)[0].shape.layer.n, 32);
+  options.projections = {"down"};
+  EXPECT_EQ(make_cells(options)[0].shape.layer.n, 64);
+  EXPECT_EQ(make_cells(options)[0].shape.layer.k, 16);
+}
+
+TEST(Cells, ShardingIsAListToo) {
+  CellOptions options = tiny();
+  options.tp = "1,2";
+  options.ep = "1,4";
+  EXPECT_EQ(make_cells(options).size(), 4u);
+}
+
+TEST(Cells, TensorParallelismThatDoesNotDivide) {
+  CellOptions options = tiny();
+  options.tp = "3";
+  EXPECT_EQ(error_of(options), "--tp 3 does not divide --n 64");
+}
+
+TEST(Cells, FusionsOfALayerGoWhereTheyBelong) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"};
+  options.projections = {"up,down"};
+  options.permute_x = options.permute_y = options.topk_weights = true;
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(text(cells[0].shape.fusion), "permute_x");
+  EXPECT_EQ(text(cells[1].shape.fusion), "permute_y+topk_weights");
+}
+
+TEST(Cells, WhatBecomesOfDwGoesToDw) {
+  CellOptions options = tiny();
+  options.ops = {"fwd,dx,dw"}, options.dtypes = {"bf16,fp32"};
+  options.accumulate = options.fp32_dw = true;
+  std::vector<std::string> fusions;
+  for (const Cell& cell : make_cells(options)) fusions.push_back(text(cell.shape.fusion));
+  EXPECT_EQ(fusions,
+            (std::vector<std::string>{"plain", "plain", "plain", "plain", "accumulate+fp32_dw", "accumulate"}));
+  options.ops = {"dx"}, options.fp32_dw = false;
+  EXPECT_EQ(error_of(options), "dx cannot accumulate");
+  options.ops = {"fwd,dx"};
+  EXPECT_EQ(error_of(options), "--accumulate belongs to --op dw, which is not listed");
+  options.ops = {"dx,dw"}, options.fp32_dw = true, options.dtypes = {"fp32"};
+  EXPECT_EQ(error_of(options), "--fp32-dw has no meaning for --dtype fp32");
+}
+
+TEST(Cells, WhatBecomesOfDxGoesToDx) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dx,dw"};
+  options.permute_x = options.permute_y = options.topk_weights = true;
+  options.sum_slots = options.weight_gradient = true;
+  std::vector<std::string> fusions;
+  for (const Cell& cell : make_cells(options)) fusions.push_back(text(cell.shape.fusion));
+  EXPECT_EQ(fusions,
+            (std::vector<std::string>{"permute_x", "permute_x+sum_slots", "permute_x", "permute_y+topk_weights",
+                                      "permute_y+topk_weights+weight_gradient", "permute_y+topk_weights"}));
+  options.ops = {"fwd,dw"};
+  EXPECT_EQ(error_of(options), "--sum-slots belongs to --op dx, which is not listed");
+  options.ops = {"fwd"};
+  EXPECT_EQ(error_of(options), "fwd cannot sum slots");
+  options.sum_slots = false;
+  EXPECT_EQ(error_of(options), "fwd has no weight gradient");
+  options.ops = {"dx"}, options.projections = {"up"}, options.permute_y = options.topk_weights = false;
+  EXPECT_EQ(error_of(options), "weight_gradient needs topk_weights");
+}
+
+TEST(Cells, BothPermutationsOfOneProjectionContradict) {
+  CellOptions options = tiny();
+  options.permute_x = options.permute_y = true;
+  EXPECT_EQ(error_of(options), "permute_x and permute_y exclude each other");
+}
+
+TEST(Cells, ATraceBecomesACellALayerWithItsRecordedTokens) {
+  const TraceFile file(R"({"experts": 4, "top_k": 2, "tokens": 6, "layers": {"a": [6, 3, 2, 1], "b": [3, 3, 3, 3]}})");
+  CellOptions options = tiny();
+  options.routings = {file.word};
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].routing.layer, "a");
+  EXPECT_EQ(cells[1].routing.layer, "b");
+  EXPECT_EQ(cells[0].tokens, 6);
+  options.tokens = {"12,24"};
+  EXPECT_EQ(make_cells(options).size(), 4u);
+}
+
+TEST(Cells, ATraceBesideADistributionKeepsItsOwnTokens) {
+  const TraceFile file(R"({"experts": 4, "top_k": 2, "tokens": 6, "layers": {"a": [6, 3, 2, 1]}})");
+  CellOptions options = tiny();
+  options.routings = {"uniform", file.word};
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].tokens, 256);
+  EXPECT_EQ(cells[1].tokens, 6);
+}
+
+TEST(Cells, NoLayer) { EXPECT_EQ(error_of({}), "no layer is given"); }
+
+TEST(Cells, PartsOfALayerMissing) {
+  CellOptions options = tiny();
+  options.top_k = "";
+  EXPECT_EQ(error_of(options), "--top-k is missing");
+  options = tiny();
+  options.k = "";
+  EXPECT_EQ(error_of(options), "--k is missing");
+  options = tiny();
+  options.n = options.k = "";
+  options.hidden = "64";
+  EXPECT_EQ(error_of(options), "--intermediate is missing");
+}
+
+TEST(Cells, TwoWaysToSaySizesContradict) {
+  CellOptions options = tiny();
+  options.hidden = "64";
+  EXPECT_EQ(error_of(options), "--n and --k exclude --hidden and --intermediate");
+  options = tiny();
+  options.models = {"mixtral-8x7b"};
+  EXPECT_EQ(error_of(options), "--n and --k exclude --model");
+}
+
+TEST(Cells, SizesGivenDirectlyAreOfOneProjection) {
+  CellOptions options = tiny();
+  options.projections = {"up,down"};
+  EXPECT_EQ(error_of(options), "--n and --k are the sizes of one projection");
+}
+
+TEST(Cells, WrongNumbersNameTheirOption) {
+  const auto with = [](std::string CellOptions::*member, const std::string& value) {
+    CellOptions options = tiny();
+    options.*member = value;
+    return error_of(options);
+  };
+  EXPECT_EQ(with(&CellOptions::experts, "-4").substr(0, 9), "--experts");
+  EXPECT_EQ(with(&CellOptions::n, "64x"), "--n: '64x' is not a whole number");
+  EXPECT_EQ(with(&CellOptions::k, "1e9"), "--k: '1e9' is not a whole number");
+  EXPECT_EQ(with(&CellOptions::top_k, "0").substr(0, 7), "--top-k");
+  EXPECT_EQ(with(&CellOptions::n, "99999999999999999999").substr(0, 5), "--n: ");
+  EXPECT_EQ(with(&CellOptions::n, "16777217"), "--n: 16777217 is outside 1 to 16777216");
+  EXPECT_EQ(with(&CellOptions::experts, "65537"), "--experts: 65537 is outside 1 to 65536");
+  EXPECT_EQ(with(&CellOptions::experts, "4294967297"), "--experts: 4294967297 is outside 1 to 65536");
+  EXPECT_EQ(with(&CellOptions::ep, "65537"), "--ep: 65537 is outside 1 to 65536");
+  EXPECT_EQ(with(&CellOptions::top_k, "5"), "top_k 5 is more than the 4 experts");
+  EXPECT_EQ(with(&CellOptions::seed, "-1").substr(0, 8), "--seed: ");
+}
+
+TEST(Cells, SizesWhoseProductOverflows) {
+  CellOptions options;
+  options.experts = "65536", options.top_k = "1", options.n = "16777216", options.k = "16777216";
+  EXPECT_EQ(error_of(options), "65536 experts of 16777216 x 16777216 are more than 2^46 weights");
+  options.n = options.k = "";
+  options.hidden = "64", options.intermediate = "16777216";
+  EXPECT_EQ(error_of(options), "n is 33554432, moetune takes at most 16777216");
+}
+
+TEST(Cells, ZeroTokens) {
+  CellOptions options = tiny();
+  options.tokens = {"0"};
+  EXPECT_EQ(error_of(options), "--tokens: 0 is outside 1 to 268435456");
+}
+
+TEST(Cells, EmptyWordsInLists) {
+  CellOptions options = tiny();
+  options.routings = {"uniform,,zipf"};
+  EXPECT_EQ(error_of(options), "--routing: the list 'uniform,,zipf' has an empty word");
+  options.routings = {""};
+  EXPECT_EQ(error_of(options), "--routing: the list is empty");
+}
+
+TEST(Cells, TooMany) {
+  CellOptions options = tiny();
+  options.tokens = {"1-9000"};
+  options.routings = {"uniform,single"};
+  EXPECT_EQ(error_of(options), "the lists make over 10000 cells");
+}
+
+TEST(Cells, RoutingsThatCannotBeMadeAreFoundEarly) {
+  CellOptions options = tiny();
+  options.routings = {"grouped:3:1"};
+  EXPECT_THROW(require_problems(make_cells(options)), Error);
+  options.routings = {"grouped:2:1"};
+  EXPECT_NO_THROW(require_problems(make_cells(options)));
+}
+
+TEST(Cells, SeedIsInTheId) {
+  CellOptions options = tiny();
+  options.seed = "7";
+  EXPECT_NE(ids(options)[0].find("seed7"), std::string::npos);
+}
+
+// What `verify` tells people to type again must be understood as the program itself understands it.
+Cell typed(const std::vector<std::string>& arguments) {
+  CellOptions options;
+  const Command command{.name = "cells", .summary = "", .examples = "", .declare = nullptr};
+  const std::vector<Command> commands = {command};
+  CommandLine line(commands);
+  OptionSet set = line.options(0);
+  declare(set, options);
+  std::vector<std::string> argv = {"moetune", "cells"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  line.parse(argv);
+  const std::vector<Cell> cells = make_cells(options);
+  EXPECT_EQ(cells.size(), 1u);
+  return cells.at(0);
+}
+
+void expect_typed_again(const CellOptions& options) {
+  for (Cell cell : make_cells(options)) {
+    const Cell again = typed(cell_arguments(cell));
+    cell.shape.layer.model = again.shape.layer.model;
+    EXPECT_EQ(again, cell) << id(cell);
+  }
+}
+
+TEST(CellArguments, MakeTheCellAgain) {
+  CellOptions options = tiny();
+  options.seed = "7", options.tokens = {"3,1000"}, options.dtypes = {"bf16,fp16,fp32"};
+  options.routings = {"uniform,zipf:1.25,hot:2:0.5,single"};
+  expect_typed_again(options);
+  options.permute_x = true;
+  expect_typed_again(options);
+  options.permute_x = false, options.permute_y = options.topk_weights = true;
+  expect_typed_again(options);
+  options.ops = {"fwd,dx,dw"}, options.accumulate = options.fp32_dw = true;
+  expect_typed_again(options);
+}
+
+TEST(CellArguments, TellTheFusionsOfDx) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dx,dw"};
+  options.permute_x = options.permute_y = options.topk_weights = true;
+  options.sum_slots = options.weight_gradient = true;
+  expect_typed_again(options);
+}
+
+TEST(CellArguments, TellWholeSizesOfRanks) {
+  CellOptions options;
+  options.models = {"qwen3-30b-a3b"}, options.projections = {"up,down"}, options.tp = "2,4", options.ep = "8";
+  expect_typed_again(options);
+}
+
+TEST(CellArguments, NameRecordings) {
+  CellOptions options;
+  options.models = {"gpt-oss-20b"}, options.routings = {"trace:gpt-oss-20b#3"};
+  expect_typed_again(options);
+}
+
+}  // namespace
+}  // namespace moetune

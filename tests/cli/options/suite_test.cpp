@@ -1,0 +1,269 @@
+// From suites to cells.
+#include "cli/options/suite.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "cli/cell_error.h"
+#include "record/step.h"
+#include "temporary_folder.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+CellOptions suite(const std::string& name) {
+  CellOptions options;
+  options.suite = name;
+  return options;
+}
+
+class SuiteFile : public ::testing::Test {
+ protected:
+  std::string write(const std::string& cells) {
+    return folder_.write("s.json", R"({"schema": "moetune.suite/1", "cells": )" + cells + "}").string();
+  }
+  std::string error(const std::string& cells) {
+    const std::string path = write(cells);
+    const std::string text = error_of(suite(path));
+    EXPECT_TRUE(text.starts_with(path + ": ")) << text;
+    return text.substr(std::min(text.size(), path.size() + 2));
+  }
+  TemporaryFolder folder_;
+};
+
+TEST(Suite, HopperPeersAreSixLayersInSixCellsEach) {
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>, int> layers;
+  std::set<std::string> ids;
+  for (const Cell& cell : make_cells(suite("hopper-peers"))) {
+    const Layer& layer = cell.shape.layer;
+    ++layers[{layer.model, layer.experts, layer.top_k, layer.n, layer.k}];
+    ids.insert(id(cell));
+  }
+  EXPECT_EQ(ids.size(), 36u);
+  const decltype(layers) expected = {
+      {{"mixtral-8x7b", 8, 2, 28672, 4096}, 6},   {{"mixtral-8x7b", 8, 2, 4096, 14336}, 6},
+      {{"qwen3-30b-a3b", 128, 8, 1536, 2048}, 6}, {{"qwen3-30b-a3b", 128, 8, 2048, 768}, 6},
+      {{"gpt-oss-20b", 32, 4, 5760, 2880}, 6},    {{"custom", 32, 8, 4096, 7168}, 6}};
+  EXPECT_EQ(layers, expected);
+  EXPECT_TRUE(ids.contains("qwen3-30b-a3b/down/fwd/bf16/t4096/zipf:1"));
+}
+
+TEST(Suite, HopperFusedAreTheSameCellsWithTheirRowsMoved) {
+  std::vector<Cell> plain = make_cells(suite("hopper-peers")), fused = make_cells(suite("hopper-fused"));
+  std::set<std::string> ids, wanted;
+  for (const Cell& cell : plain) wanted.insert(id(cell));
+  for (Cell& cell : fused) {
+    const bool up = cell.shape.layer.projection == Projection::up;
+    EXPECT_EQ(cell.shape.fusion.permute_x, up) << id(cell);
+    EXPECT_EQ(cell.shape.fusion.permute_y, !up) << id(cell);
+    cell.shape.fusion = {};
+    ids.insert(id(cell));
+  }
+  EXPECT_EQ(ids, wanted);
+}
+
+TEST(Suite, HopperBackwardIsDxAndDwOfTheSameLayers) {
+  std::set<std::string> layers, wanted, ids;
+  std::map<std::pair<std::string, int64_t>, int> counts;
+  const auto layer_of = [](const Cell& cell) {
+    const Layer& layer = cell.shape.layer;
+    return fmt::format("{} {} {} {} {}", layer.model, layer.experts, layer.top_k, layer.n, layer.k);
+  };
+  for (const Cell& cell : make_cells(suite("hopper-peers"))) wanted.insert(layer_of(cell));
+  for (const Cell& cell : make_cells(suite("hopper-backward"))) {
+    layers.insert(layer_of(cell));
+    ids.insert(id(cell));
+    ++counts[{std::string(name(cell.shape.op)), cell.tokens}];
+  }
+  EXPECT_EQ(layers, wanted);
+  EXPECT_EQ(counts, (decltype(counts){{{"dx", 1024}, 12},
+                                      {{"dx", 4096}, 12},
+                                      {{"dx", 16384}, 12},
+                                      {{"dw", 1024}, 12},
+                                      {{"dw", 4096}, 12},
+                                      {{"dw", 16384}, 12}}));
+  EXPECT_TRUE(ids.contains("qwen3-30b-a3b/down/dw/bf16/t16384/zipf:1"));
+}
+
+TEST(Suite, TrainingStepIsTwoStepsARouting) {
+  std::vector<CellTimes> cells;
+  for (const Cell& cell : make_cells(suite("training-step")))
+    cells.push_back({.cell = cell, .times = {{"winners", 1e-3, {1e-3, 1e-3}}}});
+  EXPECT_EQ(cells.size(), 24u);
+  std::set<std::string> steps;
+  for (const Step& step : training_steps(cells)) {
+    const Cell &up = cells[step.cells[2]].cell, &down = cells[step.cells[5]].cell;
+    steps.insert(fmt::format("{} {} {}", text(up.routing), text(up.shape.fusion), text(down.shape.fusion)));
+  }
+  EXPECT_EQ(steps, (std::set<std::string>{"uniform plain plain", "uniform permute_x permute_y", "zipf:1 plain plain",
+                                          "zipf:1 permute_x permute_y"}));
+}
+
+TEST(Suite, UnseenHasEightLayersThatNoOtherSuiteHas) {
+  const auto layers_of = [](const char* name) {
+    std::set<std::string> layers;
+    for (const Cell& cell : make_cells(suite(name))) layers.insert(cell.shape.layer.model);
+    return layers;
+  };
+  const std::set<std::string> unseen = layers_of("unseen");
+  EXPECT_EQ(unseen.size(), 8u);
+  for (const char* other : {"hopper-peers", "hopper-fused", "hopper-backward", "training-step", "recorded"})
+    for (const std::string& layer : layers_of(other)) EXPECT_FALSE(unseen.contains(layer)) << other << ": " << layer;
+  std::map<std::pair<int64_t, std::string>, int> counts;
+  for (const Cell& cell : make_cells(suite("unseen"))) ++counts[{cell.tokens, text(cell.routing)}];
+  EXPECT_EQ(counts.size(), 12u);
+  for (const auto& [regime, cells] : counts) EXPECT_EQ(cells, 8) << regime.first << " " << regime.second;
+}
+
+TEST(Suite, UnknownNamesTellTheNearest) {
+  try {
+    read_suite("hoper-peers");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("hoper-peers"), std::string::npos) << error.what();
+    EXPECT_NE((error.what() + error.hint()).find("'hopper-peers'"), std::string::npos) << error.hint();
+  }
+}
+
+TEST(Suite, ContradictsOtherOptions) {
+  for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.dtypes = {"fp16"}; },
+                      +[](CellOptions& o) { o.permute_x = true; }}) {
+    CellOptions options = suite("hopper-peers");
+    change(options);
+    EXPECT_EQ(error_of(options), "--suite excludes the other options of cells except --tokens and --seed");
+  }
+}
+
+TEST(Suite, TokensPickItsCells) {
+  CellOptions options = suite("hopper-peers");
+  options.tokens = {"16", "4096"};
+  const std::vector<Cell> cells = make_cells(options);
+  EXPECT_EQ(cells.size(), 24);
+  for (const Cell& cell : cells) EXPECT_NE(cell.tokens, 256);
+  options.tokens = {"17"};
+  EXPECT_EQ(error_of(options), "--tokens 17: the suite 'hopper-peers' has no such cells");
+}
+
+TEST(Suite, HardIsWhatItSays) {
+  std::set<std::string> fusions, dtypes;
+  std::set<int64_t> largest;  // rows of an expert in balanced routings
+  bool no_rows = false, one_row = false, all_to_one = false, more_experts_than_rows = false, many_experts = false;
+  for (const Cell& cell : make_cells(suite("hard"))) {
+    const Problem problem = make_problem(cell);
+    const RoutingFigures f = figures(problem.routing);
+    fusions.insert(text(cell.shape.fusion));
+    dtypes.insert(std::string(name(cell.shape.layer.dtype)));
+    no_rows |= f.rows == 0;
+    one_row |= f.rows == 1;
+    all_to_one |= f.active_experts == 1 && f.rows >= 300;
+    more_experts_than_rows |= f.rows > 0 && f.rows * 10 < cell.shape.layer.local_experts();
+    many_experts |= cell.shape.layer.local_experts() > 512;
+    if (cell.routing.name == "balanced") largest.insert(f.max_rows);
+    EXPECT_EQ(cell.shape.layer.n % 8 + cell.shape.layer.k % 8, 0) << "tensor copies take whole chunks: " << id(cell);
+    EXPECT_LT(flops(product_of(problem)), 1e9) << "small problems only: " << id(cell);
+  }
+  EXPECT_EQ(fusions, (std::set<std::string>{"plain", "permute_x", "permute_y", "permute_y+topk_weights"}));
+  EXPECT_EQ(dtypes, (std::set<std::string>{"bf16", "fp16"}));
+  EXPECT_TRUE(no_rows && one_row && all_to_one && more_experts_than_rows && many_experts);
+  for (const int64_t block : {16, 32, 64, 128})
+    for (const int64_t rows : {block - 1, block, block + 1})
+      EXPECT_TRUE(largest.contains(rows)) << rows << " rows for every expert";
+}
+
+TEST(Suite, RecordedPutsEveryLayerBesideBalancedRowsOfTheSameMean) {
+  std::map<std::string, int> kinds;
+  for (const Cell& cell : make_cells(suite("recorded"))) {
+    EXPECT_EQ(cell.shape.layer.model, "gpt-oss-20b");
+    const RoutingFigures f = figures(make_problem(cell).routing);
+    EXPECT_EQ(f.rows, 2012 * 4);
+    EXPECT_EQ(f.max_over_mean > 2, cell.routing.name == "trace") << id(cell);
+    ++kinds[cell.routing.name + (cell.shape.layer.projection == Projection::up ? " up" : " down")];
+  }
+  EXPECT_EQ(kinds, (std::map<std::string, int>{
+                       {"balanced up", 1}, {"balanced down", 1}, {"trace up", 11}, {"trace down", 11}}));
+}
+
+TEST(Suite, TakesASeedForPartsThatNameNone) {
+  CellOptions options = suite("hopper-peers");
+  options.seed = "5";
+  for (const Cell& cell : make_cells(options)) EXPECT_EQ(cell.seed, 5u);
+}
+
+TEST_F(SuiteFile, KeepsTheSeedsThatItNames) {
+  CellOptions options = suite(write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "seed": 3},
+                                        {"experts": 8, "top_k": 1, "n": 8, "k": 8}])"));
+  options.seed = "5";
+  const auto cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].seed, 3u);
+  EXPECT_EQ(cells[1].seed, 5u);
+}
+
+TEST_F(SuiteFile, EveryKeyIsItsOption) {
+  const auto cells = make_cells(suite(write(R"([{"experts": 8, "top_k": "2", "n": 64, "k": 32, "projection": "down",
+      "op": "dw", "tokens": "4,8", "routing": "uniform,zipf:1.0", "dtype": "fp16", "tp": 2, "ep": 4, "seed": 7,
+      "permute_y": true, "topk_weights": true, "accumulate": true, "fp32_dw": true}])")));
+  ASSERT_EQ(cells.size(), 4u);
+  CellOptions typed;
+  typed.experts = "8", typed.top_k = "2", typed.n = "64", typed.k = "32", typed.projections = {"down"};
+  typed.ops = {"dw"}, typed.tokens = {"4,8"}, typed.routings = {"uniform,zipf:1.0"}, typed.dtypes = {"fp16"};
+  typed.tp = "2", typed.ep = "4", typed.seed = "7", typed.permute_y = typed.topk_weights = true;
+  typed.accumulate = typed.fp32_dw = true;
+  const auto expected = make_cells(typed);
+  for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(id(cells[i]), id(expected[i]));
+}
+
+TEST_F(SuiteFile, KeysOfDxAreTheirOptions) {
+  const auto cells = make_cells(suite(write(R"([
+      {"experts": 8, "top_k": 2, "n": 64, "k": 32, "op": "dx", "permute_x": true, "sum_slots": true},
+      {"experts": 8, "top_k": 2, "n": 64, "k": 32, "projection": "down", "op": "dx", "permute_y": true,
+       "topk_weights": true, "weight_gradient": true}])")));
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(text(cells[0].shape.fusion), "permute_x+sum_slots");
+  EXPECT_EQ(text(cells[1].shape.fusion), "permute_y+topk_weights+weight_gradient");
+}
+
+TEST_F(SuiteFile, ScaledModelsAndBothPermutations) {
+  const auto cells = make_cells(suite(write(
+      R"([{"model": "gpt-oss-20b", "hidden": 64, "intermediate": 32, "projection": "up,down", "permute_x": true}])")));
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].shape.layer.k, 64);
+  EXPECT_TRUE(cells[0].shape.fusion.permute_x);
+  EXPECT_FALSE(cells[1].shape.fusion.permute_x);
+}
+
+TEST_F(SuiteFile, PartsFollowEachOtherAndCellsAreTakenOnce) {
+  const auto cells = make_cells(suite(write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "tokens": "2,4"},
+                                                {"experts": 4, "top_k": 1, "n": 8, "k": 8, "tokens": "4,1"}])")));
+  ASSERT_EQ(cells.size(), 3u);
+  EXPECT_EQ(cells[0].tokens, 2);
+  EXPECT_EQ(cells[1].tokens, 4);
+  EXPECT_EQ(cells[2].tokens, 1);
+}
+
+TEST_F(SuiteFile, ErrorsNameThePart) {
+  EXPECT_EQ(error(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8}, {"experts": 4, "top_k": 5, "n": 8, "k": 8}])"),
+            "cells[1]: top_k 5 is more than the 4 experts");
+  EXPECT_EQ(error("[{}]"), "cells[0]: no layer is given");
+  EXPECT_EQ(error("[]"), "cells: has no cells");
+  EXPECT_EQ(error("[3]"), "cells[0]: expected an object of options");
+  EXPECT_TRUE(error(R"([{"token": "8"}])").starts_with("cells[0].token: ")) << error(R"([{"token": "8"}])");
+  EXPECT_TRUE(error(R"([{"suite": "hopper-peers"}])").starts_with("cells[0].suite: "));
+  EXPECT_TRUE(error(R"([{"n": 1.5}])").starts_with("cells[0].n: expected a string")) << error(R"([{"n": 1.5}])");
+  EXPECT_TRUE(error(R"([{"permute_x": 1}])").starts_with("cells[0].permute_x: expected"));
+}
+
+TEST_F(SuiteFile, OtherSchemasAreRefused) {
+  const std::string path = folder_.write("t.json", R"({"schema": "moetune.table/1"})").string();
+  EXPECT_NE(error_of(suite(path)).find("expected 'moetune.suite/1'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,168 @@
+// What commands print of real kernels fits in 80 columns; with --verbose it has all knobs.
+#include <gtest/gtest.h>
+
+#include "base/text/units.h"
+#include "cli/tables/findings.h"
+#include "cli/tables/points.h"
+#include "cli/text/sections.h"
+#include "cli/tables/verdicts.h"
+
+namespace moetune {
+namespace {
+
+void expect_narrow(const std::string& text) {
+  for (const std::string& line : split(text, '\n')) EXPECT_LE(display_width(line), 80) << line;
+}
+
+bool holds(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+Cell cell_of(int64_t tokens) {
+  Cell cell;
+  cell.shape.layer = {.model = "nemotron-3-super-120b", .experts = 512, .top_k = 22, .n = 2688, .k = 1024};
+  cell.shape.fusion = {.permute_y = true, .topk_weights = true};
+  cell.tokens = tokens;
+  cell.routing = parse_routing("zipf:1.25");
+  return cell;
+}
+
+// The default of a Hopper GPU, one that differs in nearly every knob, and another variant; with their names.
+CellWork work_of(int64_t tokens) {
+  const DeviceInfo device = device_of_arch("sm_90a");
+  CellWork work{cell_of(tokens), {}};
+  const Problem problem = make_problem(work.cell);
+  const Candidate fallback = usual_default(problem, device);
+  add_entrant(
+      work, "winner",
+      {.baseline = "",
+       .candidate = parse_candidate(
+           "wgmma block_m=256 block_n=64 block_k=64 stages=5 raster=n group=16 consumers=3 schedule=pingpong swap=no "
+           "cluster=m in_flight=0 tma_x=no tma_w=no tma_store=rows addressing=pointers tiles=static pace=common "
+           "split=0 "
+           "hold=512 gather=first mix=8")});
+  add_entrant(work, "default", {.baseline = "", .candidate = fallback});
+  add_entrant(work, "candidate",
+              {.baseline = "", .candidate = complete(parse_partial_candidate("mma group=3"), problem, device)});
+  add_entrant(work, "baseline", {.baseline = "cublas-grouped", .candidate = {}});
+  name_entrants(work, problem, device);
+  return work;
+}
+
+Measurement noisy_time() {
+  Measurement time;
+  time.seconds = 250e-6, time.interval = {120e-6, 880e-6}, time.samples = 11;
+  return time;
+}
+
+TEST(Width, OfBench) {
+  std::vector<Point> points;
+  for (const int64_t tokens : {64, 1024})
+    for (const Entrant& entrant : work_of(tokens).entrants)
+      points.push_back({.cell = cell_of(tokens),
+                        .entrant = entrant,
+                        .measurement = noisy_time(),
+                        .versus = {.median = 4, .interval = {0.52, 31.48}},
+                        .flops = 1.234e11,
+                        .bytes = 1e9});
+  points.back().status = Status::launch_error;
+  points.back().reason = "cuBLAS: grouped gemm: the requested functionality is not supported on this device";
+  const std::string told = points_text(points, Format::text, {}, false);
+  expect_narrow(told);
+  for (const std::string words : {"wgmma, the default ", "| winner: wgmma block_m=256 ", "| mma group=3 ",
+                                  "64 tokens, ", "1024 tokens, ", "vs cublas-grouped", "launch_error"})
+    EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
+  const std::string all = points_text(points, Format::text, {}, true);
+  for (const Point& point : points) EXPECT_TRUE(holds(all, text(point.entrant.contender))) << all;
+  for (const std::string& line : split(points_text(points, Format::markdown, {}, false), '\n'))
+    EXPECT_TRUE(line.empty() || line[0] == '|' || line[0] == '#' || line.starts_with("- ")) << line;
+}
+
+TEST(Width, OfATrainingStep) {
+  std::vector<Point> points;
+  for (const Projection projection : {Projection::up, Projection::down})
+    for (const Op op : {Op::fwd, Op::dx, Op::dw})
+      for (const std::string role : {"winner", "default", "baseline", "peer"}) {
+        Cell cell = cell_of(1024);
+        Layer& layer = cell.shape.layer;
+        layer.projection = projection;
+        if (projection == Projection::down) layer.n = 1024, layer.k = 2688;
+        cell.shape.fusion = projection == Projection::up ? Fusion{.permute_x = true} : cell.shape.fusion;
+        cell.shape.op = op;
+        points.push_back({.cell = cell,
+                          .entrant = {role,
+                                      {.baseline = "cublas-loop", .candidate = {}},
+                                      role == "peer" ? "torch-grouped-mm (peer)" : "x"},
+                          .measurement = noisy_time(),
+                          .versus = {.median = 4, .interval = {0.52, 31.48}},
+                          .flops = 1e11,
+                          .bytes = 1e9});
+      }
+  const std::string told = points_text(points, Format::text, {}, false);
+  expect_narrow(told);
+  for (const std::string words : {"nemotron-3-super-120b training step, bf16: 512 experts, top 22, hidden 1024,",
+                                  "speedup of winners", "torch-grouped-mm (peer)", "720 µs to 5.28 ms"})
+    EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
+}
+
+TEST(Width, OfVerify) {
+  Verdicts verdicts;
+  verdicts.cells = verdicts.asked = 1;
+  for (const Entrant& entrant : work_of(64).entrants)
+    if (entrant.contender.baseline.empty())
+      verdicts.findings.push_back(
+          {.cell = cell_of(64),
+           .candidate = entrant.contender.candidate,
+           .name = entrant.name,
+           .verdict = {.ok = true, .reason = {}, .elements = 12345678, .normalised_error = 1e-3},
+           .repetition = Repetition{.launches = 10000000, .different = 0, .reason = {}}});
+  verdicts.pruned
+      ["tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can "
+       "count"] = 12;
+  const std::string told = summary(verdicts, {}, {}, false);
+  expect_narrow(told);
+  EXPECT_TRUE(holds(told, "| wgmma, the default ")) << told;
+  EXPECT_TRUE(holds(told, "| mma group=3 ")) << told;
+  const std::string all = summary(verdicts, {}, {}, true);
+  for (const Case& finding : verdicts.findings) EXPECT_TRUE(holds(all, text(finding.candidate))) << all;
+}
+
+TEST(Width, OfCheck) {
+  TunedTable table;
+  std::vector<CellFinding> findings;
+  for (const int64_t tokens : {64, 4096}) {
+    Entry entry;
+    entry.cell = cell_of(tokens);
+    entry.candidate = work_of(64).entrants[0].contender.candidate;
+    table.entries.push_back(entry);
+    CellFinding finding;
+    finding.cell = entry.cell;
+    finding.finding = tokens == 64 ? Finding::equivalent : Finding::inconclusive;
+    finding.change = 0.012, finding.change_interval = {-0.034, 0.056};
+    finding.control = tokens == 64 ? "cublas-grouped" : "cublas-loop";
+    finding.reason =
+        "its ratio to cublas-loop changed by +1.2 % (-3.4 % to +5.6 %); 160 rounds cannot tell that ratio "
+        "from noise";
+    finding.detectable = tokens == 64 ? 0.0984 : 0.1234;
+    finding.before_seconds = 123e-6, finding.now.seconds = 125e-6, finding.rounds = 40;
+    findings.push_back(finding);
+  }
+  const std::string told = findings_text({.findings = findings}, table, {}, false);
+  expect_narrow(told);
+  EXPECT_TRUE(holds(told, "the ratio to cublas-grouped or cublas-loop")) << told;
+  EXPECT_TRUE(holds(told, "| 9.8 % | equivalent   |")) << told;
+  EXPECT_TRUE(holds(told, "|  12 % | inconclusive |")) << told;
+  const std::string all = findings_text({.findings = findings}, table, {}, true);
+  EXPECT_TRUE(holds(all, text(table.entries[0].candidate))) << all;
+}
+
+TEST(Sections, TellAHeadingOnceAndNestItInMarkdown) {
+  const Grid grid{{{"a"}}, {{"1"}}};
+  const std::vector<Section> sections = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
+  EXPECT_EQ(sections_text(sections, Format::text, 80),
+            "layer\n8 tokens\n\n| a   |\n| --- |\n| 1   |\n\n16 tokens\n\n| a   |\n| --- |\n| 1   |\n");
+  EXPECT_TRUE(sections_text(sections, Format::markdown, 0).starts_with("## layer\n### 8 tokens\n\n| a"));
+  EXPECT_EQ(bullets({"some words", "b|c"}, Format::text, 8), "\n- some\n  words\n- b\\|c\n");
+  EXPECT_EQ(bullets({"a <b>"}, Format::markdown, 0), "\n- a &lt;b&gt;\n");
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,48 @@
+// The manifest of exported kernels as it is written.
+#include "export/kernels/kernel_manifest.h"
+
+#include "base/pretty.h"
+#include "record/sample.h"
+
+namespace moetune {
+namespace {
+
+// Of a fixed kernel: scattered rows, cut tiles, tensor maps.
+KernelExport small_export() {
+  Shape shape;
+  shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};
+  shape.fusion = {.permute_y = true};
+  const Cell cell = {.shape = shape, .tokens = 64, .routing = parse_routing("balanced"), .seed = 0};
+  const Candidate candidate = parse_candidate(
+      "wgmma block_m=64 block_n=128 block_k=64 stages=4 raster=m group=1 consumers=1 schedule=cooperative swap=no "
+      "cluster=none in_flight=1 tma_x=yes tma_w=yes tma_store=no addressing=base tiles=static pace=own split=4 hold=0 "
+      "gather=tiles mix=0");
+  const Variant& variant = find_variant("wgmma");
+  EXPECT_EQ(cannot_run(candidate, shape, device_of_arch("sm_90a")).value_or(""), "");
+  KernelExport exported;
+  exported.services.route.push_back({"sm_90a", "route.sm_90a.cubin", "route", 32});
+  exported.services.finish.emplace_back(Dtype::bf16, CubinFile{"sm_90a", "finish-bf16.sm_90a.cubin", "finish", 32});
+  exported.kernels.push_back({.name = "wgmma-0",
+                              .shape = shape,
+                              .candidate = candidate,
+                              .plan = variant.plan(candidate, shape),
+                              .unit = "text",
+                              .cubins = {{"sm_90a", "wgmma-0.sm_90a.cubin", "kernel", 168}}});
+  exported.cells.push_back({.cell = cell, .skew = 1, .arch = "sm_90a", .kernel = "wgmma-0", .seconds = 1e-4});
+  exported.ranges.push_back({.shape = shape,
+                             .tokens = {.from = 64, .to = 1000},
+                             .arch = "sm_90a",
+                             .kernel = "wgmma-0",
+                             .worst_regret = 0.01});
+  return exported;
+}
+
+TEST(KernelManifest, IsTheGoldenText) {
+  const std::string manifest = pretty_json(kernel_manifest(small_export(), sample::small_table()));
+  sample::expect_golden("kernels.json", manifest);
+  const Json json = parse_json(manifest, "manifest");
+  require_kernel_manifest(JsonAt(json, "manifest"));
+}
+
+}  // namespace
+}  // namespace moetune

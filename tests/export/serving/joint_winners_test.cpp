@@ -1,0 +1,194 @@
+// Tables tuned over a pack of a Triton kernel: one configuration for up and down by the least sum of their times, and
+// its knobs in the servers' files.
+#include "export/serving/joint_winners.h"
+
+#include "export/exporter.h"
+#include "record/sample.h"
+#include "export/serving/serving.h"
+
+namespace moetune {
+namespace {
+
+using sample::cell;
+using sample::qwen_down;
+using sample::qwen_up;
+
+// Of a pack that is not in the catalog.
+Candidate triton(int block_m, int stages) {
+  Candidate candidate{.variant = "triton_moe", .values = {}};
+  candidate.foreign = {{"pack", "0123456789ab"},
+                       {"BLOCK_SIZE_M", std::to_string(block_m)},
+                       {"BLOCK_SIZE_N", "128"},
+                       {"BLOCK_SIZE_K", "64"},
+                       {"GROUP_SIZE_M", "16"},
+                       {"num_warps", "8"},
+                       {"num_stages", std::to_string(stages)}};
+  return candidate;
+}
+
+Entry triton_entry(const Cell& of, const Candidate& winner, double us) {
+  Entry entry = sample::entry(of, sample::mma(16), us);
+  entry.candidate = winner;
+  return entry;
+}
+
+// 16x3 and 64x4 win one projection each; the sum is least for 32x4, and with block_m alone in common for 32x3 and 32x4.
+TunedTable apart() {
+  return sample::table(
+      {triton_entry(cell(qwen_up(), 16), triton(16, 3), 10), triton_entry(cell(qwen_down(), 16), triton(64, 4), 20)});
+}
+
+Replay timed() {
+  Replay journal{
+      .header = sample::header({cell(qwen_up(), 16), cell(qwen_down(), 16)}), .trials = {}, .unfinished = {}};
+  std::vector<Trial>& up = journal.trials[id(cell(qwen_up(), 16))];
+  std::vector<Trial>& down = journal.trials[id(cell(qwen_down(), 16))];
+  up = {sample::trial(triton(16, 3), 10), sample::trial(triton(64, 4), 19), sample::trial(triton(32, 4), 13),
+        sample::trial(triton(32, 3), 11), sample::failed_trial(triton(128, 4), Status::launch_error, "no room")};
+  down = {sample::trial(triton(16, 3), 33), sample::trial(triton(64, 4), 20), sample::trial(triton(32, 4), 22),
+          sample::trial(triton(32, 3), 25), sample::trial(triton(128, 4), 19)};
+  return journal;
+}
+
+TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
+  std::vector<std::string> notes;
+  ASSERT_TRUE(has_pairs(apart()));
+  const TunedTable joined = with_joint_winners(apart(), timed(), {}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton(32, 4));
+  EXPECT_EQ(joined.entries[1].candidate, triton(32, 4));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(
+      notes[0],
+      "1 of 1 pairs of up and down get one configuration, by the least sum of their times: at worst 16.7 % over the "
+      "winners of each");
+}
+
+TEST(JointWinners, MayShareSomeKnobsOnly) {
+  std::vector<std::string> notes;
+  const TunedTable joined = with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton(32, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton(32, 4));
+}
+
+// The table when the final timed two candidates: the default was 3 % slower than the winner.
+TunedTable raced(const Candidate& up, const Candidate& down, const Candidate& fallback) {
+  TunedTable table =
+      sample::table({triton_entry(cell(qwen_up(), 16), up, 100), triton_entry(cell(qwen_down(), 16), down, 100)});
+  for (Entry& entry : table.entries) entry.rivals = {sample::rival("default", 103, 1 / 1.03, fallback)};
+  return table;
+}
+
+Replay screened(const std::vector<Trial>& up, const std::vector<Trial>& down) {
+  return {.header = sample::header({cell(qwen_up(), 16), cell(qwen_down(), 16)}),
+          .trials = {{id(cell(qwen_up(), 16)), up}, {id(cell(qwen_down(), 16)), down}},
+          .unfinished = {}};
+}
+
+TEST(JointWinners, OfBothProjectionsAreTakenWhateverTheSearchTimed) {
+  const std::vector<Trial> lucky = {sample::trial(triton(16, 3), 100.2), sample::trial(triton(32, 4), 99.8),
+                                    sample::trial(triton(64, 4), 95)};
+  std::vector<std::string> notes;
+  const TunedTable joined =
+      with_joint_winners(raced(triton(16, 3), triton(16, 3), triton(32, 4)), screened(lucky, lucky), {}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton(16, 3));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(holds(notes[0], "at worst 0.0 % over the winners of each"));
+}
+
+TEST(JointWinners, AreChosenByTimesOfTheFinalWhereItTimedThem) {
+  const std::vector<Trial> up = {sample::trial(triton(16, 3), 99), sample::trial(triton(32, 4), 90),
+                                 sample::trial(triton(64, 3), 104)};
+  const std::vector<Trial> down = {sample::trial(triton(16, 3), 102), sample::trial(triton(32, 4), 90),
+                                   sample::trial(triton(64, 3), 120)};
+  std::vector<std::string> notes;
+  // 32x4 is the default: 103 in both. 16x3 is 100 in up, where it won, and 102 in down.
+  const TunedTable joined =
+      with_joint_winners(raced(triton(16, 3), triton(64, 3), triton(32, 4)), screened(up, down), {}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton(16, 3));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(holds(notes[0], "at worst 1.0 % over the winners of each"));
+}
+
+TEST(JointWinners, AreNotOfAnotherBuildOfThePack) {
+  Candidate other = triton(32, 4);
+  other.foreign[0].second = "ffffffffffff";
+  std::vector<Trial> times = timed().trials.begin()->second;
+  times.push_back(sample::trial(other, 1));
+  std::vector<std::string> notes;
+  const TunedTable joined = with_joint_winners(apart(), screened(times, times), {}, notes);
+  for (const Entry& entry : joined.entries) EXPECT_EQ(entry.candidate.foreign[0].second, "0123456789ab");
+}
+
+TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
+  std::vector<std::string> notes;
+  Replay journal = timed();
+  journal.trials.clear();
+  const TunedTable joined = with_joint_winners(apart(), journal, {}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton(64, 4));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(holds(notes[0], "1 pair of up and down stays apart: no candidates that fit together were timed"));
+}
+
+TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
+  const auto pairs = [](const Cell& up, const Cell& down) {
+    return has_pairs(sample::table({triton_entry(up, triton(16, 3), 10), triton_entry(down, triton(64, 4), 20)}));
+  };
+  EXPECT_TRUE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 16)));
+  EXPECT_FALSE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 32)));
+  EXPECT_FALSE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 16, "zipf:1")));
+  EXPECT_FALSE(pairs(cell(qwen_up(), 16), cell(qwen_up(), 16)));
+  EXPECT_FALSE(has_pairs(sample::table({sample::entry(cell(qwen_up(), 16), sample::mma(16), 10),
+                                        sample::entry(cell(qwen_down(), 16), sample::mma(16), 10)})));
+}
+
+ServingRow row_of(const ExportedFile& file, int64_t tokens, Server server) {
+  for (const auto& [key, row] : load_serving(server, file.text, file.name))
+    if (key == tokens) return row;
+  ADD_FAILURE() << "no row for " << tokens;
+  return {};
+}
+
+bool noted(const Export& result, const std::string& part) {
+  return std::ranges::any_of(result.notes, [&](const std::string& note) { return holds(note, part); });
+}
+
+TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
+  std::vector<std::string> notes;
+  const Export result = find_exporter("vllm").write(with_joint_winners(apart(), timed(), {}, notes));
+  ASSERT_EQ(result.files.size(), 1u);
+  EXPECT_EQ(row_of(result.files[0], 16, Server::vllm),
+            (ServingRow{
+                .block_m = 32, .block_n = 128, .block_k = 64, .group_m = 16, .warps = 8, .stages = 4, .use_tma = {}}));
+  EXPECT_FALSE(noted(result, "first guess"));
+  EXPECT_FALSE(noted(result, "these are up's winners"));
+  EXPECT_TRUE(noted(result, "the knobs of the pack triton_moe are written as they were measured"));
+  EXPECT_TRUE(noted(find_exporter("vllm").write(apart()), "these are up's winners"));
+}
+
+TEST(TritonPacks, AreExportedToSglangInTwoFilesOfOneBlockM) {
+  std::vector<std::string> notes;
+  const Export result = find_exporter("sglang").write(with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes));
+  ASSERT_EQ(result.files.size(), 2u);
+  EXPECT_EQ(row_of(result.files[0], 16, Server::sglang).stages, 3);
+  EXPECT_EQ(row_of(result.files[1], 16, Server::sglang).stages, 4);
+}
+
+TEST(TritonPacks, OfDownWithAnotherBlockMThanUpGiveWayToTheDefault) {
+  const Export result = find_exporter("sglang").write(apart());
+  ASSERT_EQ(result.files.size(), 1u);
+  EXPECT_TRUE(noted(result, "it has another BLOCK_SIZE_M than up")) << result.notes.back();
+}
+
+TEST(TritonPacks, BesideKernelsOfMoetuneLeaveTheirNote) {
+  TunedTable mixed = apart();
+  mixed.entries.push_back(sample::entry(cell(qwen_up(), 32), sample::mma(32), 15));
+  const Export result = find_exporter("vllm").write(mixed);
+  EXPECT_TRUE(noted(result, "first guess"));
+  EXPECT_TRUE(noted(result, "as they were measured"));
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,243 @@
+// The servers' own files: names, defaults, limits, and their loaders' rules on real files and on wrong ones.
+#include "export/serving/serving.h"
+
+#include "base/json.h"
+#include "record/sample.h"
+
+namespace moetune {
+namespace {
+
+std::string row_text(const std::string& more = "") {
+  return R"({"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2)" +
+         more + "}";
+}
+
+TEST(ServingName, TellsExpertsSizeAndDevice) {
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", Dtype::bf16, false),
+            "E=8,N=14336,device_name=NVIDIA_H200.json");
+  EXPECT_EQ(serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", Dtype::fp16, false),
+            "E=128,N=1856,device_name=NVIDIA_H100_80GB_HBM3.json");
+}
+
+TEST(ServingName, TheH200FamilyIsOneDeviceForVllmOnly) {
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA H200 NVL", Dtype::bf16, false),
+            "E=8,N=64,device_name=NVIDIA_H200.json");
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "NVIDIA H200 NVL", Dtype::bf16, false),
+            "E=8,N=64,device_name=NVIDIA_H200_NVL.json");
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA GH200 480GB", Dtype::bf16, false),
+            "E=8,N=64,device_name=NVIDIA_GH200_480GB.json");
+}
+
+TEST(ServingName, OnlyFp32HasADtypePart) {
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A", Dtype::fp32, false),
+            "E=8,N=64,device_name=A,dtype=float32.json");
+}
+
+TEST(ServingName, TheDownFileHasItsSuffixLast) {
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A", Dtype::bf16, true), "E=8,N=64,device_name=A_down.json");
+}
+
+TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
+  EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "../../etc/passwd", Dtype::bf16, false); }).what,
+            "the device name '../../etc/passwd' cannot be part of a file name");
+  EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "", Dtype::bf16, false); }).exit, Exit::request);
+}
+
+TEST(ServingDefault, FollowsVllmsSteps) {
+  const auto row = [](int64_t tokens, int64_t experts = 128) { return default_row(Server::vllm, tokens, experts); };
+  EXPECT_EQ(row(32).block_m, 16);
+  EXPECT_EQ(row(33).block_m, 32);
+  EXPECT_EQ(row(96).block_m, 32);
+  EXPECT_EQ(row(97).block_m, 64);
+  EXPECT_EQ(row(512).block_m, 64);
+  EXPECT_EQ(row(513).block_m, 128);
+  EXPECT_EQ(row(64).block_n, 64);
+  EXPECT_EQ(row(65).block_n, 128);
+  EXPECT_EQ(row(64).block_k, 128);
+  EXPECT_EQ(row(65).block_k, 64);
+  EXPECT_EQ(row(128).warps, 4);
+  EXPECT_EQ(row(129).warps, 8);
+  EXPECT_EQ(row(32).stages, 4);
+  EXPECT_EQ(row(33).stages, 3);
+  EXPECT_EQ(row(8 * 129 - 1, 8).group_m, 1);
+  EXPECT_EQ(row(8 * 129, 8).group_m, 16);
+}
+
+TEST(ServingDefault, FollowsSglangsTwoRows) {
+  EXPECT_EQ(
+      default_row(Server::sglang, 8, 8),
+      (ServingRow{.block_m = 16, .block_n = 32, .block_k = 64, .group_m = 1, .warps = 4, .stages = 3, .use_tma = {}}));
+  EXPECT_EQ(
+      default_row(Server::sglang, 9, 8),
+      (ServingRow{.block_m = 64, .block_n = 64, .block_k = 32, .group_m = 8, .warps = 4, .stages = 3, .use_tma = {}}));
+}
+
+TEST(ServingDefault, EveryDefaultFitsAnH200) {
+  for (const Server server : {Server::vllm, Server::sglang})
+    for (const int64_t tokens : serving_token_counts())
+      EXPECT_EQ(unfit(default_row(server, tokens, 128), Dtype::bf16, 232448), std::nullopt) << tokens;
+}
+
+ServingRow good_row() {
+  return {.block_m = 64, .block_n = 128, .block_k = 64, .group_m = 1, .warps = 4, .stages = 3, .use_tma = {}};
+}
+
+TEST(Unfit, NamesWhatTheKernelCannotDo) {
+  EXPECT_EQ(unfit(good_row(), Dtype::bf16, 232448), std::nullopt);
+  ServingRow row = good_row();
+  row.block_m = 48;
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 48 is not a power of two");
+  row = good_row();
+  row.block_m = 8;
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 8 is under 16");
+  row = good_row();
+  row.block_n = 192;
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_n 192 is not a power of two");
+  row = good_row();
+  row.warps = 12;
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "12 warps are neither 4 nor 8");
+  row = good_row();
+  row.stages = 6;
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "6 stages are outside 2 to 5");
+  row.stages = 1;
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "1 stages are outside 2 to 5");
+}
+
+TEST(Unfit, SharedMemoryIsStagesTimesTheTilesOfBothOperands) {
+  const ServingRow row = good_row();  // 3 * 64 * (64 + 128) * 2 = 73728 bytes
+  EXPECT_EQ(unfit(row, Dtype::bf16, 73728), std::nullopt);
+  EXPECT_EQ(unfit(row, Dtype::bf16, 73727), "it needs 73728 bytes of shared memory, a block has 73727");
+  EXPECT_EQ(unfit(row, Dtype::fp32, 2 * 73728 - 1), "it needs 147456 bytes of shared memory, a block has 147455");
+  EXPECT_EQ(unfit(row, Dtype::bf16, 0), std::nullopt);
+}
+
+TEST(ServingText, IsIndentedByFourWithANewlineAtTheEnd) {
+  EXPECT_EQ(serving_text({{16, good_row()}}), R"({
+    "16": {
+        "BLOCK_SIZE_M": 64,
+        "BLOCK_SIZE_N": 128,
+        "BLOCK_SIZE_K": 64,
+        "GROUP_SIZE_M": 1,
+        "num_warps": 4,
+        "num_stages": 3
+    }
+}
+)");
+}
+
+TEST(ServingText, IsReadBackByBothLoaders) {
+  const ServingRows rows = {{1, good_row()}, {4096, default_row(Server::vllm, 4096, 8)}};
+  EXPECT_EQ(load_serving(Server::vllm, serving_text(rows), "f"), rows);
+  EXPECT_EQ(load_serving(Server::sglang, serving_text(rows), "f"), rows);
+}
+
+TEST(ServingText, UseTmaIsKept) {
+  ServingRow row = good_row();
+  row.use_tma = false;
+  const std::string text = serving_text({{16, row}});
+  EXPECT_TRUE(holds(text, "\"USE_TMA\": false\n"));
+  EXPECT_EQ(load_serving(Server::sglang, text, "f")[0].second.use_tma, false);
+}
+
+TEST(ServingLoader, VllmDropsTheTritonVersionAndSglangFails) {
+  const std::string text = R"({"triton_version": "3.5.0", "16": )" + row_text() + "}";
+  const ServingRows rows = load_serving(Server::vllm, text, "f.json");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].first, 16);
+  EXPECT_EQ(error_of([&] { load_serving(Server::sglang, text, "f.json"); }).what,
+            "f.json: SGLang takes the key 'triton_version' for a token count");
+}
+
+TEST(ServingLoader, KeysAreWhatPythonTakesForIntegers) {
+  const auto key = [](const std::string& word) {
+    return load_serving(Server::vllm, "{\"" + word + "\": " + row_text() + "}", "f")[0].first;
+  };
+  EXPECT_EQ(key("16"), 16);
+  EXPECT_EQ(key(" 16 "), 16);
+  EXPECT_EQ(key("+16"), 16);
+  EXPECT_EQ(key("-16"), -16);
+  EXPECT_EQ(key("0016"), 16);
+  EXPECT_EQ(key("1_6"), 16);
+  for (const char* wrong : {"", " ", "16.0", "1e3", "0x10", "_16", "16_", "1__6", "+", "16a", "99999999999999999999"})
+    EXPECT_TRUE(holds(error_of([&] { key(wrong); }).what, "for a token count")) << wrong;
+}
+
+TEST(ServingLoader, AKeyTwiceCountsWithItsLastRow) {
+  const std::string text = "{\"16\": " + row_text() + ", \"016\": " + row_text(R"(, "USE_TMA": true)") + "}";
+  const ServingRows rows = load_serving(Server::vllm, text, "f");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].second.use_tma, true);
+}
+
+TEST(ServingLoader, WrongRowsNameTheirPlace) {
+  const auto said = [](const std::string& text) {
+    return error_of([&] { load_serving(Server::vllm, text, "f.json"); }).what;
+  };
+  EXPECT_EQ(said("[]"), "f.json: expected an object: token count -> configuration");
+  EXPECT_EQ(said("{}"), "f.json: it has no configuration");
+  EXPECT_EQ(said(R"({"16": {}})"), "f.json: 16: 'BLOCK_SIZE_M' is missing");
+  EXPECT_EQ(said(R"({"16": {"BLOCK_SIZE_M": "64"}})"), "f.json: 16.BLOCK_SIZE_M: expected an integer, found a string");
+  EXPECT_EQ(said(R"({"16": {"BLOCK_SIZE_M": 0}})"), "f.json: 16.BLOCK_SIZE_M: 0 is outside 1 to 9223372036854775807");
+  EXPECT_TRUE(holds(said(R"({"16": {)"), "f.json:1:9: the JSON ends too early"));
+}
+
+TEST(RowFor, TakesTheNearestKeyAndTheFirstOfTwo) {
+  ServingRow a = good_row(), b = good_row();
+  b.block_m = 128;
+  EXPECT_EQ(row_for({{16, a}, {32, b}}, 1).block_m, 64);
+  EXPECT_EQ(row_for({{16, a}, {32, b}}, 25).block_m, 128);
+  EXPECT_EQ(row_for({{16, a}, {32, b}}, 24).block_m, 64);
+  EXPECT_EQ(row_for({{32, b}, {16, a}}, 24).block_m, 128);
+  EXPECT_EQ(row_for({{16, a}, {32, b}}, 100000).block_m, 128);
+}
+
+// The real files of vLLM, where they are.
+class RealFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path folder = std::filesystem::path(MOETUNE_SOURCE_DIR) / "../shared/data/vllm_configs";
+    if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no real files here";
+    for (const auto& file : std::filesystem::directory_iterator(folder)) files_.push_back(file.path());
+    ASSERT_FALSE(files_.empty());
+  }
+  std::vector<std::filesystem::path> files_;
+};
+
+TEST_F(RealFiles, AreReadByVllmsRules) {
+  for (const auto& file : files_) {
+    const ServingRows rows = load_serving(Server::vllm, read_text(file), file.filename());
+    ASSERT_EQ(rows.size(), 18u) << file;
+    for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].first, serving_token_counts()[i]) << file;
+  }
+}
+
+TEST_F(RealFiles, FitOurModelOfTheKernel) {
+  for (const auto& file : files_) {
+    if (holds(file.string(), "fp8")) continue;  // half the bytes
+    for (const auto& [tokens, row] : load_serving(Server::vllm, read_text(file), file.filename()))
+      EXPECT_EQ(unfit(row, Dtype::bf16, 232448), std::nullopt) << file << " " << tokens;
+  }
+}
+
+TEST_F(RealFiles, AreWrittenBackByteForByte) {
+  for (const auto& file : files_) {
+    std::string text = read_text(file);
+    Json json = parse_json(text, file);
+    if (json.erase("triton_version") > 0) text = json.dump(4) + "\n";
+    EXPECT_EQ(serving_text(load_serving(Server::vllm, text, file)), text) << file;
+  }
+}
+
+TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
+  int seen = 0;
+  for (const auto& file : files_) {
+    const std::string name = file.filename();
+    seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", Dtype::bf16, false) ||
+            name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", Dtype::bf16, false) ||
+            name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", Dtype::bf16, false);
+  }
+  EXPECT_EQ(seen, 3);
+}
+
+}  // namespace
+}  // namespace moetune

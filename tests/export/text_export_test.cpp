@@ -1,0 +1,174 @@
+// CSV and Markdown.
+#include "export/text_export.h"
+
+#include <map>
+
+#include "record/sample.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+// A strict reader of RFC 4180, with line feeds.
+std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+  std::vector<std::vector<std::string>> rows(1, std::vector<std::string>(1));
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '"' && i + 1 < text.size() && text[i + 1] == '"')
+      rows.back().back() += text[++i];
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && c == ',')
+      rows.back().emplace_back();
+    else if (!quoted && c == '\n' && i + 1 < text.size())
+      rows.emplace_back(1);
+    else if (quoted || c != '\n')
+      rows.back().back() += c;
+  }
+  return rows;
+}
+
+std::map<std::string, std::string> record(const TunedTable& table, size_t index) {
+  const auto rows = parse_csv(export_csv(table).files[0].text);
+  EXPECT_EQ(rows.size(), table.entries.size() + 1);
+  std::map<std::string, std::string> result;
+  for (size_t i = 0; i < rows[0].size(); ++i) result[rows[0][i]] = rows[index + 1].at(i);
+  return result;
+}
+
+TEST(Csv, IsTheGoldenText) { sample::expect_golden("table.csv", export_csv(sample::small_table()).files[0].text); }
+
+TEST(Csv, EveryRowHasEveryColumnOnce) {
+  const auto rows = parse_csv(export_csv(sample::small_table()).files[0].text);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const auto& row : rows) EXPECT_EQ(row.size(), rows[0].size());
+  std::map<std::string, int> columns;
+  for (const std::string& column : rows[0]) EXPECT_EQ(++columns[column], 1) << column;
+  for (const std::string& name : knob_names()) EXPECT_EQ(columns[name], 1) << name;
+}
+
+TEST(Csv, ColumnsAreTheSameForAnyTable) {
+  const auto head = [](const TunedTable& table) {
+    const std::string text = export_csv(table).files[0].text;
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_EQ(head(sample::table()), head(sample::small_table()));
+}
+
+TEST(Csv, HoldsTimesAndSpeedups) {
+  auto fields = record(sample::small_table(), 0);
+  EXPECT_EQ(fields["device"], "NVIDIA H200");
+  EXPECT_EQ(fields["tokens"], "16");
+  EXPECT_EQ(fields["routing"], "uniform");
+  EXPECT_EQ(fields["variant"], "mma");
+  EXPECT_EQ(fields["block_m"], "16");
+  EXPECT_EQ(fields["raster"], "n");
+  EXPECT_EQ(fields["threads"], "");
+  EXPECT_EQ(fields["median_us"], "12.3457");
+  EXPECT_EQ(fields["default_us"], "15.4321");
+  EXPECT_EQ(fields["default_speedup"], "1.25");
+  EXPECT_EQ(fields["default_speedup_low"], "1.238");
+  EXPECT_EQ(fields["default_speedup_high"], "1.276");
+  EXPECT_EQ(fields["baseline"], "cublas-loop");
+  EXPECT_EQ(fields["baseline_speedup"], "2");
+  EXPECT_EQ(fields["ties"], "2");
+  EXPECT_EQ(fields["complete"], "true");
+}
+
+TEST(Csv, AnEntryWithoutAWinnerHasEmptyFieldsAndItsReason) {
+  auto fields = record(sample::small_table(), 2);
+  EXPECT_EQ(fields["skipped"], "out of memory: it needs 12 GB, 8 GB are free");
+  for (const char* column : {"variant", "block_m", "median_us", "tflops", "default_us", "baseline", "max_ulps", "ties"})
+    EXPECT_EQ(fields[column], "") << column;
+  EXPECT_EQ(fields["max_rows"], "256");
+}
+
+TEST(Csv, QuotesCommasQuotesAndLineBreaks) {
+  TunedTable table = sample::small_table();
+  table.device.name = "a \"b\", c\nd";
+  EXPECT_TRUE(holds(export_csv(table).files[0].text, "\n\"a \"\"b\"\", c\nd\",burst,"));
+  EXPECT_EQ(record(table, 1)["device"], "a \"b\", c\nd");
+}
+
+TEST(Csv, MoreBaselinesShareAColumn) {
+  TunedTable table = sample::small_table();
+  table.entries[0].rivals.push_back(sample::rival("cublas-grouped", 30, 0.4));
+  table.entries[0].rivals.push_back(sample::rival("triton", 18, 0.7));
+  EXPECT_EQ(record(table, 0)["other_baselines_us"], "cublas-grouped=30;triton=18");
+}
+
+TEST(Csv, CpuWinnersFillTheirOwnKnobs) {
+  TunedTable table = sample::small_table();
+  table.entries[0].candidate = {.variant = "cpu", .values = {32, 64, 64, 2}};
+  auto fields = record(table, 0);
+  EXPECT_EQ(fields["threads"], "2");
+  EXPECT_EQ(fields["warps"], "");
+}
+
+TEST(Markdown, IsTheGoldenText) {
+  TunedTable table = sample::small_table();
+  table.entries.push_back(sample::entry(sample::cell(sample::qwen_up(), 4096), sample::mma(128, 256, 64, 8, 3), 812.5));
+  sample::expect_golden("table.md", export_markdown(table).files[0].text);
+}
+
+TEST(Markdown, HasASectionALayer) {
+  const TunedTable table = sample::table({sample::entry(sample::cell(sample::qwen_up(), 16), sample::mma(16), 1),
+                                          sample::entry(sample::cell(sample::qwen_down(), 16), sample::mma(16), 1),
+                                          sample::entry(sample::cell(sample::qwen_up(), 64), sample::mma(16), 1)});
+  const std::string text = export_markdown(table).files[0].text;
+  size_t sections = 0;
+  for (size_t at = 0; (at = text.find("\n## ", at)) != std::string::npos; ++at) ++sections;
+  EXPECT_EQ(sections, 2u);
+  EXPECT_TRUE(holds(text, "## qwen3-30b-a3b up, fwd bf16: 128 experts, top 8, n 1536, k 2048\n"));
+}
+
+TEST(Markdown, ShowsUncertaintyOfTimesAndSpeedups) {
+  const std::string text = export_markdown(sample::small_table()).files[0].text;
+  EXPECT_TRUE(holds(text, "12.3 µs [12.2 µs, 12.6 µs]")) << text;
+  EXPECT_TRUE(holds(text, "1.25x [1.24, 1.28]")) << text;
+}
+
+TEST(Markdown, NamesNeverBecomeMarkup) {
+  TunedTable table = sample::small_table();
+  const std::string name = "m<img src=x onerror=alert(1)>&|\n# y";
+  table.device.name = name;
+  for (Entry& entry : table.entries) {
+    entry.cell.shape.layer.model = name;
+    for (Rival& rival : entry.rivals) rival.name = name + rival.name;
+    if (!entry.skipped.empty()) entry.skipped = name;
+  }
+  const std::string text = export_markdown(table).files[0].text;
+  EXPECT_FALSE(holds(text, "<img"));
+  EXPECT_FALSE(holds(text, "\n# y"));
+  EXPECT_TRUE(holds(text, "# Tuned on m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y"));
+  EXPECT_TRUE(holds(text, "## m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y up"));
+}
+
+TEST(Markdown, SaysWhatIsMissing) {
+  const std::string text = export_markdown(sample::small_table()).files[0].text;
+  EXPECT_TRUE(holds(text, "none: out of memory: it needs 12 GB, 8 GB are free"));
+  EXPECT_TRUE(holds(text, "(stopped early)"));
+}
+
+TEST(Markdown, AnEmptyTableSaysSo) {
+  EXPECT_TRUE(holds(export_markdown(sample::table()).files[0].text, "The table has no entries.\n"));
+}
+
+TEST(Markdown, TellsWhatUnevenRowsCost) {
+  const auto entry = [](const std::string& routing, double us) {
+    return sample::entry(sample::cell(sample::small_up(), 64, routing), sample::mma(32), us);
+  };
+  const std::string text =
+      export_markdown(sample::table({entry("balanced", 10), entry("single", 11), entry("zipf:1", 13)})).files[0].text;
+  EXPECT_TRUE(holds(
+      text, "\n|     64 | single   |  128 |            2/4 |     2.00 |   100.0 % | 11.0 µs | 0.04766 | +10.0 % |\n"))
+      << text;
+  EXPECT_TRUE(holds(
+      text,
+      "\nLoss is how much longer a launch takes than with balanced rows: +20.0 % on average, +30.0 % at the most.\n"))
+      << text;
+}
+
+}  // namespace
+}  // namespace moetune

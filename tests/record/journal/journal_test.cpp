@@ -1,0 +1,487 @@
+// Journals: what is written, what is read back, and what becomes of damaged ones.
+#include "record/journal/journal.h"
+
+#include <fstream>
+#include <functional>
+
+#include "base/random.h"
+#include "record/sample.h"
+
+namespace moetune {
+namespace {
+
+using sample::failed_trial;
+using sample::Folder;
+using sample::header;
+using sample::mma;
+using sample::trial;
+
+const std::string kCell = "custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32";
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// A header, a finished and a failed trial, and one under way.
+std::string journal_text(const std::filesystem::path& path) {
+  Journal journal = Journal::create(path, header());
+  journal.started(kCell, mma(64));
+  journal.finished(kCell, trial(mma(64), 10));
+  journal.started(kCell, mma(128));
+  journal.finished(kCell, failed_trial(mma(128), Status::crashed, "signal 11"));
+  journal.started(kCell, mma(32));
+  return read_text(path);
+}
+
+TEST(Journal, HoldsWhatWasWrittenInOrder) {
+  const Folder folder;
+  journal_text(folder / "j");
+  const Replay replay = read_journal(folder / "j");
+  EXPECT_EQ(replay.header.cells, header().cells);
+  EXPECT_EQ(replay.header.device, header().device);
+  EXPECT_EQ(replay.header.environment, header().environment);
+  EXPECT_EQ(replay.header.space, "quick");
+  EXPECT_EQ(replay.header.strategy, "exhaustive");
+  EXPECT_EQ(replay.header.seed, 7u);
+  ASSERT_EQ(replay.trials.size(), 1u);
+  const std::vector<Trial>& trials = replay.trials.at(kCell);
+  ASSERT_EQ(trials.size(), 2u);
+  EXPECT_EQ(trials[0].candidate, mma(64));
+  EXPECT_NEAR(trials[0].measurement.seconds, 10e-6, 1e-12);
+  EXPECT_EQ(trials[1].status, Status::crashed);
+  EXPECT_EQ(trials[1].reason, "signal 11");
+}
+
+TEST(Journal, EachLineIsOneJsonObjectWithItsKind) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  std::vector<std::string> kinds;
+  size_t start = 0;
+  for (size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1)
+    kinds.push_back(Json::parse(text.substr(start, end - start))["kind"].get<std::string>());
+  EXPECT_EQ(start, text.size());
+  EXPECT_EQ(kinds, (std::vector<std::string>{"header", "started", "trial", "started", "trial", "started"}));
+}
+
+TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
+  const Folder folder;
+  Journal journal = Journal::create(folder / "j", header());
+  Trial timed = trial(mma(64), 10);
+  timed.took = 0.125;
+  journal.finished(kCell, timed);
+  journal.finished(kCell, trial(mma(128), 10));
+  journal.decided(kCell, 2, true);
+  journal.decided(kCell, 2.5, false);
+  const Replay replay = read_journal(folder / "j");
+  EXPECT_EQ(replay.trials.at(kCell)[0].took, 0.125);
+  EXPECT_EQ(replay.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
+  EXPECT_EQ(replay.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
+  EXPECT_TRUE(replay.searched.empty()) << "the last final counts";
+}
+
+TEST(Journal, IsTheGoldenText) {
+  const Folder folder;
+  sample::expect_golden("journal.jsonl", journal_text(folder / "j"));
+}
+
+TEST(Journal, LinesAreOnDiskWhenTheCallReturns) {
+  const Folder folder;
+  Journal journal = Journal::create(folder / "j", header());
+  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+  journal.started(kCell, mma(64));
+  EXPECT_EQ(read_journal(folder / "j").unfinished.at(kCell).size(), 1u);
+  journal.finished(kCell, trial(mma(64), 1));
+  EXPECT_TRUE(read_journal(folder / "j").unfinished.empty());
+}
+
+TEST(Journal, OneThatWritesNowhereTakesEverything) {
+  Journal journal;
+  journal.started(kCell, mma(64));
+  journal.finished(kCell, trial(mma(64), 1));
+}
+
+TEST(Journal, CreateReplacesAnOlderOne) {
+  const Folder folder;
+  journal_text(folder / "j");
+  { const Journal journal = Journal::create(folder / "j", header()); }
+  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+}
+
+TEST(Journal, ADeviceFileIsWrittenToAndNotReplaced) {
+  Journal journal = Journal::create("/dev/null", header());
+  journal.started(kCell, mma(64));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
+  const Folder folder;
+  {
+    Journal journal = Journal::create(folder / "j", header());
+    journal.finished(kCell, failed_trial(mma(64), Status::compile_error, "caf\xe9\nline two \"quoted\""));
+  }
+  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell)[0].reason, "caf\xef\xbf\xbd\nline two \"quoted\"");
+}
+
+TEST(Journal, AnUnwritablePlaceIsAnError) {
+  const Folder folder;
+  EXPECT_NE(error_of([&] { Journal::create(folder / "missing/j", header()); }).exit, Exit::yes);
+}
+
+TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
+  const Folder folder;
+  Journal first = Journal::create(folder / "j", header());
+  first.started(kCell, mma(64));
+  const std::string text = read_text(folder / "j");
+  for (const auto& second : {std::function([&] { Journal::create(folder / "j", header()); }),
+                             std::function([&] { Journal::reopen(folder / "j"); })}) {
+    const auto fault = error_of(second);
+    EXPECT_EQ(fault.exit, Exit::request);
+    EXPECT_TRUE(holds(fault.what, "another moetune")) << fault.what;
+    EXPECT_TRUE(holds(fault.what, "is using " + (folder / "j").string())) << fault.what;
+    EXPECT_EQ(read_text(folder / "j"), text);
+  }
+}
+
+TEST(ClaimedJournal, AContinuedOneIsClaimedToo) {
+  const Folder folder;
+  journal_text(folder / "j");
+  const Journal first = Journal::reopen(folder / "j");
+  EXPECT_EQ(error_of([&] { Journal::reopen(folder / "j"); }).exit, Exit::request);
+}
+
+TEST(ClaimedJournal, ReadingItLeavesItClaimed) {
+  const Folder folder;
+  const Journal first = Journal::create(folder / "j", header());
+  read_journal(folder / "j");
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
+}
+
+TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
+  const Folder folder;
+  {
+    Journal first = Journal::create(folder / "j", header());
+    const Journal owner = std::move(first);
+    EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
+  }
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
+}
+
+TEST(ClaimedJournal, ClaimingLeavesWhatIsThereAlone) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j").substr(0, 300);
+  write(folder / "j", text);
+  const Journal journal = Journal::claim(folder / "j");
+  EXPECT_FALSE(journal.empty());
+  EXPECT_EQ(read_text(folder / "j"), text);
+}
+
+TEST(ClaimedJournal, ANewOneIsMadeAndEmpty) {
+  const Folder folder;
+  EXPECT_TRUE(Journal::claim(folder / "j").empty());
+  EXPECT_EQ(read_text(folder / "j"), "");
+}
+
+TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "j.old", "older");
+  Journal journal = Journal::claim(folder / "j");
+  EXPECT_EQ(journal.keep_copy(), folder / "j.old2");
+  journal.begin(header());
+  EXPECT_EQ(read_text(folder / "j.old"), "older");
+  EXPECT_EQ(read_text(folder / "j.old2"), text);
+  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);  // ours all the time
+}
+
+TEST(ClaimedJournal, DevicesAreAnybodys) {
+  const Journal first = Journal::create("/dev/null", header());
+  EXPECT_EQ(error_of([] { Journal::create("/dev/null", header()); }).exit, Exit::yes);
+}
+
+TEST(Unfinished, CountsEachStartWithoutAnEnd) {
+  const Folder folder;
+  {
+    Journal journal = Journal::create(folder / "j", header());
+    journal.started(kCell, mma(64));
+    journal.started(kCell, mma(128));
+  }
+  Journal::reopen(folder / "j").started(kCell, mma(64));
+  const auto unfinished = read_journal(folder / "j").unfinished;
+  EXPECT_EQ(unfinished.at(kCell).at(text(mma(64))), 2);
+  EXPECT_EQ(unfinished.at(kCell).at(text(mma(128))), 1);
+}
+
+TEST(Unfinished, AnEndAtLastClearsTheCandidate) {
+  const Folder folder;
+  Journal journal = Journal::create(folder / "j", header());
+  journal.started(kCell, mma(64));
+  journal.started(kCell, mma(64));
+  journal.finished(kCell, failed_trial(mma(64), Status::timeout, "late"));
+  const Replay replay = read_journal(folder / "j");
+  EXPECT_TRUE(replay.unfinished.empty());
+  EXPECT_EQ(replay.trials.at(kCell).size(), 1u);
+}
+
+TEST(Unfinished, IsKeptApartByCell) {
+  const Folder folder;
+  Journal journal = Journal::create(folder / "j", header());
+  const std::string other = id(header().cells[1]);
+  journal.started(kCell, mma(64));
+  journal.started(other, mma(64));
+  journal.finished(other, trial(mma(64), 2));
+  const Replay replay = read_journal(folder / "j");
+  EXPECT_EQ(replay.unfinished.size(), 1u);
+  EXPECT_EQ(replay.unfinished.at(kCell).at(text(mma(64))), 1);
+}
+
+std::string journal_of_one_trial(const Folder& folder) {
+  Journal journal = Journal::create(folder / "j", header());
+  journal.started(kCell, mma(64));
+  journal.finished(kCell, trial(mma(64), 10));
+  return read_text(folder / "j");
+}
+
+TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsRead) {
+  const Folder folder;
+  const std::string text = journal_of_one_trial(folder);
+  const size_t last = text.rfind('\n', text.size() - 2) + 1;
+  for (size_t length = last; length < text.size(); ++length) {
+    write(folder / "cut", text.substr(0, length));
+    const Replay replay = read_journal(folder / "cut");
+    ASSERT_TRUE(replay.trials.empty()) << length;
+    ASSERT_EQ(replay.unfinished.at(kCell).at(moetune::text(mma(64))), 1) << length;
+  }
+  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 1u);
+}
+
+TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
+  const Folder folder;
+  const std::string text = journal_of_one_trial(folder);
+  const size_t last = text.rfind('\n', text.size() - 2) + 1;
+  for (size_t length = last; length <= text.size(); ++length) {
+    write(folder / "cut", text.substr(0, length));
+    Journal::reopen(folder / "cut").finished(kCell, trial(mma(128), 20));
+    const Replay replay = read_journal(folder / "cut");
+    const size_t whole = length == text.size() ? 2 : 1;
+    ASSERT_EQ(replay.trials.at(kCell).size(), whole) << length;
+    ASSERT_EQ(replay.trials.at(kCell).back().candidate, mma(128)) << length;
+  }
+}
+
+TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
+  const Folder folder;
+  { const Journal journal = Journal::create(folder / "j", header()); }
+  const std::string text = read_text(folder / "j");
+  for (size_t length = 0; length < text.size(); length += 7) {
+    write(folder / "cut", text.substr(0, length));
+    const auto fault = error_of([&] { read_journal(folder / "cut"); });
+    ASSERT_EQ(fault.exit, Exit::request);
+    ASSERT_TRUE(holds(fault.what, "cut off in its header")) << fault.what;
+    ASSERT_EQ(fault.hint, "start afresh without --resume");
+  }
+}
+
+TEST(CutJournal, ATailOfZerosAfterAPowerCutIsLeftOut) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "cut", text + std::string(5000, '\0'));
+  EXPECT_EQ(read_journal(folder / "cut").trials.at(kCell).size(), 2u);
+  { const Journal journal = Journal::reopen(folder / "cut"); }
+  EXPECT_EQ(read_text(folder / "cut"), text);
+}
+
+TEST(CutJournal, ALongCutLineIsMendedToo) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "cut", text + std::string(300000, 'x'));
+  { const Journal journal = Journal::reopen(folder / "cut"); }
+  EXPECT_EQ(read_text(folder / "cut"), text);
+}
+
+TEST(CutJournal, ReopenLeavesAWholeJournalAlone) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  { const Journal journal = Journal::reopen(folder / "j"); }
+  EXPECT_EQ(read_text(folder / "j"), text);
+}
+
+TEST(WrongJournal, ReopenOfAMissingFileIsAnErrorAndMakesNone) {
+  const Folder folder;
+  EXPECT_TRUE(holds(error_of([&] { Journal::reopen(folder / "j"); }).what, "cannot be continued"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "j"));
+}
+
+TEST(WrongJournal, AMissingFileHasAHint) {
+  const Folder folder;
+  const auto fault = error_of([&] { read_journal(folder / "j"); });
+  EXPECT_TRUE(holds(fault.what, "there is no such journal"));
+  EXPECT_EQ(fault.hint, "start afresh without --resume");
+}
+
+TEST(WrongJournal, AFolderIsNone) {
+  const Folder folder;
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / ""); }).what, "a journal must be a regular file"));
+}
+
+TEST(WrongJournal, AMalformedMiddleLineNamesFileLineAndColumn) {
+  const Folder folder;
+  std::string text = journal_text(folder / "j");
+  const size_t second = text.find('\n') + 1;
+  text.insert(text.find('\n', second), "}");
+  write(folder / "j", text);
+  const auto fault = error_of([&] { read_journal(folder / "j"); });
+  EXPECT_EQ(fault.exit, Exit::request);
+  const size_t column = text.find('\n', second) - second;
+  EXPECT_EQ(fault.what, (folder / "j").string() + ":2:" + std::to_string(column) + ": not valid JSON");
+}
+
+TEST(WrongJournal, AMiddleLineCutShortIsAnErrorAtItsLine) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  const size_t second = text.find('\n') + 1;
+  write(folder / "j", text.substr(0, second + 20) + "\n" + text.substr(text.find('\n', second) + 1));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:2:21: the JSON ends too early"));
+}
+
+TEST(WrongJournal, AnEmptyLineIsAnErrorAtItsLine) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "j", text + "\n" + text.substr(text.rfind('\n', text.size() - 2) + 1));
+  EXPECT_EQ(error_of([&] { read_journal(folder / "j"); }).what, (folder / "j").string() + ":7: the line is empty");
+}
+
+TEST(WrongJournal, AWrongFieldNamesLineAndPlace) {
+  const Folder folder;
+  std::string text = journal_text(folder / "j");
+  text.replace(text.find("\"block_m\":128"), 13, "\"block_m\":-12");
+  write(folder / "j", text);
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:4: candidate.block_m: -12 is outside 0"));
+}
+
+TEST(WrongJournal, AnUnknownCellIsAnErrorAtItsLine) {
+  const Folder folder;
+  {
+    Journal journal = Journal::create(folder / "j", header());
+    journal.started("some/other/cell", mma(64));
+  }
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
+                    "j:2: cell: 'some/other/cell' is not a cell of the header"));
+}
+
+TEST(WrongJournal, TwoJournalsJoinedAreAnError) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "j", text + text);
+  EXPECT_TRUE(
+      holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: a second header: two journals were joined"));
+}
+
+TEST(WrongJournal, ARecordWithoutAKindIsAnError) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "j", text + "{}\n");
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: 'kind' is missing"));
+}
+
+TEST(WrongJournal, ARecordThatIsNoObjectIsAnError) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "j", text + "[1]\n");
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: expected an object, found an array"));
+}
+
+TEST(WrongJournal, AnotherFileSaysWhatItIs) {
+  const Folder folder;
+  write(folder / "j", "{\"schema\": \"moetune.table/1\"}\n");
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
+                    "j:1: its schema is 'moetune.table/1', expected 'moetune.journal/1'"));
+  write(folder / "j", "hello\n");
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:1:1: not valid JSON"));
+}
+
+TEST(WrongJournal, BytesThatAreNoUtf8AreAnErrorAtTheirLine) {
+  const Folder folder;
+  std::string text = journal_text(folder / "j");
+  text.replace(text.find("signal 11"), 9, "signal \xff\xfe");
+  write(folder / "j", text);
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:5:"));
+}
+
+TEST(WrongJournal, DeepNestingIsRefused) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  write(folder / "j", text + std::string(100000, '[') + std::string(100000, ']') + "\n");
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: nested deeper than 64 levels"));
+}
+
+TEST(WrongJournal, AFileWithoutLinesIsGivenUpBeforeItFillsTheMemory) {
+  const Folder folder;
+  { std::ofstream(folder / "j"); }
+  std::filesystem::resize_file(folder / "j", uintmax_t{200} << 20);  // sparse: 200 MB of zeros
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:1: far too long for a journal"));
+}
+
+TEST(Journal, UnknownFieldsAndKindsAreIgnored) {
+  const Folder folder;
+  std::string text = journal_text(folder / "j");
+  text.replace(text.find("\"kind\":\"trial\""), 14, "\"kind\":\"trial\",\"power_w\":412");
+  write(folder / "j", text + "{\"kind\":\"note\",\"text\":\"from a later version\"}\n");
+  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 2u);
+}
+
+TEST(Journal, LinesThatEndInCarriageReturnsAreRead) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  std::string dos;
+  for (const char c : text) dos += c == '\n' ? std::string("\r\n") : std::string(1, c);
+  write(folder / "j", dos);
+  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 2u);
+}
+
+TEST(Journal, ManyLinesAcrossReadBuffersComeBack) {
+  const Folder folder;
+  std::string text = journal_text(folder / "j");
+  const size_t second = text.find('\n') + 1;
+  const std::string body = text.substr(second);
+  for (int i = 0; i < 400; ++i) text += body;
+  write(folder / "j", text);
+  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 802u);
+}
+
+TEST(WrongJournal, ChangedBytesDoNoWorseThanAnError) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  Random random(1);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string changed = text;
+    changed[random.below(changed.size())] = static_cast<char>(random.below(256));
+    write(folder / "changed", changed);
+    try {
+      EXPECT_LE(read_journal(folder / "changed").trials.size(), 2u);
+    } catch (const Error& error) {
+      ASSERT_TRUE(holds(error.what(), "changed:")) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(JournalHeaderJson, SeedsUseAll64Bits) {
+  JournalHeader large = header();
+  large.seed = UINT64_MAX;
+  const Json json = Json::parse(to_json(large).dump());
+  EXPECT_EQ(journal_header_from_json(JsonAt(json, "j")).seed, UINT64_MAX);
+}
+
+TEST(JournalHeaderJson, ACellUnderAnotherNameIsAnError) {
+  Json json = to_json(header());
+  json["cells"][1]["id"] = "old-name";
+  const auto fault = error_of([&] { journal_header_from_json(JsonAt(json, "j:1")); });
+  EXPECT_TRUE(holds(fault.what, "j:1: cells[1]: the cell is called custom/up/"));
+  EXPECT_TRUE(holds(fault.hint, "start afresh"));
+}
+
+}  // namespace
+}  // namespace moetune

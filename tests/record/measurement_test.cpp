@@ -1,0 +1,203 @@
+// Summaries of blocks, and the JSON of measurements and trials.
+#include "record/measurement.h"
+
+#include <cmath>
+
+#include "record/sample.h"
+
+namespace moetune {
+namespace {
+
+Block block(double us, int launches = 10, double clock = 0) {
+  return {.seconds = us * 1e-6, .launches = launches, .clock_mhz = clock};
+}
+
+Measurement reread(const Measurement& measurement) {
+  const Json json = to_json(measurement);
+  return measurement_from_json(JsonAt(json, "m"));
+}
+
+TEST(Summarise, TakesTheMedianAndCountsEverything) {
+  const Measurement m = summarise({block(3, 10, 1900), block(1, 20, 1980), block(2, 30, 1950)});
+  EXPECT_DOUBLE_EQ(m.seconds, 2e-6);
+  EXPECT_EQ(m.samples, 3);
+  EXPECT_EQ(m.launches, 60);
+  EXPECT_DOUBLE_EQ(m.clock_mhz, 1950);
+}
+
+TEST(Summarise, FewBlocksGiveTheWholeRangeAsInterval) {
+  const Measurement m = summarise({block(5), block(1), block(3)});
+  EXPECT_DOUBLE_EQ(m.interval.low, 1e-6);
+  EXPECT_DOUBLE_EQ(m.interval.high, 5e-6);
+}
+
+TEST(Summarise, ManyBlocksGiveThe95PercentInterval) {
+  std::vector<Block> blocks;
+  for (int i = 1; i <= 100; ++i) blocks.push_back(block(i));
+  const Measurement m = summarise(blocks);
+  // Order statistics 40 and 61 of 100: Conover's table for n = 100.
+  EXPECT_DOUBLE_EQ(m.interval.low, 40e-6);
+  EXPECT_DOUBLE_EQ(m.interval.high, 61e-6);
+}
+
+TEST(Summarise, UnknownClocksDontDragTheMedianDown) {
+  EXPECT_DOUBLE_EQ(summarise({block(1, 1, 0), block(1, 1, 1900), block(1, 1, 0)}).clock_mhz, 1900);
+  EXPECT_DOUBLE_EQ(summarise({block(1), block(2)}).clock_mhz, 0);
+}
+
+TEST(Summarise, WaitingIsTheMeanOverBlocks) {
+  std::vector<Block> blocks = {block(1), block(2), block(3)};
+  blocks[1].waited = 0.3;
+  EXPECT_DOUBLE_EQ(summarise(blocks).waited, 0.1);
+}
+
+TEST(Summarise, NoBlocksAreNoSamples) {
+  const Measurement m = summarise({});
+  EXPECT_EQ(m.samples, 0);
+  EXPECT_DOUBLE_EQ(m.seconds, 0);
+}
+
+TEST(MeasurementJson, SpeaksInMicrosecondsWithSixDigits) {
+  const Measurement m{.seconds = 12.3456789e-6,
+                      .interval = {12.1e-6, 12.987654321e-6},
+                      .samples = 11,
+                      .launches = 220,
+                      .clock_mhz = 1964.98765};
+  EXPECT_EQ(to_json(m).dump(),
+            R"({"median_us":12.3457,"low_us":12.1,"high_us":12.9877,"samples":11,"launches":220,"clock_mhz":1965.0})");
+}
+
+TEST(MeasurementJson, WaitingIsToldInThousandthsWhereThereWasAny) {
+  Measurement m = sample::measurement(10);
+  m.waited = 0.12345;
+  EXPECT_EQ(to_json(m)["waited"].dump(), "0.123");
+  EXPECT_DOUBLE_EQ(reread(m).waited, 0.123);
+  m.waited = 0.0004;
+  EXPECT_FALSE(to_json(m).contains("waited"));
+  EXPECT_DOUBLE_EQ(reread(m).waited, 0);
+}
+
+TEST(MeasurementJson, ReadingAndWritingAgainGivesTheSameText) {
+  for (const double us : {0.001234567, 1.0, 3.3333333333, 12.3456789, 999999.5, 1234567.89, 3.6e9}) {
+    const Measurement m = sample::measurement(us);
+    EXPECT_EQ(to_json(reread(m)).dump(), to_json(m).dump()) << us;
+    EXPECT_NEAR(reread(m).seconds, us * 1e-6, us * 1e-11);
+  }
+}
+
+struct WrongMeasurement {
+  const char* key;
+  const char* value;
+  const char* said;
+};
+class WrongMeasurementTest : public testing::TestWithParam<WrongMeasurement> {};
+
+TEST_P(WrongMeasurementTest, NamesThePlace) {
+  Json json = to_json(sample::measurement(10));
+  if (*GetParam().value == '\0')
+    json.erase(GetParam().key);
+  else
+    json[GetParam().key] = Json::parse(GetParam().value);
+  const auto fault = error_of([&] { measurement_from_json(JsonAt(json, "t.json: m")); });
+  EXPECT_EQ(fault.exit, Exit::request);
+  EXPECT_EQ(fault.what, GetParam().said);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongMeasurementTest,
+    testing::Values(
+        WrongMeasurement{"median_us", "", "t.json: m: 'median_us' is missing"},
+        WrongMeasurement{"median_us", "null", "t.json: m.median_us: expected a number, found null"},
+        WrongMeasurement{"median_us", "0", "t.json: m.median_us: a time must be positive, found 0"},
+        WrongMeasurement{"low_us", "-1.5", "t.json: m.low_us: a time must be positive, found -1.5"},
+        WrongMeasurement{"low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
+        WrongMeasurement{"high_us", "9.95", "t.json: m: the median 10 lies outside its interval 9.9 to 9.95"},
+        WrongMeasurement{"samples", "0", "t.json: m.samples: 0 is outside 1 to 1073741824"},
+        WrongMeasurement{"samples", "2.5", "t.json: m.samples: expected an integer, found 2.5"},
+        WrongMeasurement{"launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"},
+        WrongMeasurement{"clock_mhz", "-1", "t.json: m.clock_mhz: a clock cannot be negative"},
+        WrongMeasurement{"waited", "-0.1", "t.json: m.waited: a fraction lies between 0 and 1"},
+        WrongMeasurement{"waited", "1.1", "t.json: m.waited: a fraction lies between 0 and 1"},
+        WrongMeasurement{"clock_mhz", "\"fast\"", "t.json: m.clock_mhz: expected a number, found a string"}));
+
+TEST(MeasurementJson, ANumberBeyondDoublesIsRefused) {
+  const Json json = Json::parse(R"({"median_us":1,"low_us":1,"high_us":1e308,"samples":1,"launches":1,"clock_mhz":0})");
+  EXPECT_NO_THROW(measurement_from_json(JsonAt(json, "m")));
+}
+
+TEST(TrialJson, AGoodTrialComesBack) {
+  const Trial trial = sample::trial(sample::mma(128), 42);
+  const Json json = to_json(trial);
+  const Trial again = trial_from_json(JsonAt(json, "t"));
+  EXPECT_EQ(again.candidate, trial.candidate);
+  EXPECT_EQ(again.status, Status::ok);
+  EXPECT_EQ(again.compile.registers, 128);
+  EXPECT_TRUE(again.verdict.ok);
+  EXPECT_EQ(to_json(again).dump(), json.dump());
+}
+
+TEST(TrialJson, AFailedTrialKeepsItsReasonAndHasNoTime) {
+  const Trial trial = sample::failed_trial(sample::mma(64), Status::timeout, "no answer for 20 s");
+  const Json json = to_json(trial);
+  EXPECT_FALSE(json.contains("measurement"));
+  EXPECT_FALSE(json.contains("verdict"));
+  const Trial again = trial_from_json(JsonAt(json, "t"));
+  EXPECT_EQ(again.status, Status::timeout);
+  EXPECT_EQ(again.reason, "no answer for 20 s");
+}
+
+TEST(TrialJson, EveryStatusComesBack) {
+  for (const Status status : {Status::illegal, Status::compile_error, Status::spills, Status::launch_error,
+                              Status::wrong_result, Status::timeout, Status::crashed}) {
+    const Json json = to_json(sample::failed_trial(sample::mma(64), status, "why"));
+    EXPECT_EQ(trial_from_json(JsonAt(json, "t")).status, status);
+  }
+}
+
+TEST(TrialJson, AWrongResultKeepsItsVerdict) {
+  Trial trial = sample::failed_trial(sample::mma(64), Status::wrong_result, "3 elements differ");
+  trial.verdict = {.ok = false,
+                   .reason = "3 elements differ",
+                   .elements = 100,
+                   .mismatches = 3,
+                   .normalised_error = 0,
+                   .max_ulps = 0};
+  const Json json = to_json(trial);
+  EXPECT_EQ(trial_from_json(JsonAt(json, "t")).verdict.mismatches, 3);
+}
+
+TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
+  Trial trial = sample::trial({.variant = "cpu", .values = {32, 64, 64, 2}}, 50);
+  trial.compile = {};
+  EXPECT_FALSE(to_json(trial).contains("compile"));
+}
+
+TEST(TrialJson, OkWithoutATimeIsAnError) {
+  Json json = to_json(sample::trial(sample::mma(64), 1));
+  json.erase("measurement");
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: 'measurement' is missing");
+}
+
+TEST(TrialJson, OkWithAWrongResultIsAContradiction) {
+  Json json = to_json(sample::trial(sample::mma(64), 1));
+  json["verdict"]["ok"] = false;
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what,
+            "j:2: the status is ok, but the result was not found right");
+}
+
+TEST(TrialJson, UnknownWordsNameTheirPlaceAndTheNearestWord) {
+  Json json = to_json(sample::trial(sample::mma(64), 1));
+  json["status"] = "okay";
+  EXPECT_TRUE(
+      holds(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: status: unknown status 'okay'"));
+  json["status"] = "timeot";
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).hint, "did you mean 'timeout'?");
+  json["status"] = "ok";
+  json["candidate"]["variant"] = "nma";
+  const auto fault = error_of([&] { trial_from_json(JsonAt(json, "j:2")); });
+  EXPECT_TRUE(holds(fault.what, "j:2: candidate"));
+  EXPECT_EQ(fault.hint, "did you mean 'mma'?");
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,401 @@
+// Tables: their JSON, the checks of its reader, files on disk and derived figures.
+#include "record/table/table.h"
+
+#include <fstream>
+
+#include "base/random.h"
+#include "base/pretty.h"
+#include "record/sample.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+using sample::Folder;
+using sample::small_table;
+
+std::filesystem::path write(const std::filesystem::path& path, const TunedTable& table) {
+  KeptFile file(path);
+  return write_table(file, table);
+}
+
+TunedTable reread(const TunedTable& table) {
+  const Json json = Json::parse(pretty_json(to_json(table)));
+  return table_from_json(JsonAt(json, "t.json"));
+}
+
+TEST(TableJson, IsTheGoldenText) { sample::expect_golden("table.json", pretty_json(to_json(small_table()))); }
+
+TEST(TableJson, ReadAndWrittenIsTheSameText) {
+  const std::string text = pretty_json(to_json(small_table()));
+  EXPECT_EQ(pretty_json(to_json(reread(small_table()))), text);
+}
+
+TEST(TableJson, DerivedFiguresOfManyTimesAreStable) {
+  for (int i = 1; i < 400; ++i) {
+    TunedTable table =
+        sample::table({sample::entry(sample::cell(sample::small_up(), 16), sample::mma(16), 0.9173 * i * i + 1.0 / i)});
+    table.entries[0].flops = 123456789.0 * i;
+    table.entries[0].bytes = 98765432.1 * i;
+    table.entries[0].rivals[0].ratio = 0.5 + i / 777.0;
+    table.entries[0].rivals[0].ratio_interval = {0.5, 2};
+    ASSERT_EQ(pretty_json(to_json(reread(table))), pretty_json(to_json(table))) << i;
+  }
+}
+
+TEST(TableJson, KeepsEverythingThatAnEntryHas) {
+  const TunedTable before = small_table(), after = reread(before);
+  EXPECT_EQ(after.tool, before.tool);
+  EXPECT_EQ(after.device, before.device);
+  EXPECT_EQ(after.environment, before.environment);
+  EXPECT_EQ(after.regime, Regime::burst);
+  ASSERT_EQ(after.entries.size(), 3u);
+  const Entry &a = before.entries[0], &b = after.entries[0];
+  EXPECT_EQ(b.cell, a.cell);
+  EXPECT_EQ(b.m_sizes, a.m_sizes);
+  EXPECT_EQ(b.figures.rows, 32);
+  EXPECT_NEAR(b.figures.cv, a.figures.cv, 1e-5);
+  EXPECT_EQ(b.candidate, a.candidate);
+  EXPECT_NEAR(b.measurement.seconds, a.measurement.seconds, 5e-11);
+  EXPECT_EQ(b.measurement.launches, a.measurement.launches);
+  EXPECT_EQ(b.ties, a.ties);
+  ASSERT_EQ(b.rivals.size(), 2u);
+  EXPECT_EQ(b.rivals[0].candidate, a.rivals[0].candidate);
+  EXPECT_TRUE(b.rivals[1].candidate.variant.empty());
+  EXPECT_NEAR(b.rivals[1].ratio_interval.low, 0.49, 1e-6);
+  EXPECT_EQ(b.verdict.elements, 4096);
+  EXPECT_EQ(b.legal, 100);
+  EXPECT_EQ(b.measured, 90);
+  EXPECT_EQ(b.failed, 2);
+  EXPECT_TRUE(b.complete);
+  EXPECT_FALSE(after.entries[1].complete);
+  EXPECT_EQ(after.entries[2].skipped, "out of memory: it needs 12 GB, 8 GB are free");
+}
+
+TEST(TableJson, RowsPerExpertStayOnOneLine) {
+  const std::string text = pretty_json(
+      to_json(sample::table({sample::entry(sample::cell(sample::qwen_up(), 4096), sample::mma(128), 100)})));
+  const size_t at = text.find("\"m_sizes\": [");
+  const std::string line = text.substr(at, text.find('\n', at) - at);
+  EXPECT_EQ(std::count(line.begin(), line.end(), ','), 128);  // 127 within the array, one behind it
+}
+
+TEST(TableJson, AnUnknownRoofIsNull) {
+  TunedTable table = small_table();
+  table.device.peak_flops = 0;
+  EXPECT_TRUE(to_json(table)["entries"][0]["derived"]["percent_of_roof"].is_null());
+  EXPECT_NO_THROW(reread(table));
+}
+
+TEST(TableJson, UnknownFieldsAreIgnored) {
+  Json json = to_json(small_table());
+  json["written"] = "today";
+  json["entries"][0]["power"] = {{"watts", 412}};
+  json["entries"][0]["cell"]["colour"] = "blue";
+  json["entries"][0]["measurement"]["mean_us"] = -1;
+  json["entries"][0]["derived"] = "gone";
+  EXPECT_EQ(table_from_json(JsonAt(json, "t")).entries.size(), 3u);
+}
+
+TEST(TableJson, ABootstrapIntervalThatMissesItsMedianByAHairIsWidened) {
+  TunedTable table = small_table();
+  table.entries[0].rivals[0].ratio = 0.9;
+  table.entries[0].rivals[0].ratio_interval = {0.9001, 0.95};
+  EXPECT_DOUBLE_EQ(reread(table).entries[0].rivals[0].ratio_interval.low, 0.9);
+}
+
+TEST(TableJson, ATableWithoutEntriesIsOne) { EXPECT_TRUE(reread(sample::table()).entries.empty()); }
+
+TEST(TableJson, SeedsUseAll64Bits) {
+  const TunedTable table =
+      sample::table({sample::entry(sample::cell(sample::small_up(), 16, "uniform", UINT64_MAX), sample::mma(16), 5)});
+  EXPECT_EQ(reread(table).entries[0].cell.seed, UINT64_MAX);
+}
+
+TEST(TableJson, AShardHoldsItsOwnExpertsOnly) {
+  Layer layer = sample::small_up();
+  layer.experts = 8;
+  layer.ep = 2;
+  const TunedTable table = sample::table({sample::entry(sample::cell(layer, 16), sample::mma(16), 5)});
+  EXPECT_EQ(table.entries[0].m_sizes.size(), 4u);
+  EXPECT_EQ(reread(table).entries[0].m_sizes, table.entries[0].m_sizes);
+}
+
+// A change to the JSON of the small table, and what its reader says then.
+struct Damage {
+  const char* pointer;
+  const char* value;  // "" removes it
+  const char* said;
+};
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.pointer << " = " << damage.value; }
+
+class DamagedTable : public testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedTable, IsRefusedWithThePlace) {
+  Json json = to_json(small_table());
+  const Json::json_pointer pointer(GetParam().pointer);
+  if (*GetParam().value == '\0')
+    json.at(pointer.parent_pointer()).erase(pointer.back());
+  else
+    json[pointer] = Json::parse(GetParam().value);
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  EXPECT_EQ(fault.exit, Exit::request);
+  EXPECT_EQ(fault.what, GetParam().said);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Top, DamagedTable,
+    testing::Values(
+        Damage{"/schema", "", "t.json: expected a table file, but \"schema\" is missing"},
+        Damage{"/schema", "\"moetune.bench/1\"", "t.json: its schema is 'moetune.bench/1', expected 'moetune.table/1'"},
+        Damage{"/schema", "\"moetune.table/2\"", "t.json: its schema is 'moetune.table/2', expected 'moetune.table/1'"},
+        Damage{"/schema", "7", "t.json: schema: expected a string, found an integer"},
+        Damage{"/tool", "", "t.json: 'tool' is missing"}, Damage{"/device", "", "t.json: 'device' is missing"},
+        Damage{"/device/name", "", "t.json: device: 'name' is missing"},
+        Damage{"/device/kind", "\"tpu\"", "t.json: device.kind: 'tpu' is neither cuda nor cpu"},
+        Damage{"/environment", "[]", "t.json: environment: expected an object"},
+        Damage{"/regime", "\"calm\"", "t.json: regime: 'calm' is neither burst nor sustained"},
+        Damage{"/entries", "", "t.json: 'entries' is missing"},
+        Damage{"/entries", "{}", "t.json: entries: expected an array, found an object"},
+        Damage{"/entries/1", "3", "t.json: entries[1]: expected an object, found an integer"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Entries, DamagedTable,
+    testing::Values(
+        Damage{"/entries/0/cell", "", "t.json: entries[0]: 'cell' is missing"},
+        Damage{"/entries/0/cell/top_k", "5", "t.json: entries[0].cell: top_k 5 is more than the 4 experts"},
+        Damage{"/entries/1/cell/tokens", "0", "t.json: entries[1].cell.tokens: 0 is outside 1 to 134217728"},
+        Damage{"/entries/0/m_sizes", "[8, 8, 8]", "t.json: entries[0].m_sizes: has 3 experts, the layer 4"},
+        Damage{"/entries/0/m_sizes", "[8, 8, 8, 9]",
+               "t.json: entries[0].m_sizes: the rows sum to 33, but 16 tokens with top_k 2 make 32"},
+        Damage{"/entries/0/m_sizes/2", "17", "t.json: entries[0].m_sizes[2]: 17 rows are more than the 16 tokens"},
+        Damage{"/entries/0/m_sizes/1", "-1", "t.json: entries[0].m_sizes[1]: -1 is outside 0 to 2147483647"},
+        Damage{"/entries/0/m_sizes/1", "99999999999",
+               "t.json: entries[0].m_sizes[1]: 99999999999 is outside 0 to 2147483647"},
+        Damage{"/entries/0/figures/rows", "31", "t.json: entries[0].figures.rows: 31 contradicts m_sizes: expected 32"},
+        Damage{"/entries/0/figures/active_experts", "1",
+               "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes: expected 4"},
+        Damage{"/entries/0/figures/max_over_mean", "3",
+               "t.json: entries[0].figures.max_over_mean: 3 contradicts m_sizes: expected 1.25"},
+        Damage{"/entries/0/id", "\"custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32\"",
+               "t.json: entries[0].id: 'custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32' contradicts the cell, which is "
+               "custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32"},
+        Damage{"/entries/0/derived/tflops", "1",
+               "t.json: entries[0].derived.tflops: 1 contradicts flops and the median: expected 0.010617"},
+        Damage{"/entries/0/derived/speedup/default", "31.48",
+               "t.json: entries[0].derived.speedup.default: 31.48 contradicts the ratio to default: expected "
+               "1.25"},
+        Damage{"/entries/0/rivals/1/measurement",
+               R"({"median_us": 54, "low_us": 53, "high_us": 55, "samples": 11, "launches": 220, "clock_mhz": 0})",
+               "t.json: entries[0].rivals[1].ratio: 0.5 contradicts the times 12.3457 and 54 us: expected "
+               "0.2286"},
+        Damage{
+            "/entries/0/candidate/block_m", "17",
+            "t.json: entries[0].candidate: the table's own device cannot run it: block_m must be a multiple of 16 in "
+            "16 to 256"},
+        Damage{"/entries/0/rivals/0/candidate/warps", "64",
+               "t.json: entries[0].rivals[0]: the table's own device cannot run it: warps must be 4 or 8"},
+        Damage{"/entries/0/figures/cv", "-0.5", "t.json: entries[0].figures.cv: cannot be negative, found -0.5"},
+        Damage{"/entries/0/flops", "\"many\"", "t.json: entries[0].flops: expected a number, found a string"},
+        Damage{"/entries/0/candidate", "",
+               "t.json: entries[0]: it has neither a winner ('candidate') nor a reason for none ('skipped')"},
+        Damage{"/entries/0/candidate/block_m", "", "t.json: entries[0].candidate: 'block_m' is missing"},
+        Damage{"/entries/0/measurement", "", "t.json: entries[0]: 'measurement' is missing"},
+        Damage{"/entries/0/occupancy", "1.5", "t.json: entries[0].occupancy: 1.5 is more than 1"},
+        Damage{"/entries/0/verdict/ok", "false", "t.json: entries[0].verdict: the winner's result is wrong"},
+        Damage{"/entries/0/rivals/1/name", "\"default\"",
+               "t.json: entries[0].rivals[1]: 'default' is in the list twice"},
+        Damage{"/entries/0/rivals/1/name", "\"\"", "t.json: entries[0].rivals[1].name: a rival needs a name"},
+        Damage{"/entries/0/rivals/0/ratio", "0", "t.json: entries[0].rivals[0].ratio: must be positive, found 0"},
+        Damage{"/entries/0/rivals/0/ratio_high", "0.75",
+               "t.json: entries[0].rivals[0]: the ratio 0.8 lies outside its interval 0.784 to 0.75"},
+        Damage{"/entries/0/rivals/0/candidate/warps", "\"four\"",
+               "t.json: entries[0].rivals[0].candidate.warps: expected an integer, found a string"},
+        Damage{"/entries/0/ties/1/stages", "null",
+               "t.json: entries[0].ties[1].stages: expected an integer, found null"},
+        Damage{"/entries/0/candidates/failed", "91", "t.json: entries[0].candidates.failed: 91 is outside 0 to 90"},
+        Damage{"/entries/0/complete", "1", "t.json: entries[0].complete: expected true or false, found an integer"},
+        Damage{"/entries/2/skipped", "\"\"", "t.json: entries[2].skipped: expected the reason"},
+        Damage{"/entries/2/candidate", "{}", "t.json: entries[2]: it is skipped, and yet it has a winner"}));
+
+TEST(TableJson, AnUnknownVariantNamesThePlaceAndTheNearest) {
+  Json json = to_json(small_table());
+  json["entries"][0]["candidate"]["variant"] = "nma";
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  EXPECT_TRUE(holds(fault.what, "t.json: entries[0].candidate")) << fault.what;
+  EXPECT_EQ(fault.hint, "did you mean 'mma'?");
+}
+
+TEST(TableJson, TheSameCellTwiceIsAContradiction) {
+  Json json = to_json(small_table());
+  json["entries"].push_back(json["entries"][1]);
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t.json")); }).what,
+            "t.json: entries[3]: the same cell as entries[1]: custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed3");
+}
+
+TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake) {
+  TunedTable table = small_table();
+  Rival& loop = table.entries[0].rivals[1];
+  loop.ratio = 0.2;
+  loop.ratio_interval = {0.198, 0.202};
+  const Json json = to_json(table);
+  EXPECT_EQ(json["entries"][0]["untrusted"], "its ratio to cublas-loop, 0.2, contradicts their times");
+  EXPECT_EQ(reread(table).entries[0].rivals[1].ratio, 0.2);
+  Json unmarked = json;
+  unmarked["entries"][0].erase("untrusted");
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(unmarked, "t.json")); }).what,
+            "t.json: entries[0].rivals[1].ratio: 0.2 contradicts the times 12.3457 and 24.6914 us: expected "
+            "0.5");
+}
+
+TEST(TableJson, ACandidateOfKernelsFromBeforeIsLeftToCheck) {
+  TunedTable table = small_table();
+  table.entries[0].candidate.retired = "stream_k=yes";
+  EXPECT_TRUE(cannot_run(table.entries[0].candidate, table.entries[0].cell.shape, table.device).has_value());
+  const Json json = to_json(table);
+  EXPECT_EQ(json["entries"][0]["candidate"]["stream_k"], "yes");
+  Json older = json;  // of a knob that is retired today
+  const Variant& wgmma = find_variant("wgmma");
+  ASSERT_FALSE(wgmma.retired.empty());
+  older["entries"][0]["candidate"] = to_json(wgmma.fallback(make_problem(table.entries[0].cell), table.device));
+  older["entries"][0]["candidate"][wgmma.retired[0].name] = "another";
+  EXPECT_FALSE(table_from_json(JsonAt(older, "t.json")).entries[0].candidate.retired.empty());
+}
+
+TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
+  int tables = 0;
+  for (const auto& file : std::filesystem::directory_iterator(std::string(MOETUNE_SOURCE_DIR) + "/configs/tuned")) {
+    if (file.path().extension() != ".json") continue;
+    ++tables;
+    const TunedTable table = read_table(file.path());
+    for (const Entry& entry : table.entries) EXPECT_EQ(distrust(entry), "") << file.path() << " " << id(entry.cell);
+  }
+  EXPECT_GE(tables, 4);
+}
+
+TEST(TableFile, WrittenAndReadIsTheSame) {
+  const Folder folder;
+  write(folder / "t.json", small_table());
+  EXPECT_EQ(to_json(read_table(folder / "t.json")), to_json(small_table()));
+}
+
+TEST(TableFile, TheTableBeforeIsKept) {
+  const Folder folder;
+  TunedTable other = small_table();
+  other.entries.pop_back();
+  write(folder / "t.json", small_table());
+  EXPECT_EQ(write(folder / "t.json", small_table()), "");  // the same
+  EXPECT_EQ(write(folder / "t.json", other), folder / "t.json.old");
+  EXPECT_EQ(read_table(folder / "t.json.old").entries.size(), 3u);
+}
+
+TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
+  const Folder folder;
+  write(folder / "t.json", small_table());
+  const std::string text = read_text(folder / "t.json");
+  for (size_t length = 0; length + 2 < text.size(); length += 97) {
+    std::ofstream(folder / "cut.json", std::ios::binary | std::ios::trunc) << text.substr(0, length);
+    const auto fault = error_of([&] { read_table(folder / "cut.json"); });
+    ASSERT_EQ(fault.exit, Exit::request);
+    ASSERT_TRUE(holds(fault.what, (folder / "cut.json").string())) << fault.what;
+  }
+}
+
+TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
+  const Folder folder;
+  write(folder / "t.json", small_table());
+  EXPECT_EQ(error_of([&] { write(folder / "no/t.json", small_table()); }).exit, Exit::machine);
+  EXPECT_EQ(read_table(folder / "t.json").entries.size(), 3u);
+}
+
+TEST(TableFile, ChangedBytesDoNoWorseThanAnError) {
+  const std::string text = pretty_json(to_json(small_table()));
+  Random random(1);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string changed = text;
+    for (uint64_t changes = 1 + random.below(3); changes > 0; --changes)
+      changed[random.below(changed.size())] =
+          static_cast<char>(random.below(2) ? '0' + random.below(10) : random.below(256));
+    try {
+      const Json json = parse_json(changed, "t.json");
+      const TunedTable table = table_from_json(JsonAt(json, "t.json"));
+      ASSERT_EQ(table.entries.size(), 3u);
+      to_json(table);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.exit(), Exit::request) << error.what();
+      ASSERT_TRUE(holds(error.what(), "t.json")) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(ToolJson, TellsTheProgramAndItsArguments) {
+  const Json tool = tool_json({"moetune", "tune", "--device", "cpu"});
+  EXPECT_EQ(tool["name"], "moetune");
+  EXPECT_FALSE(tool["version"].get<std::string>().empty());
+  EXPECT_FALSE(tool["commit"].get<std::string>().empty());
+  EXPECT_TRUE(tool["dirty"].is_boolean());
+  EXPECT_EQ(tool["argv"].dump(), R"(["moetune","tune","--device","cpu"])");
+}
+
+TEST(Derived, SpeedsAreOnRealRows) {
+  Entry entry;
+  entry.flops = 2e12;
+  entry.bytes = 3e9;
+  entry.measurement.seconds = 1e-3;
+  EXPECT_DOUBLE_EQ(tflops(entry), 2000);
+  EXPECT_DOUBLE_EQ(terabytes_per_second(entry), 3);
+}
+
+TEST(Derived, AnEntryWithoutATimeHasNoSpeed) {
+  EXPECT_DOUBLE_EQ(tflops({}), 0);
+  EXPECT_DOUBLE_EQ(terabytes_per_second({}), 0);
+}
+
+TEST(Derived, TheRoofIsTheSlowerOfArithmeticAndMemory) {
+  Entry entry;
+  entry.flops = 989e9;
+  entry.bytes = 4.8e6;
+  EXPECT_DOUBLE_EQ(roof_seconds(entry, sample::h200()), 1e-3);
+  entry.bytes = 9.6e9;
+  EXPECT_DOUBLE_EQ(roof_seconds(entry, sample::h200()), 2e-3);
+  EXPECT_DOUBLE_EQ(roof_seconds(entry, {}), 0);
+}
+
+TEST(Derived, RivalsAreFoundByName) {
+  const TunedTable table = small_table();
+  EXPECT_EQ(find_rival(table.entries[0], "cublas-loop"), &table.entries[0].rivals[1]);
+  EXPECT_EQ(find_rival(table.entries[0], "cublas"), nullptr);
+}
+
+TEST(LossToBalanced, ComparesWithBalancedRowsOfTheSameNumber) {
+  const auto entry = [](const Layer& layer, int64_t tokens, const std::string& routing, double us) {
+    return sample::entry(sample::cell(layer, tokens, routing), sample::mma(16), us);
+  };
+  const TunedTable table =
+      sample::table({entry(sample::qwen_up(), 64, "zipf:1", 115), entry(sample::qwen_up(), 64, "balanced", 100),
+                     entry(sample::qwen_up(), 16, "zipf:1", 50), entry(sample::qwen_down(), 64, "zipf:1", 60),
+                     entry(sample::qwen_up(), 64, "uniform", 90)});
+  EXPECT_NEAR(loss_to_balanced(table, table.entries[0]).value(), 0.15, 1e-12);
+  EXPECT_NEAR(loss_to_balanced(table, table.entries[4]).value(), -0.1, 1e-12);
+  for (const size_t lonely : {1, 2, 3})
+    EXPECT_EQ(loss_to_balanced(table, table.entries[lonely]), std::nullopt) << lonely;
+}
+
+TEST(LossToBalanced, NeedsTwoWinners) {
+  const auto skipped = [](const std::string& routing) {
+    return sample::skipped_entry(sample::cell(sample::small_up(), 64, routing), "out of memory");
+  };
+  const auto won = [](const std::string& routing) {
+    return sample::entry(sample::cell(sample::small_up(), 64, routing), sample::mma(16), 9);
+  };
+  TunedTable table = sample::table({won("single"), skipped("balanced")});
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), std::nullopt);
+  table = sample::table({skipped("single"), won("balanced")});
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), std::nullopt);
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,252 @@
+// The report: its sections, figures and texts, with and without journal and peers.
+#include "report/report.h"
+
+#include <regex>
+
+#include "report/report_parts.h"
+#include "record/sample.h"
+
+namespace moetune {
+namespace {
+
+using sample::cell;
+using sample::entry;
+using sample::failed_trial;
+using sample::mma;
+using sample::small_up;
+using sample::trial;
+
+constexpr const char* kHostile = "</style><script>alert(1)</script>\"'><img src=x onerror=y> & | `*[a](http://b)";
+
+Cell first_cell() { return cell(small_up(), 16); }
+Cell second_cell() { return cell(small_up(), 64, "zipf:1"); }
+
+TunedTable small_table() {
+  return sample::table({entry(first_cell(), mma(16), 12.3), entry(second_cell(), mma(32, 64), 20.5),
+                        sample::skipped_entry(cell(small_up(), 256, "single"), "out of memory")});
+}
+
+Trial clocked(Trial trial, double mhz) {
+  trial.measurement.clock_mhz = mhz;
+  return trial;
+}
+
+Replay journal() {
+  Replay replay{.header = sample::header(), .trials = {}, .unfinished = {}};
+  replay.trials[id(first_cell())] = {
+      trial(mma(32, 128), 20),
+      failed_trial(mma(16, 64, 32), Status::wrong_result, "row 3 differs"),
+      clocked(trial(mma(16, 128), 10), 1800),
+      trial(mma(16, 64), 11),
+      trial(mma(16, 128, 128), 12.5),
+      failed_trial(mma(32, 64, 32), Status::wrong_result, "row 3 differs"),
+      failed_trial(mma(64, 64, 32), Status::timeout, "it took over 2 s"),
+  };
+  replay.trials[id(second_cell())] = {trial(mma(32, 64), 20)};
+  replay.unfinished[id(second_cell())] = {{text(mma(128)), 2}};
+  replay.final_seconds[id(first_cell())] = 1.5;
+  return replay;
+}
+
+Peers peers() {
+  return {.device = "NVIDIA H200",
+          .times = {{id(first_cell()), "triton", sample::measurement(15)},
+                    {id(second_cell()), "triton", sample::measurement(10.25)},
+                    {"of another table", "absent", sample::measurement(1)}}};
+}
+
+Grid grid_with(const ReportSection& section, const std::string& column) {
+  for (const ReportPart& part : section.parts)
+    for (const Column& title : part.grid.columns)
+      if (title.title == column) return part.grid;
+  throw std::runtime_error("no table has the column " + column);
+}
+
+// What a row says in a column; the row is named by its first text.
+std::string at(const Grid& grid, const std::string& row, const std::string& column) {
+  for (size_t c = 0; c < grid.columns.size(); ++c)
+    for (const auto& texts : grid.rows)
+      if (grid.columns[c].title == column && texts[0] == row) return texts[c];
+  ADD_FAILURE() << "no " << row << ", " << column;
+  return "";
+}
+
+std::string all_text(const ReportSection& section) {
+  std::string out;
+  for (const ReportPart& part : section.parts) {
+    out += part.heading + "\n";
+    for (const std::string& paragraph : part.paragraphs) out += paragraph + "\n";
+    out += markdown(part.grid);
+  }
+  return out;
+}
+
+// A report of everything that the tests have.
+struct Inputs {
+  TunedTable table = small_table();
+  Replay replay = journal();
+  Peers others = peers();
+  ReportInput all() const { return {&table, &replay, &others}; }
+  ReportInput alone() const { return {&table, nullptr, nullptr}; }
+};
+
+TEST(Report, MarkdownIsTheGoldenText) { sample::expect_golden("report.md", report_markdown(Inputs().all())); }
+
+TEST(Report, SpeedUpsOverRivalsArePairedAndOverPeersAreRatiosOfMedians) {
+  const Inputs inputs;
+  const Grid grid = grid_with(summary_section(inputs.all()), "compared with");
+  EXPECT_EQ(at(grid, "default", "geometric mean"), "1.250x");
+  EXPECT_EQ(at(grid, "cublas-loop", "geometric mean"), "2.000x");
+  EXPECT_EQ(at(grid, "triton", "least"), "0.50x");  // 10.25 / 20.5
+  EXPECT_EQ(at(grid, "triton", "most"), "1.22x");   // 15 / 12.3
+  EXPECT_EQ(at(grid, "fastest in each cell", "least"), "0.50x");
+  EXPECT_EQ(grid.rows.size(), 4u);  // no peer of another table's cells
+}
+
+TEST(Report, SectionsSayWhatIsMissing) {
+  const Inputs inputs;
+  EXPECT_TRUE(holds(all_text(summary_section(inputs.alone())), "There are no times of other libraries"));
+  for (const auto section : {block_section, knob_section, search_section, failure_section})
+    EXPECT_TRUE(holds(all_text(section(inputs.alone())), "There is no journal: give"));
+}
+
+TEST(Report, TheRoofIsLeftOutWhereTheDeviceTellsNoPeaks) {
+  Inputs inputs;
+  const ReportSection with = roofline_section(inputs.all());
+  EXPECT_EQ(with.parts[0].legend.size(), 2u);
+  const Grid& grid = with.parts[0].grid;
+  const Entry& winner = inputs.table.entries[0];
+  EXPECT_EQ(at(grid, id(first_cell()), "FLOP per byte"), fmt::format("{:.4g}", winner.flops / winner.bytes));
+  EXPECT_EQ(at(grid, id(first_cell()), "bound by"), "memory");
+  inputs.table.device.peak_bandwidth = 0;
+  const ReportSection without = roofline_section(inputs.all());
+  EXPECT_EQ(without.parts[0].legend.size(), 1u);
+  EXPECT_EQ(without.parts[0].grid.columns.size(), 3u);
+  EXPECT_TRUE(holds(all_text(without), "does not tell the device's peaks"));
+}
+
+TEST(Report, HeatMapsHaveTheBestCandidateOfEachTile) {
+  const Inputs inputs;
+  const ReportSection section = block_section(inputs.all());
+  ASSERT_EQ(section.parts.size(), 2u);  // the second cell has one tile
+  const ReportPart& map = section.parts[1];
+  EXPECT_EQ(at(map.grid, "16", "block_n 128"), "best (2)");
+  EXPECT_EQ(at(map.grid, "16", "block_n 64"), "+10 % (1)");
+  EXPECT_EQ(at(map.grid, "32", "block_n 128"), "+100 % (1)");
+  EXPECT_EQ(at(map.grid, "32", "block_n 64"), "");
+  EXPECT_EQ(map.shades, (std::vector<std::vector<int>>{{-1, 4, 0}, {-1, -1, 5}}));
+}
+
+TEST(Report, KnobsAreSortedByWhatTheyCost) {
+  const Inputs inputs;
+  const Grid grid = grid_with(knob_section(inputs.all()), "values");
+  ASSERT_EQ(grid.rows.size(), 3u);  // the others have one value
+  EXPECT_EQ(grid.rows[0][0], "block_m");
+  EXPECT_EQ(at(grid, "block_m", "worst value"), "+100 %");
+  EXPECT_EQ(at(grid, "block_m", "candidates"), "4");
+  EXPECT_EQ(at(grid, "block_m", "values"), "16 best (3), 32 +100 % (1)");
+  EXPECT_EQ(grid.rows[1][0], "block_k");
+  EXPECT_EQ(at(grid, "block_k", "worst value"), "+25 %");
+  EXPECT_EQ(at(grid, "block_n", "worst value"), "+10 %");
+}
+
+TEST(Report, ATrialThatWasRepeatedCountsOnceByItsLastTime) {
+  Inputs inputs;
+  auto& trials = inputs.replay.trials[id(first_cell())];
+  trials.push_back(trial(mma(16, 128), 11));
+  EXPECT_EQ(timed_trials(inputs.all(), first_cell()).size(), 4u);
+  EXPECT_EQ(at(block_section(inputs.all()).parts[1].grid, "16", "block_n 128"), "best (2)");
+  EXPECT_EQ(at(block_section(inputs.all()).parts[1].grid, "16", "block_n 64"), "best (1)");
+}
+
+TEST(Report, SearchTellsAfterHowManyTrialsTheBestWasFound) {
+  const Inputs inputs;
+  const Grid grid = grid_with(search_section(inputs.all()), "best after");
+  EXPECT_EQ(at(grid, id(first_cell()), "trials"), "7");
+  EXPECT_EQ(at(grid, id(first_cell()), "candidates timed"), "4");
+  EXPECT_EQ(at(grid, id(first_cell()), "within 5 % after"), "3");
+  EXPECT_EQ(at(grid, id(first_cell()), "best after"), "3");
+  EXPECT_EQ(at(grid, id(first_cell()), "final took"), "1.5 s");
+}
+
+TEST(Report, FaultsAreCountedByReason) {
+  const Inputs inputs;
+  const ReportSection section = failure_section(inputs.all());
+  const Grid grid = grid_with(section, "reason");
+  ASSERT_EQ(grid.rows.size(), 2u);
+  EXPECT_EQ(grid.rows[0][0], "wrong_result");
+  EXPECT_EQ(at(grid, "wrong_result", "reason"), "row 3 differs");
+  EXPECT_EQ(at(grid, "wrong_result", "trials"), "2");
+  EXPECT_EQ(at(grid, "timeout", "trials"), "1");
+  EXPECT_EQ(at(grid_with(section, "times"), id(second_cell()), "times"), "2");
+  EXPECT_EQ(at(grid_with(section, "state"), id(cell(small_up(), 256, "single")), "state"), "no winner: out of memory");
+}
+
+TEST(Report, PrunedCandidatesAreThoseOfTheVariantsTried) {
+  Inputs inputs;
+  const Grid grid = grid_with(failure_section(inputs.all()), "pruned because");
+  ASSERT_FALSE(grid.rows.empty());
+  inputs.replay.header.space = "my-space.json";
+  EXPECT_TRUE(holds(all_text(failure_section(inputs.all())), "The space my-space.json is a file"));
+}
+
+TEST(Report, ClocksAreThoseOfTheTableAndTheRangeOfTheJournal) {
+  const Inputs inputs;
+  const Grid grid = grid_with(clock_section(inputs.all()), "trials");
+  EXPECT_EQ(at(grid, id(first_cell()), "ours"), "1965 MHz");
+  EXPECT_EQ(at(grid, id(first_cell()), "trials"), "1800 to 1965 MHz");
+}
+
+TEST(Report, RoutingCountsExpertsByTheirRows) {
+  TunedTable table = small_table();
+  table.entries.resize(1);
+  table.entries[0].m_sizes = {0, 1, 3, 28};
+  const Grid grid = grid_with(routing_section({&table, nullptr, nullptr}), "experts by rows");
+  EXPECT_EQ(grid.rows[0].back(), "0: 1, 1: 1, 2-3: 1, 16-31: 1");
+}
+
+TEST(Report, AnEmptyTableIsAReportToo) {
+  const TunedTable table = sample::table();
+  const Replay replay = journal();
+  for (const Replay* journal : {static_cast<const Replay*>(nullptr), &replay}) {
+    EXPECT_TRUE(holds(report_markdown({&table, journal, nullptr}), "0 of 0 cells have a winner."));
+    EXPECT_TRUE(holds(report_html({&table, journal, nullptr}), "The table has no entries."));
+  }
+}
+
+TEST(Report, ThePageRefersToNothingOutside) {
+  const std::string page = report_html(Inputs().all());
+  EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=\"(?!#|data:,)|url\\(|@import|https?:")));
+}
+
+// Everything that files give, in every place: names, layers, reasons, versions.
+TEST(Report, HostileTextStaysText) {
+  Inputs inputs;
+  inputs.table.device.name = inputs.replay.header.space = inputs.replay.header.strategy = kHostile;
+  inputs.table.environment = {{kHostile, {{kHostile, kHostile}}}, {"list", {kHostile}}};
+  inputs.table.tool = {{"argv", {kHostile}}};
+  inputs.others.times[0].peer = kHostile;
+  Layer hostile = small_up();
+  hostile.model = kHostile;
+  for (Entry& entry : inputs.table.entries) entry.cell.shape.layer = hostile;
+  inputs.table.entries[0].rivals[1].name = std::string(kHostile) + "2";
+  inputs.table.entries[2].skipped = kHostile;
+  auto& trials = inputs.replay.trials[id(inputs.table.entries[0].cell)] = inputs.replay.trials[id(first_cell())];
+  trials[1].reason = kHostile;
+  inputs.replay.unfinished[kHostile] = {{kHostile, 1}};
+  const std::string page = report_html(inputs.all()), plain = report_html(Inputs().all());
+  const auto elements = [](const std::string& text, const char* name) {
+    const std::regex element(std::string("<") + name + "[ >]");
+    return std::distance(std::sregex_iterator(text.begin(), text.end(), element), std::sregex_iterator());
+  };
+  EXPECT_EQ(elements(page, "script"), 1);
+  EXPECT_EQ(elements(page, "img"), 0);
+  EXPECT_EQ(elements(page, "h2"), elements(plain, "h2"));
+  EXPECT_TRUE(holds(page, "&lt;script&gt;alert(1)"));
+  const std::string text = report_markdown(inputs.all());
+  EXPECT_FALSE(holds(text, "<script"));
+  EXPECT_FALSE(std::regex_search(text, std::regex("(^|[^\\\\])\\[a\\]\\(http:")));
+}
+
+}  // namespace
+}  // namespace moetune

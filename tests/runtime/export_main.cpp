@@ -1,0 +1,94 @@
+// Writes an export of kernels for layers of every op and fusion, with texts in place of cubins: enough for loaders that
+// run over a driver without a device.
+//   export_main FOLDER
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/system/file.h"
+#include "export/kernels/kernel_manifest.h"
+#include "base/pretty.h"
+#include "variant/variant.h"
+
+using namespace moetune;
+
+namespace {
+
+Shape shape_of(Op op, const Fusion& fusion, int64_t experts) {
+  Shape shape;
+  shape.layer = {.model = "custom", .experts = experts, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};
+  shape.op = op, shape.fusion = fusion;
+  require_valid(shape);
+  return shape;
+}
+
+// Candidates beside the default: clusters, pieces along k with their sums, a shared last round, gathering first.
+std::vector<std::pair<Shape, std::string>> wanted() {
+  const Fusion px = {.permute_x = true}, py = {.permute_y = true}, weighted = {.permute_y = true, .topk_weights = true};
+  std::vector<std::pair<Shape, std::string>> list;
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    for (const Fusion& fusion : {Fusion{}, px, py, weighted}) list.emplace_back(shape_of(op, fusion, 6), "");
+  list.emplace_back(shape_of(Op::dx, {.permute_x = true, .sum_slots = true}, 6), "");
+  list.emplace_back(shape_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}, 6), "");
+  list.emplace_back(shape_of(Op::dw, {.accumulate = true, .fp32_dw = true}, 6), "");
+  list.emplace_back(shape_of(Op::fwd, {}, 7), "wgmma cluster=n tma_store=yes split=1 tiles=static mix=0 hold=0");
+  list.emplace_back(shape_of(Op::fwd, {}, 8),
+                    "wgmma block_m=64 block_n=128 split=4 stages=4 block_k=64 consumers=1 schedule=cooperative "
+                    "cluster=none pace=own mix=0 swap=no hold=0");
+  list.emplace_back(shape_of(Op::fwd, {}, 9), "wgmma split=0 tiles=static cluster=none mix=0");
+  list.emplace_back(
+      shape_of(Op::fwd, {}, 11),
+      "wgmma block_m=144 block_n=128 stages=4 block_k=64 consumers=2 schedule=cooperative swap=yes split=1 "
+      "hold=0 pace=own");  // with a map for the rest of a tile's rows
+  list.emplace_back(shape_of(Op::fwd, px, 10), "wgmma gather=first tma_x=yes tma_w=yes mix=0");
+  return list;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::filesystem::path folder = argv[1];
+  const DeviceInfo device = device_of_arch("sm_90a");
+  TunedTable table;
+  table.device = device, table.device.name = "NVIDIA H200", table.tool = tool_json({"export_main"});
+  KernelExport exported;
+  exported.services.route.push_back({"sm_90a", "route.sm_90a.cubin", "route", 32});
+  exported.services.finish.emplace_back(Dtype::bf16, CubinFile{"sm_90a", "finish-bf16.sm_90a.cubin", "finish", 32});
+  for (const auto& [shape, text] : wanted())
+    for (const char* routing : {"uniform", "zipf:1.0"})
+      for (const int64_t tokens : {16, 256}) {
+        const Cell cell = {.shape = shape, .tokens = tokens, .routing = parse_routing(routing), .seed = 0};
+        const Problem problem = make_problem(cell);
+        const Variant& variant = find_variant("wgmma");
+        const Candidate candidate =
+            text.empty() ? variant.fallback(problem, device) : complete(parse_partial_candidate(text), problem, device);
+        if (const auto reason = cannot_run(candidate, shape, device)) {
+          fmt::print(stderr, "{}: {}: {}\n", id(cell), moetune::text(candidate), *reason);
+          return 1;
+        }
+        const std::string name = fmt::format("wgmma-{}", exported.kernels.size());
+        exported.kernels.push_back({.name = name,
+                                    .shape = shape,
+                                    .candidate = candidate,
+                                    .plan = variant.plan(candidate, shape),
+                                    .unit = variant.unit(candidate, shape),
+                                    .cubins = {{"sm_90a", name + ".cubin", name, 168}}});
+        exported.cells.push_back({.cell = cell,
+                                  .skew = figures(problem.routing).max_over_mean,
+                                  .arch = "sm_90a",
+                                  .kernel = name,
+                                  .seconds = 1e-4});
+      }
+  exported.ranges.push_back({.shape = shape_of(Op::fwd, {}, 6),
+                             .tokens = {.from = 64, .to = 1000},
+                             .arch = "sm_90a",
+                             .kernel = exported.kernels.front().name,
+                             .worst_regret = 0.01});
+  const auto write = [&](const CubinFile& file) { write_atomic(folder / file.name, file.bytes); };
+  for (const ExportedKernel& kernel : exported.kernels) write(kernel.cubins.front());
+  write(exported.services.route.front());
+  write(exported.services.finish.front().second);
+  const std::string manifest = pretty_json(kernel_manifest(exported, table));
+  write_atomic(folder / "manifest.sha256", manifest_digest(manifest));
+  write_atomic(folder / "manifest.json", manifest);
+}

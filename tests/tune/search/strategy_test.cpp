@@ -1,0 +1,184 @@
+// Strategies: order, completeness, seeds, and replay of a recorded exhaustive journal.
+#include "tune/search/strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "error_of.h"
+#include "record/journal/journal.h"
+#include "temporary_folder.h"
+#include "tune/fake_backend.h"
+
+namespace moetune {
+namespace {
+
+std::vector<Candidate> legal() {
+  const fake::FakeBackend backend;
+  return enumerate(fake::small_space(), fake::small_cell().shape, backend.device()).legal;
+}
+
+// Over a list, of which the first candidate is the default.
+std::unique_ptr<Strategy> over(const std::string& name, std::vector<Candidate> list, uint64_t seed = 0) {
+  const fake::FakeBackend backend;
+  const Problem problem = make_problem(fake::small_cell());
+  auto listed = std::make_shared<Enumeration>();
+  listed->legal = std::move(list);
+  return make_strategy(name,
+                       {.problem = problem,
+                        .device = backend.device(),
+                        .fallback = listed->legal.front(),
+                        .listed = listed,
+                        .domain = std::make_shared<const Domain>(fake::small_space(), problem.shape, backend.device()),
+                        .blocks = 3,
+                        .seed = seed});
+}
+
+Trial trial_of(const Candidate& candidate, std::optional<double> seconds = 1e-3, int blocks = 1) {
+  Trial trial;
+  trial.candidate = candidate;
+  trial.status = seconds ? Status::ok : Status::crashed;
+  if (seconds) trial.blocks.assign(static_cast<size_t>(blocks), {.seconds = *seconds, .launches = 1});
+  trial.measurement = summarise(trial.blocks);
+  return trial;
+}
+
+// Each is told as soon as it is asked for.
+std::vector<Candidate> all_asked(Strategy& strategy) {
+  std::vector<Candidate> asked;
+  while (const auto next = strategy.ask()) {
+    asked.push_back(next->candidate);
+    strategy.tell(trial_of(next->candidate));
+  }
+  return asked;
+}
+
+TEST(Strategy, ExhaustiveAsksAllInOrder) {
+  const auto strategy = over("exhaustive", legal());
+  EXPECT_EQ(strategy->most(), std::ssize(legal()));
+  EXPECT_EQ(strategy->ask()->blocks, 3);
+  EXPECT_EQ(all_asked(*over("exhaustive", legal())), legal());
+}
+
+TEST(Strategy, RandomAsksAllOnceAndTheDefaultFirst) {
+  std::vector<Candidate> asked = all_asked(*over("random", legal(), 7));
+  EXPECT_NE(asked, legal());
+  EXPECT_EQ(asked.front(), legal().front());
+  std::vector<Candidate> expected = legal();
+  std::sort(asked.begin(), asked.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(asked, expected);
+}
+
+TEST(Strategy, RandomIsAFunctionOfItsSeed) {
+  const auto asked = [](uint64_t seed) { return all_asked(*over("random", legal(), seed)); };
+  EXPECT_EQ(asked(3), asked(3));
+  EXPECT_NE(asked(3), asked(4));
+}
+
+TEST(Strategy, RandomPutsEveryCandidateSecondAboutAsOften) {
+  std::map<Candidate, int> second;
+  std::vector<Candidate> five = legal();
+  five.resize(5);
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const auto strategy = over("random", five, seed);
+    strategy->ask();
+    ++second[strategy->ask()->candidate];
+  }
+  ASSERT_EQ(second.size(), 4U);
+  for (const auto& [candidate, times] : second) EXPECT_NEAR(times, 100, 40) << text(candidate);
+}
+
+TEST(Strategy, SkipsWhatItWasToldUnasked) {
+  for (const char* name : {"exhaustive", "random"}) {
+    const auto strategy = over(name, legal(), 1);
+    strategy->tell(trial_of(legal()[0]));
+    strategy->tell(trial_of(legal()[5], std::nullopt));
+    const std::vector<Candidate> asked = all_asked(*strategy);
+    EXPECT_EQ(asked.size(), legal().size() - 2) << name;
+    EXPECT_EQ(std::count(asked.begin(), asked.end(), legal()[0]), 0) << name;
+    EXPECT_EQ(std::count(asked.begin(), asked.end(), legal()[5]), 0) << name;
+  }
+}
+
+TEST(Strategy, AsksADuplicateOnce) {
+  std::vector<Candidate> twice = legal();
+  twice.push_back(legal()[0]);
+  EXPECT_EQ(all_asked(*over("exhaustive", twice)).size(), legal().size());
+}
+
+TEST(Strategy, IsDoneAfterTheLast) {
+  const auto strategy = over("random", {legal()[3]});
+  EXPECT_TRUE(strategy->ask());
+  EXPECT_FALSE(strategy->ask());
+  EXPECT_FALSE(strategy->ask());
+}
+
+TEST(Strategy, TellsWhatItIsLikelyToAskNext) {
+  const auto strategy = over("exhaustive", legal());
+  strategy->ask();
+  strategy->tell(trial_of(legal()[2]));
+  EXPECT_EQ(strategy->likely(2), (std::vector<Candidate>{legal()[1], legal()[3]}));
+  EXPECT_EQ(strategy->likely(1000).size(), legal().size() - 2);
+}
+
+TEST(Strategy, UnknownNameTellsTheNearest) {
+  const Caught caught = error_of([] { require_strategy("randon"); });
+  EXPECT_EQ(caught.exit, Exit::request);
+  EXPECT_EQ(caught.what, "unknown strategy 'randon'");
+  EXPECT_EQ(caught.hint, "did you mean 'random'?");
+}
+
+// A recorded exhaustive run stands in for the device: what a strategy would have found after some trials.
+double best_after(Strategy& strategy, const std::vector<Trial>& recorded, size_t trials) {
+  double best = 1;
+  for (size_t i = 0; i < trials; ++i) {
+    const std::optional<Ask> next = strategy.ask();
+    if (!next) break;
+    const auto trial =
+        std::find_if(recorded.begin(), recorded.end(), [&](const Trial& t) { return t.candidate == next->candidate; });
+    EXPECT_NE(trial, recorded.end()) << text(next->candidate);
+    if (trial == recorded.end()) break;
+    strategy.tell(*trial);
+    best = std::min(best, trial->measurement.seconds);
+  }
+  return best;
+}
+
+std::vector<Trial> recorded_journal(const std::filesystem::path& path) {
+  fake::FakeBackend backend;
+  const JournalHeader header{.cells = {fake::small_cell()},
+                             .device = backend.device(),
+                             .environment = backend.environment(),
+                             .space = "small",
+                             .strategy = "exhaustive",
+                             .seed = 0};
+  Journal journal = Journal::create(path, header);
+  for (const Candidate& candidate : legal()) {
+    Trial trial;
+    trial.candidate = candidate;
+    trial.verdict = fake::right();
+    trial.measurement = summarise(backend.sample(fake::contender(candidate), {.blocks = 3}));
+    journal.finished(id(fake::small_cell()), trial);
+  }
+  return read_journal(path).trials.at(id(fake::small_cell()));
+}
+
+TEST(StrategyReplay, ExhaustiveFindsTheBestOfTheJournal) {
+  const TemporaryFolder folder;
+  const std::vector<Trial> recorded = recorded_journal(folder.path() / "journal.jsonl");
+  EXPECT_NEAR(best_after(*over("exhaustive", legal()), recorded, 48), 100e-6, 1e-9);
+}
+
+TEST(StrategyReplay, HalfOfARandomSearchFindsTheBestHalfOfTheTime) {
+  const TemporaryFolder folder;
+  const std::vector<Trial> recorded = recorded_journal(folder.path() / "journal.jsonl");
+  int found = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed)
+    found += best_after(*over("random", legal(), seed), recorded, 24) < 100.1e-6;
+  EXPECT_NEAR(found, 100, 35);
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,334 @@
+// Packs: read, refused with the place where they are damaged, legal, launched on sizes without a device.
+#include "variant/pack/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+
+#include "error_of.h"
+#include "own_process.h"
+#include "pack_folder.h"
+#include "variant/space/domain.h"
+#include "variant/pack/pack_launch.h"
+#include "variant/space/space.h"
+
+namespace moetune {
+namespace {
+
+Shape shape_of(int64_t n = 256, int64_t k = 512) {
+  Shape shape;
+  shape.layer = {.model = "custom", .experts = 6, .top_k = 2, .n = n, .k = k};
+  return shape;
+}
+
+class PackTest : public testing::Test {
+ protected:
+  Pack load(const Json& manifest = toy_manifest()) const {
+    write_toy_pack(folder_, manifest);
+    return load_pack(folder_.path());
+  }
+  std::string refused(const Json& manifest) const {
+    const Caught caught = error_of([&] { load(manifest); });
+    EXPECT_EQ(caught.exit, Exit::request);
+    const std::string place = (folder_.path() / "pack.json").string() + ": ";
+    return caught.what.starts_with(place) ? caught.what.substr(place.size()) : caught.what;
+  }
+  std::string refused(const char* place, const Json& value) const {
+    Json manifest = toy_manifest();
+    manifest[Json::json_pointer(place)] = value;
+    return refused(manifest);
+  }
+  Variant variant() const { return pack_variant(std::make_shared<const Pack>(load())); }
+
+  TemporaryFolder folder_;
+};
+
+Candidate toy(int block_m, int fast) { return {.variant = "toy", .values = {block_m, fast}}; }
+
+TEST_F(PackTest, IsReadWithItsKnobsFilesAndCandidates) {
+  const Pack pack = load();
+  EXPECT_EQ(pack.variant, "toy");
+  ASSERT_EQ(pack.knobs.size(), 2u);
+  EXPECT_EQ(pack.knobs[0].values, (std::vector<int>{16, 32, 64}));
+  EXPECT_EQ(pack.knobs[1].words, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(pack.fallback, (std::vector<int>{32, 1}));
+  EXPECT_EQ(pack.candidates.size(), 5u);
+  EXPECT_EQ(pack.hash.size(), 12u);
+  EXPECT_EQ(binary_of(pack, toy(16, 0))->entry, "slow");
+  EXPECT_EQ(binary_of(pack, toy(64, 1)), nullptr);
+  EXPECT_EQ(read_pack_file(pack, "slow.cubin"), "the bytes of slow.cubin");
+}
+
+TEST_F(PackTest, AnotherManifestHasAnotherHash) {
+  const std::string hash = load().hash;
+  EXPECT_EQ(load().hash, hash);
+  Json manifest = toy_manifest();
+  manifest["summary"] = "others";
+  EXPECT_NE(load(manifest).hash, hash);
+}
+
+TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
+  EXPECT_EQ(refused("/schema", "moetune.kernels/1"), "its schema is 'moetune.kernels/1', expected 'moetune.pack/1'");
+  EXPECT_EQ(refused("/variant", "a b"), "variant: 'a b' is not a name of a variant: letters, digits and '_'");
+  EXPECT_EQ(refused("/knobs/0/name", "rows"), "knobs[0].name: 'rows' has another meaning in packs");
+  EXPECT_EQ(refused("/knobs/1/name", "block_m"), "knobs[1].name: 'block_m' has another meaning in packs");
+  EXPECT_EQ(refused("/knobs/0/values/1", 16), "knobs[0].values: has a value twice");
+  EXPECT_EQ(refused("/knobs/1/default", "maybe"), "knobs[1].default: unknown value for fast 'maybe'");
+  EXPECT_EQ(refused("/computes/0/fusion", "permute"), "computes[0].fusion: 'permute' is not a fusion");
+  EXPECT_EQ(refused("/computes/0/weighting", "result"),
+            "computes[0].weighting: 'result' is not a weighting of fwd plain");
+  EXPECT_EQ(refused("/rules/0/zero", "k % rows"), "rules[0].zero: formula 'k % rows', column 5: unknown name 'rows'");
+  EXPECT_EQ(refused("/binaries/0/files/sm_90a", "none.cubin"),
+            "binaries[0].files.sm_90a: 'none.cubin' is not among files");
+  EXPECT_EQ(refused("/binaries/1/trailing/0/pointer", "room"),
+            "binaries[1].trailing[0].pointer: no operand or buffer is called 'room'");
+  EXPECT_EQ(refused("/candidates/1", Json({16, "no", 0})), "candidates[1]: appears twice");
+  EXPECT_EQ(refused("/candidates/1", Json({16, "no"})), "candidates[1]: expected 3 values");
+  EXPECT_EQ(refused("/candidates/1/0", 24), "candidates[1][0]: 24 is not among the values of block_m");
+  EXPECT_TRUE(refused("/candidates/1/2", 2).starts_with("candidates[1][2]: "));
+  EXPECT_EQ(refused("/operands/0/dtype", "fp16"), "operands[0].dtype: the dtype of 'x' must be bf16");
+  EXPECT_EQ(refused("/operands/0/name", "dy"), "operands[0].name: fwd has no operand 'dy'");
+  EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' appears twice");
+  EXPECT_EQ(refused("/launches/2/cubin", "other"),
+            "launches[2].cubin: expected 'candidate', or a file for each architecture");
+  EXPECT_EQ(refused("/launches/2/grid", "tiles"), "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
+  Json none = toy_manifest();
+  none["launches"].erase(2);
+  EXPECT_EQ(refused(none), "launches: expected one launch whose cubin is 'candidate'");
+  EXPECT_EQ(refused("/files/..%slow.cubin", 1), "files...%slow.cubin: a file of a pack must lie beside pack.json");
+}
+
+TEST_F(PackTest, AFileThatWasChangedOrIsMissingIsRefused) {
+  load();
+  folder_.write("fast.cubin", "the bytes of slow.cubin");
+  const std::string place = (folder_.path() / "fast.cubin").string() + ": ";
+  EXPECT_EQ(error_of([&] { load_pack(folder_.path()); }).what, place + "its SHA-256 differs from the one in pack.json");
+  folder_.write("fast.cubin", "the bytes");
+  EXPECT_EQ(error_of([&] { load_pack(folder_.path()); }).what, place + "has 9 bytes, but pack.json says 23");
+  std::filesystem::remove(folder_.path() / "fast.cubin");
+  EXPECT_EQ(error_of([&] { load_pack(folder_.path()); }).exit, Exit::request);
+  EXPECT_TRUE(holds(error_of([&] { load_pack(folder_.path() / "none"); }).what, "is not a folder"));
+}
+
+TEST_F(PackTest, TellsWhatIsLegalAndWhyNot) {
+  const Variant variant = this->variant();
+  const auto reason = [&](const Candidate& c, const Shape& shape, const char* arch = "sm_90a") {
+    return variant.illegal(c, shape, device_of_arch(arch)).value_or("");
+  };
+  EXPECT_EQ(reason(toy(32, 1), shape_of()), "");
+  EXPECT_EQ(reason(toy(32, 1), shape_of(256, 100)), "k must be a multiple of 8");
+  EXPECT_EQ(reason(toy(32, 1), shape_of(16)), "n must be at least block_m");
+  EXPECT_EQ(reason(toy(16, 1), shape_of(16)), "");
+  EXPECT_EQ(reason(toy(64, 1), shape_of()), "the pack has no kernel that was compiled for these knobs");
+  EXPECT_EQ(reason(toy(32, 0), shape_of(), "sm_80"), "the pack has no kernel for sm_80: it was compiled for sm_90a");
+  EXPECT_EQ(reason(toy(32, 1), shape_of(), "sm_80"),
+            "the kernel needs more than the 166912 bytes of shared memory that a block may have");
+  Shape dx = shape_of();
+  dx.op = Op::dx;
+  EXPECT_EQ(reason(toy(32, 1), dx), "toy computes fwd bf16 plain, and this is dx bf16 plain");
+}
+
+TEST_F(PackTest, PtxRunsOnWhatIsNewerAndACubinStandsBeforeIt) {
+  const Pack pack = load();
+  const auto file = [&](int capability) {
+    const std::string* found = file_for(pack, pack.binaries[1].files, capability);
+    return found ? *found : "";
+  };
+  EXPECT_EQ(file(90), "fast.cubin");
+  EXPECT_EQ(file(80), "fast.ptx");
+  EXPECT_EQ(file(100), "fast.ptx");
+  EXPECT_EQ(file(75), "");
+}
+
+TEST_F(PackTest, OfFilesThatRunTheOneForTheNewestArchitectureIsTaken) {
+  Pack pack = load();
+  const std::map<std::string, std::string> files = {{"sm_100", "100.ptx"},
+                                                    {"sm_80", "80.cubin"},
+                                                    {"sm_86", "86.cubin"},
+                                                    {"sm_90", "90.cubin"},
+                                                    {"sm_90a", "90a.cubin"}};
+  const std::map<std::string, std::string> texts = {{"sm_80", "80.ptx"}, {"sm_90", "90.ptx"}, {"sm_100", "100.ptx"}};
+  for (const auto* table : {&files, &texts})
+    for (const auto& [arch, name] : *table) pack.files[name].arch = arch;
+  EXPECT_EQ(*file_for(pack, files, 80), "80.cubin");
+  EXPECT_EQ(*file_for(pack, files, 86), "86.cubin");
+  EXPECT_EQ(*file_for(pack, files, 90), "90a.cubin");
+  EXPECT_EQ(*file_for(pack, files, 120), "100.ptx");
+  EXPECT_EQ(*file_for(pack, texts, 89), "80.ptx");
+  EXPECT_EQ(*file_for(pack, texts, 100), "100.ptx");
+}
+
+TEST_F(PackTest, TheDefaultIsTheManifestsOrTheNearestThatIsLegal) {
+  const Variant variant = this->variant();
+  Cell cell{.shape = shape_of(), .tokens = 8, .routing = parse_routing("uniform")};
+  EXPECT_EQ(variant.fallback(make_problem(cell), device_of_arch("sm_90a")), toy(32, 1));
+  cell.shape.layer.n = 16;  // rules out block_m=32
+  EXPECT_EQ(variant.fallback(make_problem(cell), device_of_arch("sm_90a")), toy(16, 1));
+}
+
+// As much as a step holds: 7 blocks of the step that prepares, 300 of the candidate.
+int64_t held(const PackStep& step) { return step.entry == "put_in_order" ? 7 : 300; }
+
+Sizes sizes() {
+  const Cell cell{.shape = shape_of(), .tokens = 40, .routing = parse_routing("uniform"), .seed = 3};
+  Sizes sizes = sizes_of(product_of(make_problem(cell)));
+  sizes["processors"] = 132;
+  return sizes;
+}
+
+template <typename T>
+T value_at(const PackArgument& argument, size_t offset) {
+  T value;
+  std::memcpy(&value, argument.bytes.data() + offset, sizeof value);
+  return value;
+}
+
+TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
+  const Pack pack = load();
+  const PackLaunch launch = pack_launch(pack, toy(32, 1), sizes(), 90, held);
+  ASSERT_EQ(launch.steps.size(), 3u);
+  EXPECT_EQ(launch.steps[0].filled, "order");
+  EXPECT_EQ(launch.steps[0].byte, 255);
+  EXPECT_EQ(launch.steps[0].fill_bytes, (80 + 6 * 32) * 4);
+  const PackStep &order = launch.steps[1], &own = launch.steps[2];
+  EXPECT_EQ(order.file, "order.cubin");
+  EXPECT_EQ(order.entry, "put_in_order");
+  EXPECT_EQ(order.grid, 6);
+  ASSERT_EQ(order.arguments.size(), 3u);
+  EXPECT_EQ(order.arguments[2].bytes.size(), 4u);
+  EXPECT_EQ(value_at<int32_t>(order.arguments[2], 0), 32);
+  EXPECT_EQ(own.file, "fast.cubin");
+  EXPECT_EQ(own.entry, "fast");
+  EXPECT_EQ(own.threads, 128);
+  EXPECT_EQ(own.shared_bytes, 200000);
+  EXPECT_EQ(own.grid, (80 / 32 + 6) * 4);
+  ASSERT_EQ(own.arguments.size(), 5u);
+  const PackArgument& whole = own.arguments[0];
+  EXPECT_EQ(whole.bytes.size(), 48u);
+  ASSERT_EQ(whole.pointers.size(), 3u);
+  EXPECT_EQ(whole.pointers[1].name, "w");
+  EXPECT_EQ(whole.pointers[1].offset, 8u);
+  EXPECT_EQ(value_at<int64_t>(whole, 24), 256);
+  EXPECT_EQ(value_at<int32_t>(whole, 32), 1);
+  EXPECT_EQ(value_at<int32_t>(whole, 36), 300);
+  EXPECT_EQ(own.arguments[3].pointers.at(0).name, "scratch");
+  EXPECT_EQ(own.arguments[4].pointers.at(0).name, "null");
+  std::map<std::string, int64_t> buffers;
+  for (const PackBuffer& buffer : launch.buffers) buffers[buffer.name] = buffer.bytes;
+  EXPECT_EQ(buffers, (std::map<std::string, int64_t>{{"order", 272 * 4}, {"scratch", 32 * 512}, {"done", 4}}));
+  EXPECT_TRUE(launch.buffers[2].zeroed);
+}
+
+TEST_F(PackTest, AStructOfAnotherCandidateHasItsKnobs) {
+  const PackLaunch launch = pack_launch(load(), toy(64, 0), sizes(), 90, held);
+  EXPECT_EQ(launch.steps[2].entry, "slow");
+  EXPECT_EQ(launch.steps[2].grid, (80 / 64 + 6) * 4);
+  EXPECT_EQ(launch.steps[2].arguments.size(), 3u);  // its binary has none behind them
+  EXPECT_EQ(value_at<int32_t>(launch.steps[2].arguments[0], 32), 0);
+}
+
+TEST_F(PackTest, ATensorMapHasTheFormulasOfItsRule) {
+  Json manifest = toy_manifest();
+  manifest["launches"][2]["arguments"].push_back(Json::parse(R"({"tensor_map": {"pointer": "x", "dtype": "bf16",
+    "sizes": ["k", "rows"], "strides": ["k * 2"], "box": [64, 128], "swizzle": 128, "l2_promotion": 128}})"));
+  const PackLaunch launch = pack_launch(load(manifest), toy(16, 0), sizes(), 90, held);
+  const PackArgument& argument = launch.steps[2].arguments[3];
+  EXPECT_EQ(argument.bytes.size(), 128u);
+  ASSERT_EQ(argument.maps.size(), 1u);
+  EXPECT_EQ(argument.maps[0].rule.pointer, "x");
+  EXPECT_EQ(argument.maps[0].rule.box_rows, 128);
+  EXPECT_EQ(moetune_kernels::Formula::evaluate(argument.maps[0].rule.strides[0], launch.sizes), 1024);
+}
+
+TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
+  const auto why = [&](const char* place, const Json& value) -> std::string {
+    Json manifest = toy_manifest();
+    manifest[Json::json_pointer(place)] = value;
+    const Pack pack = load(manifest);
+    try {
+      pack_launch(pack, toy(32, 1), sizes(), 90, held);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "'fast' has a grid of 0 blocks: it must have 1 to 2^31 - 1");
+  EXPECT_EQ(why("/launches/2/grid", "rows * 4294967296"),
+            "'fast' has a grid of 343597383680 blocks: it must have 1 to 2^31 - 1");
+  EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "'order' has -1 bytes: they must be 0 or more");
+  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "'order' has -1 bytes: they must be 0 or more");
+  EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"), "formula 'n / (k - 512)', column 14: division by zero");
+  EXPECT_EQ(why("/launches/2/grid", "n / (k - 511)"), "");
+}
+
+TEST_F(PackTest, JoinsTheCatalogAndTheSpaces) {
+  write_toy_pack(folder_);
+  in_own_process([&] {
+    add_packs({folder_.path().string(), folder_.path().string()});  // the second time changes nothing
+    EXPECT_EQ(variants().size(), 5u);
+    EXPECT_EQ(variants().back().name, "toy");
+    EXPECT_EQ(pack_names(), "toy " + load_pack(folder_.path()).hash);
+    EXPECT_EQ(text(parse_candidate("toy block_m=16 fast=no")), "toy block_m=16 fast=no");
+    for (const char* name : {"all", "quick"}) {
+      const SearchSpace space = load_space(name);
+      EXPECT_EQ(space.variants.back().variant, "toy") << name;
+      EXPECT_EQ(space.variants.back().values.size(), 2u) << name;
+    }
+    SearchSpace space = load_space("quick");
+    keep_variants(space, {"toy"});
+    const Enumeration all = enumerate(space, shape_of(), device_of_arch("sm_90a"));
+    EXPECT_EQ(all.total, 6);
+    EXPECT_EQ(all.legal.size(), 5u);
+    EXPECT_EQ(all.pruned.at("the pack has no kernel that was compiled for these knobs"), 1);
+    // Another pack of the same name.
+    Json manifest = toy_manifest();
+    manifest["summary"] = "others";
+    write_toy_pack(folder_, manifest);
+    EXPECT_TRUE(holds(error_of([&] { add_packs({folder_.path().string()}); }).what, "whose name is taken by"));
+    manifest["variant"] = "mma";
+    write_toy_pack(folder_, manifest);
+    EXPECT_TRUE(holds(error_of([&] { add_packs({folder_.path().string()}); }).what,
+                      "has the variant 'mma', whose name is taken by a variant that is built in"));
+  });
+}
+
+TEST_F(PackTest, ACandidateNamesItsPackInJson) {
+  write_toy_pack(folder_);
+  in_own_process([&] {
+    add_packs({folder_.path().string()});
+    const Json json = to_json(toy(16, 0));
+    EXPECT_EQ(json,
+              Json({{"variant", "toy"}, {"pack", load_pack(folder_.path()).hash}, {"block_m", 16}, {"fast", "no"}}));
+    EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), toy(16, 0));
+    Json other = json;
+    other["pack"] = "0123456789ab";
+    const Candidate foreign = candidate_from_json(JsonAt(other, "x"));
+    EXPECT_FALSE(foreign.foreign.empty());
+    EXPECT_EQ(difference(foreign, toy(32, 0)), "block_m=16");
+    EXPECT_EQ(cannot_run(foreign, shape_of(), device_of_arch("sm_90a")),
+              "toy is of a pack with the hash 0123456789ab, which is not loaded; name its folder with --pack");
+  });
+}
+
+// A table of another build of the pack, for a warm start.
+TEST_F(PackTest, CandidatesOfAnotherBuildHaveNoPlaceInADomain) {
+  load();
+  in_own_process([&] {
+    add_packs({folder_.path().string()});
+    SearchSpace space = load_space("all");
+    keep_variants(space, {"toy"});
+    const Domain domain(space, shape_of(), device_of_arch("sm_90a"));
+    Candidate foreign{.variant = "toy", .values = {}};
+    foreign.foreign = {{"pack", "0123456789ab"}, {"block_m", "16"}, {"fast", "no"}};
+    EXPECT_FALSE(domain.has(foreign));
+    EXPECT_EQ(domain.nearest(foreign), std::nullopt);
+    EXPECT_TRUE(domain.neighbours(foreign).empty());
+    EXPECT_TRUE(domain.has(toy(16, 0)));
+  });
+}
+
+}  // namespace
+}  // namespace moetune

@@ -1,0 +1,104 @@
+// Candidates looked for once a shape, whole or drawn.
+#include "variant/space/offer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "error_of.h"
+#include "h200.h"
+
+namespace moetune {
+namespace {
+
+Shape shape(int64_t n = 256) {
+  Shape s;
+  s.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = n, .k = 256};
+  return s;
+}
+
+SearchSpace only(const std::string& space, const std::string& variant) {
+  SearchSpace result = load_space(space);
+  keep_variants(result, {variant});
+  return result;
+}
+
+// Over five million candidates, whatever values the built-in space has.
+SearchSpace large() {
+  SearchSpace space = only("full", "wgmma");
+  set_values(space, "group=1-400");
+  return space;
+}
+
+TEST(Offer, LooksOnceForCellsOfOneShape) {
+  Offer offer(only("quick", "mma"), device_of_arch("sm_90a"));
+  const auto first = offer.to(shape(), 0);
+  EXPECT_EQ(first->legal, enumerate(offer.space(), shape(), device_of_arch("sm_90a")).legal);
+  EXPECT_EQ(offer.to(shape(), 7), first);  // the very object: a seed changes nothing of a whole space
+  EXPECT_NE(offer.to(shape(8), 0), first);
+}
+
+TEST(Offer, PrunesWhatTheModelExpectsToBeSlow) {
+  const DeviceInfo device = h200();
+  const Problem problem =
+      make_problem({.shape = shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
+  Offer whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
+  const auto all = whole.to(problem, 0), kept = pruned.to(problem, 0);
+  EXPECT_EQ(all->legal, whole.to(problem.shape, 0)->legal);
+  const std::string reason = "the model expects over 1.5 times the time of the fastest candidate";
+  ASSERT_TRUE(kept->pruned.contains(reason));
+  EXPECT_EQ(kept->total, all->total);
+  EXPECT_EQ(std::ssize(kept->legal), std::ssize(all->legal) - kept->pruned.at(reason));
+  const auto seconds = [&](const Candidate& one) { return find_variant("wgmma").seconds(one, problem, device); };
+  const double least = seconds(*std::ranges::min_element(all->legal, {}, seconds));
+  for (const Candidate& one : all->legal)
+    EXPECT_EQ(std::ranges::find(kept->legal, one) != kept->legal.end(), seconds(one) <= 1.5 * least) << text(one);
+}
+
+TEST(Offer, KeepsWhatNoModelTellsOf) {
+  const Problem problem =
+      make_problem({.shape = shape(), .tokens = 64, .routing = parse_routing("uniform"), .seed = 0});
+  Offer offer(only("quick", "mma"), device_of_arch("sm_90a"), 0, 1.0);
+  EXPECT_EQ(offer.to(problem, 0)->legal, offer.to(problem.shape, 0)->legal);
+}
+
+TEST(Offer, DrawsBySeed) {
+  Offer offer(only("full", "mma"), device_of_arch("sm_90a"), 5);
+  const auto first = offer.to(shape(), 1);
+  EXPECT_EQ(first->legal, draw(offer.space(), shape(), device_of_arch("sm_90a"), 5, 1).legal);
+  EXPECT_EQ(offer.to(shape(), 1), first);
+  EXPECT_NE(offer.to(shape(), 2)->legal, first->legal);
+}
+
+TEST(Offer, DrawsFromSpacesThatAreTooLargeToList) {
+  const DeviceInfo hopper = device_of_arch("sm_90a");
+  EXPECT_EQ(Offer(large(), hopper, 20).to(shape(), 0)->legal.size(), 20u);
+  for (const Caught& refused : {error_of([&] { Offer(large(), hopper).to(shape(), 0); }),
+                                error_of([&] { require_listable(large(), hopper); })}) {
+    EXPECT_EQ(refused.exit, Exit::request);
+    EXPECT_EQ(refused.what, "the space of 'wgmma' has over 5000000 candidates");
+    EXPECT_NE(refused.hint.find("--strategy random"), std::string::npos) << refused.hint;
+    EXPECT_NE(refused.hint.find("--max-candidates N"), std::string::npos) << refused.hint;
+  }
+  EXPECT_EQ(error_of([&] { require_listable(only("full", "mma"), hopper); }).exit, Exit::yes);
+}
+
+TEST(Offer, ALongerDrawBeginsAsAShorterOne) {
+  const DeviceInfo hopper = device_of_arch("sm_90a");
+  const auto few = draw(large(), shape(), hopper, 10, 3).legal;
+  auto many = draw(large(), shape(), hopper, 30, 3).legal;
+  many.resize(10);
+  EXPECT_EQ(many, few);
+}
+
+TEST(KeepVariants, TellsTheSpacesThatHaveTheVariant) {
+  SearchSpace quick = load_space("quick");
+  const Caught missing = error_of([&] { keep_variants(quick, {"simt"}); });
+  EXPECT_EQ(missing.exit, Exit::request);
+  EXPECT_EQ(missing.what, "the space 'quick' has no values for the variant 'simt'");
+  EXPECT_EQ(missing.hint, "use --space full");
+  EXPECT_EQ(error_of([&] { keep_variants(quick, {"simd"}); }).what, "unknown variant 'simd'");
+}
+
+}  // namespace
+}  // namespace moetune
