@@ -139,6 +139,10 @@ RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
   std::vector<Entry> before = request.warm;
   for (size_t i = 0; i < request.cells.size(); ++i) {
     const Cell& cell = request.cells[i];
+    if (resume && decided_entry(request, known, cell)) {
+      run.cells.emplace_back();
+      continue;
+    }
     const Problem problem = make_problem(cell);
     CellEstimate estimate{.trials = usual_trials(request, problem, device, listed.at(i), before)};
     if (resume) estimate.trials = std::max<int64_t>(0, estimate.trials - candidates_in(known, id(cell)));

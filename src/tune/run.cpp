@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <thread>
 
@@ -53,12 +54,15 @@ TunedTable table_so_far(const Shared& shared) {
   return table;
 }
 
-// One device takes cells as they are asked for. Several begin with the largest, so that all end at about the same
-// time.
-std::vector<size_t> order_of(const std::vector<Cell>& cells, size_t devices) {
-  if (devices > 1) return by_work(cells);
-  std::vector<size_t> order(cells.size());
+// The cells to tune: those without an entry of an earlier run first. One device takes them as they are asked for.
+// Several begin with the largest, so that all end at about the same time.
+std::vector<size_t> order_of(const TuneRequest& request, const Replay& before, size_t devices) {
+  std::vector<size_t> order(request.cells.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  if (devices > 1) order = by_work(request.cells);
+  std::erase_if(order, [&](size_t index) { return decided_entry(request, before, request.cells[index]) != nullptr; });
+  std::ranges::stable_partition(order,
+                                [&](size_t index) { return !before.decided.contains(id(request.cells[index])); });
   return order;
 }
 
@@ -164,10 +168,13 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
                 .stop = stop,
                 .after_cell = after_cell,
                 .devices = devices.size(),
-                .order = order_of(request.cells, devices.size()),
+                .order = order_of(request, before, devices.size()),
                 .before = before};
   for (const Backend* device : devices) ++shared.workers[device->device().id];
-  shared.entries.resize(request.cells.size());
+  for (const Cell& cell : request.cells) {
+    const auto found = before.decided.find(id(cell));
+    shared.entries.push_back(found == before.decided.end() ? std::nullopt : std::optional(found->second));
+  }
   shared.table.tool = request.tool;
   shared.table.device = devices.at(0)->device();
   shared.table.environment = devices.at(0)->environment();
@@ -175,6 +182,7 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
   if (request.time_budget > 0)
     shared.end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
+  if (const TunedTable known = table_so_far(shared); after_cell && !known.entries.empty()) after_cell(known);
   const auto run_on = [&](size_t device) {
     Run run{shared, request, *devices[device], device,
             Offer(request.space, devices[device]->device(), drawn_candidates(request), request.prune)};

@@ -185,11 +185,13 @@ Trial try_or_repeat(const Run& run, CellRun& state, const Ask& ask,
   return try_once(run, state, ask, compile(run, state, std::span(&ask.candidate, 1)).at(ask.candidate));
 }
 
-// Tries what the strategy asks for. False where it was stopped early. The default is tried even when the time is up.
+// Tries what the strategy asks for. False where it was stopped early. One trial is made even when the time is up, so
+// that a run that is resumed again and again comes to its end.
 // Where the backend compiles ahead, the strategy is asked again after each trial, and what is compiled comes first;
 // else a batch is compiled, then tried.
 bool search(Run& run, CellRun& state) {
-  const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && !state.trials.empty()); };
+  bool tried = false;
+  const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && tried); };
   std::deque<Ask> waiting;
   if (!state.listed)  // a list comes to them by itself
     for (const Trial& trial : state.again) waiting.push_back({trial.candidate, run.request.blocks});
@@ -211,6 +213,7 @@ bool search(Run& run, CellRun& state) {
     const Ask ask = ahead ? take_ready(run, state, waiting) : std::move(waiting.front());
     if (!ahead) waiting.pop_front();
     Trial trial = try_or_repeat(run, state, ask, compiled);
+    tried = true;
     trial.took = seconds_since(begin) + compiling;
     in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
     state.under_way.reset();
@@ -247,13 +250,13 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
   entry.failed = std::count_if(state.trials.begin(), state.trials.end(),
                                [](const Trial& trial) { return trial.status != Status::ok; });
   const auto note = [&](const std::string& text) { warn(run, text); };
-  const bool won = decide(entry, state.trials, run.backend, state.problem.shape, final, note);
-  in_turn(run, [&] { run.shared.journal.decided(state.id, seconds_since(begin), state.complete && !state.cut); });
-  if (!won) {
+  if (decide(entry, state.trials, run.backend, state.problem.shape, final, note))
+    entry.occupancy = tile_occupancy(product_of(state.problem), block_m_of(entry.candidate).value_or(1));
+  else
     entry.skipped = no_winner(state);
-    return;
-  }
-  entry.occupancy = tile_occupancy(product_of(state.problem), block_m_of(entry.candidate).value_or(1));
+  in_turn(run, [&] {
+    run.shared.journal.decided(entry, run.backend.device(), seconds_since(begin), state.complete && !state.cut);
+  });
 }
 
 bool load(Run& run, const CellRun& state, Entry& entry) {
@@ -299,6 +302,15 @@ std::optional<Entry> tune_cell(Run& run, size_t index) {
     throw;
   }
   return entry;
+}
+
+const Entry* decided_entry(const TuneRequest& request, const Replay& before, const Cell& cell) {
+  const auto found = before.decided.find(id(cell));
+  if (found == before.decided.end() || !found->second.complete) return nullptr;
+  const bool searched = before.searched.contains(found->first) && before.header.strategy == request.strategy &&
+                        before.header.space == request.space.name;
+  const bool at_limit = request.max_candidates > 0 && found->second.measured >= request.max_candidates;
+  return searched || at_limit ? &found->second : nullptr;
 }
 
 bool lacks_memory(const Entry& entry) { return entry.skipped.starts_with(kOutOfMemory); }

@@ -64,12 +64,18 @@ using Listener = std::function<void(const Event&)>;
 /// Whether an entry has no winner because the machine's memory cannot hold the problem.
 bool lacks_memory(const Entry& entry);
 
+/// What an earlier run found in a cell, where this run would search no further: it is kept, and costs nothing. Null
+/// where its search was cut short or may have more candidates now.
+const Entry* decided_entry(const TuneRequest& request, const Replay& before, const Cell& cell);
+
 /// How many candidates of the space the run draws at random for each cell, by its seed; 0 where it lists them all.
 int64_t drawn_candidates(const TuneRequest& request);
 
-/// Tunes every cell. `after_cell` (may be empty) gets the table so far after each cell, for writing. Stops early, with
-/// the table so far, when `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the
-/// machine throw. The default candidate is always tried first; the winner is never one that the default beats.
+/// Tunes every cell but those of decided_entry. Entries of earlier runs stay in the table until their cell is decided
+/// again; cells without one come first. `after_cell` (may be empty) gets the table so far, for writing: before the
+/// first cell, where it holds entries of earlier runs, and after each cell. Stops early, with the table so far, when
+/// `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the machine throw. The
+/// default candidate is always tried first; the winner is never one that the default beats.
 TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
                 const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell);

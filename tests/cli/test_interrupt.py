@@ -116,6 +116,69 @@ def test_kill_9_again_and_again(planted):
     assert len(after) == len(set(after))
 
 
+def finals(journal):
+    return [line["cell"] for line in journal if line["kind"] == "final"]
+
+
+def winners(room, name="moetune-table.json"):
+    path = room.path / name
+    entries = json.loads(path.read_text())["entries"] if path.exists() else []
+    return {entry["id"]: (entry["candidate"], entry["measurement"]) for entry in entries}
+
+
+@pytest.mark.parametrize("more", [[], ["--time-budget", "30s"]])
+def test_a_run_that_is_killed_after_each_cell_ends(planted, more):
+    """As one in a queue with a time limit does, which requeues with --resume. No cell is decided twice."""
+    cells = CPU + LAYER + ["--tokens", "8-12", "--max-candidates", "2", "--resume", *more]
+    known = {}
+    for count in range(1, 5):
+        process = planted.start("tune", *cells, env=SLOW_TRIALS)
+        end = time.monotonic() + 120
+        while len(finals(planted.journal())) < count and time.monotonic() < end:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+        now = winners(planted)
+        assert known.items() <= now.items(), "a cell of the table is lost or changed"
+        known = now
+    result = planted.ok("tune", *cells)
+    assert "of 5 cells, which are kept" in result.stderr
+    assert known.items() <= winners(planted).items() and len(winners(planted)) == 5
+    assert len(finals(planted.journal())) == len(set(finals(planted.journal()))) == 5
+    assert not list(planted.path.glob("*.old*"))
+    validate("journal", planted.path / "moetune-table.json.journal.jsonl")
+
+
+def test_a_whole_table_stays_whole_while_its_run_is_resumed(planted):
+    cells = CPU + LAYER + ["--tokens", "8-11", "--max-candidates", "2"]
+    planted.ok("tune", *cells)
+    whole = winners(planted)
+    journal = planted.journal()
+    planted.ok("tune", *cells, "--resume")
+    assert winners(planted) == whole and planted.journal() == journal
+    # With more candidates all cells are searched on, and each keeps its entry until it is decided again.
+    process = planted.start("tune", *cells[:-1], "4", "--resume", env=SLOW_TRIALS)
+    planted.wait_for_trials(process, 10)
+    process.kill()
+    process.communicate()
+    assert winners(planted).keys() == whole.keys()
+    assert not list(planted.path.glob("*.old*"))
+
+
+def test_a_journal_of_an_earlier_version_takes_what_its_table_holds(planted):
+    cells = CPU + LAYER + ["--tokens", "8,9", "--max-candidates", "2"]
+    planted.ok("tune", *cells)
+    whole = winners(planted)
+    journal = planted.path / "moetune-table.json.journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        line.pop("entry", None)
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    planted.ok("tune", *cells, "--resume")
+    assert winners(planted) == whole and len(finals(planted.journal())) == 2
+
+
 def blocks_by_candidate(journal):
     """For each (cell, candidate) the times of the blocks in each of its trials."""
     result = {}

@@ -86,7 +86,7 @@ TEST(Resume, RepeatsNoFinishedTrial) {
   }
 }
 
-TEST(Resume, ACompleteJournalNeedsTheFinalAlone) {
+TEST(Resume, ADecidedCellIsKeptAndCostsNothing) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "run.jsonl";
   Tuning first;
@@ -97,11 +97,71 @@ TEST(Resume, ACompleteJournalNeedsTheFinalAlone) {
   second.before = read_journal(path);
   second.journal = Journal::reopen(path);
   const Entry again = second.run_one();
+  EXPECT_TRUE(second.backend.calls.empty());
+  EXPECT_TRUE(second.events.empty());
+  EXPECT_EQ(second.tables, std::vector<size_t>{1});
+  EXPECT_EQ(to_json(again, first.backend.device()), to_json(once, first.backend.device()));
+}
+
+TEST(Resume, ACompleteJournalOfAnEarlierVersionNeedsTheFinalAlone) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  Tuning first;
+  first.journal = Journal::create(path, header_of(first));
+  const Entry once = first.run_one();
+  first.journal = {};
+  Tuning second;
+  second.before = read_journal(path);
+  second.before.decided.clear();  // which it lacks
+  const Entry again = second.run_one();
   EXPECT_EQ(second.trials.size(), 0U);
+  EXPECT_GT(second.backend.calls.size(), 0U);
   EXPECT_EQ(again.candidate, once.candidate);
   EXPECT_EQ(again.verdict.elements, once.verdict.elements);
   EXPECT_EQ(again.measured, 49);
   EXPECT_TRUE(again.complete);
+}
+
+TEST(Resume, EntriesOfCutSearchesStayUntilTheirCellIsDecidedAgain) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  const auto two_cells = [](Tuning& tuning) {
+    tuning.request.cells.push_back(fake::small_cell());
+    tuning.request.cells.back().tokens *= 2;
+  };
+  Tuning first;
+  two_cells(first);
+  first.journal = Journal::create(path, header_of(first));
+  first.also = [&](const Event&) { first.stop = first.trials.size() >= 3; };
+  EXPECT_FALSE(first.run_one().complete);
+  first.journal = {};
+  Tuning second;
+  two_cells(second);
+  second.before = read_journal(path);
+  second.journal = Journal::reopen(path);
+  std::vector<size_t> begun;
+  second.also = [&](const Event& event) {
+    if (const auto* cell = std::get_if<CellStarted>(&event)) begun.push_back(cell->index);
+  };
+  const TunedTable table = second.run();
+  EXPECT_EQ(begun, (std::vector<size_t>{1, 0}));
+  EXPECT_EQ(second.tables, (std::vector<size_t>{1, 2, 2}));
+  EXPECT_EQ(second.trials.size(), 2U * 49 - 3);
+  ASSERT_EQ(table.entries.size(), 2U);
+  for (const Entry& entry : table.entries) EXPECT_TRUE(entry.complete);
+}
+
+// Without that, a run whose budget is spent by what was measured before would never end.
+TEST(Resume, ASpentBudgetAllowsATrialOfTheFirstCell) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.jsonl";
+  run_and_die(path, 20);
+  Tuning tuning;
+  tuning.request.time_budget = 1e-9;
+  tuning.before = read_journal(path);
+  tuning.journal = Journal::reopen(path);
+  EXPECT_FALSE(tuning.run_one().complete);
+  EXPECT_EQ(tuning.trials.size(), 1U);
 }
 
 TEST(Resume, EveryTrialIsInTheJournalBeforeItsEvent) {
@@ -152,6 +212,7 @@ TEST(Resume, CompileErrorsAreKnownToo) {
   first.run();
   Tuning second({.compile = spills});
   second.before = read_journal(path);
+  second.before.decided.clear();  // as where it ended before the final
   const Entry entry = second.run_one();
   EXPECT_EQ(second.resumed, 49);
   EXPECT_EQ(entry.failed, 12);

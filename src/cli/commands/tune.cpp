@@ -11,27 +11,27 @@
 #include <memory>
 #include <optional>
 
+#include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
-#include "cli/tables/advice.h"
+#include "cli/commands/command.h"
+#include "cli/files/files.h"
 #include "cli/options/append.h"
 #include "cli/options/cells.h"
-#include "cli/tables/choosing.h"
-#include "cli/commands/command.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
-#include "cli/files/files.h"
-#include "cli/text/output.h"
-#include "cli/tables/plan.h"
-#include "cli/text/progress.h"
 #include "cli/options/search_options.h"
 #include "cli/options/shard.h"
 #include "cli/signals.h"
+#include "cli/tables/advice.h"
+#include "cli/tables/choosing.h"
+#include "cli/tables/plan.h"
 #include "cli/tables/winners.h"
+#include "cli/text/output.h"
+#include "cli/text/progress.h"
 #include "cli/text/wording.h"
 #include "export/exporter.h"
 #include "record/table/mergeable.h"
-#include "base/pretty.h"
 #include "tune/final.h"
 #include "tune/rounds.h"
 #include "tune/search/strategy.h"
@@ -184,6 +184,40 @@ OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
   return lock;
 }
 
+// Finals of older journals lack what they found: the table beside them has it.
+void take_entries_of(const fs::path& output, Replay& before) {
+  std::error_code error;
+  if (before.decided.size() == before.final_seconds.size() || !fs::exists(output, error)) return;
+  try {
+    const TunedTable table = read_table(output);
+    require_mergeable("tables", {before.header.device, before.header.environment, before.header.regime},
+                      {table.device, table.environment, table.regime});
+    for (const Entry& entry : table.entries)
+      if (before.final_seconds.contains(id(entry.cell))) before.decided.try_emplace(id(entry.cell), entry);
+  } catch (const Error&) {  // the cells are decided again
+  }
+}
+
+// Whether a table holds no winners but those of the journal.
+bool is_of_journal(const TunedTable& table, const Replay& journal) {
+  return std::ranges::all_of(table.entries, [&](const Entry& entry) {
+    return !entry.skipped.empty() || journal.decided.contains(id(entry.cell));
+  });
+}
+
+// A resumed run goes on with its own table, and keeps the robust choices in it.
+void go_on_with_table(const fs::path& output, const Replay& journal, Whole& whole, KeptFile& file) {
+  std::error_code error;
+  if (whole.before || journal.decided.empty() || !fs::exists(output, error)) return;
+  try {
+    TunedTable table = read_table(output);
+    if (!is_of_journal(table, journal)) return;
+    file.take_over();
+    if (!table.choices.empty()) whole.before = std::move(table);
+  } catch (const Error&) {  // it gets another name
+  }
+}
+
 // The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is locked
 // before anything is read or moved, because a tuner on another device may be writing there.
 Journal open_journal(const TuneOptions& options, const JournalHeader& header, Replay& before,
@@ -197,6 +231,7 @@ Journal open_journal(const TuneOptions& options, const JournalHeader& header, Re
     if (is_all_gpus(options.device) && same_model(before.header.device, now.device))
       now.device.id = before.header.device.id;
     require_resumable(before.header, now);
+    take_entries_of(options.output, before);
     journal.go_on();
     return journal;
   }
@@ -288,8 +323,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
 }
 
 // The run itself, with its journal; the table so far reaches the disk after each cell.
-TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
-                    const Whole& whole, const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
+TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request, Whole& whole,
+                    const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
   Backend& backend = *devices.at(0);
   const auto at_once =
       std::ranges::count(devices, backend.device().id, [](const Backend* device) { return device->device().id; });
@@ -301,6 +336,12 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
   if (whole.before) file.take_over();
+  go_on_with_table(options.output, before, whole, file);
+  if (const auto kept = std::ranges::count_if(
+          request.cells, [&](const Cell& cell) { return decided_entry(request, before, cell) != nullptr; });
+      kept > 0 && !options.quiet)
+    note(invocation.terminal,
+         fmt::format("the journal has decided {} of {} cells, which are kept", kept, request.cells.size()));
   const auto write = [&](const TunedTable& so_far) {
     const fs::path old = write_table(file, whole_table(whole, so_far));
     if (old.empty() || options.quiet) return;

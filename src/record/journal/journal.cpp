@@ -93,10 +93,13 @@ void Journal::finished(const std::string& cell_id, const Trial& trial) {
   file_.append(compact_json(line));
 }
 
-void Journal::decided(const std::string& cell_id, double seconds, bool searched) {
+void Journal::decided(const Entry& entry, const DeviceInfo& device, double seconds, bool searched) {
   if (!file_.is_open()) return;
-  file_.append(compact_json(
-      {{"kind", "final"}, {"cell", cell_id}, {"took_us", rounded(seconds * 1e6, 4)}, {"searched", searched}}));
+  file_.append(compact_json({{"kind", "final"},
+                             {"cell", id(entry.cell)},
+                             {"took_us", rounded(seconds * 1e6, 4)},
+                             {"searched", searched},
+                             {"entry", to_json(entry, device)}}));
 }
 
 Json to_json(const JournalHeader& header) {

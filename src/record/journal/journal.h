@@ -8,6 +8,7 @@
 
 #include "base/system/file.h"
 #include "record/measurement.h"
+#include "record/table/table.h"
 #include "variant/device.h"
 #include "workload/problem.h"
 
@@ -27,8 +28,8 @@ struct JournalHeader {
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before
-/// and {"kind": "trial", ...} after each trial, and {"kind": "final", "cell", "took_us", "searched"} after each final.
-/// Each line is on disk when its call returns.
+/// and {"kind": "trial", ...} after each trial, and {"kind": "final", "cell", "took_us", "searched", "entry"} after
+/// each final. Each line is on disk when its call returns.
 class Journal {
  public:
   Journal() = default;                                                                    // writes nowhere
@@ -44,8 +45,9 @@ class Journal {
   void go_on();                             // appends from now on; removes a last line that was cut off
   void started(const std::string& cell_id, const Candidate& candidate);
   void finished(const std::string& cell_id, const Trial& trial);
-  /// The final of a cell is over, after `seconds`; `searched`: the strategy had come to its end, it was not cut off.
-  void decided(const std::string& cell_id, double seconds, bool searched);
+  /// The final of the entry's cell is over, after `seconds`; `searched`: the strategy had come to its end, it was not
+  /// cut off.
+  void decided(const Entry& entry, const DeviceInfo& device, double seconds, bool searched);
 
  private:
   AppendFile file_;
@@ -60,6 +62,7 @@ struct Replay {
   std::map<std::string, std::map<std::string, int>> unfinished;  // cell id -> candidate text -> times
   std::map<std::string, double> final_seconds = {};  // of each cell that was decided: what its last final took
   std::set<std::string> searched = {};               // cells whose strategy had come to its end
+  std::map<std::string, Entry> decided = {};         // what the last final of a cell found; older journals lack it
 };
 
 /// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names

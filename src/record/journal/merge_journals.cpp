@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "record/table/mergeable.h"
 #include "base/pretty.h"
+#include "record/table/mergeable.h"
 
 namespace moetune {
 namespace fs = std::filesystem;

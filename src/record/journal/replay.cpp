@@ -98,6 +98,11 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay&
       replay.searched.insert(cell);
     else
       replay.searched.erase(cell);
+    replay.decided.erase(cell);
+    if (!json.has("entry")) return;
+    Entry entry = entry_from_json(json["entry"], replay.header.device);
+    if (id(entry.cell) != cell) json["entry"].fail(fmt::format("it is of {}, not of {}", id(entry.cell), cell));
+    replay.decided.emplace(cell, std::move(entry));
     return;
   }
   if (kind == "started") {

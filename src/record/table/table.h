@@ -55,6 +55,8 @@ struct TunedTable {
 
 void drop_choices(TunedTable& table, const Shape& shape);
 
+Json to_json(const Entry& entry, const DeviceInfo& device);
+Entry entry_from_json(const JsonAt& json, const DeviceInfo& device);
 Json to_json(const TunedTable& table);
 TunedTable table_from_json(const JsonAt& json);
 TunedTable read_table(const std::filesystem::path& path);

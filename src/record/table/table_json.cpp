@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/placed.h"
-#include "record/table/contradictions.h"
 #include "record/step.h"
+#include "record/table/contradictions.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -78,30 +78,6 @@ Json derived(const Entry& seen, const DeviceInfo& device) {
           {"tbps", rounded(terabytes_per_second(seen), kDerivedDigits)},
           {"percent_of_roof", roof_known ? rounded(100 * roof / seen.measurement.seconds, kDerivedDigits) : Json()},
           {"speedup", std::move(speedup)}};
-}
-
-Json to_json(const Entry& entry, const DeviceInfo& device) {
-  Json json = {{"id", id(entry.cell)},        {"cell", to_json(entry.cell)},
-               {"m_sizes", entry.m_sizes},    {"figures", to_json(entry.figures)},
-               {"flops", count(entry.flops)}, {"bytes", count(entry.bytes)}};
-  if (!entry.skipped.empty()) {
-    json["skipped"] = entry.skipped;
-  } else {
-    json["candidate"] = to_json(entry.candidate);
-    json["measurement"] = to_json(entry.measurement);
-    json["occupancy"] = rounded(entry.occupancy, 5);
-    const Entry seen = as_read(entry);
-    json["derived"] = derived(seen, device);
-    if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
-    json["verdict"] = to_json(entry.verdict);
-    json["rivals"] = Json::array();
-    for (const Rival& rival : entry.rivals) json["rivals"].push_back(to_json(rival));
-    json["ties"] = Json::array();
-    for (const Candidate& tie : entry.ties) json["ties"].push_back(to_json(tie));
-  }
-  json["candidates"] = {{"legal", entry.legal}, {"measured", entry.measured}, {"failed", entry.failed}};
-  json["complete"] = entry.complete;
-  return json;
 }
 
 Json steps_json(const TunedTable& table) {
@@ -179,30 +155,6 @@ void read_winner(const JsonAt& json, Entry& entry) {
   for (size_t i = 0; i < json["ties"].size(); ++i) entry.ties.push_back(placed(json["ties"][i], candidate_from_json));
 }
 
-Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
-  Entry entry;
-  entry.cell = placed(json["cell"], cell_from_json);
-  entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
-  entry.figures = figures_from_json(json["figures"]);
-  entry.flops = at_least_zero(json["flops"]);
-  entry.bytes = at_least_zero(json["bytes"]);
-  if (json.has("skipped")) {
-    entry.skipped = json["skipped"].string();
-    if (entry.skipped.empty()) json["skipped"].fail("expected the reason");
-    if (json.has("candidate")) json.fail("it is skipped, and yet it has a winner");
-  } else {
-    if (!json.has("candidate")) json.fail("it has neither a winner ('candidate') nor a reason for none ('skipped')");
-    read_winner(json, entry);
-  }
-  const JsonAt counts = json["candidates"];
-  entry.legal = counts["legal"].integer(0);
-  entry.measured = counts["measured"].integer(0);
-  entry.failed = counts["failed"].integer(0, entry.measured);
-  entry.complete = json["complete"].boolean();
-  require_consistent(entry, device, json);
-  return entry;
-}
-
 std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std::string, size_t>& entries) {
   std::vector<std::string> sweep;
   std::set<std::string> known;
@@ -226,6 +178,54 @@ std::vector<Choice> choices_of(const JsonAt& json, const TunedTable& table) {
 }
 
 }  // namespace
+
+Json to_json(const Entry& entry, const DeviceInfo& device) {
+  Json json = {{"id", id(entry.cell)},        {"cell", to_json(entry.cell)},
+               {"m_sizes", entry.m_sizes},    {"figures", to_json(entry.figures)},
+               {"flops", count(entry.flops)}, {"bytes", count(entry.bytes)}};
+  if (!entry.skipped.empty()) {
+    json["skipped"] = entry.skipped;
+  } else {
+    json["candidate"] = to_json(entry.candidate);
+    json["measurement"] = to_json(entry.measurement);
+    json["occupancy"] = rounded(entry.occupancy, 5);
+    const Entry seen = as_read(entry);
+    json["derived"] = derived(seen, device);
+    if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
+    json["verdict"] = to_json(entry.verdict);
+    json["rivals"] = Json::array();
+    for (const Rival& rival : entry.rivals) json["rivals"].push_back(to_json(rival));
+    json["ties"] = Json::array();
+    for (const Candidate& tie : entry.ties) json["ties"].push_back(to_json(tie));
+  }
+  json["candidates"] = {{"legal", entry.legal}, {"measured", entry.measured}, {"failed", entry.failed}};
+  json["complete"] = entry.complete;
+  return json;
+}
+
+Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
+  Entry entry;
+  entry.cell = placed(json["cell"], cell_from_json);
+  entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
+  entry.figures = figures_from_json(json["figures"]);
+  entry.flops = at_least_zero(json["flops"]);
+  entry.bytes = at_least_zero(json["bytes"]);
+  if (json.has("skipped")) {
+    entry.skipped = json["skipped"].string();
+    if (entry.skipped.empty()) json["skipped"].fail("expected the reason");
+    if (json.has("candidate")) json.fail("it is skipped, and yet it has a winner");
+  } else {
+    if (!json.has("candidate")) json.fail("it has neither a winner ('candidate') nor a reason for none ('skipped')");
+    read_winner(json, entry);
+  }
+  const JsonAt counts = json["candidates"];
+  entry.legal = counts["legal"].integer(0);
+  entry.measured = counts["measured"].integer(0);
+  entry.failed = counts["failed"].integer(0, entry.measured);
+  entry.complete = json["complete"].boolean();
+  require_consistent(entry, device, json);
+  return entry;
+}
 
 Json to_json(const TunedTable& table) {
   const auto object = [](const Json& json) { return json.is_null() ? Json::object() : json; };

@@ -70,13 +70,30 @@ TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
   timed.took = 0.125;
   journal.finished(kCell, timed);
   journal.finished(kCell, trial(mma(128), 10));
-  journal.decided(kCell, 2, true);
-  journal.decided(kCell, 2.5, false);
+  const Entry found = sample::entry(header().cells.at(0), mma(64), 10);
+  journal.decided(found, header().device, 2, true);
+  journal.decided(found, header().device, 2.5, false);
   const Replay replay = read_journal(folder / "j");
   EXPECT_EQ(replay.trials.at(kCell)[0].took, 0.125);
   EXPECT_EQ(replay.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
   EXPECT_EQ(replay.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
   EXPECT_TRUE(replay.searched.empty()) << "the last final counts";
+  EXPECT_EQ(to_json(replay.decided.at(kCell), header().device), to_json(found, header().device));
+}
+
+TEST(Journal, AFinalOfAnotherCellIsRefused) {
+  const Folder folder;
+  Journal journal = Journal::create(folder / "j", header());
+  Entry other = sample::entry(header().cells.at(0), mma(64), 10);
+  journal.decided(other, header().device, 2, true);
+  std::string text = read_text(folder / "j");
+  text.replace(text.rfind("\"entry\""), 7, "\"kept\"");
+  write(folder / "old", text);
+  EXPECT_TRUE(read_journal(folder / "old").decided.empty());
+  EXPECT_EQ(read_journal(folder / "old").final_seconds.size(), 1u) << "a journal of an earlier version";
+  write(folder / "wrong",
+        read_text(folder / "j") + R"({"kind": "final", "cell": ")" + kCell + R"(", "took_us": 1, "entry": {}})" + "\n");
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "wrong"); }).what, "entry"));
 }
 
 TEST(Journal, IsTheGoldenText) {
