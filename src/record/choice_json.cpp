@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-constexpr double kRounding = 2e-5;  // relative error of 1 + a regret, from the digits of its times
+constexpr double kRegretRounding = 2e-5;  // relative error of 1 + a regret, from the digits of its times
 
 // A time as a reader gets it. Regrets are computed from it, so that reading and writing gives the same text.
 double as_written_us(double seconds) { return rounded(seconds * 1e6).get<double>(); }
@@ -101,7 +101,7 @@ void read_contenders(const JsonAt& json, Choice& choice) {
 
 void require_regret(const JsonAt& json, double counted) {
   const double told = json.number();
-  if (std::abs(told - counted) > kRounding * (1 + std::abs(counted)))
+  if (std::abs(told - counted) > kRegretRounding * (1 + std::abs(counted)))
     json.fail(fmt::format("{:g} contradicts the times: expected {:.5g}", told, counted));
 }
 
@@ -119,13 +119,13 @@ void read_chosen(const JsonAt& json, Choice& choice) {
   if (found == choice.contenders.end()) json["candidate"].fail("it is not among the contenders");
   choice.chosen = static_cast<size_t>(found - choice.contenders.begin());
   const size_t best = best_contender(choice);
-  if (score(choice, choice.chosen) > score(choice, best) + kRounding)
+  if (score(choice, choice.chosen) > score(choice, best) + kRegretRounding)
     json["candidate"].fail(
         fmt::format("by the rule '{}' {} has less regret", name(choice.rule), text(choice.contenders[best].candidate)));
   require_regrets(json, choice, choice.chosen);
   const bool merged = choice.cells.front().tokens != choice.cells.back().tokens;
   const double loss = score(choice, choice.chosen);
-  if (merged && loss > choice.bucket_loss + kRounding)
+  if (merged && loss > choice.bucket_loss + kRegretRounding)
     json.fail(fmt::format("its regret {:.5g} is over bucket_loss {:g}, and yet token counts are merged", loss,
                           choice.bucket_loss));
 }

@@ -10,6 +10,8 @@
 
 namespace moetune {
 
+inline constexpr double kTera = 1e12;
+
 struct Figure {
   std::string caption;
   std::string svg;  // HTML only; empty = nothing is shown

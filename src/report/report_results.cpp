@@ -16,7 +16,7 @@ namespace moetune {
 namespace {
 
 constexpr const char* kOurs = "ours";
-constexpr double kMicro = 1e-6, kTera = 1e12;
+constexpr double kMicro = 1e-6;
 
 Grid winners(const Entries& entries, const DeviceInfo& device) {
   Grid grid{{{"tokens", true},

@@ -10,8 +10,6 @@
 namespace moetune {
 namespace {
 
-constexpr double kTera = 1e12;
-
 double intensity(const Entry& entry) { return entry.flops / entry.bytes; }
 bool is_placed(const Entry& entry) {
   return entry.skipped.empty() && entry.flops > 0 && entry.bytes > 0 && entry.measurement.seconds > 0;

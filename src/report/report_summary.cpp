@@ -12,8 +12,6 @@
 namespace moetune {
 namespace {
 
-constexpr double kTera = 1e12;
-
 std::string words(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return compact_json(value);

@@ -244,5 +244,8 @@ def test_workflows_use_commands_that_exist(room, workflow):
         for script_file in re.findall(r"(?<![\w/])scripts/\w+", script):
             assert (SOURCE / script_file).exists(), script_file
     assert "check" in used
+    # They build what quickstart builds, which continuous integration runs.
+    build = set(re.findall(r"cmake [^&;)\n]+\b", (SOURCE / "scripts/quickstart").read_text()))
+    assert set(re.findall(r"cmake [^&;)\n]+\b", workflow.read_text())) == build
     for file in re.findall(r"configs/[\w/.-]+", workflow.read_text()):
         assert (SOURCE / file).exists(), file

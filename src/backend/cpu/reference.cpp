@@ -68,11 +68,11 @@ class Summation {
     for (int64_t expert = 0; expert < experts(product); ++expert)
       depth = std::max(depth, extent(product, expert, Axis::k));
     depth = std::min(depth, kDepth);
-    constexpr auto kDouble = static_cast<int64_t>(sizeof(double));
-    sums_ = Buffer(kRows * product.n * kDouble);
-    a_panel_ = Buffer(kRows * depth * kDouble);
+    constexpr auto kDoubleBytes = static_cast<int64_t>(sizeof(double));
+    sums_ = Buffer(kRows * product.n * kDoubleBytes);
+    a_panel_ = Buffer(kRows * depth * kDoubleBytes);
     for (int thread = 0; thread < pool.size(); ++thread) {
-      b_panels_.emplace_back(kColumns * depth * kDouble);
+      b_panels_.emplace_back(kColumns * depth * kDoubleBytes);
       rooms_.emplace_back(std::max(kRows, depth) * kRoomBytes);
     }
   }

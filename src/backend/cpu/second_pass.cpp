@@ -8,9 +8,9 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kColumns = 512;  // of a token's row at a time
-constexpr int64_t kSlots = 1024;   // at a time
-constexpr int64_t kLanes = 16;     // of a dot product
+constexpr int64_t kPassColumns = 512;  // of a token's row at a time
+constexpr int64_t kSlots = 1024;       // at a time
+constexpr int64_t kLanes = 16;         // of a dot product
 
 void grow(Buffer& buffer, int64_t floats) {
   const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
@@ -20,7 +20,7 @@ void grow(Buffer& buffer, int64_t floats) {
 /// Columns [column, column + count) of D's row of a token.
 void add_slots(const Product& product, const Matrices& matrices, const Partials& partials, const Microkernel& kernel,
                int64_t token, int64_t column, int64_t count) {
-  float total[kColumns] = {};
+  float total[kPassColumns] = {};
   for (int64_t slot = token * product.top_k; slot < (token + 1) * product.top_k; ++slot) {
     const int32_t row = partials.rows_of_slots[static_cast<size_t>(slot)];
     if (row < 0) continue;
@@ -69,10 +69,10 @@ float dot(const Microkernel& kernel, Dtype dtype, const float* sums, const std::
 void add_up(const Product& product, const Matrices& matrices, int64_t blocks, const Partials& partials,
             const Microkernel& kernel, int threads, ThreadPool& pool) {
   if (sums_slots(product)) {
-    const int64_t pieces = (product.n + kColumns - 1) / kColumns;
+    const int64_t pieces = (product.n + kPassColumns - 1) / kPassColumns;
     pool.for_each(threads, product.d.rows * pieces, [&](int, int64_t i) {
-      const int64_t column = i % pieces * kColumns;
-      add_slots(product, matrices, partials, kernel, i / pieces, column, std::min(kColumns, product.n - column));
+      const int64_t column = i % pieces * kPassColumns;
+      add_slots(product, matrices, partials, kernel, i / pieces, column, std::min(kPassColumns, product.n - column));
     });
   }
   if (product.weight_gradient)

@@ -12,12 +12,12 @@
 namespace moetune {
 namespace {
 
-constexpr double kRounding = 1e-3;  // relative, of the figures that are written with the fewest digits
+constexpr double kFigureRounding = 1e-3;  // relative, of the figures that are written with the fewest digits
 
 void require_figure(const JsonAt& json, std::string_view key, double counted, std::string_view source) {
   if (!json.has(key)) return;
   const double told = json[key].number();
-  if (std::abs(told - counted) > kRounding * std::max(std::abs(told), std::abs(counted)))
+  if (std::abs(told - counted) > kFigureRounding * std::max(std::abs(told), std::abs(counted)))
     json[key].fail(fmt::format("{:g} contradicts {}: expected {:.5g}", told, source, counted));
 }
 

@@ -8,7 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kMost = 12;
+constexpr size_t kMostStarts = 12;
 constexpr double kNear = 0.6;       // doublings
 constexpr double kOtherFusion = 1;  // doublings that another fusion or dtype counts as
 
@@ -44,7 +44,7 @@ WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& en
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [distance, entry] : ranked) {
-    if (start.candidates.size() == kMost) break;
+    if (start.candidates.size() == kMostStarts) break;
     if (std::ranges::find(start.candidates, entry->candidate) == start.candidates.end())
       start.candidates.push_back(entry->candidate);
   }

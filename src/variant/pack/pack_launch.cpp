@@ -39,7 +39,7 @@ MapRule map_rule(const Json& map) {
 
 // Writes a value at `offset` and returns its bytes.
 size_t put(const Json& value, size_t offset, const Sizes& sizes, PackArgument& argument) {
-  const auto copy = [&](auto scalar) {
+  const auto copy = [&](const auto& scalar) {
     argument.bytes.resize(std::max(argument.bytes.size(), offset + sizeof scalar));
     std::memcpy(argument.bytes.data() + offset, &scalar, sizeof scalar);
     return sizeof scalar;

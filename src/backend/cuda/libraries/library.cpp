@@ -9,7 +9,7 @@
 namespace moetune {
 
 Library::Library(const std::string& what, const std::vector<std::string>& names) : what_(what) {
-  for (const std::string& folder : {std::string(), std::string(MOETUNE_CUDA_LIBRARY_DIR) + "/"})
+  for (const std::string folder : {"", MOETUNE_CUDA_LIBRARY_DIR "/"})
     for (const std::string& name : names)
       if (!handle_) handle_ = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_)
