@@ -109,7 +109,7 @@ void require_side(const JsonAt& side) {
   side["cells"].integer(0);
 }
 
-void require_winner(const JsonAt& json) {
+void require_timed_winner(const JsonAt& json) {
   if (json.has("skipped")) return require_text(json["skipped"]);
   placed(json["candidate"], candidate_from_json);
   measurement_from_json(json["measurement"]);
@@ -122,8 +122,8 @@ void require_difference(const JsonAt& json) {
   json["winner_changed"].boolean();
   const std::string only = json.has("only_in") ? json["only_in"].string() : "";
   if (!only.empty()) require_word(json["only_in"], {"old", "new"});
-  if (only != "new") require_winner(json["old"]);
-  if (only != "old") require_winner(json["new"]);
+  if (only != "new") require_timed_winner(json["old"]);
+  if (only != "old") require_timed_winner(json["new"]);
   if (!json.has("time")) return;
   require_word(json["time"], time_change_names());
   for (const char* key : {"ratio", "ratio_low", "ratio_high"}) require_positive(json[key]);
