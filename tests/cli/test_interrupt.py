@@ -339,6 +339,38 @@ def test_two_tuners_with_one_table(planted, more):
     planted.ok("tune", *TINY, *FEW, *more, "-o", "other.json")
 
 
+def test_a_lock_file_of_the_users_is_refused_and_stays(planted):
+    (planted.path / "w.json.lock").write_text("my notes\n")
+    text = planted.error(2, "tune", *TINY, *FEW, "-o", "w.json")
+    assert "w.json.lock: moetune would lock w.json by this file, which it did not make" in text
+    assert "hint: move it away, or choose another output" in text
+    assert planted.files() == ["w.json.lock"] and (planted.path / "w.json.lock").read_text() == "my notes\n"
+
+
+def test_who_replaces_a_table_that_is_being_tuned_is_refused(planted):
+    """A tune --append holds the table that it began with: what others wrote into it meanwhile would be lost."""
+    planted.ok("tune", *TINY, *FEW, "-q")
+    planted.ok("tune", *TINY, *FEW, "-q", "-o", "other.json", "--seed", "3")
+    process = start(planted, "--append", "--journal", "append.jsonl", env={"MOETUNE_PLANT": "hang:"})
+    end = time.monotonic() + 60
+    while not any(line["kind"] == "started" for line in planted.journal("append.jsonl")):
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.01)
+    other = elsewhere(planted)
+    for command in (["check", "moetune-table.json", "--update", "--reason", "new driver"],
+                    ["merge", "moetune-table.json", "other.json", "-o", "moetune-table.json"]):
+        text = planted.error(2, *command, env=other)
+        assert f"another moetune (pid {process.pid}) is using moetune-table.json\n" in text
+        assert "hint: wait until it has ended" in text
+    process.kill()
+    process.communicate()
+    planted.ok("tune", *CPU, *LAYER, "--tokens", "32", *FEW, "-q", "--append", "--journal", "append.jsonl")
+    assert len(planted.json("moetune-table.json")["entries"]) == 2
+    planted.ok("merge", "moetune-table.json", "other.json", "-o", "moetune-table.json")
+    assert len(planted.json("moetune-table.json")["entries"]) == 3
+    assert "moetune-table.json.lock" not in planted.files()
+
+
 def test_a_killed_tuners_table_is_free(planted):
     process = start(planted)
     planted.wait_for_trials(process, 1)

@@ -69,7 +69,15 @@ void write_through(const fs::path& path, std::string_view text) {
 }
 
 // Where write_atomic puts what will be renamed to `path`.
-fs::path temporary_of(const fs::path& path) { return path.string() + fmt::format(".{}.tmp", ::getpid()); }
+// A new file beside `path`, under a name that nobody has. A negative descriptor where none can be made: errno says why.
+std::pair<int, fs::path> make_temporary(const fs::path& path, mode_t mode) {
+  constexpr int kMostTries = 100;
+  for (int i = 0;; ++i) {
+    const fs::path name = path.string() + fmt::format(".{}{}.tmp", ::getpid(), i == 0 ? "" : fmt::format("-{}", i));
+    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd >= 0 || errno != EEXIST || i == kMostTries) return {fd, name};
+  }
+}
 
 Error cannot_be_written(const fs::path& path, const std::string& reason) {
   return request_error(fmt::format("{}: cannot be written: {}", path.string(), reason));
@@ -95,8 +103,7 @@ fs::path behind_links(const fs::path& name) {
 
 // Writes the text to a temporary in the same folder, and syncs it.
 fs::path write_temporary(const fs::path& path, std::string_view text) {
-  const fs::path temporary = temporary_of(path);
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const auto [fd, temporary] = make_temporary(path, 0644);
   if (fd < 0) throw cannot_write(path);
   try {
     write_all(fd, text, path);
@@ -190,8 +197,7 @@ void require_writable(const fs::path& path, bool make_folder) {
   if (fs::exists(status) && ::access(path.c_str(), W_OK) != 0) throw cannot_be_written(path, std::strerror(errno));
   if (is_special(path)) return;
   // Root passes every access(2) check, a read-only file system or /proc included: try for real.
-  const fs::path probe = temporary_of(behind_links(path));
-  const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const auto [fd, probe] = make_temporary(behind_links(path), 0600);
   if (fd < 0) throw cannot_be_written(path, std::strerror(errno));
   ::close(fd);
   ::unlink(probe.c_str());

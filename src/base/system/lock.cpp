@@ -59,16 +59,20 @@ Error in_use(const std::string& holder, const fs::path& path) {
                        "wait until it has ended, or choose another file");
 }
 
+constexpr std::string_view kOurs = "moetune ";  // what the lock file of an output begins with
+
 // Writes this process's id and a line into the file, for error messages of other processes.
-void note_holder(int fd, const std::string& line) {
-  const std::string note = fmt::format("{}\n{}\n", ::getpid(), line);
+void note_holder(int fd, const std::string& line, std::string_view begin = {}) {
+  const std::string note = fmt::format("{}{}\n{}\n", begin, ::getpid(), line);
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, note.data(), note.size(), 0);
 }
 
 // As note_holder wrote them; 0 and empty where it hasn't yet.
 std::pair<int64_t, std::string> noted_holder(int fd) {
   char text[512] = {};
-  std::istringstream note(::pread(fd, text, sizeof text - 1, 0) > 0 ? text : "");
+  std::string_view content = ::pread(fd, text, sizeof text - 1, 0) > 0 ? text : "";
+  if (content.starts_with(kOurs)) content.remove_prefix(kOurs.size());
+  std::istringstream note{std::string(content)};
   int64_t pid = 0;
   std::string line;
   if (note >> pid) std::getline(note >> std::ws, line);
@@ -145,8 +149,12 @@ void lock_file(int fd, const fs::path& path) {
 
 OutputLock::OutputLock(const fs::path& path) {
   path_ = behind_names(path).string() + ".lock";
+  bool made = false;
   for (;;) {
-    fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+    constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+    fd_ = Fd(::open(path_.c_str(), kFlags | O_EXCL, 0666));
+    made = fd_.get() >= 0;
+    if (!made) fd_ = Fd(::open(path_.c_str(), kFlags, 0666));
     if (fd_.get() < 0)
       throw request_error(fmt::format("{}: cannot make the lock file: {}", path_.string(), std::strerror(errno)),
                           "write to a folder in which you may make files");
@@ -154,11 +162,23 @@ OutputLock::OutputLock(const fs::path& path) {
     if (lock == Flock::taken) throw in_use(another_here_or_there(fd_.get()), path);
     if (lock == Flock::failed || is_at(fd_.get(), path_)) break;
   }
-  note_holder(fd_.get(), host_name());
+  // Another process may have made the file and not yet locked it. An empty one may be a user's too: it stays.
+  char begin[kOurs.size()] = {};
+  const ssize_t got = ::pread(fd_.get(), begin, sizeof begin, 0);
+  if (got > 0 && std::string_view(begin, static_cast<size_t>(got)) != kOurs)
+    throw request_error(
+        fmt::format("{}: moetune would lock {} by this file, which it did not make", path_.string(), path.string()),
+        "move it away, or choose another output");
+  remove_ = made || got > 0;
+  note_holder(fd_.get(), host_name(), kOurs);
 }
 
 OutputLock::~OutputLock() {
-  if (fd_.get() >= 0) ::unlink(path_.c_str());
+  if (fd_.get() < 0) return;
+  if (!remove_)
+    (void)!::ftruncate(fd_.get(), 0);
+  else
+    ::unlink(path_.c_str());
 }
 
 }  // namespace moetune

@@ -32,11 +32,11 @@ DeviceLock lock_device(const std::string& id, const std::string& device = {}, co
 /// system without locks is not locked. `path` is the user's name for the file.
 void lock_file(int fd, const std::filesystem::path& path);
 
-/// Locks <path>.lock while it lives, then removes it. Whoever has that lock may replace the file at `path`.
+/// Locks <path>.lock while it lives, then removes it; an empty file that it found stays. Whoever has that lock may replace the file at `path`.
 class OutputLock {
  public:
   /// Throws Exit::request where another process has the lock ("another moetune (pid 17) is using table.json", "(pid 17
-  /// on node3)") or the lock file can't be made. All names of one file have one lock, on all machines that see the
+  /// on node3)"), where the lock file can't be made, or where a file of that name has other content. All names of one file have one lock, on all machines that see the
   /// file. Nothing is locked on a file system without locks. The lock file of a killed process is not locked.
   explicit OutputLock(const std::filesystem::path& path);
   OutputLock(OutputLock&&) = default;
@@ -46,6 +46,7 @@ class OutputLock {
  private:
   std::filesystem::path path_;
   Fd fd_;
+  bool remove_ = true;
 };
 
 }  // namespace moetune

@@ -9,23 +9,25 @@
 #include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/system/file.h"
+#include "base/system/lock.h"
 #include "base/text/units.h"
-#include "cli/tables/advice.h"
-#include "cli/options/against.h"
-#include "cli/files/baseline.h"
-#include "cli/options/cells.h"
-#include "cli/tables/check_output.h"
+#include "check/judge.h"
 #include "cli/commands/command.h"
-#include "cli/options/device_options.h"
+#include "cli/files/baseline.h"
 #include "cli/files/files.h"
-#include "cli/text/output.h"
+#include "cli/options/against.h"
+#include "cli/options/cells.h"
+#include "cli/options/device_options.h"
 #include "cli/options/pick.h"
 #include "cli/signals.h"
+#include "cli/tables/advice.h"
+#include "cli/tables/check_output.h"
+#include "cli/text/output.h"
 #include "cli/text/wording.h"
-#include "check/judge.h"
 
 namespace moetune {
 namespace {
@@ -195,6 +197,8 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
   require_options(options);
+  std::optional<OutputLock> ours;  // before the table is read, until it is replaced
+  if (options.update) ours.emplace(options.baseline);
   TunedTable table = read_table(options.baseline);
   const TunedTable whole = table;
   require_regime_of(table, options);

@@ -2,14 +2,16 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
+#include "base/pretty.h"
 #include "base/system/file.h"
+#include "base/system/lock.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/journal/merge_journals.h"
-#include "base/pretty.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -92,6 +94,8 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   Files files;  // the inputs may be replaced: they are read first, and what they held is kept
   add_output(files, "--output", options.output, journals ? Content::journal : Content::table);
   require_outputs(files);
+  std::optional<OutputLock> ours;  // before the inputs are read, of which it may be one
+  if (!options.output.empty() && !journals) ours.emplace(options.output);
   const Product product = journals ? joined_journals(options) : joined_tables(options, invocation);
   require_agreement(options, product, journals);
   warn_of_missing(product, invocation.terminal);

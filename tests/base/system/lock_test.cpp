@@ -227,6 +227,28 @@ TEST_F(OutputLocks, WhatAKilledHolderLeftLocksNothing) {
   EXPECT_FALSE(std::filesystem::exists(lock_path_));
 }
 
+TEST_F(OutputLocks, AFileThatMoetuneDidNotMakeIsRefusedAndStays) {
+  for (const std::string content : {"mine", "17\nnode3\n", "moetun"}) {
+    write_atomic(lock_path_, content);
+    const Caught caught = error_of([&] { const OutputLock lock(path_); });
+    EXPECT_EQ(caught.exit, Exit::request);
+    EXPECT_EQ(caught.what, fmt::format("{}: moetune would lock {} by this file, which it did not make",
+                                       lock_path_.string(), path_.string()));
+    EXPECT_EQ(caught.hint, "move it away, or choose another output");
+    EXPECT_EQ(read_text(lock_path_), content);
+  }
+}
+
+TEST_F(OutputLocks, AnEmptyFileStaysEmpty) {
+  write_atomic(lock_path_, "");
+  {
+    const OutputLock lock(path_);
+    EXPECT_EQ(error_of([&] { const OutputLock second(path_); }).exit, Exit::request);
+  }
+  EXPECT_TRUE(std::filesystem::exists(lock_path_));
+  EXPECT_EQ(read_text(lock_path_), "");
+}
+
 TEST_F(OutputLocks, AllNamesOfAFileShareIt) {
   write_atomic(path_, "{}");
   const std::filesystem::path link = folder_.path() / "link.json";
