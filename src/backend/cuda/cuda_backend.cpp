@@ -9,8 +9,8 @@
 
 #include "backend/cuda/ceilings.h"
 #include "backend/cuda/compile/compiler.h"
-#include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/compile/kept_units.h"
+#include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/libraries/nvml.h"
 #include "backend/cuda/operands.h"
 #include "backend/cuda/pack_kernel.h"
@@ -33,9 +33,8 @@ struct Loaded {
   Shape shape;
   Operands operands;
   std::optional<Verifier> verifier;
-  std::vector<DeviceBuffer> grouped_pointers;  // a set
-  std::map<std::string, Kernel> kernels;       // by candidate text
-  std::map<std::string, PackKernel> packed;    // the same of packs
+  std::vector<DeviceBuffer> grouped_pointers;                    // a set
+  std::map<std::string, std::shared_ptr<const Kernel>> kernels;  // by candidate text
   std::optional<Sampler> sampler;
 };
 
@@ -92,19 +91,12 @@ class CudaBackend : public Backend {
   Verdict verify(const Contender& contender) override {
     const Verifier& verifier = need_verifier();
     const Enqueue enqueue = enqueue_of(contender);
-    const DeviceBuffer& counters = loaded_->operands.counters;
-    require(cudaMemsetAsync(counters.data(), 0, static_cast<size_t>(counters.size()), stream_->stream),
-            "cannot clear the counters");  // a kernel that failed may have left some
+    const Kernel* kernel = contender.baseline.empty() ? kernel_of(contender.candidate).get() : nullptr;
+    if (kernel) kernel->clear(stream_->stream);
     const Product& product = loaded_->operands.product;
-    const PackKernel* packed = packed_kernel(contender);
-    if (packed) packed->clear(stream_->stream);
-    const bool of_cublas_16 = !contender.baseline.empty() && product.accumulates && product.d.dtype != Dtype::fp32;
+    const bool of_cublas_16 = !kernel && product.accumulates && product.d.dtype != Dtype::fp32;
     Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting_of(contender));
-    if (verdict.ok && count_nonzero(counters) > 0) {
-      verdict.ok = false;
-      verdict.reason = "the kernel left counters that are not zero, but the next launch needs zeros";
-    }
-    if (const std::string left = packed ? packed->left_nonzero() : ""; verdict.ok && !left.empty()) {
+    if (const std::string left = kernel ? kernel->left_nonzero() : ""; verdict.ok && !left.empty()) {
       verdict.ok = false;
       verdict.reason = fmt::format("the kernel left '{}' not zero, but the next launch needs zeros", left);
     }
@@ -130,13 +122,6 @@ class CudaBackend : public Backend {
   }
 
  private:
-  static int64_t count_nonzero(const DeviceBuffer& words) {
-    std::vector<unsigned> read(static_cast<size_t>(words.size()) / sizeof(unsigned));
-    require(cudaMemcpy(read.data(), words.data(), read.size() * sizeof(unsigned), cudaMemcpyDeviceToHost),
-            "cannot read the counters");
-    return std::count_if(read.begin(), read.end(), [](unsigned word) { return word != 0; });
-  }
-
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
@@ -166,23 +151,7 @@ class CudaBackend : public Backend {
       };
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
-    if (const PackKernel* packed = packed_kernel(contender))
-      return [&loaded, packed = *packed, this](int set) { packed.enqueue(loaded.operands, set, stream_->stream); };
-    const Kernel& kernel = kernel_of(contender.candidate);
-    const LaunchRule rule = launch_rule(kernel.plan, loaded.operands.first);
-    Sizes sizes = sizes_of(loaded.operands.first);
-    sizes["held"] = kernel.blocks;
-    const int64_t grid = moetune_kernels::Formula::evaluate(rule.grid, sizes);
-    // At its largest size from the start: captured launches contain its address.
-    if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
-    return [&loaded, kernel, rule, sizes, grid, this](int set) {
-      Args args = loaded.operands.args(set);
-      args.workspace = workspace_.as<float>();
-      encode_maps(args, rule, sizes);
-      kernel.launch(args, grid, stream_->stream);
-      if (takes_another_pass(loaded.operands.product))
-        loaded.operands.finish(services_, loaded.operands.d_sorted.as<float>(), set, stream_->stream);
-    };
+    return [kernel = kernel_of(contender.candidate), this](int set) { kernel->enqueue(set, stream_->stream); };
   }
 
   // Without a fused kernel rows are moved and weighted before and after: that is part of the baseline's time.
@@ -200,37 +169,27 @@ class CudaBackend : public Backend {
     return variant.pack ? std::optional(moetune::weighting_of(*variant.pack, loaded_->shape)) : std::nullopt;
   }
 
-  // Null for contenders that are not of a pack.
-  const PackKernel* packed_kernel(const Contender& contender) {
-    if (!contender.baseline.empty()) return nullptr;
-    const Variant& variant = find_variant(contender.candidate.variant);
-    if (!variant.pack) return nullptr;
-    const std::string key = text(contender.candidate);
-    const auto found = loaded_->packed.find(key);
-    if (found != loaded_->packed.end()) return &found->second;
-    make_room();
-    PackKernel kernel = make_pack_kernel(*variant.pack, contender.candidate, loaded_->operands, device_);
-    return &loaded_->packed.emplace(key, std::move(kernel)).first->second;
-  }
-
-  void make_room() {
-    if (loaded_->kernels.size() + loaded_->packed.size() < kMaxKernels) return;
-    loaded_->sampler->clear();
-    loaded_->kernels.clear();
-    loaded_->packed.clear();
-  }
-
-  const Kernel& kernel_of(const Candidate& candidate) {
+  std::shared_ptr<const Kernel> kernel_of(const Candidate& candidate) {
     const std::string key = text(candidate);
     const auto found = loaded_->kernels.find(key);
     if (found != loaded_->kernels.end()) return found->second;
-    const Shape& shape = loaded_->shape;
+    if (loaded_->kernels.size() >= kMaxKernels) {
+      loaded_->sampler->clear();
+      loaded_->kernels.clear();
+    }
+    return loaded_->kernels.emplace(key, make_kernel_of(candidate)).first->second;
+  }
+
+  std::shared_ptr<const Kernel> make_kernel_of(const Candidate& candidate) {
     const Variant& variant = find_variant(candidate.variant);
-    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, shape));
+    const Operands& operands = loaded_->operands;
+    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, operands, device_);
+    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, loaded_->shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
-    make_room();
-    Kernel kernel = make_kernel(std::make_shared<Module>(compiled.cubin), variant.plan(candidate, shape), device_);
-    return loaded_->kernels.emplace(key, std::move(kernel)).first->second;
+    const LaunchPlan plan = variant.plan(candidate, loaded_->shape);
+    // At its largest size from the start: captured launches contain its address.
+    if (plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
+    return make_kernel(compiled.cubin, plan, operands, services_, workspace_.as<float>(), device_);
   }
 
   DeviceInfo device_;

@@ -2,9 +2,13 @@
 #include "backend/cuda/kernel.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/libraries/runtime.h"
+#include "backend/cuda/operands.h"
+#include "backend/cuda/tensor_map.h"
+#include "variant/pack/launch_rule.h"
 
 namespace moetune {
 
@@ -58,22 +62,72 @@ int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& 
   return plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(function, plan);
 }
 
-Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device) {
-  Kernel kernel{.module = module, .function = module->kernel("moetune_kernel"), .plan = plan};
-  kernel.blocks = held_blocks(kernel.function, plan, device);
-  if (plan.maps > 0)
-    kernel.maps = std::make_shared<DeviceBuffer>(int64_t{kernel.blocks} * plan.maps * int64_t{sizeof(TensorMap)});
-  return kernel;
+namespace {
+
+// Of a unit. The last pass, where the product has one, belongs to the launch.
+class UnitKernel : public Kernel {
+ public:
+  UnitKernel(const std::string& cubin, const LaunchPlan& plan, const Operands& operands, Services& services,
+             float* workspace, const DeviceInfo& device)
+      : operands_(operands),
+        services_(services),
+        workspace_(workspace),
+        module_(cubin),
+        function_(module_.kernel("moetune_kernel")),
+        plan_(plan),
+        rule_(launch_rule(plan, operands.first)),
+        sizes_(sizes_of(operands.first)) {
+    const int blocks = held_blocks(function_, plan, device);
+    sizes_["held"] = blocks;
+    grid_ = moetune_kernels::Formula::evaluate(rule_.grid, sizes_);
+    if (plan.maps > 0) maps_ = DeviceBuffer(int64_t{blocks} * plan.maps * int64_t{sizeof(TensorMap)});
+  }
+
+  void enqueue(int set, cudaStream_t stream) const override {
+    Args args = operands_.args(set);
+    args.workspace = workspace_;
+    if (plan_.maps > 0) args.maps = maps_.as<TensorMap>();
+    encode_maps(args, rule_, sizes_);
+    void* arguments[] = {&args};
+    require_candidate(
+        cudaLaunchKernel(function_, dim3(static_cast<unsigned>(grid_)), dim3(static_cast<unsigned>(plan_.threads)),
+                         arguments, static_cast<size_t>(plan_.shared_bytes), stream),
+        "cannot launch the kernel");
+    if (takes_another_pass(operands_.product)) operands_.finish(services_, operands_.d_sorted.as<float>(), set, stream);
+  }
+
+  void clear(cudaStream_t stream) const override { moetune::clear(operands_.counters, stream); }
+
+  std::string left_nonzero() const override { return is_zero(operands_.counters) ? "" : "counters"; }
+
+ private:
+  const Operands& operands_;
+  Services& services_;
+  float* workspace_;
+  Module module_;
+  const void* function_;
+  LaunchPlan plan_;
+  LaunchRule rule_;
+  Sizes sizes_;
+  int64_t grid_ = 0;
+  DeviceBuffer maps_;  // of all blocks
+};
+
+}  // namespace
+
+std::shared_ptr<const Kernel> make_kernel(const std::string& cubin, const LaunchPlan& plan, const Operands& operands,
+                                          Services& services, float* workspace, const DeviceInfo& device) {
+  return std::make_shared<UnitKernel>(cubin, plan, operands, services, workspace, device);
 }
 
-void Kernel::launch(const Args& args, int64_t grid, cudaStream_t stream) const {
-  Args copy = args;
-  if (maps) copy.maps = maps->as<TensorMap>();
-  void* arguments[] = {&copy};
-  require_candidate(
-      cudaLaunchKernel(function, dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(plan.threads)),
-                       arguments, static_cast<size_t>(plan.shared_bytes), stream),
-      "cannot launch the kernel");
+void clear(const DeviceBuffer& memory, cudaStream_t stream) {
+  require(cudaMemsetAsync(memory.data(), 0, static_cast<size_t>(memory.size()), stream), "cannot clear a buffer");
+}
+
+bool is_zero(const DeviceBuffer& memory) {
+  std::vector<char> read(static_cast<size_t>(memory.size()));
+  require(cudaMemcpy(read.data(), memory.data(), read.size(), cudaMemcpyDeviceToHost), "cannot read a buffer");
+  return std::ranges::all_of(read, [](char byte) { return byte == 0; });
 }
 
 void launch_checked(const void* function, unsigned blocks, unsigned threads, void** arguments, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-// A compiled kernel on the device, ready to launch; and the small kernels around it.
+// Candidates on the device, ready to launch; and the small kernels around them. Those of packs: pack_kernel.h.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,6 +11,9 @@
 #include "variant/variant.h"
 
 namespace moetune {
+
+struct Operands;
+class Services;
 
 /// A loaded cubin; unloaded with the object.
 class Module {
@@ -26,22 +29,29 @@ class Module {
   cudaLibrary_t library_ = nullptr;
 };
 
-/// A candidate's kernel with its launch settings on this device.
-struct Kernel {
-  std::shared_ptr<Module> module;
-  const void* function = nullptr;
-  LaunchPlan plan;
-  int blocks = 0;                           // that the device can run at once
-  std::shared_ptr<DeviceBuffer> maps = {};  // room for the tensor maps of all blocks, where the plan asks for it
-
-  /// On so many blocks, at most `blocks`, in whole clusters.
-  void launch(const Args& args, int64_t grid, cudaStream_t stream) const;
+/// A candidate, ready to launch on the operands of a loaded problem, which must outlive it.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  /// Throws CandidateFault{launch_error}.
+  virtual void enqueue(int set, cudaStream_t stream) const = 0;
+  /// Zeroes what launches leave zero: one that failed may have left something.
+  virtual void clear(cudaStream_t stream) const = 0;
+  /// The name of the first of that memory that is not zero, or "".
+  virtual std::string left_nonzero() const = 0;
 };
+
 /// Allows a kernel the plan's shared memory, and returns how many of its blocks the device can run at once. Throws
 /// CandidateFault{launch_error} where not even one fits.
 int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& device);
 
-Kernel make_kernel(const std::shared_ptr<Module>& module, const LaunchPlan& plan, const DeviceInfo& device);
+/// A candidate with one cubin, whose blocks have room in `workspace` where the plan asks for it.
+std::shared_ptr<const Kernel> make_kernel(const std::string& cubin, const LaunchPlan& plan, const Operands& operands,
+                                          Services& services, float* workspace, const DeviceInfo& device);
+
+/// Zeroes device memory; whether it holds zeros alone.
+void clear(const DeviceBuffer& memory, cudaStream_t stream);
+bool is_zero(const DeviceBuffer& memory);
 
 /// Launches any kernel with arguments by address.
 template <class... Arguments>

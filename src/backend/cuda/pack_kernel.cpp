@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 
 #include "backend/backend.h"
+#include "backend/cuda/operands.h"
 #include "backend/cuda/tensor_map.h"
 #include "base/error.h"
 
@@ -16,10 +18,8 @@ namespace {
 
 constexpr int kFill = 0xff;  // what buffers hold before the first launch: NaNs, and indices of no row
 
-const char* address_of(const std::string& name, const PackKernel& kernel, const Operands& o, int set) {
-  if (name == "null") return nullptr;
+const char* address_of(const std::string& name, const Operands& o, int set) {
   const Product& p = o.product;
-  if (const auto buffer = kernel.buffers.find(name); buffer != kernel.buffers.end()) return buffer->second->data();
   if (name == operand_name(p.a.matrix)) return o.a.data() + set * o.a_stride;
   if (name == operand_name(p.b.matrix)) return o.b.data() + set * o.b_stride;
   if (name == operand_name(p.d.matrix)) return o.d_of(set);
@@ -56,13 +56,90 @@ LaunchPlan plan_of(const PackStep& step) {
   return plan;
 }
 
-void allocate(PackKernel& kernel) {
-  for (const PackBuffer& buffer : kernel.launch.buffers) {
-    auto memory = std::make_shared<DeviceBuffer>(std::max<int64_t>(1, buffer.bytes));
-    set_on_device(memory->data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory->size()));
-    kernel.buffers[buffer.name] = std::move(memory);
+class PackKernel : public Kernel {
+ public:
+  PackKernel(const Pack& pack, const Candidate& candidate, const Operands& operands, const DeviceInfo& device)
+      : operands_(operands) {
+    std::map<std::pair<std::string, std::string>, const void*> functions;
+    const auto held = [&](const PackStep& step) -> int64_t {
+      std::unique_ptr<Module>& module = modules_[step.file];
+      if (!module) module = std::make_unique<Module>(read_pack_file(pack, step.file));
+      const void* const function = module->kernel(step.entry.c_str());
+      functions[{step.file, step.entry}] = function;
+      return held_blocks(function, plan_of(step), device);
+    };
+    Sizes sizes = sizes_of(operands.product);
+    sizes["processors"] = device.processors;
+    try {
+      launch_ = pack_launch(pack, candidate, sizes, device.compute_capability, held);
+    } catch (const std::invalid_argument& error) {
+      throw CandidateFault(Status::illegal, fmt::format("{}: {}", pack.variant, error.what()));
+    }
+    for (const PackStep& step : launch_.steps)
+      functions_.push_back(step.filled.empty() ? functions.at({step.file, step.entry}) : nullptr);
+    for (const PackBuffer& buffer : launch_.buffers) {
+      DeviceBuffer memory(std::max<int64_t>(1, buffer.bytes));
+      set_on_device(memory.data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory.size()));
+      buffers_.emplace(buffer.name, std::move(memory));
+    }
   }
-}
+
+  void enqueue(int set, cudaStream_t stream) const override {
+    for (size_t i = 0; i < launch_.steps.size(); ++i) {
+      const PackStep& step = launch_.steps[i];
+      if (functions_[i])
+        launch(step, functions_[i], set, stream);
+      else if (step.fill_bytes > 0)
+        require_candidate(cudaMemsetAsync(const_cast<char*>(address(step.filled, set)), step.byte,
+                                          static_cast<size_t>(step.fill_bytes), stream),
+                          "cannot fill memory");
+    }
+  }
+
+  void clear(cudaStream_t stream) const override {
+    for (const PackBuffer& buffer : launch_.buffers)
+      if (buffer.zeroed) moetune::clear(buffers_.at(buffer.name), stream);
+  }
+
+  std::string left_nonzero() const override {
+    for (const PackBuffer& buffer : launch_.buffers)
+      if (buffer.zeroed && !is_zero(buffers_.at(buffer.name))) return buffer.name;
+    return {};
+  }
+
+ private:
+  const char* address(const std::string& name, int set) const {
+    if (name == "null") return nullptr;
+    const auto buffer = buffers_.find(name);
+    return buffer != buffers_.end() ? buffer->second.data() : address_of(name, operands_, set);
+  }
+
+  void launch(const PackStep& step, const void* function, int set, cudaStream_t stream) const {
+    std::vector<std::vector<TensorMap>> arguments;  // aligned as a tensor map must be
+    std::vector<void*> addresses;
+    for (const PackArgument& argument : step.arguments) {
+      std::vector<TensorMap>& copy = arguments.emplace_back(argument.bytes.size() / sizeof(TensorMap) + 1);
+      auto* const bytes = reinterpret_cast<char*>(copy.data());
+      std::memcpy(bytes, argument.bytes.data(), argument.bytes.size());
+      for (const PackPointer& pointer : argument.pointers) {
+        const char* const to = address(pointer.name, set);
+        std::memcpy(bytes + pointer.offset, &to, sizeof to);
+      }
+      for (const PackMap& map : argument.maps) {
+        const TensorMap encoded = encode_map(map.rule, address(map.rule.pointer, set), launch_.sizes);
+        std::memcpy(bytes + map.offset, &encoded, sizeof encoded);
+      }
+      addresses.push_back(bytes);
+    }
+    launch_step(step, function, addresses, stream);
+  }
+
+  const Operands& operands_;
+  PackLaunch launch_;
+  std::map<std::string, std::unique_ptr<Module>> modules_;  // by file
+  std::vector<const void*> functions_;                      // one a step; null for a fill
+  std::map<std::string, DeviceBuffer> buffers_;
+};
 
 CompileResult told_result(const Pack& pack, const Candidate& candidate, const DeviceInfo& device) {
   const PackBinary* binary = binary_of(pack, candidate);
@@ -78,80 +155,9 @@ CompileResult told_result(const Pack& pack, const Candidate& candidate, const De
 
 }  // namespace
 
-void PackKernel::enqueue(const Operands& operands, int set, cudaStream_t stream) const {
-  for (size_t i = 0; i < launch.steps.size(); ++i) {
-    const PackStep& step = launch.steps[i];
-    if (!functions[i]) {
-      char* const filled = const_cast<char*>(address_of(step.filled, *this, operands, set));
-      if (step.fill_bytes > 0)
-        require_candidate(cudaMemsetAsync(filled, step.byte, static_cast<size_t>(step.fill_bytes), stream),
-                          "cannot fill memory");
-      continue;
-    }
-    std::vector<std::vector<TensorMap>> arguments;  // aligned as a tensor map must be
-    std::vector<void*> addresses;
-    for (const PackArgument& argument : step.arguments) {
-      std::vector<TensorMap>& copy = arguments.emplace_back(argument.bytes.size() / sizeof(TensorMap) + 1);
-      auto* const bytes = reinterpret_cast<char*>(copy.data());
-      std::memcpy(bytes, argument.bytes.data(), argument.bytes.size());
-      for (const PackPointer& pointer : argument.pointers) {
-        const char* const address = address_of(pointer.name, *this, operands, set);
-        std::memcpy(bytes + pointer.offset, &address, sizeof address);
-      }
-      for (const PackMap& map : argument.maps) {
-        const TensorMap encoded =
-            encode_map(map.rule, address_of(map.rule.pointer, *this, operands, set), launch.sizes);
-        std::memcpy(bytes + map.offset, &encoded, sizeof encoded);
-      }
-      addresses.push_back(bytes);
-    }
-    launch_step(step, functions[i], addresses, stream);
-  }
-}
-
-void PackKernel::clear(cudaStream_t stream) const {
-  for (const PackBuffer& buffer : launch.buffers) {
-    const DeviceBuffer& memory = *buffers.at(buffer.name);
-    if (buffer.zeroed)
-      require(cudaMemsetAsync(memory.data(), 0, static_cast<size_t>(memory.size()), stream), "cannot clear a buffer");
-  }
-}
-
-std::string PackKernel::left_nonzero() const {
-  for (const PackBuffer& buffer : launch.buffers) {
-    if (!buffer.zeroed) continue;
-    const DeviceBuffer& memory = *buffers.at(buffer.name);
-    std::vector<char> read(static_cast<size_t>(memory.size()));
-    require(cudaMemcpy(read.data(), memory.data(), read.size(), cudaMemcpyDeviceToHost), "cannot read a buffer");
-    if (std::ranges::any_of(read, [](char byte) { return byte != 0; })) return buffer.name;
-  }
-  return {};
-}
-
-PackKernel make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
-                            const DeviceInfo& device) {
-  PackKernel kernel;
-  std::map<std::string, std::shared_ptr<Module>> loaded;
-  std::map<std::pair<std::string, std::string>, const void*> functions;
-  const auto held = [&](const PackStep& step) -> int64_t {
-    std::shared_ptr<Module>& module = loaded[step.file];
-    if (!module) module = std::make_shared<Module>(read_pack_file(pack, step.file));
-    const void* const function = module->kernel(step.entry.c_str());
-    functions[{step.file, step.entry}] = function;
-    return held_blocks(function, plan_of(step), device);
-  };
-  Sizes sizes = sizes_of(operands.product);
-  sizes["processors"] = device.processors;
-  try {
-    kernel.launch = pack_launch(pack, candidate, sizes, device.compute_capability, held);
-  } catch (const std::invalid_argument& error) {
-    throw CandidateFault(Status::illegal, fmt::format("{}: {}", pack.variant, error.what()));
-  }
-  for (const PackStep& step : kernel.launch.steps)
-    kernel.functions.push_back(step.filled.empty() ? functions.at({step.file, step.entry}) : nullptr);
-  for (auto& [file, module] : loaded) kernel.modules.push_back(std::move(module));
-  allocate(kernel);
-  return kernel;
+std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
+                                               const DeviceInfo& device) {
+  return std::make_shared<PackKernel>(pack, candidate, operands, device);
 }
 
 std::vector<CompileResult> compile_candidates(
