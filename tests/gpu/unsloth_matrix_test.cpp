@@ -9,7 +9,6 @@
 
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
-#include "backend/cuda/tensor_map.h"
 #include "backend/cuda/verify/verifier.h"
 #include "gpu/allclose.h"
 #include "gpu/gpu_test.h"
@@ -105,32 +104,25 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
     for (const auto& [model, problem] : problems)
       for (const Candidate& candidate : candidates_of(problem)) {
         const std::string unit = find_variant(candidate.variant).unit(candidate, problem.shape);
-        if (!modules_.contains(unit)) missing.insert(unit);
+        if (!cubins_.contains(unit)) missing.insert(unit);
       }
     const std::vector<std::string> units(missing.begin(), missing.end());
     const std::vector<CompiledUnit> compiled = compile_units(units, options_);
     for (size_t i = 0; i < units.size(); ++i) {
       ASSERT_EQ(compiled[i].result.status, Status::ok) << compiled[i].result.reason << "\n" << units[i];
-      modules_[units[i]] = std::make_shared<Module>(compiled[i].cubin);
+      cubins_[units[i]] = compiled[i].cubin;
     }
   }
 
   RunOnce run_of(const Candidate& candidate, const Problem& problem, const Operands& operands) {
     const Variant& variant = find_variant(candidate.variant);
-    const Kernel kernel = make_kernel(modules_.at(variant.unit(candidate, problem.shape)),
-                                      variant.plan(candidate, problem.shape), device_);
-    if (kernel.plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
-    return [this, kernel, &operands] {
-      const DeviceBuffer& counters = operands.counters;
-      require(cudaMemsetAsync(counters.data(), 0, static_cast<size_t>(counters.size()), stream_->stream),
-              "cannot clear the counters");
-      Args args = operands.args(0);
-      args.workspace = workspace_.as<float>();
-      const LaunchRule rule = launch_rule(kernel.plan, operands.first);
-      Sizes sizes = sizes_of(operands.first);
-      sizes["held"] = kernel.blocks;
-      encode_maps(args, rule, sizes);
-      kernel.launch(args, moetune_kernels::Formula::evaluate(rule.grid, sizes), stream_->stream);
+    const LaunchPlan plan = variant.plan(candidate, problem.shape);
+    if (plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
+    const auto kernel = make_kernel(cubins_.at(variant.unit(candidate, problem.shape)), plan, operands, *services_,
+                                    workspace_.as<float>(), device_);
+    return [this, kernel] {
+      kernel->clear(stream_->stream);
+      kernel->enqueue(0, stream_->stream);
     };
   }
 
@@ -204,7 +196,7 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Cublas> cublas_;
   std::unique_ptr<Module> allclose_;
-  std::map<std::string, std::shared_ptr<Module>> modules_;  // by unit
+  std::map<std::string, std::string> cubins_;  // by unit
   DeviceBuffer workspace_;
 };
 

@@ -74,12 +74,13 @@ class UnitKernel : public Kernel {
         workspace_(workspace),
         module_(cubin),
         function_(module_.kernel("moetune_kernel")),
-        plan_(plan),
-        rule_(launch_rule(plan, operands.first)),
-        sizes_(sizes_of(operands.first)) {
+        plan_(plan) {
     const int blocks = held_blocks(function_, plan, device);
-    sizes_["held"] = blocks;
-    grid_ = moetune_kernels::Formula::evaluate(rule_.grid, sizes_);
+    const LaunchRule rule = launch_rule(plan, operands.first);
+    Sizes sizes = sizes_of(operands.first);
+    sizes["held"] = blocks;
+    grid_ = rule.grid.value(sizes);
+    for (const MapRule& map : rule.maps) shapes_.push_back(evaluate(map, sizes));
     if (plan.maps > 0) maps_ = DeviceBuffer(int64_t{blocks} * plan.maps * int64_t{sizeof(TensorMap)});
   }
 
@@ -87,7 +88,7 @@ class UnitKernel : public Kernel {
     Args args = operands_.args(set);
     args.workspace = workspace_;
     if (plan_.maps > 0) args.maps = maps_.as<TensorMap>();
-    encode_maps(args, rule_, sizes_);
+    encode_maps(args, shapes_);
     void* arguments[] = {&args};
     require_candidate(
         cudaLaunchKernel(function_, dim3(static_cast<unsigned>(grid_)), dim3(static_cast<unsigned>(plan_.threads)),
@@ -107,8 +108,7 @@ class UnitKernel : public Kernel {
   Module module_;
   const void* function_;
   LaunchPlan plan_;
-  LaunchRule rule_;
-  Sizes sizes_;
+  std::vector<MapShape> shapes_;
   int64_t grid_ = 0;
   DeviceBuffer maps_;  // of all blocks
 };

@@ -126,7 +126,7 @@ class PackKernel : public Kernel {
         std::memcpy(bytes + pointer.offset, &to, sizeof to);
       }
       for (const PackMap& map : argument.maps) {
-        const TensorMap encoded = encode_map(map.rule, address(map.rule.pointer, set), launch_.sizes);
+        const TensorMap encoded = encode_map(map.shape, address(map.shape.pointer, set));
         std::memcpy(bytes + map.offset, &encoded, sizeof encoded);
       }
       addresses.push_back(bytes);

@@ -29,13 +29,6 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-std::vector<cuuint64_t> evaluated(const std::vector<std::string>& formulas, const Sizes& sizes) {
-  std::vector<cuuint64_t> values;
-  for (const std::string& formula : formulas)
-    values.push_back(static_cast<cuuint64_t>(moetune_kernels::Formula::evaluate(formula, sizes)));
-  return values;
-}
-
 const void* pointer_of(const Args& args, std::string_view name) {
   for (const ArgsField& field : args_fields()) {
     if (field.name != name) continue;
@@ -48,32 +41,33 @@ const void* pointer_of(const Args& args, std::string_view name) {
 
 }  // namespace
 
-TensorMap encode_map(const MapRule& rule, const void* base, const Sizes& sizes) {
+TensorMap encode_map(const MapShape& shape, const void* base) {
   static const auto encoder = find_encoder();
-  const std::vector<cuuint64_t> size = evaluated(rule.sizes, sizes), stride = evaluated(rule.strides, sizes);
+  const std::vector<cuuint64_t> size(shape.sizes.begin(), shape.sizes.end());
+  const std::vector<cuuint64_t> stride(shape.strides.begin(), shape.strides.end());
   std::vector<cuuint32_t> box(size.size(), 1);
-  box[0] = static_cast<cuuint32_t>(rule.box_columns), box[1] = static_cast<cuuint32_t>(rule.box_rows);
+  box[0] = static_cast<cuuint32_t>(shape.box_columns), box[1] = static_cast<cuuint32_t>(shape.box_rows);
   const std::vector<cuuint32_t> every(size.size(), 1);
   CUtensorMap map;
   const CUresult result =
-      encoder(&map, rule.dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      encoder(&map, shape.dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
               static_cast<cuuint32_t>(size.size()), const_cast<void*>(base), size.data(), stride.data(), box.data(),
               every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-              rule.l2_promotion == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
+              shape.l2_promotion == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error,
-                         fmt::format("cannot make a tensor map of {} [{}] in boxes of {} rows: error {}", rule.pointer,
-                                     fmt::join(size, ", "), rule.box_rows, static_cast<int>(result)));
+                         fmt::format("cannot make a tensor map of {} [{}] in boxes of {} rows: error {}", shape.pointer,
+                                     fmt::join(size, ", "), shape.box_rows, static_cast<int>(result)));
   TensorMap opaque;
   std::memcpy(&opaque, &map, sizeof map);
   return opaque;
 }
 
-void encode_maps(Args& args, const LaunchRule& rule, const Sizes& sizes) {
-  for (const MapRule& map : rule.maps) {
-    const TensorMap encoded = encode_map(map, pointer_of(args, map.pointer), sizes);
-    std::memcpy(reinterpret_cast<char*>(&args) + map_offset(map.field), &encoded, sizeof encoded);
+void encode_maps(Args& args, const std::vector<MapShape>& shapes) {
+  for (const MapShape& shape : shapes) {
+    const TensorMap encoded = encode_map(shape, pointer_of(args, shape.pointer));
+    std::memcpy(reinterpret_cast<char*>(&args) + map_offset(shape.field), &encoded, sizeof encoded);
   }
 }
 

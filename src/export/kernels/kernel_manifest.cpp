@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/pretty.h"
 #include "kernels/args.h"
 #include "runtime/moetune/sha256.h"
-#include "base/pretty.h"
 #include "variant/pack/launch_rule.h"
 #include "workload/product.h"
 
@@ -24,7 +24,7 @@ Json operand(std::string_view name, std::string_view dtype, const std::vector<st
 
 Json operand(const Product& product, const Operand& matrix, std::string_view access) {
   return operand(operand_name(matrix.matrix), name(matrix.dtype),
-                 {rows_formula(product, matrix), columns_formula(matrix)}, access);
+                 {rows_extent(product, matrix).text(), columns_extent(matrix).text()}, access);
 }
 
 bool reads_gather_indices(const Product& p) {
@@ -51,7 +51,7 @@ Json buffers_of(const LaunchRule& rule, const Product& p) {
   const auto add = [&](std::string_view name, const std::string& bytes, bool zeroed) {
     list.push_back({{"name", name}, {"bytes", bytes}, {"zeroed", zeroed}});
   };
-  for (const BufferRule& buffer : rule.buffers) add(buffer.name, buffer.bytes, buffer.zeroed);
+  for (const BufferRule& buffer : rule.buffers) add(buffer.name, buffer.bytes.text(), buffer.zeroed);
   if (takes_another_pass(p)) add("sums", "max(1, rows) * n * 4", false);
   if (sums_slots(p)) add("row_of", "max(1, slots) * 4", false);
   return list;
@@ -70,11 +70,17 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   return "";
 }
 
+Json texts(const std::vector<Extent>& extents) {
+  Json list = Json::array();
+  for (const Extent& extent : extents) list.push_back(extent.text());
+  return list;
+}
+
 Json map_json(const MapRule& map, const std::string& source) {
   return {{"pointer", source},
           {"dtype", name(map.dtype)},
-          {"sizes", map.sizes},
-          {"strides", map.strides},
+          {"sizes", texts(map.sizes)},
+          {"strides", texts(map.strides)},
           {"box", {map.box_columns, map.box_rows}},
           {"swizzle", 128},
           {"l2_promotion", map.l2_promotion}};
@@ -109,7 +115,7 @@ Json main_launch(const ExportedKernel& kernel, const Product& product, const Lau
           {"cluster", kernel.plan.cluster},
           {"most_per_processor", kernel.plan.workspace > 0 ? Json(kernel.plan.min_blocks_per_sm) : Json(nullptr)},
           {"cooperative", rule.cooperative},
-          {"grid", rule.grid},
+          {"grid", rule.grid.text()},
           {"arguments", {args_json(product, rule)}}};
 }
 
@@ -173,9 +179,9 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
           {"fusion", text(kernel.shape.fusion)},
           {"experts", kernel.shape.layer.local_experts()},
           {"sizes",
-           {{"x_rows", rows_formula(first, first.a)},
-            {"w_rows", rows_formula(first, first.b)},
-            {"y_rows", rows_formula(first, first.d)}}},
+           {{"x_rows", rows_extent(first, first.a).text()},
+            {"w_rows", rows_extent(first, first.b).text()},
+            {"y_rows", rows_extent(first, first.d).text()}}},
           {"candidate", to_json(kernel.candidate)},
           {"source", kernel.name + ".cu"},
           {"operands", operands_of(product)},

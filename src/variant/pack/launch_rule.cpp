@@ -1,4 +1,4 @@
-// Formulas of launches.
+// Expressions of launches.
 #include "variant/pack/launch_rule.h"
 
 #include <fmt/format.h>
@@ -14,17 +14,15 @@ namespace {
 
 constexpr int kBoxColumns = 64;  // of 16 bits: a row of the 128-byte swizzle
 
-std::string_view letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
+Extent letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
 
-std::string row_bytes(const Operand& operand) {
-  return fmt::format("{} * {}", letter(operand.column_axis), size_bytes(operand.dtype));
-}
+Extent row_bytes(const Operand& operand) { return letter(operand.column_axis) * size_bytes(operand.dtype); }
 
 MapRule map_of(std::string field, std::string pointer, const Operand& operand, int box_rows) {
   return {.field = std::move(field),
           .pointer = std::move(pointer),
           .dtype = operand.dtype,
-          .sizes = {std::string(letter(operand.column_axis))},
+          .sizes = {letter(operand.column_axis)},
           .strides = {row_bytes(operand)},
           .box_columns = kBoxColumns,
           .box_rows = box_rows,
@@ -32,26 +30,24 @@ MapRule map_of(std::string field, std::string pointer, const Operand& operand, i
 }
 
 // A row-major matrix. One without rows gets one, which is never read: a tensor map cannot be empty.
-MapRule matrix(MapRule map, const std::string& rows) {
-  map.sizes.push_back(fmt::format("max(1, {})", rows));
+MapRule matrix(MapRule map, const Extent& rows) {
+  map.sizes.push_back(max(1, rows));
   return map;
 }
 
 // Matrices of so many rows, one after another.
-MapRule matrices(MapRule map, const std::string& count, std::string_view rows) {
-  map.sizes.emplace_back(rows);
-  map.sizes.push_back(count);
-  map.strides.push_back(fmt::format("{} * {}", map.strides.front(), rows));
+MapRule matrices(MapRule map, const Extent& count, const Extent& rows) {
+  map.sizes.insert(map.sizes.end(), {rows, count});
+  map.strides.push_back(map.strides.front() * rows);
   return map;
 }
 
 // Rows that end where an expert's do: see kRaggedRows. Addresses are modulo 2^64, so that the last dimension takes back
 // the kRaggedRows rows by which the second is ahead: kRaggedRows * 2^34 = 2^64.
 MapRule ragged(MapRule map) {
-  const std::string any = std::to_string(kMostMapRows);
-  map.sizes.insert(map.sizes.end(), {std::to_string(kRaggedRows), any, any});
+  map.sizes.insert(map.sizes.end(), {int64_t{kRaggedRows}, int64_t{kMostMapRows}, int64_t{kMostMapRows}});
   map.strides.push_back(map.strides.front());
-  map.strides.push_back(fmt::format("{} - {}", int64_t{1} << 34, map.strides.front()));
+  map.strides.push_back(Extent(int64_t{1} << 34) - map.strides.front());
   return map;
 }
 
@@ -59,8 +55,8 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   const Operand &a = product.a, &b = product.b, &d = product.d;
   const bool gathers_b = plan.gathers_first && b.order != RowOrder::in_place;
   const bool gathers_a = plan.gathers_first && !gathers_b;
-  const std::string x = gathers_a ? "gathered_rows" : "x", x_rows = gathers_a ? "rows" : "x_rows";
-  const std::string_view w_rows = letter(b.row_axis);  // of one expert
+  const std::string x = gathers_a ? "gathered_rows" : "x";
+  const Extent x_rows = gathers_a ? "rows" : "x_rows", w_rows = letter(b.row_axis);  // w: of one expert
   std::vector<MapRule> maps;
   if (plan.x_box > 0) {
     const MapRule map = map_of("x_map", x, a, plan.x_box);
@@ -71,11 +67,11 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
     const MapRule map = map_of("w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
     const bool one = plan.maps > 0;  // blocks move it from expert to expert
     if (is_k_major(b))
-      maps.push_back(matrix(map, one ? std::string(w_rows) : "w_rows"));
+      maps.push_back(matrix(map, one ? w_rows : "w_rows"));
     else if (is_ragged(product, b))
       maps.push_back(ragged(map));
     else  // steps along k end where the expert's do: what lies behind them must not be multiplied
-      maps.push_back(matrices(map, one ? "1" : "experts", w_rows));
+      maps.push_back(matrices(map, one ? Extent(1) : "experts", w_rows));
   }
   if (plan.y_box > 0) {  // stored: promotion means nothing
     maps.push_back(ragged(map_of("y_map", "y", d, plan.y_box)));
@@ -86,27 +82,28 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
 
 // A bound on tiles that needs no row counts: every expert may end in a partial tile or, where the blocks of a cluster
 // walk together, in tiles of which all but one are empty.
-std::string grid_of(const LaunchPlan& plan, const Product& product) {
-  const std::string partial = plan.cluster == 1 ? "" : fmt::format("{} * ", plan.cluster);
-  std::string tiles = product.ragged == Axis::k
-                          ? fmt::format("experts * ceil_div(m, {})", plan.tile_rows)
-                          : fmt::format("(rows / {} + {}min(experts, rows))", plan.tile_rows, partial);
-  const std::string across = fmt::format("ceil_div(n, {})", plan.tile_columns);
-  tiles += plan.cluster == 1 ? " * " + across : fmt::format(" * ({} + {})", across, plan.cluster - 1);
-  if (plan.pieces > 1) tiles += fmt::format(" * {}", plan.pieces);
-  const std::string blocks = fmt::format("min(max({}, 1), held)", tiles);
-  return plan.cluster == 1 ? blocks : fmt::format("ceil_div({0}, {1}) * {1}", blocks, plan.cluster);
+Extent grid_of(const LaunchPlan& plan, const Product& product) {
+  const int cluster = plan.cluster;
+  const Extent ends = min(Extent("experts"), "rows"), partial = cluster == 1 ? ends : cluster * ends;
+  const Extent down = product.ragged == Axis::k ? "experts" * ceil_div(Extent("m"), plan.tile_rows)
+                                                : "rows" / Extent(plan.tile_rows) + partial;
+  const Extent across = ceil_div(Extent("n"), plan.tile_columns);
+  Extent tiles = down * (cluster == 1 ? across : across + (cluster - 1));
+  if (plan.pieces > 1) tiles = tiles * plan.pieces;
+  const Extent blocks = min(max(tiles, 1), "held");
+  return cluster == 1 ? blocks : ceil_div(blocks, cluster) * cluster;
 }
 
 std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& product) {
+  const auto words = [](const Extent& count) { return count * 4; };
   std::vector<BufferRule> buffers = {
-      {"counters", fmt::format("({} + {} * processors) * 4", first_arrival, arrivals_per_sm), true}};
-  if (plan.workspace > 0) buffers.push_back({"workspace", fmt::format("blocks * {}", plan.workspace)});
-  if (plan.maps > 0) buffers.push_back({"maps", fmt::format("blocks * {}", plan.maps * sizeof(TensorMap))});
+      {"counters", words(Extent(first_arrival) + Extent(arrivals_per_sm) * "processors"), true}};
+  if (plan.workspace > 0) buffers.push_back({"workspace", "blocks" * Extent(plan.workspace)});
+  if (plan.maps > 0) buffers.push_back({"maps", "blocks" * Extent(int64_t{plan.maps} * int64_t{sizeof(TensorMap)})});
   if (plan.gathers_first) {
     const Operand& gathered = product.b.order != RowOrder::in_place ? product.b : product.a;
-    buffers.push_back({"gathered_rows", fmt::format("max(1, rows) * {}", row_bytes(gathered))});
-    buffers.push_back({"gathered", fmt::format("max(rows / {} + 1, experts) * 4", gathered_together), true});
+    buffers.push_back({"gathered_rows", max(Extent(1), "rows") * row_bytes(gathered)});
+    buffers.push_back({"gathered", words(max("rows" / Extent(gathered_together) + 1, "experts")), true});
   }
   return buffers;
 }
@@ -120,6 +117,20 @@ Sizes sizes_of(const Product& product) {
           {"slots", product.slots},   {"tokens", product.slots / product.top_k},
           {"x_rows", product.a.rows}, {"w_rows", product.b.rows},
           {"y_rows", product.d.rows}};
+}
+
+MapShape evaluate(const MapRule& rule, const Sizes& sizes) {
+  MapShape shape{.field = rule.field,
+                 .pointer = rule.pointer,
+                 .dtype = rule.dtype,
+                 .sizes = {},
+                 .strides = {},
+                 .box_columns = rule.box_columns,
+                 .box_rows = rule.box_rows,
+                 .l2_promotion = rule.l2_promotion};
+  for (const Extent& size : rule.sizes) shape.sizes.push_back(static_cast<uint64_t>(size.value(sizes)));
+  for (const Extent& stride : rule.strides) shape.strides.push_back(static_cast<uint64_t>(stride.value(sizes)));
+  return shape;
 }
 
 LaunchRule launch_rule(const LaunchPlan& plan, const Product& product) {
@@ -167,8 +178,8 @@ std::string operand_name(LayerMatrix matrix) {
   return lower;
 }
 
-std::string rows_formula(const Product& product, const Operand& operand) {
-  if (!is_ragged(product, operand)) return fmt::format("experts * {}", letter(operand.row_axis));
+Extent rows_extent(const Product& product, const Operand& operand) {
+  if (!is_ragged(product, operand)) return "experts" * letter(operand.row_axis);
   switch (operand.order) {
     case RowOrder::by_token:
       return "tokens";
@@ -180,6 +191,6 @@ std::string rows_formula(const Product& product, const Operand& operand) {
   return "rows";
 }
 
-std::string columns_formula(const Operand& operand) { return std::string(letter(operand.column_axis)); }
+Extent columns_extent(const Operand& operand) { return letter(operand.column_axis); }
 
 }  // namespace moetune

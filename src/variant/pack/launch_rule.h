@@ -1,19 +1,17 @@
-// How a kernel is launched on operands of any number of rows, as formulas over their sizes: what another program needs
-// beside the cubin, and what the cuda backend itself uses. Not what a candidate is (variant.h).
+// How a kernel is launched on operands of any number of rows, as expressions over their sizes: manifests print them,
+// the cuda backend evaluates them. Not what a candidate is (variant.h).
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "runtime/moetune/formula.h"
+#include "variant/pack/extent.h"
 #include "variant/variant.h"
 #include "workload/product.h"
 
 namespace moetune {
 
-using moetune_kernels::Sizes;
-
-/// The names that formulas use:
+/// The names that expressions use:
 ///   m, n, k         extents of the product, 0 for the ragged one
 ///   experts, top_k  of this rank, and of a token
 ///   rows            rows of all experts, at most; slots = tokens * top_k
@@ -21,26 +19,30 @@ using moetune_kernels::Sizes;
 /// and, where blocks are counted, `held`, the blocks that the device can run at once, and `processors`, its SMs.
 Sizes sizes_of(const Product& product);
 
-/// A tensor map in Args: which matrix it describes, dimensions with columns first.
-struct MapRule {
+/// A matrix as a tensor map describes it, dimensions with columns first.
+template <class Size>
+struct MapOf {
   std::string field;    // of Args
   std::string pointer;  // field of Args, or buffer
   Dtype dtype = Dtype::bf16;
-  std::vector<std::string> sizes;    // elements
-  std::vector<std::string> strides;  // bytes, of all dimensions but the first
+  std::vector<Size> sizes;    // elements
+  std::vector<Size> strides;  // bytes, of all dimensions but the first
   int box_columns = 0, box_rows = 0;
   int l2_promotion = 0;  // bytes
 };
+using MapRule = MapOf<Extent>;
+using MapShape = MapOf<uint64_t>;
+MapShape evaluate(const MapRule& rule, const Sizes& sizes);
 
 /// Device memory that belongs to one launch at a time, beside its operands.
 struct BufferRule {
   std::string name;     // field of Args
-  std::string bytes;    // a formula; `blocks` is the grid
+  Extent bytes;         // `blocks` is the grid
   bool zeroed = false;  // zeros before the first launch; every launch leaves zeros
 };
 
 struct LaunchRule {
-  std::string grid;          // blocks
+  Extent grid;               // blocks
   bool cooperative = false;  // blocks wait for one another: all of them must run at once
   std::vector<MapRule> maps;
   std::vector<BufferRule> buffers;
@@ -62,8 +64,8 @@ size_t map_offset(std::string_view field);
 /// "dy" of dY: the name by which callers pass a matrix.
 std::string operand_name(LayerMatrix matrix);
 
-/// Rows in memory of an operand, as a formula over tokens, slots, rows and the extents; its columns as one.
-std::string rows_formula(const Product& product, const Operand& operand);
-std::string columns_formula(const Operand& operand);
+/// Rows in memory of an operand, from tokens, slots, rows and the extents; and its columns.
+Extent rows_extent(const Product& product, const Operand& operand);
+Extent columns_extent(const Operand& operand);
 
 }  // namespace moetune

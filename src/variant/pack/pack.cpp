@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "base/system/file.h"
 #include "base/hash.h"
+#include "base/system/file.h"
 #include "base/text/units.h"
 #include "runtime/moetune/sha256.h"
 

@@ -26,12 +26,18 @@ int64_t bytes_of(const Json& formula, const Sizes& sizes, const std::string& wha
   return bytes;
 }
 
-MapRule map_rule(const Json& map) {
+std::vector<uint64_t> evaluate_all(const Json& formulas, const Sizes& sizes) {
+  std::vector<uint64_t> values;
+  for (const Json& formula : formulas) values.push_back(static_cast<uint64_t>(evaluate(formula, sizes)));
+  return values;
+}
+
+MapShape map_shape(const Json& map, const Sizes& sizes) {
   return {.field = {},
           .pointer = map["pointer"],
           .dtype = parse_dtype(map["dtype"].get<std::string>()),
-          .sizes = map["sizes"],
-          .strides = map["strides"],
+          .sizes = evaluate_all(map["sizes"], sizes),
+          .strides = evaluate_all(map["strides"], sizes),
           .box_columns = map["box"][0],
           .box_rows = map["box"][1],
           .l2_promotion = map["l2_promotion"]};
@@ -50,7 +56,7 @@ size_t put(const Json& value, size_t offset, const Sizes& sizes, PackArgument& a
   }
   if (value.contains("int32")) return copy(static_cast<int32_t>(evaluate(value["int32"], sizes)));
   if (value.contains("int64")) return copy(evaluate(value["int64"], sizes));
-  argument.maps.push_back({offset, map_rule(value["tensor_map"])});
+  argument.maps.push_back({offset, map_shape(value["tensor_map"], sizes)});
   return copy(TensorMap{});
 }
 
@@ -109,7 +115,7 @@ PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes
   for (size_t i = 0; i < pack.knobs.size(); ++i) sizes[pack.knobs[i].name] = candidate.values[i];
   sizes["threads"] = binary->threads, sizes["shared_bytes"] = binary->shared_bytes;
   sizes["scratch_bytes"] = binary->scratch_bytes;
-  PackLaunch result{.sizes = sizes, .buffers = {}, .steps = {}};
+  PackLaunch result;
   for (const Json& launch : pack.launches) {
     if (launch.contains("fill")) {
       result.steps.push_back(fill_of(launch["fill"], sizes));

@@ -18,10 +18,10 @@ struct PackPointer {
   std::string name;
 };
 
-/// A tensor map goes to `offset`; `rule.pointer` is the name of an operand or a buffer.
+/// A tensor map goes to `offset`; `shape.pointer` is the name of an operand or a buffer.
 struct PackMap {
   size_t offset = 0;
-  MapRule rule;
+  MapShape shape;
 };
 
 struct PackArgument {
@@ -52,7 +52,6 @@ struct PackBuffer {
 };
 
 struct PackLaunch {
-  Sizes sizes;  // of maps: those of the product, and the knobs
   std::vector<PackBuffer> buffers;
   std::vector<PackStep> steps;  // in one stream, in order
 };

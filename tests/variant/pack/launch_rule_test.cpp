@@ -35,14 +35,34 @@ Problem problem_of(const Shape& shape) {
   return make_problem({.shape = shape, .tokens = 40, .routing = parse_routing("zipf:1.0"), .seed = 3});
 }
 
+TEST(Extent, PrintsTheFormulaOfItsValue) {
+  const Sizes sizes = {{"m", 7}, {"n", 100}, {"held", 3}};
+  const Extent m = "m", n = "n";
+  const std::pair<Extent, std::string> cases[] = {
+      {m * n * 2, "m * n * 2"},
+      {m * (n * 2), "m * n * 2"},
+      {(m + n) * 2 - (n - m), "(m + n) * 2 - (n - m)"},
+      {n / (m / 2), "n / (m / 2)"},
+      {n * 2 / m, "n * 2 / m"},
+      {n * (m / 2), "n * (m / 2)"},
+      {ceil_div(min(max(n, 1), "held"), 2) * 2, "ceil_div(min(max(n, 1), held), 2) * 2"},
+      {Extent(int64_t{1} << 34) - n * 2, "17179869184 - n * 2"},
+  };
+  for (const auto& [extent, text] : cases) {
+    EXPECT_EQ(extent.text(), text);
+    EXPECT_EQ(extent.value(sizes), Formula::evaluate(text, sizes)) << text;
+  }
+  EXPECT_THROW(static_cast<void>(Extent("k").value(sizes)), std::invalid_argument);
+}
+
 TEST(LaunchRule, SizesOfOperandsAreThoseOfTheProblem) {
   for (const Shape& shape : shapes()) {
     const Product product = product_of(problem_of(shape));
     const Product unbound = product_of(shape);  // what an export knows
     const Sizes sizes = sizes_of(product);
     const auto expect_same = [&](const Operand& real, const Operand& known) {
-      EXPECT_EQ(Formula::evaluate(rows_formula(unbound, known), sizes), real.rows) << title(shape) << name(real.matrix);
-      EXPECT_EQ(Formula::evaluate(columns_formula(known), sizes), real.columns) << title(shape) << name(real.matrix);
+      EXPECT_EQ(rows_extent(unbound, known).value(sizes), real.rows) << title(shape) << name(real.matrix);
+      EXPECT_EQ(columns_extent(known).value(sizes), real.columns) << title(shape) << name(real.matrix);
     };
     expect_same(product.a, unbound.a);
     expect_same(product.b, unbound.b);
@@ -59,9 +79,9 @@ TEST(LaunchRule, GridsHoldAllTilesAndNoMoreThanTheDevice) {
       const LaunchRule rule = launch_rule(plan, before_last_pass(product));
       Sizes sizes = sizes_of(product);
       sizes["held"] = 32;
-      EXPECT_EQ(Formula::evaluate(rule.grid, sizes), 32) << title(shape);
+      EXPECT_EQ(rule.grid.value(sizes), 32) << title(shape);
       sizes["held"] = 1000000;
-      const int64_t blocks = Formula::evaluate(rule.grid, sizes);
+      const int64_t blocks = rule.grid.value(sizes);
       EXPECT_GE(blocks, 2 * tiles_of(16, 64, problem)) << title(shape);
       EXPECT_EQ(blocks % cluster, 0);
     }
@@ -72,11 +92,11 @@ TEST(LaunchRule, AGridIsThatOfTheBoundOfItsTiles) {
   const LaunchPlan plan = {.tile_rows = 16, .tile_columns = 100};
   const LaunchRule rule = launch_rule(plan, product_of(shape_of(Op::fwd, {})));
   Sizes sizes = {{"rows", 80}, {"experts", 6}, {"n", 256}, {"held", 1000}};
-  EXPECT_EQ(Formula::evaluate(rule.grid, sizes), (80 / 16 + 6) * 3);
+  EXPECT_EQ(rule.grid.value(sizes), (80 / 16 + 6) * 3);
   sizes["rows"] = 0;
-  EXPECT_EQ(Formula::evaluate(rule.grid, sizes), 1);
+  EXPECT_EQ(rule.grid.value(sizes), 1);
   const LaunchRule sums = launch_rule(plan, product_of(shape_of(Op::dw, {})));
-  EXPECT_EQ(Formula::evaluate(sums.grid, {{"m", 256}, {"n", 512}, {"experts", 6}, {"held", 9999}}), 6 * 16 * 6);
+  EXPECT_EQ(sums.grid.value({{"m", 256}, {"n", 512}, {"experts", 6}, {"held", 9999}}), 6 * 16 * 6);
 }
 
 TEST(LaunchRule, MapsOfAForwardProductAreItsMatricesAndARaggedResult) {
@@ -85,9 +105,9 @@ TEST(LaunchRule, MapsOfAForwardProductAreItsMatricesAndARaggedResult) {
   const std::vector<MapRule> maps = launch_rule(plan, product).maps;
   ASSERT_EQ(maps.size(), 4u);
   const Sizes sizes = sizes_of(product);
-  const auto values = [&](const std::vector<std::string>& formulas) {
+  const auto values = [&](const std::vector<Extent>& extents) {
     std::vector<int64_t> result;
-    for (const std::string& formula : formulas) result.push_back(Formula::evaluate(formula, sizes));
+    for (const Extent& extent : extents) result.push_back(extent.value(sizes));
     return result;
   };
   using Values = std::vector<int64_t>;
@@ -110,7 +130,7 @@ TEST(LaunchRule, MapsOfARaggedKReturnToTheMatrixModulo64Bits) {
   EXPECT_EQ(rule.maps[1].pointer, "gathered_rows");  // X is the second operand of dW
   const Sizes sizes = sizes_of(product);
   const MapRule& map = rule.maps[1];
-  const auto stride = [&](size_t i) { return static_cast<uint64_t>(Formula::evaluate(map.strides[i], sizes)); };
+  const auto stride = [&](size_t i) { return static_cast<uint64_t>(map.strides[i].value(sizes)); };
   EXPECT_EQ(stride(0), 1024u);
   // Coordinates (row + kRaggedRows - depth, end, kRaggedRows) lead to row `row` of those that end at `end`.
   const uint64_t rows = kRaggedRows, depth = 5, end = 37, row = 2;
@@ -123,7 +143,7 @@ TEST(LaunchRule, BuffersAreThoseThatThePlanAsksFor) {
   sizes["blocks"] = 10, sizes["processors"] = 132;
   const auto bytes = [&](const LaunchRule& rule, std::string_view name) -> int64_t {
     for (const BufferRule& buffer : rule.buffers)
-      if (buffer.name == name) return Formula::evaluate(buffer.bytes, sizes);
+      if (buffer.name == name) return buffer.bytes.value(sizes);
     return -1;
   };
   const LaunchRule plain = launch_rule({}, product);

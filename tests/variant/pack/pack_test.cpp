@@ -11,8 +11,8 @@
 #include "error_of.h"
 #include "own_process.h"
 #include "pack_folder.h"
-#include "variant/space/domain.h"
 #include "variant/pack/pack_launch.h"
+#include "variant/space/domain.h"
 #include "variant/space/space.h"
 
 namespace moetune {
@@ -238,9 +238,9 @@ TEST_F(PackTest, ATensorMapHasTheFormulasOfItsRule) {
   const PackArgument& argument = launch.steps[2].arguments[3];
   EXPECT_EQ(argument.bytes.size(), 128u);
   ASSERT_EQ(argument.maps.size(), 1u);
-  EXPECT_EQ(argument.maps[0].rule.pointer, "x");
-  EXPECT_EQ(argument.maps[0].rule.box_rows, 128);
-  EXPECT_EQ(moetune_kernels::Formula::evaluate(argument.maps[0].rule.strides[0], launch.sizes), 1024);
+  EXPECT_EQ(argument.maps[0].shape.pointer, "x");
+  EXPECT_EQ(argument.maps[0].shape.box_rows, 128);
+  EXPECT_EQ(argument.maps[0].shape.strides[0], 1024u);
 }
 
 TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
