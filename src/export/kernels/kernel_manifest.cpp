@@ -24,7 +24,7 @@ Json operand(std::string_view name, std::string_view dtype, const std::vector<st
 
 Json operand(const Product& product, const Operand& matrix, std::string_view access) {
   return operand(operand_name(matrix.matrix), name(matrix.dtype),
-                 {rows_extent(product, matrix).text(), columns_extent(matrix).text()}, access);
+                 {rows_expression(product, matrix).text(), columns_expression(matrix).text()}, access);
 }
 
 bool reads_gather_indices(const Product& p) {
@@ -70,9 +70,9 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   return "";
 }
 
-Json texts(const std::vector<Extent>& extents) {
+Json texts(const std::vector<Expression>& expressions) {
   Json list = Json::array();
-  for (const Extent& extent : extents) list.push_back(extent.text());
+  for (const Expression& expression : expressions) list.push_back(expression.text());
   return list;
 }
 
@@ -179,9 +179,9 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
           {"fusion", text(kernel.shape.fusion)},
           {"experts", kernel.shape.layer.local_experts()},
           {"sizes",
-           {{"x_rows", rows_extent(first, first.a).text()},
-            {"w_rows", rows_extent(first, first.b).text()},
-            {"y_rows", rows_extent(first, first.d).text()}}},
+           {{"x_rows", rows_expression(first, first.a).text()},
+            {"w_rows", rows_expression(first, first.b).text()},
+            {"y_rows", rows_expression(first, first.d).text()}}},
           {"candidate", to_json(kernel.candidate)},
           {"source", kernel.name + ".cu"},
           {"operands", operands_of(product)},

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kBoxColumns = 64;  // of 16 bits: a row of the 128-byte swizzle
 
-Extent letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
+Expression letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
 
-Extent row_bytes(const Operand& operand) { return letter(operand.column_axis) * size_bytes(operand.dtype); }
+Expression row_bytes(const Operand& operand) { return letter(operand.column_axis) * size_bytes(operand.dtype); }
 
 MapRule map_of(std::string field, std::string pointer, const Operand& operand, int box_rows) {
   return {.field = std::move(field),
@@ -30,13 +30,13 @@ MapRule map_of(std::string field, std::string pointer, const Operand& operand, i
 }
 
 // A row-major matrix. One without rows gets one, which is never read: a tensor map cannot be empty.
-MapRule matrix(MapRule map, const Extent& rows) {
+MapRule matrix(MapRule map, const Expression& rows) {
   map.sizes.push_back(max(1, rows));
   return map;
 }
 
 // Matrices of so many rows, one after another.
-MapRule matrices(MapRule map, const Extent& count, const Extent& rows) {
+MapRule matrices(MapRule map, const Expression& count, const Expression& rows) {
   map.sizes.insert(map.sizes.end(), {rows, count});
   map.strides.push_back(map.strides.front() * rows);
   return map;
@@ -47,7 +47,7 @@ MapRule matrices(MapRule map, const Extent& count, const Extent& rows) {
 MapRule ragged(MapRule map) {
   map.sizes.insert(map.sizes.end(), {int64_t{kRaggedRows}, int64_t{kMostMapRows}, int64_t{kMostMapRows}});
   map.strides.push_back(map.strides.front());
-  map.strides.push_back(Extent(int64_t{1} << 34) - map.strides.front());
+  map.strides.push_back(Expression(int64_t{1} << 34) - map.strides.front());
   return map;
 }
 
@@ -56,7 +56,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   const bool gathers_b = plan.gathers_first && b.order != RowOrder::in_place;
   const bool gathers_a = plan.gathers_first && !gathers_b;
   const std::string x = gathers_a ? "gathered_rows" : "x";
-  const Extent x_rows = gathers_a ? "rows" : "x_rows", w_rows = letter(b.row_axis);  // w: of one expert
+  const Expression x_rows = gathers_a ? "rows" : "x_rows", w_rows = letter(b.row_axis);  // w: of one expert
   std::vector<MapRule> maps;
   if (plan.x_box > 0) {
     const MapRule map = map_of("x_map", x, a, plan.x_box);
@@ -71,7 +71,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
     else if (is_ragged(product, b))
       maps.push_back(ragged(map));
     else  // steps along k end where the expert's do: what lies behind them must not be multiplied
-      maps.push_back(matrices(map, one ? Extent(1) : "experts", w_rows));
+      maps.push_back(matrices(map, one ? Expression(1) : "experts", w_rows));
   }
   if (plan.y_box > 0) {  // stored: promotion means nothing
     maps.push_back(ragged(map_of("y_map", "y", d, plan.y_box)));
@@ -82,28 +82,29 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
 
 // A bound on tiles that needs no row counts: every expert may end in a partial tile or, where the blocks of a cluster
 // walk together, in tiles of which all but one are empty.
-Extent grid_of(const LaunchPlan& plan, const Product& product) {
+Expression grid_of(const LaunchPlan& plan, const Product& product) {
   const int cluster = plan.cluster;
-  const Extent ends = min(Extent("experts"), "rows"), partial = cluster == 1 ? ends : cluster * ends;
-  const Extent down = product.ragged == Axis::k ? "experts" * ceil_div(Extent("m"), plan.tile_rows)
-                                                : "rows" / Extent(plan.tile_rows) + partial;
-  const Extent across = ceil_div(Extent("n"), plan.tile_columns);
-  Extent tiles = down * (cluster == 1 ? across : across + (cluster - 1));
+  const Expression ends = min(Expression("experts"), "rows"), partial = cluster == 1 ? ends : cluster * ends;
+  const Expression down = product.ragged == Axis::k ? "experts" * ceil_div(Expression("m"), plan.tile_rows)
+                                                    : "rows" / Expression(plan.tile_rows) + partial;
+  const Expression across = ceil_div(Expression("n"), plan.tile_columns);
+  Expression tiles = down * (cluster == 1 ? across : across + (cluster - 1));
   if (plan.pieces > 1) tiles = tiles * plan.pieces;
-  const Extent blocks = min(max(tiles, 1), "held");
+  const Expression blocks = min(max(tiles, 1), "held");
   return cluster == 1 ? blocks : ceil_div(blocks, cluster) * cluster;
 }
 
 std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& product) {
-  const auto words = [](const Extent& count) { return count * 4; };
+  const auto words = [](const Expression& count) { return count * 4; };
   std::vector<BufferRule> buffers = {
-      {"counters", words(Extent(first_arrival) + Extent(arrivals_per_sm) * "processors"), true}};
-  if (plan.workspace > 0) buffers.push_back({"workspace", "blocks" * Extent(plan.workspace)});
-  if (plan.maps > 0) buffers.push_back({"maps", "blocks" * Extent(int64_t{plan.maps} * int64_t{sizeof(TensorMap)})});
+      {"counters", words(Expression(first_arrival) + Expression(arrivals_per_sm) * "processors"), true}};
+  if (plan.workspace > 0) buffers.push_back({"workspace", "blocks" * Expression(plan.workspace)});
+  if (plan.maps > 0)
+    buffers.push_back({"maps", "blocks" * Expression(int64_t{plan.maps} * int64_t{sizeof(TensorMap)})});
   if (plan.gathers_first) {
     const Operand& gathered = product.b.order != RowOrder::in_place ? product.b : product.a;
-    buffers.push_back({"gathered_rows", max(Extent(1), "rows") * row_bytes(gathered)});
-    buffers.push_back({"gathered", words(max("rows" / Extent(gathered_together) + 1, "experts")), true});
+    buffers.push_back({"gathered_rows", max(Expression(1), "rows") * row_bytes(gathered)});
+    buffers.push_back({"gathered", words(max("rows" / Expression(gathered_together) + 1, "experts")), true});
   }
   return buffers;
 }
@@ -128,8 +129,8 @@ MapShape evaluate(const MapRule& rule, const Sizes& sizes) {
                  .box_columns = rule.box_columns,
                  .box_rows = rule.box_rows,
                  .l2_promotion = rule.l2_promotion};
-  for (const Extent& size : rule.sizes) shape.sizes.push_back(static_cast<uint64_t>(size.value(sizes)));
-  for (const Extent& stride : rule.strides) shape.strides.push_back(static_cast<uint64_t>(stride.value(sizes)));
+  for (const Expression& size : rule.sizes) shape.sizes.push_back(static_cast<uint64_t>(size.value(sizes)));
+  for (const Expression& stride : rule.strides) shape.strides.push_back(static_cast<uint64_t>(stride.value(sizes)));
   return shape;
 }
 
@@ -178,7 +179,7 @@ std::string operand_name(LayerMatrix matrix) {
   return lower;
 }
 
-Extent rows_extent(const Product& product, const Operand& operand) {
+Expression rows_expression(const Product& product, const Operand& operand) {
   if (!is_ragged(product, operand)) return "experts" * letter(operand.row_axis);
   switch (operand.order) {
     case RowOrder::by_token:
@@ -191,6 +192,6 @@ Extent rows_extent(const Product& product, const Operand& operand) {
   return "rows";
 }
 
-Extent columns_extent(const Operand& operand) { return letter(operand.column_axis); }
+Expression columns_expression(const Operand& operand) { return letter(operand.column_axis); }
 
 }  // namespace moetune

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "variant/pack/extent.h"
+#include "variant/pack/expression.h"
 #include "variant/variant.h"
 #include "workload/product.h"
 
@@ -30,19 +30,19 @@ struct MapOf {
   int box_columns = 0, box_rows = 0;
   int l2_promotion = 0;  // bytes
 };
-using MapRule = MapOf<Extent>;
+using MapRule = MapOf<Expression>;
 using MapShape = MapOf<uint64_t>;
 MapShape evaluate(const MapRule& rule, const Sizes& sizes);
 
 /// Device memory that belongs to one launch at a time, beside its operands.
 struct BufferRule {
   std::string name;     // field of Args
-  Extent bytes;         // `blocks` is the grid
+  Expression bytes;     // `blocks` is the grid
   bool zeroed = false;  // zeros before the first launch; every launch leaves zeros
 };
 
 struct LaunchRule {
-  Extent grid;               // blocks
+  Expression grid;           // blocks
   bool cooperative = false;  // blocks wait for one another: all of them must run at once
   std::vector<MapRule> maps;
   std::vector<BufferRule> buffers;
@@ -65,7 +65,7 @@ size_t map_offset(std::string_view field);
 std::string operand_name(LayerMatrix matrix);
 
 /// Rows in memory of an operand, from tokens, slots, rows and the extents; and its columns.
-Extent rows_extent(const Product& product, const Operand& operand);
-Extent columns_extent(const Operand& operand);
+Expression rows_expression(const Product& product, const Operand& operand);
+Expression columns_expression(const Operand& operand);
 
 }  // namespace moetune

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kMaxCandidates = 5'000'000;   // to look at
 constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 
-constexpr std::string_view kWhole = "all";
+constexpr std::string_view kAllVariants = "all";
 constexpr std::string_view kFolder = "configs/spaces/";
 
 constexpr std::string_view kMostWord = "most";
@@ -192,7 +192,7 @@ Error variant_missing(const SearchSpace& space, const std::string& name) {
 }  // namespace
 
 SearchSpace whole_space() {
-  SearchSpace space{.name = std::string(kWhole), .variants = {}};
+  SearchSpace space{.name = std::string(kAllVariants), .variants = {}};
   for (const Variant& variant : std::views::reverse(variants()))  // the default is of the first that can run
     if (!variant.pack) space.variants.push_back(whole(variant));
   add_packs(space);
@@ -209,7 +209,7 @@ SearchSpace space_from_json(const JsonAt& json) {
 }
 
 SearchSpace load_space(const std::string& name_or_file) {
-  if (name_or_file == kWhole) return whole_space();
+  if (name_or_file == kAllVariants) return whole_space();
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   Json json;
   std::error_code ignored;

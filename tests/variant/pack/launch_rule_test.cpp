@@ -35,10 +35,10 @@ Problem problem_of(const Shape& shape) {
   return make_problem({.shape = shape, .tokens = 40, .routing = parse_routing("zipf:1.0"), .seed = 3});
 }
 
-TEST(Extent, PrintsTheFormulaOfItsValue) {
+TEST(Expression, PrintsTheFormulaOfItsValue) {
   const Sizes sizes = {{"m", 7}, {"n", 100}, {"held", 3}};
-  const Extent m = "m", n = "n";
-  const std::pair<Extent, std::string> cases[] = {
+  const Expression m = "m", n = "n";
+  const std::pair<Expression, std::string> cases[] = {
       {m * n * 2, "m * n * 2"},
       {m * (n * 2), "m * n * 2"},
       {(m + n) * 2 - (n - m), "(m + n) * 2 - (n - m)"},
@@ -46,13 +46,13 @@ TEST(Extent, PrintsTheFormulaOfItsValue) {
       {n * 2 / m, "n * 2 / m"},
       {n * (m / 2), "n * (m / 2)"},
       {ceil_div(min(max(n, 1), "held"), 2) * 2, "ceil_div(min(max(n, 1), held), 2) * 2"},
-      {Extent(int64_t{1} << 34) - n * 2, "17179869184 - n * 2"},
+      {Expression(int64_t{1} << 34) - n * 2, "17179869184 - n * 2"},
   };
-  for (const auto& [extent, text] : cases) {
-    EXPECT_EQ(extent.text(), text);
-    EXPECT_EQ(extent.value(sizes), Formula::evaluate(text, sizes)) << text;
+  for (const auto& [expression, text] : cases) {
+    EXPECT_EQ(expression.text(), text);
+    EXPECT_EQ(expression.value(sizes), Formula::evaluate(text, sizes)) << text;
   }
-  EXPECT_THROW(static_cast<void>(Extent("k").value(sizes)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(Expression("k").value(sizes)), std::invalid_argument);
 }
 
 TEST(LaunchRule, SizesOfOperandsAreThoseOfTheProblem) {
@@ -61,8 +61,8 @@ TEST(LaunchRule, SizesOfOperandsAreThoseOfTheProblem) {
     const Product unbound = product_of(shape);  // what an export knows
     const Sizes sizes = sizes_of(product);
     const auto expect_same = [&](const Operand& real, const Operand& known) {
-      EXPECT_EQ(rows_extent(unbound, known).value(sizes), real.rows) << title(shape) << name(real.matrix);
-      EXPECT_EQ(columns_extent(known).value(sizes), real.columns) << title(shape) << name(real.matrix);
+      EXPECT_EQ(rows_expression(unbound, known).value(sizes), real.rows) << title(shape) << name(real.matrix);
+      EXPECT_EQ(columns_expression(known).value(sizes), real.columns) << title(shape) << name(real.matrix);
     };
     expect_same(product.a, unbound.a);
     expect_same(product.b, unbound.b);
@@ -105,9 +105,9 @@ TEST(LaunchRule, MapsOfAForwardProductAreItsMatricesAndARaggedResult) {
   const std::vector<MapRule> maps = launch_rule(plan, product).maps;
   ASSERT_EQ(maps.size(), 4u);
   const Sizes sizes = sizes_of(product);
-  const auto values = [&](const std::vector<Extent>& extents) {
+  const auto values = [&](const std::vector<Expression>& expressions) {
     std::vector<int64_t> result;
-    for (const Extent& extent : extents) result.push_back(extent.value(sizes));
+    for (const Expression& expression : expressions) result.push_back(expression.value(sizes));
     return result;
   };
   using Values = std::vector<int64_t>;

@@ -1,5 +1,5 @@
 // Expressions as trees that are shared and never change.
-#include "variant/pack/extent.h"
+#include "variant/pack/expression.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace moetune {
 
-struct Extent::Node {
+struct Expression::Node {
   std::string word;  // a name, or what joins two: an operator or a function; empty for a constant
   int64_t constant = 0;
   std::shared_ptr<const Node> a = {}, b = {};
@@ -51,21 +51,21 @@ struct Extent::Node {
   }
 };
 
-Extent::Extent(int64_t constant) : node_(std::make_shared<Node>(Node{.word = {}, .constant = constant})) {}
-Extent::Extent(std::string_view name) : node_(std::make_shared<Node>(Node{.word = std::string(name)})) {}
-Extent::Extent(std::string_view function, Extent a, Extent b)
+Expression::Expression(int64_t constant) : node_(std::make_shared<Node>(Node{.word = {}, .constant = constant})) {}
+Expression::Expression(std::string_view name) : node_(std::make_shared<Node>(Node{.word = std::string(name)})) {}
+Expression::Expression(std::string_view function, Expression a, Expression b)
     : node_(std::make_shared<Node>(
           Node{.word = std::string(function), .a = std::move(a.node_), .b = std::move(b.node_)})) {}
 
-int64_t Extent::value(const Sizes& sizes) const { return node_->value(sizes); }
-std::string Extent::text() const { return node_->text(); }
+int64_t Expression::value(const Sizes& sizes) const { return node_->value(sizes); }
+std::string Expression::text() const { return node_->text(); }
 
-Extent operator+(Extent a, Extent b) { return {"+", std::move(a), std::move(b)}; }
-Extent operator-(Extent a, Extent b) { return {"-", std::move(a), std::move(b)}; }
-Extent operator*(Extent a, Extent b) { return {"*", std::move(a), std::move(b)}; }
-Extent operator/(Extent a, Extent b) { return {"/", std::move(a), std::move(b)}; }
-Extent min(Extent a, Extent b) { return {"min", std::move(a), std::move(b)}; }
-Extent max(Extent a, Extent b) { return {"max", std::move(a), std::move(b)}; }
-Extent ceil_div(Extent a, Extent b) { return {"ceil_div", std::move(a), std::move(b)}; }
+Expression operator+(Expression a, Expression b) { return {"+", std::move(a), std::move(b)}; }
+Expression operator-(Expression a, Expression b) { return {"-", std::move(a), std::move(b)}; }
+Expression operator*(Expression a, Expression b) { return {"*", std::move(a), std::move(b)}; }
+Expression operator/(Expression a, Expression b) { return {"/", std::move(a), std::move(b)}; }
+Expression min(Expression a, Expression b) { return {"min", std::move(a), std::move(b)}; }
+Expression max(Expression a, Expression b) { return {"max", std::move(a), std::move(b)}; }
+Expression ceil_div(Expression a, Expression b) { return {"ceil_div", std::move(a), std::move(b)}; }
 
 }  // namespace moetune
