@@ -480,15 +480,6 @@ def gpu_table(room):
     return room.write("gpu.json", table)
 
 
-def test_export_for_vllm_names_the_file_that_vllm_looks_for(room):
-    table = gpu_table(room)
-    result = room.ok("export", table, "--format", "vllm", "-o", "configs/")
-    assert os.listdir(room.path / "configs") == ["E=4,N=32,device_name=NVIDIA_H200.json"]
-    config = room.json("configs/E=4,N=32,device_name=NVIDIA_H200.json")
-    assert set(config["8"]) == {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages"}
-    assert "note:" in result.stderr  # that these knobs are no tuning of theirs
-
-
 def test_merge(room):
     room.ok("tune", *TINY, *FEW, "-q", "-o", "a.json")
     room.ok("tune", *CPU, *LAYER, "--tokens", "16", *FEW, "-q", "-o", "b.json")

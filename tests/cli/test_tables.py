@@ -8,6 +8,8 @@ import pytest
 from conftest import CPU, FEW, LAYER, SOURCE, TINY, h200_device, validate
 
 MMA = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3, "raster": "n", "group": 1}
+TRITON = {"variant": "triton_moe", "pack": "0123456789ab", "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64,
+          "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 3}
 VLLM_NAME = "E=4,N=32,device_name=NVIDIA_H200.json"
 
 
@@ -24,7 +26,7 @@ def gpu_table(room, candidate=MMA):
 
 def sglang_table(room):
     """With a down projection beside up: SGLang wants two files."""
-    table = gpu_table(room)
+    table = gpu_table(room, TRITON)
     down = copy.deepcopy(table["entries"][0])
     down["cell"].update(projection="down", n=64, k=32)
     del down["id"]  # that of up
@@ -74,7 +76,7 @@ def test_lookup_prefers_few_tokens_of_another_routing_to_many_of_the_same(room):
 
 
 def test_a_folder_is_made_for_vllm(room):
-    room.write("gpu.json", gpu_table(room))
+    room.write("gpu.json", gpu_table(room, TRITON))
     result = room.ok("export", "gpu.json", "--format", "vllm", "-o", "ex/qwen-vllm")
     assert os.listdir(room.path / "ex/qwen-vllm") == [VLLM_NAME]
     assert f"wrote ex/qwen-vllm/{VLLM_NAME}" in result.stderr
@@ -82,7 +84,7 @@ def test_a_folder_is_made_for_vllm(room):
 
 
 def test_a_json_name_is_one_file(room):
-    room.write("gpu.json", gpu_table(room))
+    room.write("gpu.json", gpu_table(room, TRITON))
     result = room.ok("export", "gpu.json", "--format", "vllm", "-o", "ex/mine.json")
     assert os.listdir(room.path / "ex") == ["mine.json"]
     assert f"vllm looks for the file name {VLLM_NAME}" in result.stderr
@@ -98,7 +100,7 @@ def test_a_json_name_for_two_files_is_refused(room):
 
 
 def test_a_file_in_the_folders_place_is_refused(room):
-    room.write("gpu.json", gpu_table(room))
+    room.write("gpu.json", gpu_table(room, TRITON))
     room.write("taken", "mine")
     room.error(2, "export", "gpu.json", "--format", "vllm", "-o", "taken")
     assert (room.path / "taken").read_text() == "mine"
@@ -178,14 +180,11 @@ def test_a_report_of_an_absurd_time_ends(room):
         assert len(room.ok("report", "table.json", "--format", form, "-o", "-", timeout=20).stdout) < 200_000
 
 
-def test_winners_without_a_counterpart_are_told(room):
-    peers = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
-    text = room.error(2, "export", peers, "--format", "vllm", "-o", "vv/")
-    assert "wgmma winners have no counterpart in a Triton kernel: " in text
-    for layer in ("E=128,N=768", "E=32,N=2048", "E=32,N=2880", "E=8,N=14336"):
-        assert layer in text
-    assert "hint: tune with --variant mma" in text
-    backward = SOURCE / "configs/tuned/nvidia-h200-hopper-backward.json"
-    text = room.error(2, "export", backward, "--format", "vllm", "-o", "vv/")
-    assert "hint: tune forward cells (--op fwd) with --variant mma" in text
+@pytest.mark.parametrize("name", ["nvidia-h200-hopper-peers", "nvidia-h200-hopper-backward"])
+@pytest.mark.parametrize("server", ["vllm", "sglang"])
+def test_winners_of_other_kernels_are_refused_with_the_way(room, name, server):
+    text = room.error(1, "export", SOURCE / f"configs/tuned/{name}.json", "--format", server, "-o", "vv/")
+    assert "knobs of other kernels make it slower" in text
+    assert "scripts/pack_triton.py -o triton-pack" in text and "tune --pack triton-pack --variant triton_moe" in text
+    assert f"export triton.json --format {server}" in text
     assert not (room.path / "vv").exists()

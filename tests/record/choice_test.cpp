@@ -349,7 +349,10 @@ ServingRow row_of(const Export& result, int64_t tokens) {
 }
 
 TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
-  const TunedTable table = chosen_table(two_counts(sample::qwen_up()));
+  TunedTable table = chosen_table(two_counts(sample::qwen_up()));
+  for (Choice& choice : table.choices)
+    for (auto& contender : choice.contenders)
+      contender.candidate = sample::triton(block_m_of(contender.candidate).value());
   const Export result = find_exporter("vllm").write(table);
   for (const int64_t tokens : serving_token_counts())
     EXPECT_EQ(row_of(result, tokens).block_m, tokens <= 32 ? 16 : 64) << tokens;

@@ -77,6 +77,20 @@ inline Candidate mma(int block_m, int block_n = 128, int block_k = 64, int warps
                                      block_m, block_n, block_k, warps, stages));
 }
 
+/// A candidate of a pack of the servers' kernel, which isn't in the catalog.
+inline Candidate triton(int block_m, int block_n = 128, int block_k = 64, int warps = 4, int stages = 3,
+                        int group = 1) {
+  Candidate candidate{.variant = "triton_moe", .values = {}};
+  candidate.foreign = {{"pack", "0123456789ab"},
+                       {"BLOCK_SIZE_M", std::to_string(block_m)},
+                       {"BLOCK_SIZE_N", std::to_string(block_n)},
+                       {"BLOCK_SIZE_K", std::to_string(block_k)},
+                       {"GROUP_SIZE_M", std::to_string(group)},
+                       {"num_warps", std::to_string(warps)},
+                       {"num_stages", std::to_string(stages)}};
+  return candidate;
+}
+
 inline Measurement measurement(double us, int samples = 11) {
   return {.seconds = us * 1e-6,
           .interval = {0.99 * us * 1e-6, 1.02 * us * 1e-6},
@@ -106,7 +120,7 @@ inline Entry entry(const Cell& of, const Candidate& winner, double us) {
   result.flops = flops(product_of(problem));
   result.bytes = bytes(product_of(problem));
   result.candidate = winner;
-  result.occupancy = tile_occupancy(product_of(problem), find_value(winner, "block_m").value());
+  result.occupancy = tile_occupancy(product_of(problem), block_m_of(winner).value());
   result.measurement = measurement(us);
   result.verdict = right();
   result.rivals = {rival("default", 1.25 * us, 0.8, mma(64)), rival("cublas-loop", 2 * us, 0.5)};

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <cstdlib>
 
@@ -56,8 +55,6 @@ std::string device_part(Server server, const std::string& device) {
   return server == Server::vllm && h200 ? "NVIDIA_H200" : part;
 }
 
-bool power_of_two(int64_t value) { return value > 0 && std::has_single_bit(static_cast<uint64_t>(value)); }
-
 }  // namespace
 
 std::string_view name(Server server) { return server == Server::vllm ? "vLLM" : "SGLang"; }
@@ -83,21 +80,6 @@ ServingRow default_row(Server server, int64_t tokens, int64_t experts) {
           .warps = tokens <= 128 ? 4 : 8,
           .stages = tokens <= 32 ? 4 : 3,
           .use_tma = {}};
-}
-
-std::optional<std::string> unfit(const ServingRow& row, Dtype dtype, int64_t shared_limit) {
-  const std::pair<std::string_view, int64_t> blocks[] = {
-      {"block_m", row.block_m}, {"block_n", row.block_n}, {"block_k", row.block_k}};
-  for (const auto& [what, value] : blocks) {
-    if (!power_of_two(value)) return fmt::format("{} {} is not a power of two", what, value);
-    if (value < 16) return fmt::format("{} {} is under 16", what, value);
-  }
-  if (row.warps != 4 && row.warps != 8) return fmt::format("{} warps are neither 4 nor 8", row.warps);
-  if (row.stages < 2 || row.stages > 5) return fmt::format("{} stages are outside 2 to 5", row.stages);
-  const int64_t shared = row.stages * row.block_k * (row.block_m + row.block_n) * size_bytes(dtype);
-  if (shared_limit > 0 && shared > shared_limit)
-    return fmt::format("it needs {} bytes of shared memory, a block has {}", shared, shared_limit);
-  return std::nullopt;
 }
 
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,

@@ -33,10 +33,6 @@ const std::vector<int64_t>& serving_token_counts();
 /// What the server runs for `tokens` where it has no file; `experts` are those of one rank.
 ServingRow default_row(Server server, int64_t tokens, int64_t experts);
 
-/// Why the kernel can't run a row on operands of `dtype` with `shared_limit` bytes of shared memory a block (0 =
-/// unknown, not checked), or nothing where it can.
-std::optional<std::string> unfit(const ServingRow& row, Dtype dtype, int64_t shared_limit);
-
 /// The file name that the server looks for. `intermediate` is one rank's, after the SwiGLU halving; `down` is SGLang's
 /// second file. Exit::request for a device name that no file can have.
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,

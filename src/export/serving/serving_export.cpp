@@ -18,47 +18,31 @@ namespace {
 struct Tally {
   std::vector<int64_t> tuned;             // token counts
   std::map<std::string, int64_t> pinned;  // reason why the default replaces a winner -> how many
-  int64_t block_m_changed = 0;            // rows of down that use block_m of up
 };
 
-// Reason why winners were refused -> how many, and of which layers.
-struct Refusal {
-  int64_t winners = 0;
-  std::set<std::string> layers;
-};
-using Refusals = std::map<std::string, Refusal>;
+std::string not_of_a_pack(const Candidate& candidate) {
+  return fmt::format("winners of {} are of another kernel than the server's", candidate.variant);
+}
 
 struct Writer {
   Server server;
   const TunedTable& table;
   const ServingLayer& layer;
 
-  std::optional<ServingRow> fitting(const Candidate& candidate, const ServingWinner& winner,
-                                    std::string& reason) const {
-    const std::optional<ServingRow> row = serving_row(candidate, winner.max_rows, reason);
-    if (!row || is_triton(candidate)) return row;  // its kernel ran on the table's device
-    if (const auto why = unfit(*row, layer.dtype, table.device.shared_memory_per_block)) {
-      reason = *why;
-      return std::nullopt;
-    }
-    return row;
-  }
-
   ServingRow row(const ServingWinners& winners, int64_t tokens, Tally& tally) const {
     const auto found = winners.find(tokens);
     if (found != winners.end()) {
-      std::string reason;
-      if (const auto row = fitting(found->second.candidate, found->second, reason)) {
+      if (const auto row = serving_row(found->second.candidate)) {
         tally.tuned.push_back(tokens);
         return *row;
       }
-      ++tally.pinned[reason];
+      ++tally.pinned[not_of_a_pack(found->second.candidate)];
     }
     return default_row(server, tokens, layer.experts);
   }
 
   // Both GEMMs use one sorting of the rows, so down must have the block_m of up: the winner where it has that value,
-  // else the first of its ties that has it, else the winner with that value put in.
+  // else the first of its ties that has it.
   ServingRow down_row(int64_t tokens, int64_t block_m, Tally& tally) const {
     ServingRow fallback = default_row(server, tokens, layer.experts);
     fallback.block_m = block_m;
@@ -67,20 +51,13 @@ struct Writer {
     const ServingWinner& winner = found->second;
     std::vector<Candidate> choices = {winner.candidate};
     choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
-    const auto has_block_m = [&](const Candidate& candidate) { return block_m_of(candidate) == block_m; };
-    const bool changeable = !is_packed(winner.candidate);  // a pack may lack what was not measured
-    if (changeable) choices.push_back(with_value(winner.candidate, "block_m", static_cast<int>(block_m)));
-    std::string reason, first_reason = changeable ? "" : "it has another BLOCK_SIZE_M than up";
-    for (size_t i = 0; i < choices.size(); ++i) {
-      if (!has_block_m(choices[i])) continue;
-      if (const auto row = fitting(choices[i], winner, reason)) {
+    for (const Candidate& candidate : choices)
+      if (const auto row = serving_row(candidate); row && row->block_m == block_m) {
         tally.tuned.push_back(tokens);
-        tally.block_m_changed += changeable && i + 1 == choices.size() && !has_block_m(winner.candidate);
         return *row;
       }
-      if (first_reason.empty()) first_reason = reason;
-    }
-    ++tally.pinned[first_reason];
+    ++tally.pinned[is_triton(winner.candidate) ? "it has another BLOCK_SIZE_M than up"
+                                               : not_of_a_pack(winner.candidate)];
     return fallback;
   }
 
@@ -115,11 +92,6 @@ void tell(const Writer& writer, const std::string& file, const Tally& tally, std
   for (const auto& [reason, count] : tally.pinned)
     notes.push_back(fmt::format("{}: {} {} replaced by {}'s default: {}", file, count,
                                 count == 1 ? "winner is" : "winners are", server, reason));
-  if (tally.block_m_changed > 0)
-    notes.push_back(
-        fmt::format("{}: {} rows carry up's BLOCK_SIZE_M instead of the winner's own, a combination that was "
-                    "not measured",
-                    file, tally.block_m_changed));
 }
 
 // Adds a file after the other program's rules have read the same rows back from its text.
@@ -174,7 +146,7 @@ void add_turns(std::map<int64_t, RowPair>& rows, const Turns& first, const Turns
   }
 }
 
-void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
+void write_layer(const Writer& writer, Export& result) {
   const bool two_files = writer.server == Server::sglang;
   const bool from_down = !two_files && writer.layer.up.empty();
   const ServingWinners& winners = from_down ? writer.layer.down : writer.layer.up;
@@ -193,11 +165,6 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   tell(writer, file, tally, result.notes);
   if (two_files) tell(writer, down_file, down_tally, result.notes);
   if (tally.tuned.empty() && down_tally.tuned.empty()) {
-    for (const Tally* one : {&tally, &down_tally})
-      for (const auto& [reason, count] : one->pinned) {
-        refusals[reason].winners += count;
-        refusals[reason].layers.insert(fmt::format("E={},N={}", writer.layer.experts, writer.layer.intermediate));
-      }
     result.notes.push_back(fmt::format("{}: not written, because it would only hold defaults", file));
     return;
   }
@@ -216,46 +183,24 @@ void write_layer(const Writer& writer, Export& result, Refusals& refusals) {
   if (!down_tally.tuned.empty()) add_file(writer, down_file, second_rows, result);
 }
 
-// One line for each reason, with all its layers.
-Error nothing_fits(std::string_view program, const Refusals& refusals, const std::vector<std::string>& notes,
-                   const std::string& hint) {
-  std::string what = fmt::format("nothing in the table fits {}'s kernel", program);
-  for (const auto& [reason, refusal] : refusals)
-    what += fmt::format("\n  {}: {} {} of {}", reason, refusal.winners, refusal.winners == 1 ? "winner" : "winners",
-                        fmt::join(refusal.layers, "; "));
-  if (refusals.empty())
-    for (const std::string& note : notes) what += "\n  " + note;
-  return request_error(what, hint);
-}
-
-// Other kernels than mma have no counterpart in the servers.
-std::string remedy(const TunedTable& table) {
-  const std::string other_format = "export with --format csv or markdown";
-  const auto forward = [](const Entry& entry) { return entry.cell.shape.op == Op::fwd; };
-  if (std::ranges::none_of(table.entries, forward))
-    return fmt::format("tune forward cells (--op fwd) with --variant mma, or {}", other_format);
-  const bool others = std::ranges::any_of(table.entries, [&](const Entry& entry) {
-    return forward(entry) && entry.skipped.empty() && entry.candidate.variant != "mma" && !is_triton(entry.candidate);
-  });
-  return others ? "tune with --variant mma, or " + other_format : other_format;
+// A row of another kernel's knobs would replace what the server bundles for its own, and make it slower.
+Error nothing_fits(std::string_view program, std::string_view format, const std::vector<std::string>& notes) {
+  std::string what =
+      fmt::format("the table has no row for {}'s Triton kernel; knobs of other kernels make it slower", program);
+  for (const std::string& note : notes) what += "\n  " + note;
+  return {Exit::no, what,
+          fmt::format("make a pack of that kernel with scripts/pack_triton.py -o triton-pack, tune forward cells with "
+                      "moetune tune --pack triton-pack --variant triton_moe -o triton.json and the options of the "
+                      "cells, then moetune export triton.json --format {} -o {}-configs",
+                      format, format)};
 }
 
 // What the knobs mean in the other program.
 void tell_meaning(const TunedTable& table, std::string_view program, std::vector<std::string>& notes) {
   std::set<std::string> packs;
-  bool others = false;
-  for (const Entry& entry : table.entries) {
-    if (!entry.skipped.empty() || entry.cell.shape.op != Op::fwd) continue;
-    if (is_triton(entry.candidate))
+  for (const Entry& entry : table.entries)
+    if (entry.skipped.empty() && entry.cell.shape.op == Op::fwd && is_triton(entry.candidate))
       packs.insert(entry.candidate.variant);
-    else
-      others = true;
-  }
-  if (others || packs.empty())
-    notes.push_back(
-        fmt::format("the knobs were tuned on moetune's kernels: on {}'s Triton kernel they are a first guess "
-                    "and no tuning; measure them there before use",
-                    program));
   for (const std::string& pack : packs)
     notes.push_back(
         fmt::format("the knobs of the pack {} are written as they were measured: they tune {}'s kernel where the pack "
@@ -271,14 +216,11 @@ Export write_serving(Server server, const TunedTable& table) {
         "tune on a GPU, or export with --format csv or markdown");
   Export result;
   tell_meaning(table, program, result.notes);
-  if (table.device.shared_memory_per_block == 0)
-    result.notes.emplace_back("the table doesn't tell the device's shared memory: whether a row fits was not checked");
   std::vector<std::string> left_out;
   const std::vector<ServingLayer> layers = serving_layers(table, left_out);
   result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
-  Refusals refusals;
-  for (const ServingLayer& layer : layers) write_layer({server, table, layer}, result, refusals);
-  if (result.files.empty()) throw nothing_fits(program, refusals, left_out, remedy(table));
+  for (const ServingLayer& layer : layers) write_layer({server, table, layer}, result);
+  if (result.files.empty()) throw nothing_fits(program, server == Server::vllm ? "vllm" : "sglang", result.notes);
   result.notes.emplace_back(
       server == Server::vllm
           ? "put the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"

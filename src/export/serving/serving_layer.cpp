@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <tuple>
 
@@ -105,39 +104,26 @@ void take(Group& group, const Entry& entry) {
   group.chosen[entry.cell.tokens] = text(place->second->cell.routing);
 }
 
-ServingWinner winner_of(const Choice& choice, int64_t tokens, const TunedTable& table) {
-  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .max_rows = 0, .last = choice.tokens.to};
+ServingWinner winner_of(const Choice& choice) {
+  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .last = choice.tokens.to};
   const double loss = std::max(choice.bucket_loss, score(choice, choice.chosen));
   for (size_t who = 0; who < choice.contenders.size(); ++who)
     if (who != choice.chosen && score(choice, who) <= loss) winner.ties.push_back(choice.contenders[who].candidate);
-  for (const Entry& entry : table.entries)
-    if (std::ranges::find(choice.cells, entry.cell) != choice.cells.end())
-      winner.max_rows = std::max(winner.max_rows, entry.figures.max_rows);
-  if (tokens > choice.cells.back().tokens) winner.max_rows = std::numeric_limits<int64_t>::max();
   return winner;
 }
 
-ServingWinners winners_of(const Group& group, Projection projection, const TunedTable& table) {
+ServingWinners winners_of(const Group& group, Projection projection) {
   ServingWinners winners;
   for (const auto& [tokens, entry] : projection == Projection::up ? group.up : group.down)
-    winners[tokens] = {entry->candidate, entry->ties, entry->figures.max_rows, {}};
+    winners[tokens] = {entry->candidate, entry->ties, {}};
   const std::vector<const Choice*> choices = choices_of(group, projection);
   std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
   for (const Choice* choice : choices)
     for (const Cell& cell : choice->cells) counts.insert(cell.tokens);
   for (const int64_t tokens : counts)
     for (const Choice* choice : choices)
-      if (choice->tokens.covers(tokens)) winners[tokens] = winner_of(*choice, tokens, table);
+      if (choice->tokens.covers(tokens)) winners[tokens] = winner_of(*choice);
   return winners;
-}
-
-// The knobs of a Triton kernel, as they are.
-ServingRow triton_row(const Candidate& candidate) {
-  ServingRow row;
-  const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
-  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, "BLOCK_SIZE_K");
-  take(row.group_m, "GROUP_SIZE_M"), take(row.warps, "num_warps"), take(row.stages, "num_stages");
-  return row;
 }
 
 void tell(const Group& group, std::vector<std::string>& notes) {
@@ -187,8 +173,8 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
   std::vector<ServingLayer> layers;
   for (Group& group : groups) {
     tell(group, notes);
-    group.layer.up = winners_of(group, Projection::up, table);
-    group.layer.down = winners_of(group, Projection::down, table);
+    group.layer.up = winners_of(group, Projection::up);
+    group.layer.down = winners_of(group, Projection::down);
     layers.push_back(group.layer);
   }
   return layers;
@@ -199,30 +185,13 @@ bool is_triton(const Candidate& candidate) {
          find_value(candidate, "BLOCK_SIZE_K");
 }
 
-std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason) {
-  const auto no = [&](std::string why) {
-    reason = std::move(why);
-    return std::nullopt;
-  };
-  if (is_triton(candidate)) return triton_row(candidate);
-  const Json knobs = to_json(candidate);
-  if (!knobs.contains("warps") || !knobs.contains("stages") || !knobs.contains("raster"))
-    return no(fmt::format("{} winners have no counterpart in a Triton kernel", candidate.variant));
-  const auto value = [&](const char* knob) { return knobs[knob].get<int>(); };
-  // Triton's walk: a group of m tiles together, m fastest inside it; a group of 1 is plain order with n fastest.
-  constexpr int64_t kWidestGroup = 64;  // the largest value that their tuners try
-  const bool one_tile = max_rows <= value("block_m");
-  const bool m_fastest = knobs["raster"] == "m";
-  const int group = value("group");
-  if (m_fastest && group > 1 && !one_tile) return no("it walks n tiles in groups, their kernel m tiles only");
-  const int64_t group_m = one_tile ? 1 : m_fastest ? kWidestGroup : std::max(1, group);
-  return ServingRow{.block_m = value("block_m"),
-                    .block_n = value("block_n"),
-                    .block_k = value("block_k"),
-                    .group_m = group_m,
-                    .warps = value("warps"),
-                    .stages = value("stages"),
-                    .use_tma = {}};
+std::optional<ServingRow> serving_row(const Candidate& candidate) {
+  if (!is_triton(candidate)) return std::nullopt;
+  ServingRow row;
+  const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
+  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, "BLOCK_SIZE_K");
+  take(row.group_m, "GROUP_SIZE_M"), take(row.warps, "num_warps"), take(row.stages, "num_stages");
+  return row;
 }
 
 }  // namespace moetune

@@ -14,7 +14,6 @@ namespace moetune {
 struct ServingWinner {
   Candidate candidate;
   std::vector<Candidate> ties;       // which may replace it
-  int64_t max_rows = 0;              // of the largest expert; unknown counts as very many
   std::optional<int64_t> last = {};  // token count that a robust choice serves; empty: no end, or no choice
 };
 using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count
@@ -37,8 +36,7 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
 /// BLOCK_SIZE_K; GROUP_SIZE_M, num_warps and num_stages where they exist): rows have them unchanged.
 bool is_triton(const Candidate& candidate);
 
-/// A candidate as a row of the server's file; nothing, and the reason, where no row is equivalent. `max_rows` is the
-/// number of rows of the largest expert: with one m tile an expert, all orders of tiles are the same.
-std::optional<ServingRow> serving_row(const Candidate& candidate, int64_t max_rows, std::string& reason);
+/// A pack's candidate where is_triton as a row of the server's file, unchanged; nothing for other candidates.
+std::optional<ServingRow> serving_row(const Candidate& candidate);
 
 }  // namespace moetune

@@ -8,9 +8,9 @@ namespace {
 
 using sample::cell;
 using sample::entry;
-using sample::mma;
 using sample::qwen_down;
 using sample::qwen_up;
+using sample::triton;
 
 Export export_to(std::string_view format, const TunedTable& table) { return find_exporter(format).write(table); }
 
@@ -31,10 +31,10 @@ ServingRow row_of(const ExportedFile& file, int64_t tokens, Server server = Serv
 }
 
 TunedTable qwen_table() {
-  return sample::table({entry(cell(qwen_up(), 16), mma(16, 64, 128, 4, 4), 30),
-                        entry(cell(qwen_up(), 4096), mma(128, 128, 64, 8, 3), 900),
-                        entry(cell(qwen_down(), 16), mma(16, 128, 64, 4, 5), 20),
-                        entry(cell(qwen_down(), 4096), mma(64, 256, 64, 8, 3), 500)});
+  return sample::table({entry(cell(qwen_up(), 16), triton(16, 64, 128, 4, 4), 30),
+                        entry(cell(qwen_up(), 4096), triton(128, 128, 64, 8, 3), 900),
+                        entry(cell(qwen_down(), 16), triton(16, 128, 64, 4, 5), 20),
+                        entry(cell(qwen_down(), 4096), triton(64, 256, 64, 8, 3), 500)});
 }
 
 TEST(Exporters, AreFoundByName) {
@@ -67,14 +67,43 @@ TEST(Vllm, WinnersOfUpBecomeRowsAndTheRestPinsTheDefault) {
 
 TEST(Vllm, SaysWhatTheKnobsMeanOverThere) {
   const Export result = export_to("vllm", qwen_table());
-  EXPECT_TRUE(holds(result.notes.front(), "a first guess and no tuning"));
+  EXPECT_TRUE(holds(result.notes.front(), "the knobs of the pack triton_moe are written as they were measured"));
   EXPECT_TRUE(noted(result, "tuned for 16, 4096 tokens; the other rows are vLLM's default"));
   EXPECT_TRUE(noted(result, "vLLM runs both projections with one row, these are up's winners"));
   EXPECT_TRUE(noted(result, "VLLM_TUNED_CONFIG_FOLDER"));
 }
 
+TEST(Servers, GetNoKnobsOfOtherKernelsAndTheWayToTheirOwn) {
+  for (const std::string format : {"vllm", "sglang"}) {
+    const auto fault =
+        error_of([&] { export_to(format, sample::table({entry(cell(qwen_up(), 16), sample::mma(16), 1)})); });
+    EXPECT_EQ(fault.exit, Exit::no);
+    EXPECT_TRUE(holds(fault.what, "knobs of other kernels make it slower")) << fault.what;
+    EXPECT_TRUE(holds(fault.what, "winners of mma are of another kernel than the server's")) << fault.what;
+    for (const std::string& command : std::vector<std::string>{
+             "scripts/pack_triton.py -o triton-pack", "moetune tune --pack triton-pack --variant triton_moe",
+             "moetune export triton.json --format " + format + " -o " + format + "-configs"})
+      EXPECT_TRUE(holds(fault.hint, command)) << fault.hint;
+    EXPECT_EQ(error_of([&] { export_to(format, sample::table()); }).exit, Exit::no);
+  }
+}
+
+TEST(Servers, GetNothingOfBackwardEntriesAlone) {
+  Cell backward = cell(qwen_up(), 16);
+  backward.shape.op = Op::dx;
+  const auto fault = error_of([&] { export_to("vllm", sample::table({entry(backward, triton(16), 1)})); });
+  EXPECT_TRUE(holds(fault.what, "1 entries left out: serving has no dx and dw")) << fault.what;
+}
+
+TEST(Servers, RefuseACpuTable) {
+  TunedTable table = qwen_table();
+  table.device = {.kind = DeviceKind::cpu, .name = "AMD EPYC", .id = "cpu"};
+  const auto fault = error_of([&] { export_to("vllm", table); });
+  EXPECT_EQ(fault.what, "the table was tuned on a cpu (AMD EPYC), vLLM's kernel runs on GPUs");
+}
+
 TEST(Vllm, OtherTokenCountsAreAddedInOrder) {
-  const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 20), mma(32), 1)}));
+  const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 20), triton(32), 1)}));
   const ServingRows rows = load_serving(Server::vllm, result.files[0].text, "f");
   ASSERT_EQ(rows.size(), 19u);
   EXPECT_EQ(rows[4].first, 16);
@@ -91,8 +120,8 @@ std::vector<int64_t> keys_of(const ExportedFile& file) {
 
 TEST(Vllm, KeysBetweenTwoWinnersStandWhereLookupTurns) {
   const Export result = export_to(
-      "vllm", sample::table({entry(cell(qwen_up(), 24), mma(16), 1), entry(cell(qwen_up(), 32), mma(32), 1),
-                             entry(cell(qwen_up(), 48), mma(32), 1), entry(cell(qwen_up(), 64), mma(64), 1)}));
+      "vllm", sample::table({entry(cell(qwen_up(), 24), triton(16), 1), entry(cell(qwen_up(), 32), triton(32), 1),
+                             entry(cell(qwen_up(), 48), triton(32), 1), entry(cell(qwen_up(), 64), triton(64), 1)}));
   EXPECT_EQ(keys_of(result.files[0]), (std::vector<int64_t>{1,  2,  4,  8,   16,  24,  27,   28,   32,   48,   55,
                                                             56, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096}));
   EXPECT_EQ(row_of(result.files[0], 27).block_m, 16);
@@ -101,104 +130,18 @@ TEST(Vllm, KeysBetweenTwoWinnersStandWhereLookupTurns) {
 
 TEST(Vllm, CountsOfDownAloneGetNoRow) {
   const Export result = export_to(
-      "vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_down(), 20), mma(32), 1)}));
+      "vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(cell(qwen_down(), 20), triton(32), 1)}));
   EXPECT_EQ(keys_of(result.files[0]), serving_token_counts());
-}
-
-TEST(Vllm, AWinnerThatDoesNotFitPinsTheDefaultAndSaysWhy) {
-  const Export result =
-      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_up(), 32), mma(48), 1),
-                                       entry(cell(qwen_up(), 64), mma(64, 128, 64, 4, 6), 1),
-                                       entry(cell(qwen_up(), 512), mma(256, 256, 128, 8, 5), 1)}));
-  EXPECT_EQ(row_of(result.files[0], 32), default_row(Server::vllm, 32, 128));
-  EXPECT_EQ(row_of(result.files[0], 64), default_row(Server::vllm, 64, 128));
-  EXPECT_EQ(row_of(result.files[0], 512), default_row(Server::vllm, 512, 128));
-  EXPECT_TRUE(noted(result, "1 winner is replaced by vLLM's default: block_m 48 is not a power of two"));
-  EXPECT_TRUE(noted(result, "6 stages are outside 2 to 5"));
-  EXPECT_TRUE(noted(result, "it needs 655360 bytes of shared memory, a block has 232448"));
-}
-
-TEST(Vllm, NothingThatFitsIsAnError) {
-  const auto fault = error_of([] { export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(48), 1)})); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  EXPECT_TRUE(holds(fault.what, "nothing in the table fits vLLM's kernel")) << fault.what;
-  EXPECT_EQ(fault.hint, "export with --format csv or markdown");  // it was tuned with mma
-  EXPECT_EQ(error_of([] { export_to("vllm", sample::table()); }).exit, Exit::request);
-}
-
-TEST(Vllm, TheErrorTellsForEveryLayerWhyItsWinnersGaveWay) {
-  const Candidate wgmma = parse_candidate(
-      "wgmma block_m=64 block_n=128 block_k=64 stages=4 raster=n group=1 consumers=2 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static");
-  const Layer other = sample::layer("other", Projection::up, 8, 2, 1024, 512);
-  const auto fault = error_of([&] {
-    export_to("vllm", sample::table({entry(cell(qwen_up(), 16), wgmma, 1), entry(cell(qwen_up(), 64), wgmma, 1),
-                                     entry(cell(qwen_up(), 32), mma(48), 1), entry(cell(other, 16), wgmma, 1)}));
-  });
-  EXPECT_EQ(fault.what,
-            "nothing in the table fits vLLM's kernel\n"
-            "  block_m 48 is not a power of two: 1 winner of E=128,N=768\n"
-            "  wgmma winners have no counterpart in a Triton kernel: 3 winners of E=128,N=768; E=8,N=512");
-  EXPECT_EQ(fault.hint, "tune with --variant mma, or export with --format csv or markdown");
-}
-
-TEST(Vllm, ATableOfBackwardEntriesAloneSaysSo) {
-  Cell backward = cell(qwen_up(), 16);
-  backward.shape.op = Op::dx;
-  const auto fault = error_of([&] { export_to("vllm", sample::table({entry(backward, mma(16), 1)})); });
-  EXPECT_EQ(fault.what, "nothing in the table fits vLLM's kernel\n  1 entries left out: serving has no dx and dw");
-  EXPECT_EQ(fault.hint, "tune forward cells (--op fwd) with --variant mma, or export with --format csv or markdown");
-}
-
-TEST(Vllm, ACpuTableIsNoneOfItsBusiness) {
-  TunedTable table = qwen_table();
-  table.device = {.kind = DeviceKind::cpu, .name = "AMD EPYC", .id = "cpu"};
-  const auto fault = error_of([&] { export_to("vllm", table); });
-  EXPECT_EQ(fault.what, "the table was tuned on a cpu (AMD EPYC), vLLM's kernel runs on GPUs");
-}
-
-TEST(Vllm, SimtWinnersHaveOtherKnobs) {
-  const Candidate simt{.variant = "simt", .values = {64, 64, 16}};
-  const Export result =
-      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_up(), 64), simt, 1)}));
-  EXPECT_TRUE(noted(result, "simt winners have no counterpart in a Triton kernel"));
-}
-
-TEST(Vllm, GroupsOfMTilesCarryOver) {
-  const Candidate grouped = with_value(mma(32), "group", 8);
-  const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 4096), grouped, 1)}));
-  EXPECT_EQ(row_of(result.files[0], 4096).group_m, 8);
-}
-
-TEST(Vllm, MFastestIsOneWideGroup) {
-  const Candidate m_fastest = with_value(mma(32), "raster", 1);
-  const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 4096), m_fastest, 1)}));
-  EXPECT_EQ(row_of(result.files[0], 4096).group_m, 64);
-}
-
-TEST(Vllm, GroupsOfNTilesDontExistThere) {
-  const Candidate n_groups = with_value(with_value(mma(32), "raster", 1), "group", 8);
-  const Export result = export_to(
-      "vllm", sample::table({entry(cell(qwen_up(), 4096), n_groups, 1), entry(cell(qwen_up(), 16), mma(16), 1)}));
-  EXPECT_EQ(row_of(result.files[0], 4096), default_row(Server::vllm, 4096, 128));
-  EXPECT_TRUE(noted(result, "it walks n tiles in groups, their kernel m tiles only"));
-}
-
-TEST(Vllm, WithOneMTileAnExpertEveryWalkIsTheSame) {
-  const Candidate n_groups = with_value(with_value(mma(16), "raster", 1), "group", 8);
-  const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 8), n_groups, 1)}));
-  EXPECT_EQ(row_of(result.files[0], 8).block_m, 16);
-  EXPECT_EQ(row_of(result.files[0], 8).group_m, 1);
 }
 
 TEST(Vllm, UniformRoutingIsPreferredThenBalanced) {
   const Export result = export_to(
       "vllm",
       sample::table(
-          {entry(cell(qwen_up(), 16, "zipf:1"), mma(32), 1), entry(cell(qwen_up(), 16, "balanced"), mma(64), 1),
-           entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(qwen_up(), 64, "zipf:1"), mma(32), 1),
-           entry(cell(qwen_up(), 64, "balanced"), mma(64), 1), entry(cell(qwen_up(), 256, "zipf:1"), mma(32), 1),
-           entry(cell(qwen_up(), 256, "zipf:1.5"), mma(64), 1)}));
+          {entry(cell(qwen_up(), 16, "zipf:1"), triton(32), 1), entry(cell(qwen_up(), 16, "balanced"), triton(64), 1),
+           entry(cell(qwen_up(), 16), triton(16), 1), entry(cell(qwen_up(), 64, "zipf:1"), triton(32), 1),
+           entry(cell(qwen_up(), 64, "balanced"), triton(64), 1), entry(cell(qwen_up(), 256, "zipf:1"), triton(32), 1),
+           entry(cell(qwen_up(), 256, "zipf:1.5"), triton(64), 1)}));
   EXPECT_EQ(row_of(result.files[0], 16).block_m, 16);
   EXPECT_EQ(row_of(result.files[0], 64).block_m, 64);
   EXPECT_EQ(row_of(result.files[0], 256).block_m, 32);
@@ -211,7 +154,7 @@ TEST(Vllm, AFusedEntryIsNearerToTheirKernel) {
   Cell fused = cell(qwen_up(), 16);
   fused.shape.fusion.permute_x = true;
   const Export result =
-      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(fused, mma(32), 1)}));
+      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(fused, triton(32), 1)}));
   EXPECT_EQ(row_of(result.files[0], 16).block_m, 32);
 }
 
@@ -220,13 +163,13 @@ TEST(Vllm, ShardsAreNamedByWhatOneRankHolds) {
   sharded.n = 1536 / 2;
   sharded.tp = 2;
   sharded.ep = 4;
-  const Export result = export_to("vllm", sample::table({entry(cell(sharded, 64), mma(16), 1)}));
+  const Export result = export_to("vllm", sample::table({entry(cell(sharded, 64), triton(16), 1)}));
   EXPECT_EQ(result.files[0].name, "E=32,N=384,device_name=NVIDIA_H200.json");
 }
 
 TEST(Vllm, ExpertsWithoutAGateKeepTheirWholeN) {
   const Layer nemotron = sample::layer("nemotron-3-nano-30b", Projection::up, 128, 6, 1856, 2688);
-  const Export result = export_to("vllm", sample::table({entry(cell(nemotron, 16), mma(16), 1)}));
+  const Export result = export_to("vllm", sample::table({entry(cell(nemotron, 16), triton(16), 1)}));
   EXPECT_EQ(result.files[0].name, "E=128,N=1856,device_name=NVIDIA_H200.json");
 }
 
@@ -234,7 +177,7 @@ TEST(Vllm, TheTablesOwnDownProjectionTellsWhetherThereIsAGate) {
   const Layer up = sample::layer("mine", Projection::up, 8, 2, 512, 256);
   const Layer down = sample::layer("mine", Projection::down, 8, 2, 256, 512);
   const Export result =
-      export_to("vllm", sample::table({entry(cell(up, 16), mma(16), 1), entry(cell(down, 16), mma(16), 1)}));
+      export_to("vllm", sample::table({entry(cell(up, 16), triton(16), 1), entry(cell(down, 16), triton(16), 1)}));
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(result.files[0].name, "E=8,N=512,device_name=NVIDIA_H200.json");
 }
@@ -242,7 +185,7 @@ TEST(Vllm, TheTablesOwnDownProjectionTellsWhetherThereIsAGate) {
 TEST(Vllm, AnUnknownModelIsTakenForGatedAndSaidSo) {
   const Layer up = sample::layer("mine", Projection::up, 8, 2, 512, 256);
   const Export result =
-      export_to("vllm", sample::table({entry(cell(up, 16), mma(16), 1), entry(cell(up, 32), mma(16), 1)}));
+      export_to("vllm", sample::table({entry(cell(up, 16), triton(16), 1), entry(cell(up, 32), triton(16), 1)}));
   EXPECT_EQ(result.files[0].name, "E=8,N=256,device_name=NVIDIA_H200.json");
   int told = 0;
   for (const std::string& note : result.notes)
@@ -251,7 +194,7 @@ TEST(Vllm, AnUnknownModelIsTakenForGatedAndSaidSo) {
 }
 
 TEST(Vllm, DownAloneIsTakenAndSaidSo) {
-  const Export result = export_to("vllm", sample::table({entry(cell(qwen_down(), 16), mma(16, 64), 1)}));
+  const Export result = export_to("vllm", sample::table({entry(cell(qwen_down(), 16), triton(16, 64), 1)}));
   EXPECT_EQ(result.files[0].name, "E=128,N=768,device_name=NVIDIA_H200.json");
   EXPECT_EQ(row_of(result.files[0], 16).block_n, 64);
   EXPECT_TRUE(noted(result, "the table has no up projection, these are down's winners"));
@@ -260,9 +203,9 @@ TEST(Vllm, DownAloneIsTakenAndSaidSo) {
 TEST(Vllm, BackwardAndWinnerlessEntriesAreLeftOut) {
   Cell backward = cell(qwen_up(), 16);
   backward.shape.op = Op::dx;
-  const Export result = export_to(
-      "vllm", sample::table({entry(backward, mma(64), 1), sample::skipped_entry(cell(qwen_up(), 32), "out of memory"),
-                             entry(cell(qwen_up(), 16), mma(16), 1)}));
+  const Export result = export_to("vllm", sample::table({entry(backward, triton(64), 1),
+                                                         sample::skipped_entry(cell(qwen_up(), 32), "out of memory"),
+                                                         entry(cell(qwen_up(), 16), triton(16), 1)}));
   EXPECT_EQ(row_of(result.files[0], 16).block_m, 16);
   EXPECT_TRUE(noted(result, "1 entries left out: serving has no dx and dw"));
   EXPECT_TRUE(noted(result, "1 entries left out: they have no winner"));
@@ -271,8 +214,8 @@ TEST(Vllm, BackwardAndWinnerlessEntriesAreLeftOut) {
 TEST(Vllm, TwoLayersOfOneFileNameKeepTheFirst) {
   Layer fp16 = qwen_up();
   fp16.dtype = Dtype::fp16;
-  const Export result =
-      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(fp16, 16), mma(64), 1)}));
+  const Export result = export_to(
+      "vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(cell(fp16, 16), triton(64), 1)}));
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(row_of(result.files[0], 16).block_m, 16);
   EXPECT_TRUE(noted(result, "left out, because the file name is the same: qwen3-30b-a3b (fp16, top 8, hidden 2048)"));
@@ -280,16 +223,10 @@ TEST(Vllm, TwoLayersOfOneFileNameKeepTheFirst) {
 
 TEST(Vllm, SeveralModelsAreSeveralFiles) {
   const Layer mixtral = sample::layer("mixtral-8x7b", Projection::up, 8, 2, 28672, 4096);
-  const Export result =
-      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), mma(16), 1), entry(cell(mixtral, 16), mma(16), 1)}));
+  const Export result = export_to(
+      "vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(cell(mixtral, 16), triton(16), 1)}));
   ASSERT_EQ(result.files.size(), 2u);
   EXPECT_EQ(result.files[1].name, "E=8,N=14336,device_name=NVIDIA_H200.json");
-}
-
-TEST(Vllm, AnUnknownSharedMemoryIsSaid) {
-  TunedTable table = qwen_table();
-  table.device.shared_memory_per_block = 0;
-  EXPECT_TRUE(noted(export_to("vllm", table), "whether a row fits was not checked"));
 }
 
 TEST(Sglang, HasASecondFileForDown) {
@@ -323,47 +260,36 @@ TEST(Sglang, ADownWinnerWithUpsBlockMIsTakenWhole) {
   EXPECT_EQ(row.stages, 5);
 }
 
-TEST(Sglang, AnotherBlockMIsReplacedAndSaidSo) {
-  const Export result = export_to("sglang", qwen_table());
-  const ServingRow row = row_of(result.files[1], 4096, Server::sglang);
-  EXPECT_EQ(row.block_m, 128);
-  EXPECT_EQ(row.block_n, 256);
-  EXPECT_TRUE(noted(result, "1 rows carry up's BLOCK_SIZE_M instead of the winner's own"));
-}
-
 TEST(Sglang, ATieWithUpsBlockMIsBetterThanAReplacedOne) {
   TunedTable table = qwen_table();
-  table.entries[3].ties = {mma(32), mma(128, 64, 64, 8, 4)};
+  table.entries[3].ties = {triton(32), triton(128, 64, 64, 8, 4)};
   const Export result = export_to("sglang", table);
   const ServingRow row = row_of(result.files[1], 4096, Server::sglang);
   EXPECT_EQ(row.block_m, 128);
   EXPECT_EQ(row.block_n, 64);
-  for (const std::string& note : result.notes) EXPECT_FALSE(holds(note, "instead of the winner's own")) << note;
+  for (const std::string& note : result.notes) EXPECT_FALSE(holds(note, "another BLOCK_SIZE_M")) << note;
 }
 
-TEST(Sglang, AReplacedBlockMThatNoLongerFitsPinsTheDefault) {
-  const Export result = export_to("sglang", sample::table({entry(cell(qwen_up(), 4096), mma(256, 64, 64, 8, 2), 1),
-                                                           entry(cell(qwen_down(), 4096), mma(16, 256, 128, 8, 3), 1),
-                                                           entry(cell(qwen_down(), 16), mma(16), 1)}));
-  const ServingRow row = row_of(result.files[1], 4096, Server::sglang);
-  EXPECT_EQ(row.block_m, 256);
-  EXPECT_EQ(row.block_n, 64);
-  EXPECT_TRUE(
-      noted(result, "_down.json: 1 winner is replaced by SGLang's default: it needs 393216 bytes of shared memory"));
-}
-
-TEST(Sglang, WithoutDownEntriesThereIsOneFile) {
-  const Export result = export_to("sglang", sample::table({entry(cell(qwen_up(), 16), mma(16), 1)}));
-  ASSERT_EQ(result.files.size(), 1u);
-  EXPECT_EQ(row_of(result.files[0], 64, Server::sglang), default_row(Server::sglang, 64, 128));
+TEST(Sglang, ADownWinnerOfAnotherBlockMGivesWayToTheDefaultWithUps) {
+  const Export result = export_to("sglang", qwen_table());
+  ServingRow row = default_row(Server::sglang, 4096, 128);
+  row.block_m = 128;
+  row.use_tma = false;
+  EXPECT_EQ(row_of(result.files[1], 4096, Server::sglang), row);
+  EXPECT_TRUE(noted(result, "1 winner is replaced by SGLang's default: it has another BLOCK_SIZE_M than up"));
 }
 
 TEST(Sglang, DownAloneStillNeedsAnUpFileOfDefaults) {
-  const Export result = export_to("sglang", sample::table({entry(cell(qwen_down(), 16), mma(64, 128), 1)}));
+  const Export result = export_to("sglang", sample::table({entry(cell(qwen_down(), 16), triton(16, 256), 1)}));
   ASSERT_EQ(result.files.size(), 2u);
   EXPECT_EQ(row_of(result.files[0], 16, Server::sglang), default_row(Server::sglang, 16, 128));
-  EXPECT_EQ(row_of(result.files[1], 16, Server::sglang).block_m, 16);
-  EXPECT_EQ(row_of(result.files[1], 16, Server::sglang).block_n, 128);
+  EXPECT_EQ(row_of(result.files[1], 16, Server::sglang).block_n, 256);
+}
+
+TEST(Sglang, WithoutDownEntriesThereIsOneFile) {
+  const Export result = export_to("sglang", sample::table({entry(cell(qwen_up(), 16), triton(16), 1)}));
+  ASSERT_EQ(result.files.size(), 1u);
+  EXPECT_EQ(row_of(result.files[0], 64, Server::sglang), default_row(Server::sglang, 64, 128));
 }
 
 }  // namespace

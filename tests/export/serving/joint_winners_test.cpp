@@ -13,29 +13,12 @@ using sample::cell;
 using sample::qwen_down;
 using sample::qwen_up;
 
-// Of a pack that is not in the catalog.
-Candidate triton(int block_m, int stages) {
-  Candidate candidate{.variant = "triton_moe", .values = {}};
-  candidate.foreign = {{"pack", "0123456789ab"},
-                       {"BLOCK_SIZE_M", std::to_string(block_m)},
-                       {"BLOCK_SIZE_N", "128"},
-                       {"BLOCK_SIZE_K", "64"},
-                       {"GROUP_SIZE_M", "16"},
-                       {"num_warps", "8"},
-                       {"num_stages", std::to_string(stages)}};
-  return candidate;
-}
-
-Entry triton_entry(const Cell& of, const Candidate& winner, double us) {
-  Entry entry = sample::entry(of, sample::mma(16), us);
-  entry.candidate = winner;
-  return entry;
-}
+Candidate triton(int block_m, int stages) { return sample::triton(block_m, 128, 64, 8, stages, 16); }
 
 // 16x3 and 64x4 win one projection each; the sum is least for 32x4, and with block_m alone in common for 32x3 and 32x4.
 TunedTable apart() {
   return sample::table(
-      {triton_entry(cell(qwen_up(), 16), triton(16, 3), 10), triton_entry(cell(qwen_down(), 16), triton(64, 4), 20)});
+      {sample::entry(cell(qwen_up(), 16), triton(16, 3), 10), sample::entry(cell(qwen_down(), 16), triton(64, 4), 20)});
 }
 
 Replay timed() {
@@ -73,7 +56,7 @@ TEST(JointWinners, MayShareSomeKnobsOnly) {
 // The table when the final timed two candidates: the default was 3 % slower than the winner.
 TunedTable raced(const Candidate& up, const Candidate& down, const Candidate& fallback) {
   TunedTable table =
-      sample::table({triton_entry(cell(qwen_up(), 16), up, 100), triton_entry(cell(qwen_down(), 16), down, 100)});
+      sample::table({sample::entry(cell(qwen_up(), 16), up, 100), sample::entry(cell(qwen_down(), 16), down, 100)});
   for (Entry& entry : table.entries) entry.rivals = {sample::rival("default", 103, 1 / 1.03, fallback)};
   return table;
 }
@@ -134,7 +117,7 @@ TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
 
 TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
   const auto pairs = [](const Cell& up, const Cell& down) {
-    return has_pairs(sample::table({triton_entry(up, triton(16, 3), 10), triton_entry(down, triton(64, 4), 20)}));
+    return has_pairs(sample::table({sample::entry(up, triton(16, 3), 10), sample::entry(down, triton(64, 4), 20)}));
   };
   EXPECT_TRUE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 16)));
   EXPECT_FALSE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 32)));
@@ -162,7 +145,6 @@ TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
   EXPECT_EQ(row_of(result.files[0], 16, Server::vllm),
             (ServingRow{
                 .block_m = 32, .block_n = 128, .block_k = 64, .group_m = 16, .warps = 8, .stages = 4, .use_tma = {}}));
-  EXPECT_FALSE(noted(result, "first guess"));
   EXPECT_FALSE(noted(result, "these are up's winners"));
   EXPECT_TRUE(noted(result, "the knobs of the pack triton_moe are written as they were measured"));
   EXPECT_TRUE(noted(find_exporter("vllm").write(apart()), "these are up's winners"));
@@ -182,11 +164,12 @@ TEST(TritonPacks, OfDownWithAnotherBlockMThanUpGiveWayToTheDefault) {
   EXPECT_TRUE(noted(result, "it has another BLOCK_SIZE_M than up")) << result.notes.back();
 }
 
-TEST(TritonPacks, BesideKernelsOfMoetuneLeaveTheirNote) {
+TEST(TritonPacks, GetNoRowsOfOtherKernels) {
   TunedTable mixed = apart();
   mixed.entries.push_back(sample::entry(cell(qwen_up(), 32), sample::mma(32), 15));
   const Export result = find_exporter("vllm").write(mixed);
-  EXPECT_TRUE(noted(result, "first guess"));
+  EXPECT_EQ(row_of(result.files[0], 32, Server::vllm), default_row(Server::vllm, 32, 128));
+  EXPECT_TRUE(noted(result, "1 winner is replaced by vLLM's default: winners of mma are of another kernel"));
   EXPECT_TRUE(noted(result, "as they were measured"));
 }
 

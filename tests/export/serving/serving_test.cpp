@@ -74,43 +74,8 @@ TEST(ServingDefault, FollowsSglangsTwoRows) {
       (ServingRow{.block_m = 64, .block_n = 64, .block_k = 32, .group_m = 8, .warps = 4, .stages = 3, .use_tma = {}}));
 }
 
-TEST(ServingDefault, EveryDefaultFitsAnH200) {
-  for (const Server server : {Server::vllm, Server::sglang})
-    for (const int64_t tokens : serving_token_counts())
-      EXPECT_EQ(unfit(default_row(server, tokens, 128), Dtype::bf16, 232448), std::nullopt) << tokens;
-}
-
 ServingRow good_row() {
   return {.block_m = 64, .block_n = 128, .block_k = 64, .group_m = 1, .warps = 4, .stages = 3, .use_tma = {}};
-}
-
-TEST(Unfit, NamesWhatTheKernelCannotDo) {
-  EXPECT_EQ(unfit(good_row(), Dtype::bf16, 232448), std::nullopt);
-  ServingRow row = good_row();
-  row.block_m = 48;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 48 is not a power of two");
-  row = good_row();
-  row.block_m = 8;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_m 8 is under 16");
-  row = good_row();
-  row.block_n = 192;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "block_n 192 is not a power of two");
-  row = good_row();
-  row.warps = 12;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "12 warps are neither 4 nor 8");
-  row = good_row();
-  row.stages = 6;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "6 stages are outside 2 to 5");
-  row.stages = 1;
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), "1 stages are outside 2 to 5");
-}
-
-TEST(Unfit, SharedMemoryIsStagesTimesTheTilesOfBothOperands) {
-  const ServingRow row = good_row();  // 3 * 64 * (64 + 128) * 2 = 73728 bytes
-  EXPECT_EQ(unfit(row, Dtype::bf16, 73728), std::nullopt);
-  EXPECT_EQ(unfit(row, Dtype::bf16, 73727), "it needs 73728 bytes of shared memory, a block has 73727");
-  EXPECT_EQ(unfit(row, Dtype::fp32, 2 * 73728 - 1), "it needs 147456 bytes of shared memory, a block has 147455");
-  EXPECT_EQ(unfit(row, Dtype::bf16, 0), std::nullopt);
 }
 
 TEST(ServingText, IsIndentedByFourWithANewlineAtTheEnd) {
@@ -221,14 +186,6 @@ TEST_F(RealFiles, AreReadByVllmsRules) {
     ++of_16_bit;
   }
   EXPECT_GT(of_16_bit, 0);
-}
-
-TEST_F(RealFiles, FitOurModelOfTheKernel) {
-  for (const auto& file : files_) {
-    if (!is_16_bit(file)) continue;
-    for (const auto& [tokens, row] : load_serving(Server::vllm, read_text(file), file.filename()))
-      EXPECT_EQ(unfit(row, Dtype::bf16, 232448), std::nullopt) << file << " " << tokens;
-  }
 }
 
 TEST_F(RealFiles, AreWrittenBackByteForByte) {
