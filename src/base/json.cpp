@@ -217,11 +217,4 @@ std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high) {
   return values;
 }
 
-void require_schema(const JsonAt& file, std::string_view kind, int version) {
-  const std::string wanted = fmt::format("moetune.{}/{}", kind, version);
-  if (!file.has("schema")) file.fail(fmt::format("expected a {} file, but \"schema\" is missing", kind));
-  const std::string found = file["schema"].string();
-  if (found != wanted) file.fail(fmt::format("its schema is '{}', expected '{}'", found, wanted));
-}
-
 }  // namespace moetune

@@ -59,7 +59,7 @@ class JsonAt {
 /// An array of 32-bit integers, each within [low, high]. It is fast for long arrays.
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 
-/// Checks that a file says `"schema": "moetune.<kind>/<version>"`; errors say what it is instead.
+/// Checks that a file says `"schema": "moetune.<kind>/<version>"` (errors say what it is instead) and is valid by it.
 void require_schema(const JsonAt& file, std::string_view kind, int version = 1);
 
 }  // namespace moetune

@@ -99,8 +99,6 @@ CellDifference compared(const Entry& before, const Entry& after, bool times) {
 
 std::string_view name(TimeChange change) { return kNames[static_cast<size_t>(change)]; }
 
-std::vector<std::string> time_change_names() { return {std::begin(kNames), std::end(kNames)}; }
-
 bool CellDifference::differs() const {
   const bool time_differs = time && *time != TimeChange::within_noise && *time != TimeChange::untrusted;
   return !old_entry || !new_entry || winner_changed || time_differs;

@@ -13,7 +13,6 @@ namespace moetune {
 /// too noisy to judge by. other_rows: the routing of the cell gave other rows.
 enum class TimeChange { within_noise, faster, slower, untrusted, other_rows };
 std::string_view name(TimeChange change);
-std::vector<std::string> time_change_names();
 
 /// One cell of either table. The tables must outlive it.
 struct CellDifference {

@@ -30,37 +30,13 @@ Json served(const Candidate& winner, const Shape& shape, const DeviceInfo& devic
           {"asked", asked_json(shape)}};
 }
 
-void require_served(const JsonAt& served) {
-  if (served["variant"].string().empty()) served["variant"].fail("expected a name");
-  const JsonAt knobs = served["knobs"];
-  if (!knobs.value().is_object()) knobs.fail("expected an object");
-  for (const auto& [name, value] : knobs.value().items())
-    if (!value.is_number_integer() && !value.is_string()) knobs[name].fail("expected a number or a word");
-  if (!served.value().contains("file") || served.has("file")) served["file"].string();
-  require_asked(served["asked"]);
-}
-
 }  // namespace
 
 void require_runtime(const JsonAt& json) {
   require_schema(json, "runtime");
-  if (json["device"]["name"].string().empty()) json["device"]["name"].fail("expected a name");
-  regime_from_json(json["regime"]);
-  const JsonAt cells = json["cells"], ranges = json["ranges"];
-  if (!cells.value().is_object() || cells.value().empty()) cells.fail("expected at least one cell");
-  for (const auto& [id, value] : cells.value().items()) {
-    const JsonAt cell = cells[id];
-    require_served(cell);
-    cell["tokens"].integer(1);
-    if (cell["skew"].number() < 0) cell["skew"].fail("expected 0 or more");
-    if (!(cell["time_us"].number() > 0)) cell["time_us"].fail("must be positive");
-  }
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    require_served(ranges[i]);
-    const JsonAt tokens = ranges[i]["tokens"];
-    const int64_t from = tokens["from"].integer(1);
-    if (!tokens.value().contains("to") || tokens.has("to")) tokens["to"].integer(from);
-    if (ranges[i]["worst_regret"].number() < 0) ranges[i]["worst_regret"].fail("expected 0 or more");
+  for (size_t i = 0; i < json["ranges"].size(); ++i) {
+    const JsonAt tokens = json["ranges"][i]["tokens"];
+    if (tokens.has("to")) tokens["to"].integer(tokens["from"].integer());
   }
 }
 

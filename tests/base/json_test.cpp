@@ -141,7 +141,7 @@ TEST(Rounded, MakesNonFiniteNull) {
 
 TEST(RequireSchema, TellsWhatItIsInstead) {
   const Json right = {{"schema", "moetune.table/1"}}, other = {{"schema", "moetune.journal/1"}}, none = Json::object();
-  EXPECT_NO_THROW(require_schema(JsonAt(right, "a.json"), "table"));
+  EXPECT_EQ(access_error(right, [](JsonAt at) { require_schema(at, "table"); }), "a.json: 'tool' is missing");
   EXPECT_EQ(access_error(other, [](JsonAt at) { require_schema(at, "table"); }),
             "a.json: its schema is 'moetune.journal/1', expected 'moetune.table/1'");
   EXPECT_EQ(access_error(none, [](JsonAt at) { require_schema(at, "table"); }),

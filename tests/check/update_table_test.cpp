@@ -30,7 +30,7 @@ Script slower() {
   return script;
 }
 
-Update update() { return {.date = "2026-11-23T01:26:06", .reason = "driver 580", .tool = Json::object(), .cells = {}}; }
+Update update() { return {.date = "2026-11-23T01:26:06", .reason = "driver 580", .tool = fake::kTool, .cells = {}}; }
 
 const Json kHere = {{"identity", {{"fake", "1"}}}};
 

@@ -24,6 +24,9 @@ SLOW_TRIALS = {"MOETUNE_PLANT": "trial_ms:15"}  # of the planted binary: time to
 CANDIDATE = "cpu block_m=24 block_n=64 block_k=128 threads=1"
 
 
+TOOL = {"name": "moetune", "version": "0.1.0", "commit": "0", "dirty": False, "argv": ["moetune", "tune"]}
+
+
 def made_entry(projection, tokens, experts=4, top_k=2, n=64, k=64):
     """An entry of a table whose rows are balanced."""
     each = tokens * top_k // experts
@@ -142,7 +145,7 @@ class Room:
         takes seconds, this none."""
         device, = json.loads(self.ok("doctor", *CPU, "--quick", "--format", "json").stdout)["devices"]
         entries = [made_entry(projection, count) for projection in projections for count in tokens]
-        return self.write(name, {"schema": "moetune.table/1", "tool": {"argv": ["moetune", "tune"]},
+        return self.write(name, {"schema": "moetune.table/1", "tool": TOOL,
                                  "device": device["device"], "environment": device["environment"], "regime": "burst",
                                  "entries": entries})
 

@@ -54,7 +54,7 @@ def test_a_damaged_pack_is_refused_with_the_place(room):
     assert "--pack: none is not a folder" in room.error(2, *tune, "none")
     (room.path / "empty").mkdir()
     assert "pack.json" in room.error(2, *tune, "empty")
-    assert "toy/pack.json: computes: expected at least one computation" in room.error(2, *tune, made_pack(room, computes=[]))
+    assert "toy/pack.json: computes: is empty" in room.error(2, *tune, made_pack(room, computes=[]))
     pack = made_pack(room)
     (room.path / "toy/fast.cubin").write_text("the bytes of slow.cubin")
     assert "toy/fast.cubin: its SHA-256 differs from the one in pack.json" in room.error(2, *tune, pack)

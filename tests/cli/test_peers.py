@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import SOURCE, TINY, validate
+from conftest import SOURCE, TINY, made_entry, validate
 
 SCRIPT = SOURCE / "scripts/peers.py"
 TABLE = SOURCE / "configs/tuned/nvidia-h200-qwen3-30b-a3b.json"
@@ -491,18 +491,18 @@ def test_bench_refuses_peers_of_another_device_with_both_names(room):
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"median_us": 0}, "peers.json: entries[0].median_us: a time must be positive"),
+    ({"median_us": 0}, "peers.json: entries[0].median_us: must be more than 0, found 0"),
     ({"high_us": 1e-6}, "lies outside its interval"),
     ({"peer": 3}, "entries[0].peer: expected"),
     ({"id": None}, "entries[0].id: expected a string, found null"),
 ])
 def test_bench_refuses_wrong_peers(room, changes, words):
-    room.write("peers.json", peers_file({}, **changes))
+    room.write("peers.json", peers_file(made_entry("up", 8)["cell"], **changes))
     assert words in room.error(2, "bench", *TINY, "--peers", "peers.json")
 
 
 def test_bench_refuses_a_peer_twice_and_other_files(room):
-    file = peers_file({})
+    file = peers_file(made_entry("up", 8)["cell"])
     file["entries"].append(copy.deepcopy(file["entries"][0]))
     room.write("peers.json", file)
     assert "entries[1]: deepgemm-masked appears twice in x" in room.error(2, "bench", *TINY, "--peers", "peers.json")

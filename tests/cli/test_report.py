@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from chromium import PROGRAM, Chromium
-from conftest import SOURCE, made_entry, validate
+from conftest import TOOL, SOURCE, made_entry, validate
 
 H200_TABLE = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
 HOSTILE = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)> & `*[a](http://b) \u00b5"
@@ -210,7 +210,7 @@ def plant(room, word):
     model = word.replace("/", "")  # which ids of cells cannot hold
     table["device"]["name"] = table["environment"]["identity"]["device"] = word
     table["environment"]["more " + word] = word
-    table["tool"] = {"argv": ["moetune", word], "name": word}
+    table["tool"] = {**TOOL, "version": word, "argv": ["moetune", word]}
     table["entries"].append(made_entry("up", 4096))
     for entry in table["entries"]:
         entry["cell"]["model"] = model

@@ -29,7 +29,7 @@ def sglang_table(room):
     table = gpu_table(room, TRITON)
     down = copy.deepcopy(table["entries"][0])
     down["cell"].update(projection="down", n=64, k=32)
-    del down["id"]  # that of up
+    down["id"] = down["id"].replace("/up/", "/down/").replace("/n64/k64", "/n64/k32")
     table["entries"].append(down)
     return room.write("gpu.json", table)
 

@@ -57,7 +57,7 @@ TEST(Runtime, WrongFilesNameTheirPlace) {
   const std::string first = right["cells"].begin().key();
   Json json = right;
   json["cells"][first]["time_us"] = 0;
-  EXPECT_EQ(refusal(json), "f.json: cells." + first + ".time_us: must be positive");
+  EXPECT_EQ(refusal(json), "f.json: cells." + first + ".time_us: must be more than 0, found 0");
   json = right;
   json["cells"][first].erase("file");
   EXPECT_TRUE(holds(refusal(json), "'file' is missing"));
@@ -66,7 +66,7 @@ TEST(Runtime, WrongFilesNameTheirPlace) {
   EXPECT_TRUE(holds(refusal(json), "ranges[1].tokens.to: 3 is outside"));
   json = right;
   json["cells"] = Json::object();
-  EXPECT_EQ(refusal(json), "f.json: cells: expected at least one cell");
+  EXPECT_EQ(refusal(json), "f.json: cells: is empty");
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
     Each, DamagedChoice,
     testing::Values(
         Damage{"/choices/0/rule", "\"best\"", "t: choices[0].rule: unknown rule 'best'"},
-        Damage{"/choices/0/bucket_loss", "-1", "t: choices[0].bucket_loss: cannot be negative"},
+        Damage{"/choices/0/bucket_loss", "-1", "t: choices[0].bucket_loss: must be at least 0, found -1"},
         Damage{"/choices/0/tokens/from", "2",
                "t: choices[0].tokens: the ranges of a layer must cover all token counts: this one must begin at 1"},
         Damage{"/choices/1/tokens/from", "40",
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/choices/0/cells/1", "\"x\"", "t: choices[0].cells[1]: the table has no winner for x"},
         Damage{"/choices/0/cells/1", "\"custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32\"",
                "t: choices[0].cells[1]: custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32 is in the list twice"},
-        Damage{"/choices/0/cells", "[]", "t: choices[0].cells: a choice needs a cell"},
+        Damage{"/choices/0/cells", "[]", "t: choices[0].cells: is empty"},
         Damage{"/choices/0/contenders/0/median_us", "[100]",
                "t: choices[0].contenders[0].median_us: expected 2 values, one for each cell, found 1"},
         Damage{"/choices/0/contenders/0/median_us/0", "120",

@@ -9,6 +9,10 @@
 
 namespace moetune::fake {
 
+/// A tool as schemas ask for it.
+inline const Json kTool = {
+    {"name", "moetune"}, {"version", "0.1.0"}, {"commit", "0"}, {"dirty", false}, {"argv", Json::array()}};
+
 struct Tuning {
   FakeBackend backend;
   TuneRequest request;
@@ -26,6 +30,7 @@ struct Tuning {
 
   explicit Tuning(Script script = {}) : backend(std::move(script)) {
     request.cells = {small_cell()};
+    request.tool = kTool;
     request.space = small_space();
     request.strategy = "exhaustive";
     request.block_seconds = 1e-3;

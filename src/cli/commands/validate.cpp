@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "base/system/file.h"
 #include "base/placed.h"
+#include "base/schema.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
 #include "cli/files/kinds.h"
 #include "cli/text/output.h"
-#include "cli/files/parts.h"
 #include "cli/text/sections.h"
 #include "cli/text/wording.h"
 #include "record/journal/journal.h"
@@ -91,7 +91,7 @@ void read_document(const Json& json, Judged& judged) {
   if (kind == nullptr) placed(at["schema"], [&](const JsonAt&) { throw unknown_word("schema", schema, schemas()); });
   judged.kind = kind->name;
   judged.version = kind->version;
-  kind->read(at);
+  require_kind(*kind, at);
   require_files_beside(kind->name, at, judged.file);
 }
 
@@ -100,14 +100,7 @@ void read_lines(const std::string& text, const std::string& file) {
   size_t begin = 0, number = 1;
   for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
     const std::string where = fmt::format("{}:{}", file, number);
-    const Json json = parse_json(std::string_view(text).substr(begin, end - begin), where);
-    const JsonAt line(json, where);
-    if (number == 1) {
-      find_kind("moetune.journal/1")->read(line);
-      continue;
-    }
-    require_word(line["kind"], {"started", "trial", "final"});
-    if (line.has("verdict")) require_verdict(line["verdict"]);
+    require_valid(JsonAt(parse_json(std::string_view(text).substr(begin, end - begin), where), where), "journal");
   }
 }
 
@@ -217,7 +210,9 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
 
 Action declare_validate(OptionSet& set) {
   const auto options = std::make_shared<ValidateOptions>();
-  set.arguments("FILES", options->files, "Tables, journals, recordings, spaces, suites, results, ...");
+  set.arguments(
+      "FILES", options->files,
+      "Tables, journals, recordings, spaces, suites, results, ...");
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_validate(*options, invocation); };
 }

@@ -1,13 +1,13 @@
-// Each kind with its reader: the one of the command that reads such files, else the one of results.h.
+// Each kind with what its schema cannot say: the reader of the command that reads such files.
 #include "cli/files/kinds.h"
 
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "base/placed.h"
+#include "base/schema.h"
 #include "cli/options/cells.h"
-#include "cli/files/parts.h"
-#include "cli/files/results.h"
 #include "cli/options/suite.h"
 #include "record/journal/journal.h"
 #include "export/kernels/kernel_manifest.h"
@@ -22,59 +22,6 @@
 namespace moetune {
 namespace {
 
-// Readers accept files that their schema does not: each of these functions checks the rest.
-
-void read_table_document(const JsonAt& json) {
-  table_from_json(json);
-  require_tool(json["tool"]);
-  require_environment(json);
-  each(json["entries"], require_entry);
-  if (json.has("updates")) each(json["updates"], [](const JsonAt& update) { require_tool(update["tool"]); });
-  require_steps(json);
-}
-
-void read_header(const JsonAt& json) {
-  journal_header_from_json(json);
-  require_environment(json);
-  require_text(json["space"]);
-  require_text(json["strategy"]);
-  each(json["cells"], require_cell);
-}
-
-void read_model(const JsonAt& json) {
-  model_from_json(json);
-  require_text(json["name"]);
-  if (json.has("aliases")) each(json["aliases"], require_text);
-}
-
-void read_peer_times(const JsonAt& json) {
-  peers_from_json(json);
-  if (json["tool"]["name"].string() != "peers.py") json["tool"]["name"].fail("expected 'peers.py'");
-  require_texts(json["tool"]["argv"]);
-  require_text(json["environment"]["device"]);
-  require_text(json["environment"]["torch"]);
-  each(json["entries"], [](const JsonAt& entry) {
-    require_text(entry["id"]);
-    require_text(entry["peer"]);
-    require_cell(entry["cell"]);
-    entry["note"].string();
-  });
-}
-
-void read_kernels(const JsonAt& json) {
-  require_tool(json["tool"]);
-  require_kernel_manifest(json);
-}
-
-void read_pack(const JsonAt& json) { pack_from_json(json); }
-
-void read_runtime(const JsonAt& json) {
-  require_tool(json["tool"]);
-  require_runtime(json);
-}
-
-void read_space(const JsonAt& json) { space_from_json(json); }
-
 // The options of each part must make cells.
 void read_suite_document(const JsonAt& json) {
   const std::vector<SuitePart> parts = suite_from_json(json);
@@ -84,38 +31,65 @@ void read_suite_document(const JsonAt& json) {
 
 // Loads may be of layers with unlike numbers of experts: a sweep takes those that fit its own.
 void read_recording(const JsonAt& json) {
+  require_valid(json, "routing");
   std::set<int64_t> experts;
   if (json.has("loads") && !json.has("experts"))
-    each(json["loads"], [&](const JsonAt& load) { experts.insert(static_cast<int64_t>(load["counts"].size())); });
+    for (size_t i = 0; i < json["loads"].size(); ++i)
+      experts.insert(static_cast<int64_t>(json["loads"][i]["counts"].size()));
   if (experts.empty()) experts.insert(0);
   for (const int64_t count : experts) with_open_top_k([&](int64_t top_k) { trace_from_json(json, count, top_k); });
 }
 
+// What a reader makes of a file is dropped: only its errors count.
+template <auto Reader>
+void read_by(const JsonAt& json) {
+  Reader(json);
+}
+
 constexpr FileKind kKinds[] = {
-    {"bench", 1, "bench", "times of candidates, winners and baselines", read_bench},
-    {"check", 1, "check", "findings against a table", read_check},
-    {"compile", 1, "compile", "compiled kernels", read_compile},
-    {"diff", 1, "diff", "differences of two tables", read_diff},
-    {"doctor", 1, "doctor", "devices and their ceilings", read_doctor},
-    {"journal", 1, "tune, merge", "every trial of a run, as JSON lines", read_header},
-    {"kernels", 1, "export --format kernels", "how exported kernels are launched", read_kernels},
-    {"list", 1, "list", "names that moetune knows", read_list},
-    {"lookup", 1, "lookup", "answers of a table", read_lookup},
-    {"model", 1, "you", "the expert layers of a model", read_model},
-    {"pack", 1, "you, scripts/pack_triton.py", "how kernels made elsewhere are launched", read_pack},
-    {"peers", 1, "scripts/peers.py", "times of other libraries", read_peer_times},
-    {"plan", 1, "tune --dry-run", "what a run would do", read_plan},
-    {"replay", 1, "replay", "what a strategy would have found", read_replay},
+    {"bench", 1, "bench", "times of candidates, winners and baselines"},
+    {"check", 1, "check", "findings against a table"},
+    {"compile", 1, "compile", "compiled kernels"},
+    {"diff", 1, "diff", "differences of two tables"},
+    {"doctor", 1, "doctor", "devices and their ceilings"},
+    {"journal", 1, "tune, merge", "every trial of a run, as JSON lines", read_by<journal_header_from_json>},
+    {"kernels", 1, "export --format kernels", "how exported kernels are launched", read_by<require_kernel_manifest>},
+    {"list", 1, "list", "names that moetune knows"},
+    {"lookup", 1, "lookup", "answers of a table"},
+    {"model", 1, "you", "the expert layers of a model", read_by<model_from_json>},
+    {"pack", 1, "you, scripts/pack_triton.py", "how kernels made elsewhere are launched", read_by<pack_from_json>},
+    {"peers", 1, "scripts/peers.py", "times of other libraries", read_by<peers_from_json>},
+    {"plan", 1, "tune --dry-run", "what a run would do"},
+    {"replay", 1, "replay", "what a strategy would have found"},
     {"routing", 1, "you", "recorded router loads", read_recording},
-    {"runtime", 1, "export --format runtime", "winners for programs that pick kernels", read_runtime},
-    {"space", 1, "you", "values to try for each knob", read_space},
+    {"runtime", 1, "export --format runtime", "winners for programs that pick kernels", read_by<require_runtime>},
+    {"space", 1, "you", "values to try for each knob", read_by<space_from_json>},
     {"suite", 1, "you", "lists of cells under a name", read_suite_document},
-    {"table", 1, "tune, merge", "the winner of each cell", read_table_document},
-    {"validate", 1, "validate", "what files are, and whether they are valid", read_validate},
-    {"verify", 1, "verify", "results compared with the reference", read_verify},
+    {"table", 1, "tune, merge", "the winner of each cell", read_by<table_from_json>},
+    {"validate", 1, "validate", "what files are, and whether they are valid"},
+    {"verify", 1, "verify", "results compared with the reference"},
 };
 
 }  // namespace
+
+void with_open_top_k(const std::function<void(int64_t top_k)>& read) {
+  try {
+    read(0);
+  } catch (const Error& error) {
+    try {
+      read(1);
+    } catch (const Error&) {
+      throw error;
+    }
+  }
+}
+
+void require_kind(const FileKind& kind, const JsonAt& json) {
+  if (kind.read)
+    kind.read(json);
+  else
+    require_schema(json, kind.name);
+}
 
 std::span<const FileKind> file_kinds() { return kKinds; }
 

@@ -1,5 +1,7 @@
 // The kinds of files that moetune writes and reads, one for each schema in configs/schema.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -12,9 +14,17 @@ struct FileKind {
   int version = 1;              // the number behind the slash
   std::string_view written_by;  // a command, or "you"
   std::string_view holds;
-  /// Throws Exit::request, with the place, for a document that is not of this kind. Of a journal: its header.
+  /// Checks a document against its schema and what that cannot say; null where the schema says all. Of a journal: its
+  /// header.
   void (*read)(const JsonAt& json) = nullptr;
 };
+
+/// Throws Exit::request, with the place, for a document that is not of this kind.
+void require_kind(const FileKind& kind, const JsonAt& json);
+
+/// read(0), which takes top_k from a recording; where that gives neither top_k nor tokens, read(1): the layer of a
+/// sweep may have any top_k. Throws the error of read(0) where both fail.
+void with_open_top_k(const std::function<void(int64_t top_k)>& read);
 
 /// All kinds, in the order of their names.
 std::span<const FileKind> file_kinds();

@@ -13,8 +13,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/placed.h"
-#include "cli/files/results.h"
 #include "cli/text/wording.h"
 #include "cli/options/words.h"
 #include "record/table/mergeable.h"
@@ -37,7 +35,7 @@ void require_one_model(const std::vector<ListedDevice>& gpus) {
 std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
   const Json json = read_json(file);
   const JsonAt root(json, file);
-  placed(root, read_doctor);
+  require_schema(root, "doctor");
   std::map<std::string, MeasuredRates> rates;
   const JsonAt devices = root["devices"];
   for (size_t i = 0; i < devices.size(); ++i) {

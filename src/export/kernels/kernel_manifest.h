@@ -73,7 +73,6 @@ Candidate launchable(const Candidate& winner);
 
 /// The part of a shape that a caller asks for: equal for all cells whose kernels may replace one another.
 Json asked_json(const Shape& shape);
-void require_asked(const JsonAt& json);
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 

@@ -21,66 +21,40 @@ void each(const JsonAt& array, Read read) {
 }
 
 std::string require_kernel(const JsonAt& kernel, const JsonAt& files) {
-  for (const char* text : {"dtype", "fusion", "source"}) kernel[text].string();
-  parse_op(kernel["op"].string());
-  kernel["experts"].integer(1);
   for (const char* rows : {"x_rows", "w_rows", "y_rows"}) require_formula(kernel["sizes"][rows], any_sizes());
   candidate_from_json(kernel["candidate"]);
   LaunchNames names{.sizes = any_sizes(), .pointers = {}};
   require_operands(kernel["operands"], names);
   require_buffers(kernel["buffers"], names);
   const JsonAt launches = kernel["launches"];
-  if (launches.size() == 0 || launches[size_t{0}].has("fill")) launches.fail("expected a kernel first");
+  if (launches[size_t{0}].has("fill")) launches.fail("expected a kernel first");
   each(launches, [&](const JsonAt& launch) { require_launch(launch, names, files); });
   return kernel["name"].string();
 }
 
 void require_served(const JsonAt& served, const std::set<std::string>& kernels) {
-  served["arch"].string();
   if (!kernels.contains(served["kernel"].string()))
     served["kernel"].fail(fmt::format("no kernel is called '{}'", served["kernel"].string()));
-  require_asked(served["asked"]);
-  for (const char* extent : {"m", "n", "k"}) served["extents"][extent].integer(0);
 }
 
 }  // namespace
 
-void require_asked(const JsonAt& asked) {
-  parse_op(asked["op"].string());
-  for (const char* text : {"dtype", "fusion"}) asked[text].string();
-  for (const char* size : {"experts", "top_k", "n", "k"}) asked[size].integer(1);
-}
-
 void require_kernel_manifest(const JsonAt& json) {
   require_schema(json, "kernels");
-  json["abi"].integer(kKernelAbi, kKernelAbi);
-  json["device"]["name"].string();
-  json["device"]["arch"].string();
-  regime_from_json(json["regime"]);
   const JsonAt files = json["files"];
-  for (const auto& [name, value] : files.value().items()) {
-    files[name]["arch"].string();
-    files[name]["bytes"].integer(1);
-    if (files[name]["sha256"].string().size() != 64) files[name]["sha256"].fail("expected 64 digits");
-  }
   for (const char* ids : {"int32", "int64"})
     require_launch(json["route"][ids], {.sizes = any_sizes(), .pointers = {"m_sizes", "gather_indices", "topk_ids"}},
                    files);
   std::set<std::string> kernels;
   each(json["kernels"], [&](const JsonAt& kernel) { kernels.insert(require_kernel(kernel, files)); });
-  if (json["cells"].size() == 0) json["cells"].fail("expected at least one cell");
   each(json["cells"], [&](const JsonAt& cell) {
     require_served(cell, kernels);
-    cell["id"].string();
-    cell["tokens"].integer(1);
-    if (!(cell["skew"].number() >= 0)) cell["skew"].fail("expected 0 or more");
-    if (cell["tuned"].boolean() && !(cell["time_us"].number() > 0)) cell["time_us"].fail("expected a time");
+    if (cell["tuned"].boolean()) cell["time_us"];
   });
   each(json["ranges"], [&](const JsonAt& range) {
     require_served(range, kernels);
-    const int64_t from = range["tokens"]["from"].integer(1);
+    const int64_t from = range["tokens"]["from"].integer();
     if (range["tokens"].has("to")) range["tokens"]["to"].integer(from);
-    range["worst_regret"].number();
   });
 }
 

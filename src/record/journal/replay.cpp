@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/placed.h"
+#include "base/schema.h"
 #include "record/journal/journal.h"
 #include "record/table/mergeable.h"
 
@@ -90,6 +91,7 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay&
   const std::string kind = json["kind"].string();
   if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
   if (kind != "started" && kind != "trial" && kind != "final") return;  // a later version may write other kinds
+  require_valid(json, "journal");
   const std::string cell = json["cell"].string();
   if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is not a cell of the header", cell));
   if (kind == "final") {

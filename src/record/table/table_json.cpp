@@ -86,34 +86,21 @@ Json steps_json(const TunedTable& table) {
   return steps_json(cells);
 }
 
-double positive(const JsonAt& json) {
-  const double value = json.number();
-  if (value <= 0) json.fail(fmt::format("must be positive, found {}", value));
-  return value;
-}
-
-double at_least_zero(const JsonAt& json) {
-  const double value = json.number();
-  if (value < 0) json.fail(fmt::format("cannot be negative, found {}", value));
-  return value;
-}
-
 RoutingFigures figures_from_json(const JsonAt& json) {
   return {.rows = json["rows"].integer(0),
           .active_experts = json["active_experts"].integer(0),
           .max_rows = json["max_rows"].integer(0),
-          .max_over_mean = at_least_zero(json["max_over_mean"]),
-          .cv = at_least_zero(json["cv"]),
-          .effective_experts = at_least_zero(json["effective_experts"])};
+          .max_over_mean = json["max_over_mean"].number(),
+          .cv = json["cv"].number(),
+          .effective_experts = json["effective_experts"].number()};
 }
 
 Rival rival_from_json(const JsonAt& json) {
   Rival rival{.name = json["name"].string(),
               .candidate = {},
               .measurement = measurement_from_json(json["measurement"]),
-              .ratio = positive(json["ratio"]),
-              .ratio_interval = {positive(json["ratio_low"]), positive(json["ratio_high"])}};
-  if (rival.name.empty()) json["name"].fail("a rival needs a name");
+              .ratio = json["ratio"].number(),
+              .ratio_interval = {json["ratio_low"].number(), json["ratio_high"].number()}};
   if (json.has("candidate")) rival.candidate = placed(json["candidate"], candidate_from_json);
   if (rival.ratio_interval.low > rival.ratio || rival.ratio > rival.ratio_interval.high)
     json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio, rival.ratio_interval.low,
@@ -145,8 +132,7 @@ void read_winner(const JsonAt& json, Entry& entry) {
   entry.measurement = measurement_from_json(json["measurement"]);
   entry.verdict = verdict_from_json(json["verdict"]);
   if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
-  entry.occupancy = at_least_zero(json["occupancy"]);
-  if (entry.occupancy > 1) json["occupancy"].fail(fmt::format("{} is more than 1", entry.occupancy));
+  entry.occupancy = json["occupancy"].number();
   for (size_t i = 0; i < json["rivals"].size(); ++i) {
     entry.rivals.push_back(rival_from_json(json["rivals"][i]));
     if (find_rival(entry, entry.rivals.back().name) != &entry.rivals.back())
@@ -208,14 +194,11 @@ Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
   entry.cell = placed(json["cell"], cell_from_json);
   entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
   entry.figures = figures_from_json(json["figures"]);
-  entry.flops = at_least_zero(json["flops"]);
-  entry.bytes = at_least_zero(json["bytes"]);
+  entry.flops = json["flops"].number();
+  entry.bytes = json["bytes"].number();
   if (json.has("skipped")) {
     entry.skipped = json["skipped"].string();
-    if (entry.skipped.empty()) json["skipped"].fail("expected the reason");
-    if (json.has("candidate")) json.fail("it is skipped, and yet it has a winner");
   } else {
-    if (!json.has("candidate")) json.fail("it has neither a winner ('candidate') nor a reason for none ('skipped')");
     read_winner(json, entry);
   }
   const JsonAt counts = json["candidates"];
@@ -251,7 +234,6 @@ TunedTable table_from_json(const JsonAt& json) {
   table.tool = json["tool"].value();
   table.device = device_from_json(json["device"]);
   table.environment = json["environment"].value();
-  if (!table.environment.is_object()) json["environment"].fail("expected an object");
   table.regime = regime_from_json(json["regime"]);
   const JsonAt entries = json["entries"];
   std::map<std::string, size_t> seen;

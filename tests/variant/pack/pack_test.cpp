@@ -72,10 +72,10 @@ TEST_F(PackTest, AnotherManifestHasAnotherHash) {
 
 TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/schema", "moetune.kernels/1"), "its schema is 'moetune.kernels/1', expected 'moetune.pack/1'");
-  EXPECT_EQ(refused("/variant", "a b"), "variant: 'a b' is not a name of a variant: letters, digits and '_'");
+  EXPECT_EQ(refused("/variant", "a b"), "variant: 'a b' does not match ^[A-Za-z_][A-Za-z0-9_]*$");
   EXPECT_EQ(refused("/knobs/0/name", "rows"), "knobs[0].name: 'rows' has another meaning in packs");
   EXPECT_EQ(refused("/knobs/1/name", "block_m"), "knobs[1].name: 'block_m' has another meaning in packs");
-  EXPECT_EQ(refused("/knobs/0/values/1", 16), "knobs[0].values: has a value twice");
+  EXPECT_EQ(refused("/knobs/0/values/1", 16), "knobs[0].values: has 16 twice");
   EXPECT_EQ(refused("/knobs/1/default", "maybe"), "knobs[1].default: unknown value for fast 'maybe'");
   EXPECT_EQ(refused("/computes/0/fusion", "permute"), "computes[0].fusion: 'permute' is not a fusion");
   EXPECT_EQ(refused("/computes/0/weighting", "result"),
@@ -92,13 +92,13 @@ TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/operands/0/dtype", "fp16"), "operands[0].dtype: the dtype of 'x' must be bf16");
   EXPECT_EQ(refused("/operands/0/name", "dy"), "operands[0].name: fwd has no operand 'dy'");
   EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' appears twice");
-  EXPECT_EQ(refused("/launches/2/cubin", "other"),
-            "launches[2].cubin: expected 'candidate', or a file for each architecture");
+  EXPECT_EQ(refused("/launches/2/cubin", "other"), "launches[2].cubin: expected \"candidate\", found \"other\"");
   EXPECT_EQ(refused("/launches/2/grid", "tiles"), "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
   Json none = toy_manifest();
   none["launches"].erase(2);
   EXPECT_EQ(refused(none), "launches: expected one launch whose cubin is 'candidate'");
-  EXPECT_EQ(refused("/files/..%slow.cubin", 1), "files...%slow.cubin: a file of a pack must lie beside pack.json");
+  EXPECT_EQ(refused("/files/..%slow.cubin", 1),
+            R"(files...%slow.cubin: '..%slow.cubin' does not match ^[^./\\][^/\\]*$)");
 }
 
 TEST_F(PackTest, AFileThatWasChangedOrIsMissingIsRefused) {
