@@ -245,7 +245,7 @@ def test_the_files_of_a_pack_are_those_of_its_manifest(room):
     for name in manifest["files"]:
         room.write(name, f"the bytes of {name}")
     room.write("pack.json", manifest)
-    assert results_of(room, ["pack.json"]) == [("valid", "")]
+    assert results_of(room, ["pack.json"]) == results_of(room, [room.path]) == [("valid", "")]
     room.write("fast.cubin", "the bytes of slow.cubin")
     assert results_of(room, ["pack.json"]) == [("invalid", "fast.cubin: its SHA-256 differs from the one in pack.json")]
     (room.path / "fast.cubin").unlink()
@@ -265,7 +265,7 @@ def test_the_files_of_exported_kernels_are_those_of_their_manifest(room):
     assert results_of(room, ["manifest.json"]) == [("invalid", "manifest.sha256: No such file or directory")]
     digest = hashlib.sha256((room.path / "manifest.json").read_bytes()).hexdigest()
     room.write("manifest.sha256", f"{digest}  manifest.json\n")
-    assert results_of(room, ["manifest.json"]) == [("valid", "")]
+    assert results_of(room, ["manifest.json"]) == results_of(room, [room.path]) == [("valid", "")]
     name = next(iter(manifest["files"]))
     room.write(name, f"the bytes of {name[:-1]}!")
     told = f"{name}: is not the file that the manifest names: it was changed or cut short"
@@ -275,6 +275,15 @@ def test_the_files_of_exported_kernels_are_those_of_their_manifest(room):
     room.write("manifest.json", json.dumps(manifest) + " ")
     told = "was changed or cut short: manifest.sha256 has another digest"
     assert results_of(room, ["manifest.json"]) == [("invalid", told)]
+
+
+def test_a_folder_of_files_is_all_of_its_json(room):
+    (room.path / "some").mkdir()
+    assert results_of(room, ["some"])[0][0] == "unreadable"
+    for name in ("b.json", "a.jsonl", "notes.txt"):
+        (room.path / "some" / name).write_text("[]\n")
+    files = json.loads(room.run("validate", "some", "--format", "json").stdout)["files"]
+    assert [file["file"] for file in files] == ["some/a.jsonl", "some/b.json"]
 
 
 def test_a_cut_off_table_is_told(room):

@@ -151,6 +151,20 @@ Judged judge(const std::string& file) {
   return judged;
 }
 
+// Of a folder: the manifest of a pack or of exported kernels, whose reader checks the files beside it, else all JSON.
+std::vector<std::string> files_of(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return {path};
+  std::vector<std::string> files;
+  for (const char* manifest : {"pack.json", "manifest.json"})
+    if (fs::exists(fs::path(path) / manifest, ignored)) files.push_back(fs::path(path) / manifest);
+  if (!files.empty()) return files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored))
+    if (entry.path().extension() == ".json" || entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files.empty() ? std::vector{path} : files;  // without such files the folder itself is unreadable
+}
+
 Json to_json(const Judged& judged) {
   Json json = {{"file", judged.file}, {"result", name(judged.result)}};
   if (!judged.kind.empty()) json["kind"] = judged.kind;
@@ -189,7 +203,8 @@ std::string sentence(const std::vector<Judged>& all) {
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   std::vector<Judged> all;
-  for (const std::string& file : options.files) all.push_back(judge(file));
+  for (const std::string& path : options.files)
+    for (const std::string& file : files_of(path)) all.push_back(judge(file));
   if (format == Format::json) {
     Json files = Json::array();
     for (const Judged& one : all) files.push_back(to_json(one));
@@ -212,7 +227,7 @@ Action declare_validate(OptionSet& set) {
   const auto options = std::make_shared<ValidateOptions>();
   set.arguments(
       "FILES", options->files,
-      "Tables, journals, recordings, spaces, suites, results, ...");
+      "Tables, journals, recordings, spaces, suites, results, ...; or folders: of a pack, of an export, of JSON files");
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_validate(*options, invocation); };
 }
@@ -224,7 +239,7 @@ Command validate_command() {
           .summary = "Tell what files are, and whether this program can read them",
           .examples =
               "  moetune validate moetune-table.json\n"
-              "  moetune validate *.json *.jsonl --format json",
+              "  moetune validate my-pack exported tables/*.jsonl --format json",
           .declare = declare_validate};
 }
 
