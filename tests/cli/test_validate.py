@@ -157,7 +157,7 @@ def test_what_the_program_writes_is_valid(made, kind):
     assert good == "valid", fault
 
 
-@pytest.mark.parametrize("path", sorted(FILES.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(FILES.glob("*.json*")), ids=lambda path: path.name)
 def test_the_program_judges_damaged_files_as_jsonschema_does(room, path):
     kind = path.name.split(".")[0].split("-")[0]
     lines = [json.loads(line) for line in path.read_text().splitlines()] if kind == "journal" else [json.loads(path.read_text())]
