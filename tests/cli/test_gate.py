@@ -178,7 +178,7 @@ def test_an_update_without_a_reason_is_no_table(room):
     table["updates"] = [{"date": "2026-11-23T01:26:06", "reason": "", "tool": table["tool"], "cells": []}]
     room.write("bad.json", table)
     result = room.run("validate", "bad.json")
-    assert result.returncode == 1 and "updates[0].reason: expected a text" in " ".join(result.stdout.split())
+    assert result.returncode == 1 and "updates[0].reason: the text is empty" in " ".join(result.stdout.split())
 
 
 # --- scripts/gate, scripts/ci ---
