@@ -8,6 +8,7 @@
 
 #include "cli/commands/command.h"
 #include "cli/signals.h"
+#include "cli/text/complete.h"
 
 namespace moetune {
 namespace {
@@ -39,6 +40,10 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, con
     OptionSet options = line.options(i);
     actions.push_back(commands[i].declare(options));
   }
+  if (argv.size() > 1 && argv[1] == "--complete") {  // asked by shells, and in no help
+    print(completions(line.declared(), {argv.begin() + 2, argv.end()}));
+    return static_cast<int>(Exit::yes);
+  }
   const Request request = line.parse(argv);
   terminal = look_at_terminal(request.color);
   if (request.command == nullptr) {
@@ -46,7 +51,7 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, con
     return static_cast<int>(Exit::yes);
   }
   const Action& action = actions[static_cast<size_t>(request.command - commands.data())];
-  return static_cast<int>(action({argv, &factory, terminal, &lister, &line}));
+  return static_cast<int>(action({argv, &factory, terminal, &lister}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """completions: what bash, zsh and fish complete a command line to."""
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -24,12 +25,17 @@ def script(room):
     return write
 
 
+def in_path(room, **more):
+    """An environment whose shells find moetune."""
+    return {**room.env, "PATH": f"{pathlib.Path(room.binary).parent}:{room.env['PATH']}", **more}
+
+
 def bash(room, path, line, breaks=None):
     """What bash's function replies for a line, as words."""
     text = 'source "$1"; [[ $3 ]] && COMP_WORDBREAKS=$3; COMP_LINE=$2; COMP_POINT=${#2}; _moetune; ' \
            'printf "%s\\n" "${COMPREPLY[@]}"'
     result = subprocess.run(["bash", "--norc", "-c", text, "bash", str(path), line, breaks or ""], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, universal_newlines=True, cwd=room.path)
+                            stderr=subprocess.PIPE, universal_newlines=True, cwd=room.path, env=in_path(room))
     assert result.returncode == 0 and result.stderr == "", result.stderr
     return result.stdout.split()
 
@@ -74,6 +80,8 @@ def test_bash_completes_every_command_and_option_of_help(room, script):
     ("moetune tune --strategy ex", ["exhaustive"]),
     ("moetune tune --format ", ["text", "markdown", "json", "csv"]),
     ("moetune check --inconclusive ", ["fail", "pass"]),
+    ("moetune tune --regime ", ["burst", "sustained"]),
+    ("moetune tune --choose w", ["worst"]),
     ("moetune merge --prefer l", ["last"]),
     ("moetune export --format v", ["vllm"]),
     ("moetune list sch", ["schemas"]),
@@ -99,13 +107,13 @@ def test_bash_completes_all_models(room, script):
     models = json.loads(room.ok("list", "models", "--format", "json").stdout)["items"]
     words = bash(room, script("bash"), "moetune bench --model ")
     assert words[:len(models)] == [model["name"] for model in models]
-    assert set(words[len(models):]) == set(entry.name for entry in room.path.iterdir())
+    assert set(words[len(models):]) == {entry.name + "/" * entry.is_dir() for entry in room.path.iterdir()}
 
 
 def fish(room, path, line):
     result = subprocess.run(["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True, cwd=room.path,
-                            env={**room.env, "HOME": str(room.path), "XDG_CONFIG_HOME": str(room.path)})
+                            env=in_path(room, HOME=str(room.path), XDG_CONFIG_HOME=str(room.path)))
     assert result.returncode == 0, result.stderr
     return [text.split("\t")[0] for text in result.stdout.splitlines()]
 
@@ -138,7 +146,7 @@ def zsh(room, path, typed):
                          "show() { print -r -- \"<<$BUFFER>>\" }; zle -N show; bindkey '^X^P' show; print READY\n")
     master, slave = pty.openpty()
     process = subprocess.Popen(["zsh", "-i"], stdin=slave, stdout=slave, stderr=slave, cwd=room.path, start_new_session=True,
-                               env={**room.env, "ZDOTDIR": str(room.path), "TERM": "dumb", "COLUMNS": "400"})
+                               env=in_path(room, ZDOTDIR=str(room.path), TERM="dumb", COLUMNS="400"))
     os.close(slave)
     seen = b""
 
@@ -165,7 +173,7 @@ def zsh(room, path, typed):
     ("moetune valid", "moetune validate"),
     ("moetune tune --tok", "moetune tune --tokens"),
     ("moetune tune --model mixtral-8x7", "moetune tune --model mixtral-8x7b"),
-    ("moetune tune --projection up,do", "moetune tune --projection up,down,"),  # the comma goes where no word follows
+    ("moetune tune --projection up,do", "moetune tune --projection up,down"),
     ("moetune tune --device cuda:a", "moetune tune --device cuda:all"),
     ("moetune tune --format js", "moetune tune --format json"),
     ("moetune list sch", "moetune list schemas"),

@@ -18,7 +18,6 @@ struct Invocation {
   const BackendFactory* factory = nullptr;  // for the worker command and `bench --in-process`; others open a worker
   Terminal terminal;
   const DeviceLister* lister = nullptr;  // likewise
-  const CommandLine* line = nullptr;     // all commands with their options
 };
 
 /// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "cli/text/wording.h"
 #include "cli/options/words.h"
+#include "cli/text/wording.h"
 #include "record/table/mergeable.h"
 
 namespace moetune {
@@ -105,7 +105,8 @@ void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
 
 void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
   set.value("--regime", value, "WORD",
-            help + ": burst, near its boost clock; or sustained, busy until its power limit shows");
+            help + ": burst, near its boost clock; or sustained, busy until its power limit shows",
+            one_of({"burst", "sustained"}));
 }
 
 WorkerOptions worker_options(const DeviceOptions& options) {

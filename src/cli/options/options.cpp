@@ -239,7 +239,17 @@ CommandLine::~CommandLine() = default;
 
 OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index), apps_->words); }
 
-std::vector<DeclaredCommand> CommandLine::declared() const {
+// It comes last in the help of each command.
+void CommandLine::declare_what_all_have() {
+  for (CLI::App* app : apps_->commands) {
+    if (app->get_option_no_throw("--color")) break;
+    app->set_help_flag("-h,--help", "Print this help")->group("Other");
+    declare_color(*app, apps_->color, apps_->words);
+  }
+}
+
+std::vector<DeclaredCommand> CommandLine::declared() {
+  declare_what_all_have();
   const auto all = [&](const CLI::App& app, std::string name, std::string summary) {
     DeclaredCommand command{std::move(name), std::move(summary), {}};
     for (const CLI::Option* option : app.get_options()) {
@@ -258,11 +268,7 @@ std::vector<DeclaredCommand> CommandLine::declared() const {
 Request CommandLine::parse(const std::vector<std::string>& argv) {
   const int width = help_width(look_at_terminal("auto").output_columns);
   CLI::App& main = apps_->main;
-  for (CLI::App* app : apps_->commands) {  // what every command has comes last in its help
-    if (app->get_option_no_throw("--color")) break;
-    app->set_help_flag("-h,--help", "Print this help")->group("Other");
-    declare_color(*app, apps_->color, apps_->words);
-  }
+  declare_what_all_have();
   std::vector<std::string> reversed = arguments_of(argv);
   std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants them
   const auto chosen = [&]() -> const CLI::App& {

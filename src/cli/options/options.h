@@ -84,11 +84,12 @@ class CommandLine {
   OptionSet options(size_t index);
   /// argv[0] is the program. Exit::request errors tell the nearest option or command.
   Request parse(const std::vector<std::string>& argv);
-  /// Every command but the hidden ones, once parse was called; the first has no name: it is the program alone.
-  std::vector<DeclaredCommand> declared() const;
+  /// Every command but the hidden ones; the first has no name: it is the program alone.
+  std::vector<DeclaredCommand> declared();
 
  private:
   struct Apps;
+  void declare_what_all_have();
   const std::vector<Command>& commands_;
   std::unique_ptr<Apps> apps_;
 };

@@ -95,7 +95,8 @@ Grid matrix_grid(const Choices& choices) {
 void declare(OptionSet& set, ChoosingOptions& options) {
   set.group("Robust choice");
   set.value("--choose", options.rule, "worst|mean",
-            "For each token count, choose the candidate of least regret over its routings, the worst or the mean");
+            "For each token count, choose the candidate of least regret over its routings, the worst or the mean",
+            one_of({"worst", "mean"}));
   set.value("--bucket-loss", options.bucket_loss, "SHARE",
             "Merge token counts while one candidate's regret stays within this, such as 2% [--choose worst]");
 }
