@@ -13,7 +13,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::string_view kNames[] = {"within_noise", "faster", "slower", "untrusted", "other_rows"};
+constexpr std::string_view kChangeNames[] = {"within_noise", "faster", "slower", "untrusted", "other_rows"};
 
 // Kernels are a part of the program: times with other kernels are what a comparison is for.
 constexpr std::string_view kKernels = "identity.kernels";
@@ -97,7 +97,7 @@ CellDifference compared(const Entry& before, const Entry& after, bool times) {
 
 }  // namespace
 
-std::string_view name(TimeChange change) { return kNames[static_cast<size_t>(change)]; }
+std::string_view name(TimeChange change) { return kChangeNames[static_cast<size_t>(change)]; }
 
 bool CellDifference::differs() const {
   const bool time_differs = time && *time != TimeChange::within_noise && *time != TimeChange::untrusted;

@@ -2,7 +2,6 @@
 #include "tune/cell_run.h"
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 
 namespace moetune {
@@ -75,8 +74,8 @@ bool is_searched(const Run& run, const CellRun& state) {
 void leave(const Run& run, const CellRun& state) {
   std::vector<Trial> trials;  // in the order in which they were last kept
   std::set<size_t> known;
-  for (const size_t place : std::views::reverse(state.order))
-    if (known.insert(place).second) trials.push_back(state.trials[place]);
+  for (auto place = state.order.rbegin(); place != state.order.rend(); ++place)
+    if (known.insert(*place).second) trials.push_back(state.trials[*place]);
   std::ranges::reverse(trials);
   for (const Trial& trial : state.again)  // this device was lost too before it tried them
     if (!state.places.contains(trial.candidate)) trials.push_back(trial);

@@ -61,8 +61,8 @@ std::vector<size_t> order_of(const TuneRequest& request, const Replay& before, s
   std::iota(order.begin(), order.end(), size_t{0});
   if (devices > 1) order = by_work(request.cells);
   std::erase_if(order, [&](size_t index) { return decided_entry(request, before, request.cells[index]) != nullptr; });
-  std::ranges::stable_partition(order,
-                                [&](size_t index) { return !before.decided.contains(id(request.cells[index])); });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](size_t index) { return !before.decided.contains(id(request.cells[index])); });
   return order;
 }
 

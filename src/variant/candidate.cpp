@@ -69,7 +69,8 @@ std::string value_text(const JsonAt& json) {
 
 // Knobs that the variant hasn't, or no longer has.
 void read_other_knobs(Candidate& candidate, const Variant& variant, const JsonAt& json) {
-  for (const auto& [name, value] : json.value().items()) {
+  for (const auto& item : json.value().items()) {
+    const std::string& name = item.key();
     const bool known = name == "variant" || name == "pack" ||
                        std::ranges::any_of(variant.knobs, [&](const Knob& knob) { return knob.name == name; });
     if (known) continue;

@@ -11,11 +11,11 @@ constexpr std::byte kPattern[] = {std::byte{kUnwritten & 0xff}, std::byte{kUnwri
 }  // namespace
 
 void Output::reset(ThreadPool& pool) const {
-  constexpr int64_t kPiece = int64_t{1} << 20;
+  constexpr int64_t kTogether = int64_t{1} << 20;
   const int64_t bytes = memory_.bytes();
-  pool.for_each((bytes + kPiece - 1) / kPiece, [&](int, int64_t piece) {
-    auto* from = reinterpret_cast<uint16_t*>(memory_.data() + piece * kPiece);
-    std::fill_n(from, std::min(kPiece, bytes - piece * kPiece) / 2, kUnwritten);
+  pool.for_each((bytes + kTogether - 1) / kTogether, [&](int, int64_t piece) {
+    auto* from = reinterpret_cast<uint16_t*>(memory_.data() + piece * kTogether);
+    std::fill_n(from, std::min(kTogether, bytes - piece * kTogether) / 2, kUnwritten);
   });
 }
 

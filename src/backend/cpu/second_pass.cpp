@@ -12,7 +12,7 @@ constexpr int64_t kPassColumns = 512;  // of a token's row at a time
 constexpr int64_t kSlots = 1024;       // at a time
 constexpr int64_t kLanes = 16;         // of a dot product
 
-void grow(Buffer& buffer, int64_t floats) {
+void grow_floats(Buffer& buffer, int64_t floats) {
   const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
   if (buffer.bytes() < bytes) buffer = Buffer(bytes);
 }
@@ -44,17 +44,17 @@ float add_dots(const Partials& partials, int64_t blocks, int64_t slot) {
 
 void prepare(const Product& product, int64_t blocks, Partials& partials) {
   if (!sums_slots(product) && !product.weight_gradient) return;
-  if (sums_slots(product)) grow(partials.sums, routed_rows(product) * product.n);
-  if (product.weight_gradient) grow(partials.dots, routed_rows(product) * blocks);
+  if (sums_slots(product)) grow_floats(partials.sums, routed_rows(product) * product.n);
+  if (product.weight_gradient) grow_floats(partials.dots, routed_rows(product) * blocks);
   partials.rows_of_slots = rows_of_slots(product);
 }
 
 float dot(const Microkernel& kernel, Dtype dtype, const float* sums, const std::byte* x, int64_t count) {
-  constexpr int64_t kPiece = 256;
-  static_assert(kPiece % kLanes == 0);
-  float lanes[kLanes] = {}, piece[kPiece];
-  for (int64_t from = 0; from < count; from += kPiece) {
-    const int64_t width = std::min(kPiece, count - from);
+  constexpr int64_t kTogether = 256;
+  static_assert(kTogether % kLanes == 0);
+  float lanes[kLanes] = {}, piece[kTogether];
+  for (int64_t from = 0; from < count; from += kTogether) {
+    const int64_t width = std::min(kTogether, count - from);
     kernel.unpack(dtype, x + from * size_bytes(dtype), width, piece);
     int64_t i = 0;
     for (; i + kLanes <= width; i += kLanes)

@@ -24,8 +24,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 struct BenchOptions {
   CellOptions cells;
   DeviceOptions device;

@@ -32,8 +32,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json};
-
 struct CheckOptions {
   std::string baseline;
   CellOptions cells;
@@ -143,7 +141,7 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
 }
 
 void require_options(const CheckOptions& options) {
-  parse_format(options.outputs.format, kFormats);
+  parse_format(options.outputs.format, kFormatsButCsv);
   request_of(options, DeviceKind::cpu);
   if (!options.against.empty()) require_other(options.against);
   if (options.update && !options.against.empty())
@@ -179,7 +177,7 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
 }
 
 // Tells findings as they come, and keeps them for the report after an error.
-struct Listener {
+struct CheckListener {
   const CheckOptions& options;
   size_t cells = 0;
   std::vector<CellFinding> findings = {};
@@ -212,7 +210,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
     note(invocation.terminal, about_both(options.against, *sides.here, *sides.there, cells));
   const std::atomic<bool>& stop = stop_on_signals();
 
-  Listener listener{options, cells.size()};
+  CheckListener listener{options, cells.size()};
   const auto report_all = [&](const CheckResult& result) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CheckContext context{.argv = invocation.argv,
@@ -279,7 +277,7 @@ Action declare_check(OptionSet& set) {
   set.flag("--update", options->update,
            "Rewrite BASELINE with the times measured now; its winners stay. Needs --reason");
   set.value("--reason", options->reason, "TEXT", "Why: the table keeps it with the date and the tool");
-  declare_format(set, options->outputs.format, kFormats);
+  declare_format(set, options->outputs.format, kFormatsButCsv);
   set.flag("-v,--verbose", options->outputs.verbose,
            "Print what changes are measured by, and all knobs of the winners");
   set.flag("-q,--quiet", options->quiet, "No progress");

@@ -9,8 +9,13 @@
 #include "cli/text/console.h"
 #include "cli/options/options.h"
 #include "backend/worker/worker.h"
+#include "cli/text/output.h"
 
 namespace moetune {
+
+/// What most commands print, and those without rows.
+inline const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
+inline const std::vector<Format> kFormatsButCsv = {Format::text, Format::markdown, Format::json};
 
 /// What a command gets besides its options.
 struct Invocation {

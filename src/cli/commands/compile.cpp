@@ -30,8 +30,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 struct CompileOptions {
   CellOptions cells;
   SearchOptions search;
@@ -42,7 +40,7 @@ struct CompileOptions {
   bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
 
-struct Kernel {
+struct ListedKernel {
   std::string target;
   Cell cell;
   Candidate candidate;
@@ -79,9 +77,9 @@ std::string why_none(const CompileOptions& options, const Cell& cell, Offer& off
 }
 
 // One kernel for each different unit: cells of one shape share theirs.
-std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
-                               const DeviceInfo& device) {
-  std::vector<Kernel> kernels;
+std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
+                                     const DeviceInfo& device) {
+  std::vector<ListedKernel> kernels;
   std::unordered_set<std::string> seen;
   Offer offer(make_space(options.search, "quick"), device,
               candidate_limit(options.max_candidates, options.names_space()));
@@ -91,7 +89,7 @@ std::vector<Kernel> kernels_of(const CompileOptions& options, const std::vector<
     const Candidate fallback = usual_default(problem, device);
     for (const Candidate& candidate : candidates_of(options, problem, cell, device, offer)) {
       const Variant& variant = find_variant(candidate.variant);
-      Kernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
+      ListedKernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
       kernel.unit = variant.unit(candidate, cell.shape);
       if (!seen.insert(kernel.unit).second) continue;
       kernel.name = short_text(candidate, &fallback, problem, device);
@@ -110,10 +108,10 @@ int threads_of(const CompileOptions& options) {
 }
 
 #ifdef MOETUNE_HAS_CUDA
-void compile_all(const CompileOptions& options, const std::string& target, std::vector<Kernel>& kernels) {
+void compile_all(const CompileOptions& options, const std::string& target, std::vector<ListedKernel>& kernels) {
   std::vector<std::string> units;
   units.reserve(kernels.size());
-  for (const Kernel& kernel : kernels) units.push_back(kernel.unit);
+  for (const ListedKernel& kernel : kernels) units.push_back(kernel.unit);
   const std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target,
                                                                    .sources = kernel_sources(options.kernels),
                                                                    .cache = !options.no_cache,
@@ -152,13 +150,13 @@ void require_compilable(const CompileOptions& options, const std::vector<Cell>&,
   threads_of(options);
 }
 
-void compile_all(const CompileOptions&, const std::string&, std::vector<Kernel>&) {
+void compile_all(const CompileOptions&, const std::string&, std::vector<ListedKernel>&) {
   throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
                       "build moetune on a machine with the toolkit; --show-unit works without it");
 }
 #endif
 
-Json to_json(const Kernel& kernel) {
+Json to_json(const ListedKernel& kernel) {
   Json json = {{"cell", to_json(kernel.cell)},
                {"candidate", to_json(kernel.candidate)},
                {"compile", to_json(kernel.result)},
@@ -168,7 +166,7 @@ Json to_json(const Kernel& kernel) {
   return json;
 }
 
-std::vector<std::string> row_of(const Kernel& kernel, bool verbose) {
+std::vector<std::string> row_of(const ListedKernel& kernel, bool verbose) {
   const CompileResult& result = kernel.result;
   const double shared = static_cast<double>(kernel.plan.shared_bytes + result.static_shared_bytes);
   return {verbose ? text(kernel.candidate) : kernel.name,
@@ -180,11 +178,11 @@ std::vector<std::string> row_of(const Kernel& kernel, bool verbose) {
 }
 
 // A table for each architecture and cell. Kernels of both follow each other.
-std::string kernels_text(const std::vector<Kernel>& kernels, Format format, int columns, bool verbose) {
+std::string kernels_text(const std::vector<ListedKernel>& kernels, Format format, int columns, bool verbose) {
   std::vector<Section> sections;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < kernels.size(); ++i) {
-    const Kernel& kernel = kernels[i];
+    const ListedKernel& kernel = kernels[i];
     if (i == 0 || kernels[i - 1].target != kernel.target || kernels[i - 1].cell != kernel.cell) {
       std::vector<std::string> heading = cell_heading(kernel.cell);
       heading.back() = kernel.target + ", " + heading.back();
@@ -199,7 +197,7 @@ std::string kernels_text(const std::vector<Kernel>& kernels, Format format, int 
   return sections_text(sections, format, columns) + bullets(reasons, format, columns);
 }
 
-Fields fields_of(const Kernel& kernel) {
+Fields fields_of(const ListedKernel& kernel) {
   const CompileResult& result = kernel.result;
   Fields row = {{"arch", kernel.target}};
   add_cell(row, kernel.cell);
@@ -233,11 +231,11 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   if (!options.show_unit) require_compilable(options, cells, targets);
-  std::vector<Kernel> all;
+  std::vector<ListedKernel> all;
   for (const std::string& target : targets) {
-    std::vector<Kernel> kernels = kernels_of(options, cells, device_of_arch(target));
+    std::vector<ListedKernel> kernels = kernels_of(options, cells, device_of_arch(target));
     if (options.show_unit) {
-      for (const Kernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
+      for (const ListedKernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
       continue;
     }
     if (!options.quiet)
@@ -248,10 +246,10 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   }
   if (options.show_unit) return Exit::yes;
   const auto failed =
-      std::ranges::count_if(all, [](const Kernel& kernel) { return kernel.result.status != Status::ok; });
+      std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
   Json results = Json::array();
   std::vector<Fields> rows;
-  for (const Kernel& kernel : all) results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel));
+  for (const ListedKernel& kernel : all) results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel));
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.compile/1"},
                        {"tool", tool_json(invocation.argv)},

@@ -22,8 +22,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 struct DiffOptions {
   std::string old_file, new_file, format;
   CellOptions cells;

@@ -20,7 +20,6 @@ namespace {
 
 constexpr double kNoisy = 0.02;      // half-width of a block time's interval, above which small gains are lost in noise
 constexpr double kThrottled = 0.90;  // of the burst rate
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json};
 
 struct DoctorOptions {
   DeviceOptions device;
@@ -119,7 +118,7 @@ std::string text_of(const Patient& patient, Format format) {
 }
 
 Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const std::vector<ListedDevice> listed = list_devices_in_worker(worker_options(options.device));
   Json devices = Json::array();
   std::string report;
@@ -148,7 +147,7 @@ Action declare_doctor(OptionSet& set) {
   const auto options = std::make_shared<DoctorOptions>();
   declare(set, options->device);
   set.flag("--quick", options->quick, "Describe the machine without measuring it");
-  declare_format(set, options->format, kFormats);
+  declare_format(set, options->format, kFormatsButCsv);
   return [options](const Invocation& invocation) { return run_doctor(*options, invocation); };
 }
 

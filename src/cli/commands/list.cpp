@@ -23,8 +23,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 // Folders of files inside the binary.
 constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routings/", *kSpaces = "configs/spaces/",
                      *kSuites = "configs/suites/", *kSchemas = "configs/schema/";

@@ -25,8 +25,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 struct LookupOptions {
   std::string table;
   CellOptions cells;

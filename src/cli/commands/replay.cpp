@@ -22,7 +22,6 @@
 namespace moetune {
 namespace {
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 constexpr double kMicro = 1e-6;
 
 struct ReplayOptions {

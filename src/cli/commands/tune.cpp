@@ -42,8 +42,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 constexpr int64_t kMostAtOnce = 8;
 constexpr int64_t kUsualAtOnce = 3;
 

@@ -29,8 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
-
 struct ValidateOptions {
   std::vector<std::string> files;
   std::string format;

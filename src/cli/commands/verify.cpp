@@ -29,7 +29,6 @@ namespace {
 constexpr const char* kSpace = "quick";
 constexpr size_t kCompileBatch = 64;       // kernels at a time: each batch has a time limit
 constexpr const char* kOfSpace = "space";  // the role of candidates that nobody named
-const std::vector<Format> kFormats = {Format::text, Format::markdown, Format::json, Format::csv};
 
 struct VerifyOptions {
   CellOptions cells;

@@ -15,11 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <typename Read>
-void each(const JsonAt& array, Read read) {
-  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
-}
-
 std::string require_kernel(const JsonAt& kernel, const JsonAt& files) {
   for (const char* rows : {"x_rows", "w_rows", "y_rows"}) require_formula(kernel["sizes"][rows], any_sizes());
   candidate_from_json(kernel["candidate"]);

@@ -12,9 +12,9 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kListed = 1 << 18;  // a domain with no more combinations is looked at whole
-constexpr int kExpanded = 64;         // candidates whose neighbours are looked at
-constexpr int kStarts = 16;           // random candidates around each of `from`
+constexpr int64_t kWhole = 1 << 18;  // a domain with no more combinations is looked at whole
+constexpr int kExpanded = 64;        // candidates whose neighbours are looked at
+constexpr int kStarts = 16;          // random candidates around each of `from`
 constexpr size_t kDifferentKnobs = 2;
 constexpr uint64_t kSeed = 0x9205;
 
@@ -65,7 +65,7 @@ std::vector<Candidate> promising(const Domain& domain, const Problem& problem, c
       }
     return candidate;
   };
-  const auto all = domain.all(kListed);
+  const auto all = domain.all(kWhole);
   if (all)
     for (const Candidate& candidate : *all) look_at(candidate, 0);
   Random random(kSeed);

@@ -9,7 +9,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <set>
 
 #include "base/error.h"
@@ -20,8 +19,8 @@
 namespace moetune {
 namespace {
 
-constexpr double kIntervalSds = 1.96;  // half a 95 % interval
-constexpr uint64_t kStream = 0x4e4e;   // of random numbers
+constexpr double kIntervalSds = 1.96;          // half a 95 % interval
+constexpr uint64_t kRehearsalStream = 0x4e4e;  // of random numbers
 
 using Recorded = std::map<Candidate, Trial>;  // the last trial of each
 
@@ -40,8 +39,9 @@ Recorded recorded_of(const Replay& journal, const std::string& cell) {
 }
 
 std::set<Candidate> candidates_of(const Recorded& recorded) {
-  const auto candidates = std::views::keys(recorded);
-  return {candidates.begin(), candidates.end()};
+  std::set<Candidate> candidates;
+  for (const auto& [candidate, trial] : recorded) candidates.insert(candidate);
+  return candidates;
 }
 
 // The space of all knob values that recorded candidates have.
@@ -97,7 +97,7 @@ Found search(const Stage& stage, const RehearsalRequest& request, const WarmStar
                                                          .domain = stage.domain,
                                                          .warm = warm,
                                                          .seed = seed});
-  Random random(seed, kStream);
+  Random random(seed, kRehearsalStream);
   std::map<Candidate, Trial> told;
   Found found;
   while (const std::optional<Ask> next = strategy->ask()) {

@@ -15,7 +15,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kModelsBest = 32;
+constexpr size_t kModelCandidates = 32;
 
 class InOrder final : public Strategy {
  public:
@@ -63,7 +63,7 @@ const std::vector<StrategyText>& strategies() {
   static const std::vector<StrategyText> all = {
       {"auto", "the models' best first, then local search, racing by confidence intervals"},
       {"exhaustive", "every candidate of the space"},
-      {"model", fmt::format("the {} candidates that the variants' models put first", kModelsBest)},
+      {"model", fmt::format("the {} candidates that the variants' models put first", kModelCandidates)},
       {"random", "candidates of the space in a random order of the seed"}};
   return all;
 }
@@ -84,9 +84,9 @@ bool lists_candidates(const std::string& strategy) { return strategy == "exhaust
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting) {
   require_strategy(name);
   if (name == "auto") return make_auto(setting);
-  std::vector<Candidate> order =
-      name == "model" ? promising(*setting.domain, setting.problem, setting.device, {setting.fallback}, kModelsBest)
-                      : setting.listed->legal;
+  std::vector<Candidate> order = name == "model" ? promising(*setting.domain, setting.problem, setting.device,
+                                                             {setting.fallback}, kModelCandidates)
+                                                 : setting.listed->legal;
   if (name == "random") order = shuffled(std::move(order), setting.seed);
   if (name != "model" || order.empty()) order.insert(order.begin(), setting.fallback);
   return std::make_unique<InOrder>(order, setting.blocks);

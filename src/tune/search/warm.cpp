@@ -9,7 +9,7 @@ namespace moetune {
 namespace {
 
 constexpr size_t kMostStarts = 12;
-constexpr double kNear = 0.6;       // doublings
+constexpr double kNearRows = 0.6;   // doublings
 constexpr double kOtherFusion = 1;  // doublings that another fusion or dtype counts as
 
 double doublings(double a, double b) { return a > 0 && b > 0 ? std::abs(std::log2(a / b)) : 0; }
@@ -40,7 +40,7 @@ WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& en
     if (size_bytes(shape.layer.dtype) != size_bytes(problem.shape.layer.dtype)) continue;
     const double rows = distance_of_rows(asked, entry->figures), shapes = distance_of_shapes(problem.shape, shape);
     ranked.emplace_back(rows + shapes, entry);
-    start.near = start.near || (shapes == 0 && rows <= kNear);
+    start.near = start.near || (shapes == 0 && rows <= kNearRows);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [distance, entry] : ranked) {

@@ -11,11 +11,6 @@ namespace {
 using moetune_kernels::Formula;
 using moetune_kernels::Sizes;
 
-template <typename Read>
-void each(const JsonAt& array, Read read) {
-  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
-}
-
 void require_pointer(const JsonAt& json, const LaunchNames& names) {
   if (!names.pointers.contains(json.string()))
     json.fail(fmt::format("no operand or buffer is called '{}'", json.string()));

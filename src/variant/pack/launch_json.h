@@ -18,7 +18,12 @@ struct LaunchNames {
 /// Every name that formulas of moetune.kernels/1 may use, with a value to try them that divides none by zero.
 moetune_kernels::Sizes any_sizes();
 
-// Each throws Exit::request with the place.
+template <typename Read>
+void each(const JsonAt& array, Read read) {
+  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
+}
+
+// What follows throws Exit::request with the place.
 
 void require_formula(const JsonAt& json, const moetune_kernels::Sizes& sizes);
 

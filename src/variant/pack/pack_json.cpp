@@ -13,11 +13,6 @@ namespace {
 
 using moetune_kernels::Sizes;
 
-template <typename Read>
-void each(const JsonAt& array, Read read) {
-  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
-}
-
 // Names that the formulas of any pack may use.
 Sizes pack_sizes() {
   Sizes sizes = any_sizes();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -47,7 +46,8 @@ Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::se
     const Variant& variant = find_variant(part.variant);
     if (variant.device != device_.kind) continue;
     parts_.push_back({&variant, {}});
-    for (std::vector<int> values : std::views::values(part.values)) {
+    for (const auto& knob : part.values) {
+      std::vector<int> values = knob.second;
       // kMost is the largest, but written as a negative number.
       std::sort(values.begin(), values.end(),
                 [](int a, int b) { return std::pair(a == kMost, a) < std::pair(b == kMost, b); });

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <unordered_map>
 
@@ -191,8 +190,8 @@ Error variant_missing(const SearchSpace& space, const std::string& name) {
 
 SearchSpace whole_space() {
   SearchSpace space{.name = std::string(kAllVariants), .variants = {}};
-  for (const Variant& variant : std::views::reverse(variants()))  // the default is of the first that can run
-    if (!variant.pack) space.variants.push_back(whole(variant));
+  for (const Variant& variant : variants())  // in reverse: the default is of the first that can run
+    if (!variant.pack) space.variants.insert(space.variants.begin(), whole(variant));
   add_packs(space);
   return space;
 }

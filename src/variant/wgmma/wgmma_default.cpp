@@ -17,8 +17,8 @@ namespace {
 
 using Knobs = WgmmaKnobs;
 
-const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
-const std::vector<int> kColumns = {64, 128, 192, 256};
+const std::vector<int> kDefaultRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
+const std::vector<int> kDefaultColumns = {64, 128, 192, 256};
 const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 4}, {Raster::n, 1}, {Raster::n, 4}};
 constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
 constexpr int kHold = 256;
@@ -41,8 +41,8 @@ struct Chooser {
   void look_at_tiles(Knobs c) {
     const std::pair<int, Schedule> teams[] = {
         {2, Schedule::cooperative}, {2, Schedule::pingpong}, {3, Schedule::cooperative}, {1, Schedule::cooperative}};
-    for (const int rows : kRows)
-      for (const int columns : kColumns)
+    for (const int rows : kDefaultRows)
+      for (const int columns : kDefaultColumns)
         for (const auto& [consumers, schedule] : teams)
           for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic})
             for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
@@ -56,7 +56,8 @@ struct Chooser {
   std::vector<Knobs> fastest(size_t count) {
     std::stable_sort(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Knobs> result;
-    for (const auto& [seconds, knobs] : seen) {
+    for (const auto& one : seen) {
+      const Knobs& knobs = one.second;
       const auto alike = [&knobs](const Knobs& other) {
         return std::tie(knobs.block_m, knobs.block_n, knobs.block_k, knobs.schedule) ==
                std::tie(other.block_m, other.block_n, other.block_k, other.schedule);
