@@ -309,7 +309,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const
   Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
-  plan.estimate = estimate_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
+  plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
                                options.resume);
   const Format format = parse_format(options.format, kFormats);
   const int columns = format == Format::text ? terminal.output_columns : 0;

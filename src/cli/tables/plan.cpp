@@ -24,13 +24,13 @@ std::vector<std::string> counts(const Plan::Item& item) {
   return {std::to_string(listed.total), std::to_string(listed.total - legal(listed)), std::to_string(legal(listed))};
 }
 
-std::string_view by(const RunEstimate& estimate) { return estimate.guessed ? "guess" : "journal"; }
+std::string_view by(const RunForecast& forecast) { return forecast.guessed ? "guess" : "journal"; }
 
-Json estimate_json(int64_t trials, double seconds, const RunEstimate& run) {
+Json forecast_json(int64_t trials, double seconds, const RunForecast& run) {
   return {{"trials", trials}, {"seconds", rounded(seconds, 3)}, {"by", by(run)}};
 }
 
-std::string sentence(const RunEstimate& run, const std::filesystem::path& journal) {
+std::string sentence(const RunForecast& run, const std::filesystem::path& journal) {
   const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
                                          : fmt::format("by the trials in {}", journal.string());
   return fmt::format("Would take about {} for about {} ({}).", format_time(run.seconds),
@@ -56,7 +56,7 @@ Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& d
 }
 
 std::string csv(const Plan& plan) {
-  const auto fields_of = [&](const Plan::Item& item, const CellEstimate& estimate) {
+  const auto fields_of = [&](const Plan::Item& item, const CellForecast& forecast) {
     Fields row = {{"device", plan.device.name}};
     add_cell(row, item.cell);
     add_figures(row, item.figures);
@@ -66,13 +66,13 @@ std::string csv(const Plan& plan) {
     row.emplace_back("pruned", told[1]);
     const Grid reasons = pruned_grid(item.listed ? item.listed->pruned : std::map<std::string, int64_t>{});
     row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
-    row.emplace_back("trials", std::to_string(estimate.trials));
-    row.emplace_back("estimated_seconds", number_field(estimate.seconds, 3));
-    row.emplace_back("estimated_by", by(plan.estimate));
+    row.emplace_back("trials", std::to_string(forecast.trials));
+    row.emplace_back("estimated_seconds", number_field(forecast.seconds, 3));
+    row.emplace_back("estimated_by", by(plan.forecast));
     return row;
   };
   std::vector<Fields> rows;
-  for (size_t i = 0; i < plan.items.size(); ++i) rows.push_back(fields_of(plan.items[i], plan.estimate.cells.at(i)));
+  for (size_t i = 0; i < plan.items.size(); ++i) rows.push_back(fields_of(plan.items[i], plan.forecast.cells.at(i)));
   return csv_text(fields_of({}, {}), rows);
 }
 
@@ -80,7 +80,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
   Json cells = Json::array();
   for (size_t i = 0; i < plan.items.size(); ++i) {
     const Plan::Item& item = plan.items[i];
-    const CellEstimate& estimate = plan.estimate.cells.at(i);
+    const CellForecast& forecast = plan.forecast.cells.at(i);
     const RoutingFigures& f = item.figures;
     cells.push_back({{"cell", to_json(item.cell)},
                      {"figures",
@@ -90,7 +90,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
                        {"max_over_mean", rounded(f.max_over_mean)},
                        {"cv", rounded(f.cv)},
                        {"effective_experts", rounded(f.effective_experts)}}},
-                     {"estimate", estimate_json(estimate.trials, estimate.seconds, plan.estimate)}});
+                     {"estimate", forecast_json(forecast.trials, forecast.seconds, plan.forecast)}});
     if (!item.listed) continue;
     cells.back()["total"] = item.listed->total;
     cells.back()["legal"] = legal(*item.listed);
@@ -100,7 +100,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
           {"tool", tool},
           {"device", to_json(plan.device)},
           {"cells", std::move(cells)},
-          {"estimate", estimate_json(plan.estimate.trials, plan.estimate.seconds, plan.estimate)},
+          {"estimate", forecast_json(plan.forecast.trials, plan.forecast.seconds, plan.forecast)},
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
@@ -126,7 +126,7 @@ std::string plan_text(const Plan& plan, Format format, int columns) {
                                  words(plan.device.name), grid_text(cells, format, columns));
   if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
   if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), format, columns);
-  return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.estimate, plan.journal)),
+  return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.forecast, plan.journal)),
                             words(plan.output.string()), words(plan.journal.string()));
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/text/output.h"
-#include "tune/estimate.h"
+#include "tune/forecast.h"
 #include "variant/space/offer.h"
 
 namespace moetune {
@@ -20,7 +20,7 @@ struct Plan {
   DeviceInfo device;
   std::vector<Item> items;
   std::filesystem::path output, journal;
-  RunEstimate estimate = {};
+  RunForecast forecast = {};
 };
 
 /// `seed` is that of the run, by which the offer draws. Candidates are counted where that can be done.

@@ -29,16 +29,16 @@ struct CellWorkload {
 
 /// Seconds that a cell takes on one device: by the journal's trials of this cell, else by a guess from the kind of
 /// device, scaled by the journal's other cells. `guessed` (may be null) becomes true where the journal has no trial.
-double estimated_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
-                         bool* guessed);
+double forecast_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
+                        bool* guessed);
 
 /// Of one device.
-struct CellEstimate {
+struct CellForecast {
   int64_t trials = 0;  // candidates left to try; a search may end before or after so many
   double seconds = 0;
 };
-struct RunEstimate {
-  std::vector<CellEstimate> cells;  // those of the request
+struct RunForecast {
+  std::vector<CellForecast> cells;  // those of the request
   int64_t trials = 0;
   double seconds = 0;    // of the run, within its time budget; devices share the cells
   bool guessed = false;  // no journal tells how long trials take
@@ -46,7 +46,7 @@ struct RunEstimate {
 
 /// What a run takes. `listed` has the candidates of each cell, null where the strategy needs no list. `journal` counts
 /// where it is of this model of device and of the request's regime; with `resume` its candidates are not tried again.
-RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
+RunForecast forecast_run(const TuneRequest& request, const DeviceInfo& device,
                          const std::vector<std::shared_ptr<const Enumeration>>& listed, const Replay& journal,
                          size_t devices, bool resume);
 

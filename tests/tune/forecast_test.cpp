@@ -1,5 +1,5 @@
 // What a journal's times tell of a run to come.
-#include "tune/estimate.h"
+#include "tune/forecast.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ CellWorkload workload(int64_t tokens, int64_t trials) {
 
 double seconds(const Replay& replay, int64_t tokens, int64_t trials, bool* guessed = nullptr,
                Regime regime = Regime::burst) {
-  return estimated_seconds(workload(tokens, trials), pace_of(replay), replay.header.device, regime, guessed);
+  return forecast_seconds(workload(tokens, trials), pace_of(replay), replay.header.device, regime, guessed);
 }
 
 TEST(Estimate, ACellOfTheJournalTakesWhatItTook) {

@@ -1,5 +1,5 @@
 // Means of a journal's times, and guesses where it has none.
-#include "tune/estimate.h"
+#include "tune/forecast.h"
 
 #include <algorithm>
 #include <set>
@@ -84,8 +84,8 @@ Pace pace_of(const Replay& journal) {
   return pace;
 }
 
-double estimated_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
-                         bool* guessed) {
+double forecast_seconds(const CellWorkload& cell, const Pace& pace, const DeviceInfo& device, Regime regime,
+                        bool* guessed) {
   const Guess guessed_seconds = guess(cell.flops, device, regime);
   const auto seconds = [&](const std::map<std::string, double>& told, double scale, double by_figures) {
     const auto found = told.find(cell.id);
@@ -129,13 +129,13 @@ int64_t candidates_in(const Replay& journal, const std::string& cell) {
 
 }  // namespace
 
-RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
+RunForecast forecast_run(const TuneRequest& request, const DeviceInfo& device,
                          const std::vector<std::shared_ptr<const Enumeration>>& listed, const Replay& journal,
                          size_t devices, bool resume) {
   const bool compares = same_model(journal.header.device, device) && journal.header.regime == request.regime;
   const Replay known = compares ? journal : Replay{};
   const Pace pace = pace_of(known);
-  RunEstimate run;
+  RunForecast run;
   std::vector<Entry> before = request.warm;
   for (size_t i = 0; i < request.cells.size(); ++i) {
     const Cell& cell = request.cells[i];
@@ -144,13 +144,13 @@ RunEstimate estimate_run(const TuneRequest& request, const DeviceInfo& device,
       continue;
     }
     const Problem problem = make_problem(cell);
-    CellEstimate estimate{.trials = usual_trials(request, problem, device, listed.at(i), before)};
-    if (resume) estimate.trials = std::max<int64_t>(0, estimate.trials - candidates_in(known, id(cell)));
-    estimate.seconds = estimated_seconds({id(cell), estimate.trials, flops(product_of(problem))}, pace, device,
-                                         request.regime, &run.guessed);
-    run.trials += estimate.trials;
-    run.seconds += estimate.seconds;
-    run.cells.push_back(estimate);
+    CellForecast forecast{.trials = usual_trials(request, problem, device, listed.at(i), before)};
+    if (resume) forecast.trials = std::max<int64_t>(0, forecast.trials - candidates_in(known, id(cell)));
+    forecast.seconds = forecast_seconds({id(cell), forecast.trials, flops(product_of(problem))}, pace, device,
+                                        request.regime, &run.guessed);
+    run.trials += forecast.trials;
+    run.seconds += forecast.seconds;
+    run.cells.push_back(forecast);
     before.emplace_back().cell = cell;
     before.back().figures = figures(problem.routing);
   }
