@@ -26,14 +26,30 @@ double quantile_of_sorted(std::span<const double> values, double q) {
 
 }  // namespace
 
+Estimate operator*(double factor, const Estimate& estimate) {
+  return {factor * estimate.value, factor * estimate.low, factor * estimate.high, estimate.samples};
+}
+
+Estimate operator/(double dividend, const Estimate& estimate) {
+  return {dividend / estimate.value, dividend / estimate.high, dividend / estimate.low, estimate.samples};
+}
+
+Estimate operator/(const Estimate& dividend, const Estimate& divisor) {
+  return {dividend.value / divisor.value, dividend.low / divisor.high, dividend.high / divisor.low};
+}
+
+Estimate& operator+=(Estimate& sum, const Estimate& term) {
+  return sum = {sum.value + term.value, sum.low + term.low, sum.high + term.high};
+}
+
 double quantile(std::span<const double> samples, double q) { return quantile_of_sorted(sorted(samples), q); }
 
 double median(std::span<const double> samples) { return quantile(samples, 0.5); }
 
-Interval median_interval(std::span<const double> samples, double confidence) {
+Estimate median_estimate(std::span<const double> samples, double confidence) {
   const std::vector<double> values = sorted(samples);
   const size_t n = values.size();
-  if (n == 0) return {std::nan(""), std::nan("")};
+  if (n == 0) return {std::nan(""), std::nan(""), std::nan("")};
   // P(fewer than r samples below the median), binomial(n, 1/2), grows with r: take the largest r that keeps coverage.
   const double tail = (1 - confidence) / 2;
   // The terms are logarithms, because 2^-n underflows from n = 1075 on.
@@ -47,18 +63,21 @@ Interval median_interval(std::span<const double> samples, double confidence) {
   }
   // Here P(B <= r - 1) <= tail, so [x_(r), x_(n - r + 1)] (from 1) covers; r = 0 means that not even the range does.
   const size_t low = r == 0 ? 0 : r - 1;
-  return {values[low], values[n - 1 - low]};
+  return {quantile_of_sorted(values, 0.5), values[low], values[n - 1 - low], static_cast<int>(n)};
 }
 
-Interval bootstrap_median_interval(std::span<const double> samples, double confidence, int resamples, uint64_t seed) {
-  if (samples.empty()) return {std::nan(""), std::nan("")};
+Estimate bootstrap_median(std::span<const double> samples, double confidence, int resamples, uint64_t seed) {
+  if (samples.empty()) return {std::nan(""), std::nan(""), std::nan("")};
   Random random(seed);
   std::vector<double> medians, draw(samples.size());
   for (int i = 0; i < resamples; ++i) {
     for (double& value : draw) value = samples[random.below(samples.size())];
     medians.push_back(median(draw));
   }
-  return {quantile(medians, (1 - confidence) / 2), quantile(medians, (1 + confidence) / 2)};
+  // With few samples the interval of resampled medians may miss the median itself by a rounding error.
+  const double middle = median(samples);
+  return {middle, std::min(quantile(medians, (1 - confidence) / 2), middle),
+          std::max(quantile(medians, (1 + confidence) / 2), middle), static_cast<int>(samples.size())};
 }
 
 bool has_settled(std::span<const double> series, size_t window, double tolerance) {
@@ -68,9 +87,11 @@ bool has_settled(std::span<const double> series, size_t window, double tolerance
   return std::abs(last - before) <= tolerance * std::max(std::abs(last), std::abs(before));
 }
 
-double log_half_width(const Interval& interval) {
-  if (!(interval.low > 0 && interval.high >= interval.low)) return std::numeric_limits<double>::infinity();
-  return std::log(interval.high / interval.low) / 2;
+double half_width(const Estimate& estimate) { return (estimate.high - estimate.low) / 2; }
+
+double log_half_width(const Estimate& estimate) {
+  if (!(estimate.low > 0 && estimate.high >= estimate.low)) return std::numeric_limits<double>::infinity();
+  return std::log(estimate.high / estimate.low) / 2;
 }
 
 double geometric_mean(std::span<const double> samples) {

@@ -109,8 +109,7 @@ Bout set_up_pair(const Entry& entry, Backend& here, const Against& there) {
   const auto add = [&](Backend& backend, const std::string& name, const Contender& contender) {
     Rival rival;
     rival.name = name;
-    rival.ratio = 1;
-    rival.ratio_interval = {1, 1};
+    rival.ratio = {1, 1, 1};
     bout.rivals.push_back(rival);
     bout.runners.push_back({&backend, contender});
   };

@@ -101,11 +101,10 @@ Json benchmark_json(const CheckResult& result, const TunedTable& table) {
   Json list = Json::array();
   for (const CellFinding& finding : result.findings) {
     if (finding.rounds == 0) continue;
-    const Interval& interval = finding.now.interval;
     list.push_back({{"name", id(finding.cell)},
                     {"unit", "µs"},
-                    {"value", rounded(finding.now.seconds * 1e6)},
-                    {"range", fmt::format("± {:.3g}", (interval.high - interval.low) / 2 * 1e6)},
+                    {"value", rounded(finding.now.time.value * 1e6)},
+                    {"range", fmt::format("± {:.3g}", half_width(finding.now.time) * 1e6)},
                     {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding),
                                           candidate_of(table, finding.cell))}});
   }

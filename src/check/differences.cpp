@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
-#include "record/table/mergeable.h"
 #include "base/pretty.h"
+#include "record/table/mergeable.h"
 
 namespace moetune {
 namespace {
@@ -64,26 +64,24 @@ void compare_origins(const TunedTable& old_table, const TunedTable& new_table, T
 }
 
 // The logarithm of a ratio of independent medians is as uncertain as the two logarithms together.
-Interval interval_of(const Measurement& before, const Measurement& after, double ratio) {
-  const double down =
-      std::hypot(std::log(after.seconds / after.interval.low), std::log(before.interval.high / before.seconds));
-  const double up =
-      std::hypot(std::log(after.interval.high / after.seconds), std::log(before.seconds / before.interval.low));
-  return {ratio * std::exp(-down), ratio * std::exp(up)};
+Estimate ratio_of(const Estimate& after, const Estimate& before) {
+  const double ratio = after.value / before.value;
+  const double down = std::hypot(std::log(after.value / after.low), std::log(before.high / before.value));
+  const double up = std::hypot(std::log(after.high / after.value), std::log(before.value / before.low));
+  return {ratio, ratio * std::exp(-down), ratio * std::exp(up)};
 }
 
 void compare_times(CellDifference& cell) {
   const Entry &before = *cell.old_entry, &after = *cell.new_entry;
-  cell.ratio = after.measurement.seconds / before.measurement.seconds;
-  cell.ratio_interval = interval_of(before.measurement, after.measurement, cell.ratio);
+  cell.ratio = ratio_of(after.measurement.time, before.measurement.time);
   if (before.m_sizes != after.m_sizes)
     cell.time = TimeChange::other_rows;
   else if (!distrust(before).empty() || !distrust(after).empty())
     cell.time = TimeChange::untrusted;
   else
-    cell.time = cell.ratio_interval.low > 1    ? TimeChange::slower
-                : cell.ratio_interval.high < 1 ? TimeChange::faster
-                                               : TimeChange::within_noise;
+    cell.time = cell.ratio.low > 1    ? TimeChange::slower
+                : cell.ratio.high < 1 ? TimeChange::faster
+                                      : TimeChange::within_noise;
 }
 
 CellDifference compared(const Entry& before, const Entry& after, bool times) {

@@ -19,8 +19,7 @@ struct CellDifference {
   const Entry *old_entry = nullptr, *new_entry = nullptr;  // null: the cell is only in the other table
   bool winner_changed = false;                             // another candidate, or a winner in one of the tables alone
   std::optional<TimeChange> time = {};                     // nothing where times are not compared or one has no winner
-  double ratio = 0;                                        // new time over old time, where `time` has a value
-  Interval ratio_interval = {};                            // from the two intervals, as of independent medians
+  Estimate ratio = {};  // new time over old time, where `time` has a value; of independent medians
 
   const Cell& cell() const { return (old_entry ? old_entry : new_entry)->cell; }
   /// Whether anything differs that noise does not explain.

@@ -48,7 +48,7 @@ bool stays(const Problem& problem, const Bout& bout, const CheckRequest& request
   Rounds again;
   for (int done = 2 * set;; done += set) {
     const Rounds more = measure_set(problem, bout, request, limits, false);
-    if (change_of_ratio(more, bout).high() < limits.threshold) {
+    if (change_of_ratio(more, bout).high < limits.threshold) {
       all = more;
       return false;
     }
@@ -66,7 +66,7 @@ bool screen(const Problem& problem, const Bout& bout, const CheckRequest& reques
   const int set = std::max(request.rounds, 1);
   all = measure_set(problem, bout, request, limits, true);
   for (int done = set;; done += set) {
-    if (change_of_ratio(all, bout).high() < limits.threshold || *limits.stop) return false;
+    if (change_of_ratio(all, bout).high < limits.threshold || *limits.stop) return false;
     if (shows_regression(all, bout, limits.threshold)) return true;
     if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
     append(all, measure_set(problem, bout, request, limits, false));
@@ -102,14 +102,14 @@ CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request
   if (request.against) {
     one.bout = set_up_pair(entry, backend, *request.against);
   } else {
-    finding.before_seconds = entry.measurement.seconds;
+    finding.before_seconds = entry.measurement.time.value;
     one.bout = set_up(entry, backend, request.all_rivals);
     if (!one.bout)
       return settled(finding, Finding::inconclusive,
                      "the table has no rival that runs here: tune again with a baseline", Remedy::tune);
     const Rival& control = one.bout->control();
     finding.control = control.name;
-    finding.control_before_seconds = control.measurement.seconds;
+    finding.control_before_seconds = control.measurement.time.value;
     // A finding that will be untrusted in any case needs no waiting.
     if (std::max(entry.measurement.waited, control.measurement.waited) > kBusy)
       one.limits.patience = one.limits.quiet.wait = 0;
@@ -120,7 +120,7 @@ CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request
                    "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
   return guarded(one, request, [&] {
     if (const auto early = try_out(finding, problem, *one.bout, request)) return *early;
-    if (!one.bout->paired && one.bout->control().measurement.samples < kFewest)
+    if (!one.bout->paired && one.bout->control().measurement.time.samples < kFewest)
       return settled(finding, Finding::inconclusive, "the table's final was cut short and has no interval: tune again",
                      Remedy::tune);
     wait_for_quiet(one, request);
@@ -197,7 +197,7 @@ class Checking {
     std::vector<Case*> measured;
     for (Case& one : cases_) {
       if (one.finding.rounds == 0) continue;
-      const Change change = change_of_ratio(one.rounds, *one.bout);
+      const Estimate change = change_of_ratio(one.rounds, *one.bout);
       double slowdown = chance_of_slowdown(change, threshold_);
       if (!one.bout->paired)
         slowdown = std::min(slowdown, chance_of_slowdown(excess_of_time(one.rounds, *one.bout), threshold_));
@@ -214,7 +214,7 @@ class Checking {
         one.finding.reason += fmt::format("; among {} cells, chance explains such a slowdown", measured.size());
       }
       if (one.finding.finding == Finding::improved && !sped[i]) {
-        const bool wide = change_of_ratio(one.rounds, *one.bout).half > threshold_;
+        const bool wide = half_width(change_of_ratio(one.rounds, *one.bout)) > threshold_;
         one.finding.finding = wide ? Finding::inconclusive : Finding::equivalent;
         if (wide) one.finding.remedy = Remedy::rounds;
         one.finding.reason += fmt::format("; among {} cells, chance explains such a speedup", measured.size());

@@ -26,10 +26,8 @@ struct CellFinding {
   std::string reason;                        // a sentence
   Finding by_ratio = Finding::inconclusive;  // by the ratio to the control alone
   Finding by_time = Finding::inconclusive;   // by the time alone
-  double change = 0;  // of the ratio to `control`, as a ratio - 1: above 0, slower than in the table
-  Interval change_interval;
-  double time_change = 0;  // of the time itself
-  Interval time_change_interval;
+  Estimate change;        // of the ratio to `control`, as a ratio - 1: above 0, slower than in the table
+  Estimate time_change;   // of the time itself
   double detectable = 0;  // the smallest slowdown that would have been found: see rules.h
   std::string control;    // the rival whose ratio was judged: "cublas-loop", "default", ...
   Measurement now;
@@ -50,8 +48,7 @@ struct CellFinding {
 /// The geometric mean over the cells that could be judged: measured, trusted, and with a control that says something.
 struct MeanFinding {
   Finding finding = Finding::inconclusive;  // equivalent, improved, regressed or inconclusive
-  double change = 0;
-  Interval change_interval;
+  Estimate change;
   double detectable = 0;
   size_t cells = 0;
 };

@@ -18,10 +18,10 @@ namespace {
 bool was_measured(const CellFinding& finding) { return finding.rounds > 0; }
 
 // "+8.0 % ± 1.0 %"; only the interval where it is too wide for one number.
-std::string percent_text(double change, const Interval& interval) {
-  const double side = (interval.high - interval.low) / 2;
-  if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * interval.low, 100 * interval.high);
-  return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change, 100 * side);
+std::string percent_text(const Estimate& change) {
+  const double side = half_width(change);
+  if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * change.low, 100 * change.high);
+  return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change.value, 100 * side);
 }
 
 // Correctness first.
@@ -60,7 +60,7 @@ std::string tally(const CheckResult& result) {
 
 std::string worst_text(const std::vector<CellFinding>& findings) {
   const auto worst = std::ranges::max_element(
-      findings, {}, [](const CellFinding& finding) { return std::pair(severity(finding), finding.change); });
+      findings, {}, [](const CellFinding& finding) { return std::pair(severity(finding), finding.change.value); });
   if (worst->finding == Finding::regressed)
     return fmt::format("the worst is {}, {}", id(worst->cell), change_text(*worst));
   return fmt::format("{}: {}", id(worst->cell), name(worst->finding));
@@ -104,8 +104,7 @@ int exit_code(const CheckResult& result, Undecided undecided) {
 
 std::string change_text(const CellFinding& finding) {
   if (!was_measured(finding)) return "";
-  return is_told_by_time(finding) ? percent_text(finding.time_change, finding.time_change_interval)
-                                  : percent_text(finding.change, finding.change_interval);
+  return percent_text(is_told_by_time(finding) ? finding.time_change : finding.change);
 }
 
 constexpr double kMostPercent = 1000;  // more tells nothing
@@ -135,7 +134,7 @@ std::string mean_text(const CheckResult& result) {
   if (!result.mean) return "";
   const MeanFinding& mean = *result.mean;
   return fmt::format("The geometric mean over {} cells changed by {}: {}; {:.1f} % would have been found.", mean.cells,
-                     percent_text(mean.change, mean.change_interval), name(mean.finding), 100 * mean.detectable);
+                     percent_text(mean.change), name(mean.finding), 100 * mean.detectable);
 }
 
 std::string sentence(const CheckResult& result) {
@@ -164,7 +163,7 @@ std::string markdown(const CheckResult& result) {
   Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}}, {}};
   for (const CellFinding& finding : result.findings)
     grid.rows.push_back({id(finding.cell), finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
-                         was_measured(finding) ? format_time(finding.now.seconds) : "", change_text(finding),
+                         was_measured(finding) ? format_time(finding.now.time.value) : "", change_text(finding),
                          detectable_text(finding), judged_by(finding, result), std::string(name(finding.finding))});
   std::string text = markdown(grid);
   const std::vector<std::string> told = reasons(result);

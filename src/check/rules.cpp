@@ -18,7 +18,9 @@ constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 
 constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
 constexpr double kDeviations = 1.959964;  // standard deviations in half a 95 % interval
 
-double sureness(const Change& change, double threshold) { return change.half <= threshold ? kSure : kSurerWhenNoisy; }
+double sureness(const Estimate& change, double threshold) {
+  return half_width(change) <= threshold ? kSure : kSurerWhenNoisy;
+}
 
 // Why the machine may have changed, and not the code. An empty reason: there is no sign of that.
 struct Doubt {
@@ -35,7 +37,7 @@ double busiest(const Rounds& rounds) {
 // Where even the control differs much, equal times or ratios say nothing: the machine favours one program, or it isn't
 // that of the table any more.
 bool is_elsewhere(const Rounds& rounds, const Bout& bout) {
-  if (bout.paired) return bout.has_witness() && std::abs(change_of_witness(rounds).middle) > std::log(kControlMoved);
+  if (bout.paired) return bout.has_witness() && std::abs(change_of_witness(rounds).value) > std::log(kControlMoved);
   return std::abs(std::log(control_moved(rounds, bout))) > std::log(kControlElsewhere);
 }
 
@@ -43,8 +45,8 @@ bool is_elsewhere(const Rounds& rounds, const Bout& bout) {
 Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& limits) {
   if (bout.paired) {
     if (!bout.has_witness()) return {};
-    const Change change = change_of_witness(rounds);
-    const Change other{-change.middle, change.half};
+    const Estimate change = change_of_witness(rounds);
+    const Estimate other = around(-change.value, half_width(change));
     const bool differs = is_elsewhere(rounds, bout) || shows_regression(change, limits.threshold) ||
                          shows_regression(other, limits.threshold);
     if (!differs) return {};
@@ -75,9 +77,9 @@ Doubt doubt(const Rounds& rounds, const Bout& bout, const Limits& limits) {
 std::string called(const std::string& rival) { return rival == "default" ? "the default" : rival; }
 
 std::string told_changes(const CellFinding& finding, const Rounds& rounds, const Bout& bout) {
-  const std::string ratio = text(change_of_ratio(rounds, bout));
+  const std::string ratio = percent(change_of_ratio(rounds, bout));
   if (bout.paired) return fmt::format("its time differs from that with {} by {}", bout.control().name, ratio);
-  const std::string control = called(finding.control), time = text(change_of_time(rounds, bout));
+  const std::string control = called(finding.control), time = percent(change_of_time(rounds, bout));
   const std::string control_time = percent(std::log(control_moved(rounds, bout)));
   std::string told = fmt::format("its ratio to {} changed by {}, its time by {}", control, ratio, time);
   if (is_told_by_time(finding))
@@ -96,27 +98,27 @@ std::string explain(const CellFinding& finding, const Rounds& rounds, const Bout
                           bout.paired ? "difference" : "ratio",
                           doubts.empty() ? "use more --rounds or a quieter machine" : doubts);
   if (bout.has_witness() && doubts.empty())
-    return reason + fmt::format("; that of {} by {}", finding.control, percent(change_of_witness(rounds).middle));
+    return reason + fmt::format("; that of {} by {}", finding.control, percent(change_of_witness(rounds).value));
   if (bout.paired) return reason;
   for (size_t i = 0; i + 1 < bout.rivals.size(); ++i)
     reason += fmt::format("; its ratio to {} by {}", called(bout.rivals[i].name),
-                          percent(change_against(rounds, bout, i).middle));
+                          percent(change_against(rounds, bout, i).value));
   return reason;
 }
 
-Interval as_ratio(const Change& change) { return {std::expm1(change.low()), std::expm1(change.high())}; }
+Estimate as_ratio(const Estimate& change) {
+  return {std::expm1(change.value), std::expm1(change.low), std::expm1(change.high)};
+}
 
 void fill_times(CellFinding& finding, const Rounds& rounds, const Bout& bout) {
   finding.now = summarise(rounds.blocks[0]);
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.rivals_now.clear();
   for (size_t i = 0; i < bout.rivals.size(); ++i) {
-    const Ratio ratio = paired_ratio(rounds, 0, 1 + i);
     finding.rivals_now.push_back({.name = bout.rivals[i].name,
                                   .candidate = bout.rivals[i].candidate,
                                   .measurement = summarise(rounds.blocks[1 + i]),
-                                  .ratio = ratio.median,
-                                  .ratio_interval = ratio.interval});
+                                  .ratio = paired_ratio(rounds, 0, 1 + i)});
   }
   if (!bout.paired) {
     finding.control_now_seconds = median(rounds.seconds.back());
@@ -130,49 +132,46 @@ void fill_times(CellFinding& finding, const Rounds& rounds, const Bout& bout) {
 }
 
 void fill_changes(CellFinding& finding, const Rounds& rounds, const Bout& bout, double threshold) {
-  const Change ratio = change_of_ratio(rounds, bout);
-  finding.change = std::expm1(ratio.middle);
-  finding.change_interval = as_ratio(ratio);
+  const Estimate ratio = change_of_ratio(rounds, bout);
+  finding.change = as_ratio(ratio);
   finding.detectable = detectable(ratio, threshold);
   if (bout.paired) return;
-  const Change time = change_of_time(rounds, bout);
-  finding.time_change = std::expm1(time.middle);
-  finding.time_change_interval = as_ratio(time);
+  finding.time_change = as_ratio(change_of_time(rounds, bout));
 }
 
 }  // namespace
 
-bool shows_regression(const Change& change, double threshold) {
-  return change.middle > threshold && change.middle > sureness(change, threshold) * change.half;
+bool shows_regression(const Estimate& change, double threshold) {
+  return change.value > threshold && change.value > sureness(change, threshold) * half_width(change);
 }
 
 bool shows_regression(const Rounds& rounds, const Bout& bout, double threshold) {
-  const Change ratio = change_of_ratio(rounds, bout);
-  if (bout.paired || ratio.half <= threshold) return shows_regression(ratio, threshold);
+  const Estimate ratio = change_of_ratio(rounds, bout);
+  if (bout.paired || half_width(ratio) <= threshold) return shows_regression(ratio, threshold);
   return shows_regression(ratio, threshold) || shows_regression(excess_of_time(rounds, bout), threshold);
 }
 
-double chance_of_slowdown(const Change& change, double threshold) {
-  if (change.middle <= 0) return 1;
-  const double half = change.half * sureness(change, threshold) / kSure;
-  return normal_tail(kDeviations * change.middle / half);
+double chance_of_slowdown(const Estimate& change, double threshold) {
+  if (change.value <= 0) return 1;
+  const double half = half_width(change) * sureness(change, threshold) / kSure;
+  return normal_tail(kDeviations * change.value / half);
 }
 
-double chance_of_speedup(const Change& change, double threshold) {
-  return chance_of_slowdown({-change.middle, change.half}, threshold);
+double chance_of_speedup(const Estimate& change, double threshold) {
+  return chance_of_slowdown(around(-change.value, half_width(change)), threshold);
 }
 
-double detectable(const Change& change, double threshold) {
-  const double shown = std::max(threshold, sureness(change, threshold) * change.half);
-  return std::expm1(shown + change.half);
+double detectable(const Estimate& change, double threshold) {
+  const double shown = std::max(threshold, sureness(change, threshold) * half_width(change));
+  return std::expm1(shown + half_width(change));
 }
 
-Finding judge(const Change& change, bool confirmed, double threshold) {
+Finding judge(const Estimate& change, bool confirmed, double threshold) {
   if (confirmed) return Finding::regressed;
-  if (!(change.high() < threshold) && !(change.half <= threshold)) return Finding::inconclusive;
-  if (change.middle > threshold) return Finding::inconclusive;  // it was not confirmed
-  if (change.middle < -threshold && change.high() < 0) return Finding::improved;
-  if (change.low() < -threshold && change.half > threshold) return Finding::inconclusive;  // it may be faster
+  if (!(change.high < threshold) && !(half_width(change) <= threshold)) return Finding::inconclusive;
+  if (change.value > threshold) return Finding::inconclusive;  // it was not confirmed
+  if (change.value < -threshold && change.high < 0) return Finding::improved;
+  if (change.low < -threshold && half_width(change) > threshold) return Finding::inconclusive;  // it may be faster
   return Finding::equivalent;
 }
 
@@ -181,11 +180,11 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   const double threshold = limits.threshold;
   fill_times(finding, rounds, bout);
   fill_changes(finding, rounds, bout, threshold);
-  const Change ratio = change_of_ratio(rounds, bout);
+  const Estimate ratio = change_of_ratio(rounds, bout);
   finding.by_ratio = judge(ratio, confirmed && shows_regression(ratio, threshold), threshold);
   finding.by_time = finding.by_ratio;
   if (!bout.paired) {
-    const Change time = change_of_time(rounds, bout);
+    const Estimate time = change_of_time(rounds, bout);
     finding.by_time = judge(time, shows_regression(time, threshold), threshold);
   }
   finding.finding = confirmed ? Finding::regressed : finding.by_ratio;
@@ -194,8 +193,7 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& 
   finding.elsewhere = is_elsewhere(rounds, bout);
   const bool equal_by_luck = finding.finding == Finding::equivalent && finding.elsewhere;
   if ((changed || equal_by_luck) && !doubts.empty()) finding.finding = Finding::untrusted;
-  if (finding.finding == Finding::inconclusive && doubts.empty() &&
-      log_half_width(bout.control().ratio_interval) > threshold)
+  if (finding.finding == Finding::inconclusive && doubts.empty() && log_half_width(bout.control().ratio) > threshold)
     doubts = "the table's own interval is wider than the threshold, tune again", remedy = Remedy::tune;
   if (finding.finding == Finding::inconclusive || finding.finding == Finding::untrusted) finding.remedy = remedy;
   finding.reason = explain(finding, rounds, bout, doubts);
@@ -208,21 +206,19 @@ bool has_part_in_mean(const CellFinding& finding) {
 
 std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double threshold) {
   MeanFinding mean;
-  Change sum;
+  double middle = 0, half = 0;  // sums
   for (const CellFinding& finding : findings) {
     if (!has_part_in_mean(finding)) continue;
-    const Interval& interval = finding.change_interval;
-    const double half = (std::log1p(interval.high) - std::log1p(interval.low)) / 2;
-    if (!std::isfinite(half)) continue;
-    sum.middle += std::log1p(finding.change);
-    sum.half = std::hypot(sum.half, half);
+    const double its_half = (std::log1p(finding.change.high) - std::log1p(finding.change.low)) / 2;
+    if (!std::isfinite(its_half)) continue;
+    middle += std::log1p(finding.change.value);
+    half = std::hypot(half, its_half);
     ++mean.cells;
   }
   if (mean.cells < 2) return std::nullopt;
   const auto cells = static_cast<double>(mean.cells);
-  const Change change{sum.middle / cells, sum.half / cells};
-  mean.change = std::expm1(change.middle);
-  mean.change_interval = as_ratio(change);
+  const Estimate change = around(middle / cells, half / cells);
+  mean.change = as_ratio(change);
   mean.detectable = detectable(change, threshold);
   mean.finding = judge(change, shows_regression(change, threshold), threshold);
   return mean;

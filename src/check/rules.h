@@ -22,7 +22,7 @@ struct Limits {
 
 /// Whether the median is above the threshold, and surely above 0: by 1.7 halves of the 95 % interval, 3.3 standard
 /// deviations. An interval wider than the threshold underestimates the noise: then by 6 halves.
-bool shows_regression(const Change& change, double threshold);
+bool shows_regression(const Estimate& change, double threshold);
 
 /// The same by the ratio to the control; where its interval is wider than the threshold, also by the winner's time over
 /// the table's.
@@ -30,17 +30,17 @@ bool shows_regression(const Rounds& rounds, const Bout& bout, double threshold);
 
 /// The chance of such a slowdown, or a larger one, where nothing changed: one-sided, of the normal distribution, with
 /// the interval widened as shows_regression widens it.
-double chance_of_slowdown(const Change& change, double threshold);
-double chance_of_speedup(const Change& change, double threshold);
+double chance_of_slowdown(const Estimate& change, double threshold);
+double chance_of_speedup(const Estimate& change, double threshold);
 
 /// The smallest slowdown, as a ratio - 1, that would be found with a chance of 95 %, measured and confirmed with this
 /// interval: exp(max(t, s h) + h) - 1, where t is the threshold and h half the 95 % interval, both in the logarithm,
 /// and s the halves by which a regression must exceed 0 (1.7, or 6 where h > t). The last h are 1.96 standard
 /// deviations: each of the two measurements shows such a slowdown with a chance of 97.5 %.
-double detectable(const Change& change, double threshold);
+double detectable(const Estimate& change, double threshold);
 
 /// equivalent, improved or inconclusive by one change; regressed where that was confirmed.
-Finding judge(const Change& change, bool confirmed, double threshold);
+Finding judge(const Estimate& change, bool confirmed, double threshold);
 
 /// The finding of a cell whose rounds are over. `confirmed`: further rounds showed its regression again.
 CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,

@@ -3,19 +3,19 @@
 
 #include <algorithm>
 
+#include "export/text_export.h"
 #include "record/fields.h"
 #include "record/step.h"
-#include "export/text_export.h"
 #include "variant/variant.h"
 
 namespace moetune {
 namespace {
 
 void add_rival(Fields& fields, const std::string& prefix, const Rival* rival) {
-  fields.emplace_back(prefix + "_us", rival ? number_field(rival->measurement.seconds * 1e6) : "");
-  fields.emplace_back(prefix + "_speedup", rival ? number_field(1 / rival->ratio, 4) : "");
-  fields.emplace_back(prefix + "_speedup_low", rival ? number_field(1 / rival->ratio_interval.high, 4) : "");
-  fields.emplace_back(prefix + "_speedup_high", rival ? number_field(1 / rival->ratio_interval.low, 4) : "");
+  fields.emplace_back(prefix + "_us", rival ? number_field(rival->measurement.time.value * 1e6) : "");
+  fields.emplace_back(prefix + "_speedup", rival ? number_field(1 / rival->ratio.value, 4) : "");
+  fields.emplace_back(prefix + "_speedup_low", rival ? number_field(1 / rival->ratio.high, 4) : "");
+  fields.emplace_back(prefix + "_speedup_high", rival ? number_field(1 / rival->ratio.low, 4) : "");
 }
 
 void add_rivals(Fields& fields, const Entry& entry) {
@@ -26,8 +26,8 @@ void add_rivals(Fields& fields, const Entry& entry) {
     if (!baseline)
       baseline = &rival;
     else
-      others +=
-          fmt::format("{}{}={}", others.empty() ? "" : ";", rival.name, number_field(rival.measurement.seconds * 1e6));
+      others += fmt::format("{}{}={}", others.empty() ? "" : ";", rival.name,
+                            number_field(rival.measurement.time.value * 1e6));
   }
   add_rival(fields, "default", find_rival(entry, "default"));
   fields.emplace_back("baseline", baseline ? baseline->name : "");
@@ -40,7 +40,7 @@ void add_step(Fields& fields, const Step* step, const Entry& entry) {
   const auto baseline = std::ranges::find_if(entry.rivals, [](const Rival& rival) { return rival.name != "default"; });
   const auto add = [&](std::string_view column, const std::string& contender) {
     const ContenderTime* sum = step ? find_sum(*step, contender) : nullptr;
-    fields.emplace_back(column, sum ? number_field(sum->seconds * 1e6) : "");
+    fields.emplace_back(column, sum ? number_field(sum->time.value * 1e6) : "");
   };
   add("step_us", "winners");
   add("step_default_us", "default");
@@ -49,7 +49,7 @@ void add_step(Fields& fields, const Step* step, const Entry& entry) {
 
 Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) {
   const bool won = entry.skipped.empty();
-  const double seconds = entry.measurement.seconds;
+  const double seconds = entry.measurement.time.value;
   const double roof = roof_seconds(entry, table.device);
   Fields fields = {{"device", table.device.name}, {"regime", std::string(name(table.regime))}};
   const auto add = [&](std::string_view column, std::string value) {

@@ -6,26 +6,24 @@
 
 #include "base/text/grid.h"
 #include "base/text/units.h"
-#include "record/step.h"
 #include "export/text_export.h"
+#include "record/step.h"
 
 namespace moetune {
 namespace {
 
-std::string time_told(const Measurement& time) {
-  if (log_half_width(time.interval) > kUncertainTime)
-    return fmt::format("{} to {}", format_time(time.interval.low), format_time(time.interval.high));
-  return fmt::format("{} [{}, {}]", format_time(time.seconds), format_time(time.interval.low),
-                     format_time(time.interval.high));
+std::string time_told(const Estimate& time) {
+  if (log_half_width(time) > kUncertainTime)
+    return fmt::format("{} to {}", format_time(time.low), format_time(time.high));
+  return fmt::format("{} [{}, {}]", format_time(time.value), format_time(time.low), format_time(time.high));
 }
 
 // The ratio is winner over rival, a speed-up its inverse.
 std::string speedup_told(const Rival* rival) {
   if (!rival) return "";
-  if (log_half_width(rival->ratio_interval) > kUncertainRatio)
-    return fmt::format("{:.2f}x to {:.2f}x", 1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low);
-  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", 1 / rival->ratio, 1 / rival->ratio_interval.high,
-                     1 / rival->ratio_interval.low);
+  const Estimate speedup = 1 / rival->ratio;
+  if (log_half_width(speedup) > kUncertainRatio) return fmt::format("{:.2f}x to {:.2f}x", speedup.low, speedup.high);
+  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", speedup.value, speedup.low, speedup.high);
 }
 
 std::vector<std::string> rival_names(const Entries& entries) {
@@ -50,7 +48,7 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   cells.push_back(time_told(entry.measurement));
   cells.push_back(fmt::format("{:.4g}", tflops(entry)));
   cells.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
-  const double percent = 100 * roof / entry.measurement.seconds;
+  const double percent = 100 * roof / entry.measurement.time.value;
   const std::string told = percent < 9.95 ? fmt::format("{:.2g} %", percent) : fmt::format("{:.0f} %", percent);
   cells.push_back(roof > 0 ? told : "");
   const bool noisy = !distrust(entry).empty();
@@ -80,7 +78,7 @@ std::string routing_section(const Entries& entries, const TunedTable& table) {
     grid.rows.push_back({std::to_string(entry->cell.tokens), text(entry->cell.routing), std::to_string(f.rows),
                          fmt::format("{}/{}", f.active_experts, entry->cell.shape.layer.local_experts()),
                          fmt::format("{:.2f}", f.max_over_mean), fmt::format("{:.1f} %", 100 * entry->occupancy),
-                         format_time(entry->measurement.seconds), fmt::format("{:.4g}", tflops(*entry)),
+                         format_time(entry->measurement.time.value), fmt::format("{:.4g}", tflops(*entry)),
                          loss ? fmt::format("{:+.1f} %", 100 * *loss) : ""});
   }
   if (losses.empty()) return "";

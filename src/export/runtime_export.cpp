@@ -1,8 +1,8 @@
 // A compact table for programs that pick kernels while they run.
 #include <fmt/format.h>
 
-#include "export/kernels/kernel_manifest.h"
 #include "base/pretty.h"
+#include "export/kernels/kernel_manifest.h"
 #include "export/text_export.h"
 #include "variant/variant.h"
 
@@ -54,7 +54,7 @@ Export export_runtime(const TunedTable& table) {
     Json cell = served(entry.candidate, entry.cell.shape, table.device);
     cell["tokens"] = entry.cell.tokens;
     cell["skew"] = rounded(entry.figures.max_over_mean);
-    cell["time_us"] = rounded(entry.measurement.seconds * 1e6);
+    cell["time_us"] = rounded(entry.measurement.time.value * 1e6);
     cells[id(entry.cell)] = std::move(cell);
   }
   for (const Choice& choice : table.choices) {

@@ -111,8 +111,8 @@ std::string text(const TokenRange& range) {
 
 double regret(const Choice& choice, size_t contender, size_t cell) {
   double least = std::numeric_limits<double>::infinity();
-  for (const Standing& one : choice.contenders) least = std::min(least, one.times[cell].seconds);
-  return choice.contenders[contender].times[cell].seconds / least - 1;
+  for (const Standing& one : choice.contenders) least = std::min(least, one.times[cell].value);
+  return choice.contenders[contender].times[cell].value / least - 1;
 }
 
 double worst_regret(const Choice& choice, size_t contender) {
@@ -154,7 +154,7 @@ std::string sentence(const Choice& choice) {
 double uncertainty(const Choice& choice) {
   double widest = 0;
   for (const Standing& one : choice.contenders)
-    for (const CellTime& time : one.times) widest = std::max(widest, log_half_width(time.interval));
+    for (const Estimate& time : one.times) widest = std::max(widest, log_half_width(time));
   return widest;
 }
 

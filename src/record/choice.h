@@ -19,16 +19,10 @@ enum class Rule { worst, mean };
 std::string_view name(Rule rule);
 Rule parse_rule(std::string_view text, std::string_view option);
 
-/// A time in a cell: the median of blocks and its 95 % interval, seconds.
-struct CellTime {
-  double seconds = 0;
-  Interval interval;
-};
-
-/// A candidate that may be chosen, with its times in all cells.
+/// A candidate that may be chosen, with its times in all cells; seconds.
 struct Standing {
   Candidate candidate;
-  std::vector<CellTime> times;  // [cells]
+  std::vector<Estimate> times;  // [cells]
 };
 
 /// A contender without a right result in one of the cells.
@@ -79,7 +73,7 @@ double uncertainty(const Choice& choice);
 struct Contest {
   std::vector<Cell> cells;  // of one shape, tokens ascending
   std::vector<Candidate> contenders;
-  std::vector<std::vector<std::optional<CellTime>>> times;  // [contenders][cells]
+  std::vector<std::vector<std::optional<Estimate>>> times;  // [contenders][cells]
   std::vector<LeftOut> left_out;
 };
 

@@ -18,20 +18,19 @@ double as_written_us(double seconds) { return rounded(seconds * 1e6).get<double>
 
 Choice as_read(Choice choice) {
   for (Standing& one : choice.contenders)
-    for (CellTime& time : one.times)
-      time = {as_written_us(time.seconds) * 1e-6,
-              {as_written_us(std::min(time.interval.low, time.seconds)) * 1e-6,
-               as_written_us(std::max(time.interval.high, time.seconds)) * 1e-6}};
+    for (Estimate& time : one.times)
+      time = {as_written_us(time.value) * 1e-6, as_written_us(std::min(time.low, time.value)) * 1e-6,
+              as_written_us(std::max(time.high, time.value)) * 1e-6};
   return choice;
 }
 
 Json contender_json(const Choice& choice, size_t who) {
   Json median = Json::array(), low = Json::array(), high = Json::array(), regrets = Json::array();
-  const std::vector<CellTime>& times = choice.contenders[who].times;
+  const std::vector<Estimate>& times = choice.contenders[who].times;
   for (size_t i = 0; i < times.size(); ++i) {
-    median.push_back(rounded(times[i].seconds * 1e6));
-    low.push_back(rounded(times[i].interval.low * 1e6));
-    high.push_back(rounded(times[i].interval.high * 1e6));
+    median.push_back(rounded(times[i].value * 1e6));
+    low.push_back(rounded(times[i].low * 1e6));
+    high.push_back(rounded(times[i].high * 1e6));
     regrets.push_back(rounded(regret(choice, who, i)));
   }
   return {{"candidate", to_json(choice.contenders[who].candidate)},
@@ -73,11 +72,11 @@ Standing standing_from_json(const JsonAt& json, size_t cells) {
     if (json[list].size() != cells)
       json[list].fail(fmt::format("expected {} values, one for each cell, found {}", cells, json[list].size()));
   for (size_t i = 0; i < cells; ++i) {
-    const CellTime time{json["median_us"][i].number() * 1e-6,
-                        {json["low_us"][i].number() * 1e-6, json["high_us"][i].number() * 1e-6}};
-    if (time.interval.low > time.seconds || time.seconds > time.interval.high)
-      json["median_us"][i].fail(fmt::format("{:.6g} lies outside its interval {:.6g} to {:.6g}", time.seconds * 1e6,
-                                            time.interval.low * 1e6, time.interval.high * 1e6));
+    const Estimate time{json["median_us"][i].number() * 1e-6, json["low_us"][i].number() * 1e-6,
+                        json["high_us"][i].number() * 1e-6};
+    if (time.low > time.value || time.value > time.high)
+      json["median_us"][i].fail(fmt::format("{:.6g} lies outside its interval {:.6g} to {:.6g}", time.value * 1e6,
+                                            time.low * 1e6, time.high * 1e6));
     standing.times.push_back(time);
   }
   return standing;

@@ -69,10 +69,10 @@ void add_measurement(Fields& fields, const Measurement* time) {
   const auto add = [&](std::string_view column, auto&& value) {
     fields.emplace_back(column, time ? value() : std::string());
   };
-  add("median_us", [&] { return number_field(time->seconds * 1e6); });
-  add("low_us", [&] { return number_field(time->interval.low * 1e6); });
-  add("high_us", [&] { return number_field(time->interval.high * 1e6); });
-  add("samples", [&] { return std::to_string(time->samples); });
+  add("median_us", [&] { return number_field(time->time.value * 1e6); });
+  add("low_us", [&] { return number_field(time->time.low * 1e6); });
+  add("high_us", [&] { return number_field(time->time.high * 1e6); });
+  add("samples", [&] { return std::to_string(time->time.samples); });
   add("launches", [&] { return std::to_string(time->launches); });
   add("clock_mhz", [&] { return time->clock_mhz > 0 ? number_field(time->clock_mhz, 5) : ""; });
 }

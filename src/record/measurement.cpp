@@ -56,18 +56,16 @@ Measurement summarise(const std::vector<Block>& blocks) {
     result.waited += block.waited / static_cast<double>(blocks.size());
   }
   if (blocks.empty()) return result;
-  result.seconds = median(seconds);
-  result.interval = median_interval(seconds, 0.95);
-  result.samples = static_cast<int>(blocks.size());
+  result.time = median_estimate(seconds, 0.95);
   result.clock_mhz = clocks.empty() ? 0 : median(clocks);
   return result;
 }
 
 Json to_json(const Measurement& measurement) {
-  Json json = {{"median_us", rounded(measurement.seconds / kMicro)},
-               {"low_us", rounded(measurement.interval.low / kMicro)},
-               {"high_us", rounded(measurement.interval.high / kMicro)},
-               {"samples", measurement.samples},
+  Json json = {{"median_us", rounded(measurement.time.value / kMicro)},
+               {"low_us", rounded(measurement.time.low / kMicro)},
+               {"high_us", rounded(measurement.time.high / kMicro)},
+               {"samples", measurement.time.samples},
                {"launches", measurement.launches},
                {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
   if (const double thousandths = std::round(1000 * measurement.waited); thousandths > 0)
@@ -81,14 +79,13 @@ Measurement measurement_from_json(const JsonAt& json) {
   if (low <= 0) json["low_us"].fail(fmt::format("a time must be positive, found {}", low));
   if (low > median_us || median_us > high)
     json.fail(fmt::format("the median {} lies outside its interval {} to {}", median_us, low, high));
-  Measurement result{.seconds = median_us * kMicro,
-                     .interval = {low * kMicro, high * kMicro},
-                     .samples = static_cast<int>(json["samples"].integer(1, 1 << 30)),
-                     .launches = json["launches"].integer(1, kMaxSamples),
-                     .clock_mhz = json["clock_mhz"].number(),
-                     .waited = json.has("waited") ? json["waited"].number() : 0};
-  if (result.launches < result.samples)
-    json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.samples));
+  Measurement result{
+      .time = {median_us * kMicro, low * kMicro, high * kMicro, static_cast<int>(json["samples"].integer(1, 1 << 30))},
+      .launches = json["launches"].integer(1, kMaxSamples),
+      .clock_mhz = json["clock_mhz"].number(),
+      .waited = json.has("waited") ? json["waited"].number() : 0};
+  if (result.launches < result.time.samples)
+    json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.time.samples));
   return result;
 }
 

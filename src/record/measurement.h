@@ -11,9 +11,7 @@ namespace moetune {
 
 /// A time with its uncertainty; seconds.
 struct Measurement {
-  double seconds = 0;    // median over blocks of the mean time of a launch
-  Interval interval;     // 95 % interval of that median
-  int samples = 0;       // blocks
+  Estimate time;         // median over blocks of the mean time of a launch; its samples are the blocks
   int64_t launches = 0;  // in all blocks
   double clock_mhz = 0;  // median; 0 = unknown
   double waited = 0;     // on a cpu: fraction of the processors' time that other programs took; mean over blocks

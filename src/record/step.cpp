@@ -61,30 +61,27 @@ const ContenderTime* find(const std::vector<ContenderTime>& times, const std::st
 }
 
 // The mean of the six, each weighted by the winner's time; nothing where one has no winner that ran beside it.
-std::optional<Speedup> speedup_of_winners(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells,
-                                          const std::string& contender) {
-  Speedup mean;
+std::optional<Estimate> speedup_of_winners(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells,
+                                           const std::string& contender) {
+  Estimate mean;
   double seconds = 0;
   for (const size_t i : six) {
     const ContenderTime *winner = find(cells[i].times, "winners"), *time = find(cells[i].times, contender);
     if (!winner || !time || !time->of_winner) return std::nullopt;
-    mean.ratio += winner->seconds * time->of_winner->ratio;
-    mean.interval.low += winner->seconds * time->of_winner->interval.low;
-    mean.interval.high += winner->seconds * time->of_winner->interval.high;
-    seconds += winner->seconds;
+    mean += winner->time.value * *time->of_winner;
+    seconds += winner->time.value;
   }
-  return Speedup{mean.ratio / seconds, {mean.interval.low / seconds, mean.interval.high / seconds}};
+  return 1 / seconds * mean;
 }
 
 std::vector<ContenderTime> sums_of(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells) {
   std::vector<ContenderTime> sums;
   for (const ContenderTime& first : cells[six[0]].times) {
-    ContenderTime sum{.contender = first.contender, .seconds = 0, .interval = {}};
+    ContenderTime sum{.contender = first.contender, .time = {}};
     const bool whole = std::ranges::all_of(six, [&](size_t i) {
       const ContenderTime* time = find(cells[i].times, first.contender);
       if (!time) return false;
-      sum.seconds += time->seconds;
-      sum.interval.low += time->interval.low, sum.interval.high += time->interval.high;
+      sum.time += time->time;
       return true;
     });
     if (!whole) continue;
@@ -102,14 +99,14 @@ Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
   Json json = {{"cells", Json::array()}, {"sums", Json::array()}};
   for (const size_t i : step.cells) json["cells"].push_back(id(cells[i].cell));
   for (const ContenderTime& sum : step.sums) {
-    const Speedup speedup = step_speedup(step, sum);
+    const Estimate speedup = step_speedup(step, sum);
     json["sums"].push_back({{"contender", sum.contender},
-                            {"sum_us", rounded(sum.seconds * 1e6)},
-                            {"low_us", rounded(sum.interval.low * 1e6)},
-                            {"high_us", rounded(sum.interval.high * 1e6)},
-                            {"speedup", rounded(speedup.ratio, 4)},
-                            {"speedup_low", rounded(speedup.interval.low, 4)},
-                            {"speedup_high", rounded(speedup.interval.high, 4)}});
+                            {"sum_us", rounded(sum.time.value * 1e6)},
+                            {"low_us", rounded(sum.time.low * 1e6)},
+                            {"high_us", rounded(sum.time.high * 1e6)},
+                            {"speedup", rounded(speedup.value, 4)},
+                            {"speedup_low", rounded(speedup.low, 4)},
+                            {"speedup_high", rounded(speedup.high, 4)}});
   }
   if (!step.untrusted.empty()) json["untrusted"] = step.untrusted;
   return json;
@@ -120,12 +117,10 @@ Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
 CellTimes cell_times(const Entry& entry) {
   CellTimes cell{.cell = entry.cell, .times = {}, .untrusted = distrust(entry)};
   if (!entry.skipped.empty()) return cell;
-  cell.times.push_back({"winners", entry.measurement.seconds, entry.measurement.interval});
+  cell.times.push_back({"winners", entry.measurement.time});
   for (const Rival& rival : entry.rivals) {
-    cell.times.push_back({rival.name, rival.measurement.seconds, rival.measurement.interval});
-    const Interval& ratio = rival.ratio_interval;
-    if (rival.ratio > 0 && ratio.low > 0)
-      cell.times.back().of_winner = Speedup{1 / rival.ratio, {1 / ratio.high, 1 / ratio.low}};
+    cell.times.push_back({rival.name, rival.measurement.time});
+    if (rival.ratio.value > 0 && rival.ratio.low > 0) cell.times.back().of_winner = 1 / rival.ratio;
   }
   return cell;
 }
@@ -167,12 +162,11 @@ const Step* step_of(const std::vector<Step>& steps, size_t i) {
   return step == steps.end() ? nullptr : &*step;
 }
 
-Speedup step_speedup(const Step& step, const ContenderTime& sum) {
+Estimate step_speedup(const Step& step, const ContenderTime& sum) {
   const ContenderTime& first = step.sums.at(0);
-  if (sum.contender == first.contender) return {1, {1, 1}};
+  if (sum.contender == first.contender) return {1, 1, 1};
   if (sum.of_winner && first.contender == "winners") return *sum.of_winner;
-  return {sum.seconds / first.seconds,
-          {sum.interval.low / first.interval.high, sum.interval.high / first.interval.low}};
+  return sum.time / first.time;
 }
 
 const ContenderTime* find_sum(const Step& step, const std::string& contender) { return find(step.sums, contender); }

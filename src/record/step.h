@@ -10,20 +10,13 @@
 
 namespace moetune {
 
-/// How much faster one contender is than another.
-struct Speedup {
-  double ratio = 0;
-  Interval interval;
-};
-
 /// A contender's time in one cell, or its sum over the six cells of a step; seconds.
 struct ContenderTime {
   std::string contender;  // "winners", "default", "cublas-loop", ...
-  double seconds = 0;
-  Interval interval;  // of a sum: from the sum of the lows to the sum of the highs
+  Estimate time;
   // The winner's over this one, where both ran in the same rounds. Of a sum: the mean of the six, each weighted by the
   // winner's time, and of their intervals.
-  std::optional<Speedup> of_winner = {};
+  std::optional<Estimate> of_winner = {};
 };
 
 struct CellTimes {
@@ -55,7 +48,7 @@ const Step* step_of(const std::vector<Step>& steps, size_t i);
 
 /// How much faster the step's first contender is than the one of `sum`: of_winner where it is the winners', else the
 /// ratio of the sums, and its interval from theirs.
-Speedup step_speedup(const Step& step, const ContenderTime& sum);
+Estimate step_speedup(const Step& step, const ContenderTime& sum);
 
 /// The contender's sum, or null.
 const ContenderTime* find_sum(const Step& step, const std::string& contender);

@@ -18,14 +18,11 @@ std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) 
 }
 
 std::vector<std::string> sum_row(const Step& step, const ContenderTime& sum) {
-  Measurement time;
-  time.seconds = sum.seconds, time.interval = sum.interval;
-  const Speedup speedup = step_speedup(step, sum);
   const bool first = &sum == &step.sums[0];
-  return {sum.contender, time_text(time),
+  return {sum.contender, time_text(sum.time),
           first                     ? ""
           : !step.untrusted.empty() ? "noisy"
-                                    : ratio_text(speedup.ratio, speedup.interval)};
+                                    : ratio_text(step_speedup(step, sum))};
 }
 
 Grid steps_grid(const std::vector<CellTimes>& cells) {

@@ -146,13 +146,12 @@ double within(const Scale& scale, double value) { return scale(std::clamp(value,
 std::string drawn(const Series& series, const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
   std::string line, whiskers, markers;
   for (const ChartPoint& point : points) {
-    line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x(point.x), y(point.y));
-    if (point.interval && point.interval->low > 0)
-      whiskers += fmt::format("M{:.1f} {:.1f}V{:.1f}", x(point.x), within(y, point.interval->low),
-                              within(y, point.interval->high));
+    line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x(point.x), y(point.y.value));
+    if (point.y.low > 0)
+      whiskers += fmt::format("M{:.1f} {:.1f}V{:.1f}", x(point.x), within(y, point.y.low), within(y, point.y.high));
     if (series.markers)
-      markers += fmt::format("<path d=\"{}\"><title>{}</title></path>", marker(series.style, x(point.x), y(point.y)),
-                             html_text(point.title));
+      markers += fmt::format("<path d=\"{}\"><title>{}</title></path>",
+                             marker(series.style, x(point.x), y(point.y.value)), html_text(point.title));
   }
   std::string out = fmt::format("<g class=\"{}\">", classes(series.style));
   if (series.line && points.size() > 1)
@@ -178,11 +177,11 @@ std::string svg(const Chart& chart) {
   for (const Series& series : chart.series) {
     kept.emplace_back();
     for (const ChartPoint& point : series.points) {
-      if (!fits(point.x, chart.x) || !fits(point.y, chart.y)) continue;
+      if (!fits(point.x, chart.x) || !fits(point.y.value, chart.y)) continue;
       kept.back().push_back(point);
-      xs.push_back(point.x), ys.push_back(point.y);
-      if (!point.interval) continue;
-      for (const double end : {point.interval->low, point.interval->high})
+      xs.push_back(point.x), ys.push_back(point.y.value);
+      if (!(point.y.low > 0)) continue;
+      for (const double end : {point.y.low, point.y.high})
         if (fits(end, chart.y)) ys.push_back(end);
     }
   }

@@ -1,6 +1,5 @@
 // Charts as SVG that stands inside an HTML page, whose style sheet gives the colours. What they show comes from others.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,8 @@ namespace moetune {
 
 /// `title` is shown where a pointer rests on the point; plain text.
 struct ChartPoint {
-  double x = 0, y = 0;
-  std::optional<Interval> interval = {};  // of y: drawn as a whisker
+  double x = 0;
+  Estimate y = {};  // its interval is drawn as a whisker, where low > 0
   std::string title = {};
 };
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "record/time_text.h"
 #include "report/chart.h"
 #include "report/report_parts.h"
-#include "record/time_text.h"
 
 namespace moetune {
 namespace {
@@ -49,9 +49,10 @@ ReportSection clock_section(const ReportInput& input) {
     row.push_back(ours.waited > 0 ? fmt::format("{:.1f} %", 100 * ours.waited) : "");
     part.grid.rows.push_back(std::move(row));
     if (ours.clock_mhz > 0)
-      series.points.push_back({.x = ours.seconds * 1e6,
-                               .y = ours.clock_mhz,
-                               .title = fmt::format("{}: {}, {}", id(entry.cell), clock_text(&ours), time_text(ours))});
+      series.points.push_back(
+          {.x = ours.time.value * 1e6,
+           .y = {ours.clock_mhz},
+           .title = fmt::format("{}: {}, {}", id(entry.cell), clock_text(&ours), time_text(ours.time))});
   }
   part.paragraphs.emplace_back(series.points.empty()
                                    ? "The device did not tell its clock."

@@ -18,14 +18,14 @@ struct Best {
   double seconds = 0;
   int64_t candidates = 0;
   void add(const Trial& trial) {
-    seconds = candidates == 0 ? trial.measurement.seconds : std::min(seconds, trial.measurement.seconds);
+    seconds = candidates == 0 ? trial.measurement.time.value : std::min(seconds, trial.measurement.time.value);
     ++candidates;
   }
 };
 
 const Trial* fastest(const Trials& trials) {
   const auto found =
-      std::ranges::min_element(trials, {}, [](const Trial* trial) { return trial->measurement.seconds; });
+      std::ranges::min_element(trials, {}, [](const Trial* trial) { return trial->measurement.time.value; });
   return found == trials.end() ? nullptr : *found;
 }
 
@@ -57,7 +57,7 @@ std::optional<ReportPart> heat_map(const Trials& trials, const Cell& cell) {
     for (const int n : ns) {
       const auto found = tiles.find({m, n});
       const bool timed = found != tiles.end();
-      const double loss = timed ? found->second.seconds / winner->measurement.seconds - 1 : 0;
+      const double loss = timed ? found->second.seconds / winner->measurement.time.value - 1 : 0;
       part.grid.rows.back().push_back(timed ? fmt::format("{} ({})", loss_text(loss), found->second.candidates) : "");
       part.shades.back().push_back(timed ? shade_of(loss) : -1);
     }

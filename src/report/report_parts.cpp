@@ -38,17 +38,12 @@ const Measurement* other_time(const ReportInput& input, const Entry& entry, cons
   return found == input.peers->times.end() ? nullptr : &found->measurement;
 }
 
-std::optional<SpeedUp> speed_up(const ReportInput& input, const Entry& entry, const std::string& name) {
-  const Measurement& ours = entry.measurement;
-  if (!entry.skipped.empty() || !(ours.seconds > 0)) return {};
-  if (const Rival* rival = find_rival(entry, name)) {
-    if (!(rival->ratio > 0)) return {};
-    return SpeedUp{1 / rival->ratio, {1 / rival->ratio_interval.high, 1 / rival->ratio_interval.low}};
-  }
+std::optional<Estimate> speed_up(const ReportInput& input, const Entry& entry, const std::string& name) {
+  if (!entry.skipped.empty() || !(entry.measurement.time.value > 0)) return {};
+  if (const Rival* rival = find_rival(entry, name))
+    return rival->ratio.value > 0 ? std::optional(1 / rival->ratio) : std::nullopt;
   const Measurement* peer = other_time(input, entry, name);
-  if (!peer) return {};
-  return SpeedUp{peer->seconds / ours.seconds,
-                 {peer->interval.low / ours.interval.high, peer->interval.high / ours.interval.low}};
+  return peer ? std::optional(peer->time / entry.measurement.time) : std::nullopt;
 }
 
 const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell) {
@@ -63,7 +58,7 @@ std::vector<const Trial*> timed_trials(const ReportInput& input, const Cell& cel
   if (!recorded) return trials;
   std::map<Candidate, const Trial*> last;
   for (const Trial& trial : *recorded)
-    if (trial.status == Status::ok && trial.measurement.seconds > 0) last[trial.candidate] = &trial;
+    if (trial.status == Status::ok && trial.measurement.time.value > 0) last[trial.candidate] = &trial;
   for (const auto& [candidate, trial] : last) trials.push_back(trial);
   return trials;
 }

@@ -59,11 +59,7 @@ const Measurement* other_time(const ReportInput& input, const Entry& entry, cons
 
 /// How many times as long as the winner one of these takes: of a rival from paired rounds, of a peer from two
 /// independent medians. Nothing where a cell lacks either.
-struct SpeedUp {
-  double factor = 0;
-  Interval interval;
-};
-std::optional<SpeedUp> speed_up(const ReportInput& input, const Entry& entry, const std::string& name);
+std::optional<Estimate> speed_up(const ReportInput& input, const Entry& entry, const std::string& name);
 
 /// All trials of the journal in a cell, in order; null without any.
 const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell);

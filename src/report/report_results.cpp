@@ -6,11 +6,11 @@
 #include <tuple>
 
 #include "base/group.h"
-#include "report/chart.h"
 #include "base/pretty.h"
-#include "report/report_parts.h"
 #include "record/time_text.h"
 #include "record/winner_text.h"
+#include "report/chart.h"
+#include "report/report_parts.h"
 
 namespace moetune {
 namespace {
@@ -38,9 +38,9 @@ Grid winners(const Entries& entries, const DeviceInfo& device) {
       std::string remark = distrust(*entry);
       if (!remark.empty()) remark = "too noisy to trust: " + remark;
       if (!entry->complete) remark += remark.empty() ? "stopped early" : "; stopped early";
-      row.insert(row.end(), {time_text(entry->measurement), fmt::format("{:.4g}", tflops(*entry)),
+      row.insert(row.end(), {time_text(entry->measurement.time), fmt::format("{:.4g}", tflops(*entry)),
                              fmt::format("{:.3g}", terabytes_per_second(*entry)),
-                             roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.seconds) : "",
+                             roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.time.value) : "",
                              std::to_string(entry->ties.size()), winner_text(*entry, device), remark});
     }
     grid.rows.push_back(std::move(row));
@@ -56,10 +56,10 @@ Grid all_knobs(const Entries& entries) {
   return grid;
 }
 
-double rate(const Entry& entry, const Measurement& time) { return entry.flops / time.seconds / kTera; }
+double rate(const Entry& entry, const Measurement& time) { return entry.flops / time.time.value / kTera; }
 
 std::string time_and_rate(const Entry& entry, const Measurement& time) {
-  return fmt::format("{} ({:.4g})", time_text(time), rate(entry, time));
+  return fmt::format("{} ({:.4g})", time_text(time.time), rate(entry, time));
 }
 
 Grid times(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names, bool ratios) {
@@ -74,9 +74,7 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
     for (const std::string& name : names) {
       const Measurement* time = other_time(input, *entry, name);
       const auto found = ratios ? speed_up(input, *entry, name) : std::nullopt;
-      row.push_back(found             ? ratio_text(found->factor, found->interval)
-                    : time && !ratios ? time_and_rate(*entry, *time)
-                                      : "");
+      row.push_back(found ? ratio_text(*found) : time && !ratios ? time_and_rate(*entry, *time) : "");
     }
   }
   return grid;
@@ -85,32 +83,22 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
 // "default: 4096 tokens, zipf:1, 12.3 µs ± 0.1 %, 550 TFLOP/s, 1.02x ± 0.1 % of ours".
 std::string point_title(const ReportInput& input, const Entry& entry, const std::string& name) {
   const Measurement* time = name == kOurs ? &entry.measurement : other_time(input, entry, name);
-  std::string line =
-      fmt::format("{}: {}, {}, {:.4g} TFLOP/s", name, cell_title(entry.cell), time_text(*time), rate(entry, *time));
-  if (const auto found = speed_up(input, entry, name))
-    line += fmt::format(", {} of ours", ratio_text(found->factor, found->interval));
+  std::string line = fmt::format("{}: {}, {}, {:.4g} TFLOP/s", name, cell_title(entry.cell), time_text(time->time),
+                                 rate(entry, *time));
+  if (const auto found = speed_up(input, entry, name)) line += fmt::format(", {} of ours", ratio_text(*found));
   return line;
 }
 
 // What a chart of results shows over tokens.
 enum class Quantity { time, rate, ratio };
 
-struct Value {
-  double y = 0;
-  Interval interval;
-};
-std::optional<Value> value_of(const ReportInput& input, const Entry& entry, const std::string& name,
-                              Quantity quantity) {
+std::optional<Estimate> value_of(const ReportInput& input, const Entry& entry, const std::string& name,
+                                 Quantity quantity) {
   const Measurement* time = name == kOurs ? &entry.measurement : other_time(input, entry, name);
-  if (!entry.skipped.empty() || !time || !(time->seconds > 0)) return {};
-  const auto rate = [&](double seconds) { return entry.flops / seconds / kTera; };
-  if (quantity == Quantity::rate)
-    return Value{rate(time->seconds), {rate(time->interval.high), rate(time->interval.low)}};
-  if (quantity == Quantity::time)
-    return Value{time->seconds / kMicro, {time->interval.low / kMicro, time->interval.high / kMicro}};
-  if (name == kOurs) return Value{1, {1, 1}};
-  const auto found = speed_up(input, entry, name);
-  return found ? std::optional(Value{found->factor, found->interval}) : std::nullopt;
+  if (!entry.skipped.empty() || !time || !(time->time.value > 0)) return {};
+  if (quantity == Quantity::rate) return entry.flops / kTera / time->time;
+  if (quantity == Quantity::time) return 1 / kMicro * time->time;
+  return name == kOurs ? Estimate{1, 1, 1} : speed_up(input, entry, name);
 }
 
 std::vector<Series> lines(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
@@ -120,10 +108,8 @@ std::vector<Series> lines(const ReportInput& input, const Entries& entries, cons
     series.push_back({.style = static_cast<int>(series.size()), .dashed = name == "default", .points = {}});
     for (const Entry* entry : entries)
       if (const auto value = value_of(input, *entry, name, quantity))
-        series.back().points.push_back({.x = static_cast<double>(entry->cell.tokens),
-                                        .y = value->y,
-                                        .interval = value->interval,
-                                        .title = point_title(input, *entry, name)});
+        series.back().points.push_back(
+            {.x = static_cast<double>(entry->cell.tokens), .y = *value, .title = point_title(input, *entry, name)});
     std::ranges::stable_sort(series.back().points, {}, &ChartPoint::x);
   }
   return series;

@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
+#include "record/time_text.h"
 #include "report/chart.h"
 #include "report/report_parts.h"
-#include "record/time_text.h"
 
 namespace moetune {
 namespace {
 
 double intensity(const Entry& entry) { return entry.flops / entry.bytes; }
 bool is_placed(const Entry& entry) {
-  return entry.skipped.empty() && entry.flops > 0 && entry.bytes > 0 && entry.measurement.seconds > 0;
+  return entry.skipped.empty() && entry.flops > 0 && entry.bytes > 0 && entry.measurement.time.value > 0;
 }
 bool has_roof(const DeviceInfo& device) { return device.peak_flops > 0 && device.peak_bandwidth > 0; }
 
@@ -25,7 +25,7 @@ Series roof_line(const DeviceInfo& device, const std::vector<double>& intensitie
   std::vector<double> corners = {*std::ranges::min_element(intensities), ridge, *std::ranges::max_element(intensities)};
   std::ranges::sort(corners);
   Series series{.style = 1, .markers = false, .points = {}};
-  for (const double at : corners) series.points.push_back({.x = at, .y = roof(device, at) / kTera});
+  for (const double at : corners) series.points.push_back({.x = at, .y = {roof(device, at) / kTera}});
   return series;
 }
 
@@ -55,10 +55,10 @@ ReportSection roofline_section(const ReportInput& input) {
     if (!is_placed(entry)) continue;
     intensities.push_back(intensity(entry));
     part.grid.rows.push_back(roofline_row(entry, device));
-    cells.points.push_back(
-        {.x = intensities.back(),
-         .y = tflops(entry),
-         .title = fmt::format("{}: {:.4g} TFLOP/s, {}", id(entry.cell), tflops(entry), time_text(entry.measurement))});
+    cells.points.push_back({.x = intensities.back(),
+                            .y = {tflops(entry)},
+                            .title = fmt::format("{}: {:.4g} TFLOP/s, {}", id(entry.cell), tflops(entry),
+                                                 time_text(entry.measurement.time))});
   }
   if (intensities.empty()) return {"Roofline", {{.paragraphs = {"No cell has a winner."}}}};
   part.paragraphs.emplace_back(

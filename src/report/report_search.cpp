@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "base/text/units.h"
+#include "record/time_text.h"
 #include "report/chart.h"
 #include "report/report_parts.h"
-#include "record/time_text.h"
 
 namespace moetune {
 namespace {
@@ -15,11 +15,11 @@ namespace {
 std::vector<double> best_so_far(const std::vector<Trial>& trials) {
   std::vector<double> best;
   for (const Trial& trial : trials) {
-    const bool timed = trial.status == Status::ok && trial.measurement.seconds > 0;
+    const bool timed = trial.status == Status::ok && trial.measurement.time.value > 0;
     const double before = best.empty() ? 0 : best.back();
     best.push_back(!timed       ? before
-                   : before > 0 ? std::min(before, trial.measurement.seconds)
-                                : trial.measurement.seconds);
+                   : before > 0 ? std::min(before, trial.measurement.time.value)
+                                : trial.measurement.time.value);
   }
   const double least = best.empty() ? 0 : best.back();
   if (least > 0)
@@ -41,12 +41,12 @@ Figure progress(const Cell& cell, const std::vector<Trial>& trials, const std::v
     if (!faster && !(last && best[i] > 0)) continue;
     const double x = static_cast<double>(i + 1), y = 100 * (best[i] - 1);
     if (!steps.points.empty()) steps.points.push_back({.x = x, .y = steps.points.back().y});
-    steps.points.push_back({.x = x, .y = y});
+    steps.points.push_back({.x = x, .y = {y}});
     if (faster)
       found.points.push_back({.x = x,
-                              .y = y,
+                              .y = {y},
                               .title = fmt::format("trial {}: {}, {}", i + 1, text(trials[i].candidate),
-                                                   time_text(trials[i].measurement))});
+                                                   time_text(trials[i].measurement.time))});
   }
   const std::string caption = id(cell);
   return {caption, svg({.description = "Best time so far over trials, " + caption,

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "record/comparison.h"
 #include "base/pretty.h"
-#include "report/report_parts.h"
+#include "record/comparison.h"
 #include "record/step.h"
 #include "record/time_text.h"
+#include "report/report_parts.h"
 
 namespace moetune {
 namespace {
@@ -51,8 +51,7 @@ std::vector<CellTimes> times_with_peers(const ReportInput& input) {
   if (!input.peers) return cells;
   for (CellTimes& one : cells)
     for (const PeerTime& peer : input.peers->times)
-      if (!one.times.empty() && peer.cell == id(one.cell))
-        one.times.push_back({peer.peer, peer.measurement.seconds, peer.measurement.interval});
+      if (!one.times.empty() && peer.cell == id(one.cell)) one.times.push_back({peer.peer, peer.measurement.time});
   return cells;
 }
 
@@ -63,7 +62,7 @@ Grid speed_ups(const ReportInput& input) {
   for (const Entry& entry : input.table->entries) {
     cells.push_back({.cell = entry.cell, .factors = {}});
     for (const std::string& name : names)
-      if (const auto found = speed_up(input, entry, name)) cells.back().factors.emplace_back(name, found->factor);
+      if (const auto found = speed_up(input, entry, name)) cells.back().factors.emplace_back(name, found->value);
   }
   return grid_of(compare(cells));
 }

@@ -10,7 +10,7 @@ namespace {
 constexpr int kEndsOfACulprit = 2;
 
 bool is_faster(const Trial& trial, const Trial* best) {
-  return trial.status == Status::ok && (!best || trial.measurement.seconds < best->measurement.seconds);
+  return trial.status == Status::ok && (!best || trial.measurement.time.value < best->measurement.time.value);
 }
 
 const Trial* fastest(const CellRun& state) {

@@ -162,8 +162,7 @@ void add_cell(Contest& contest, const Field& field, const Entry& entry, const st
     contest.times[who].emplace_back();
     const auto place = std::ranges::find(meeting.able, contest.contenders[who]);
     if (place == meeting.able.end() || rounds.seconds.empty()) continue;
-    const Ratio time = time_of(rounds, static_cast<size_t>(place - meeting.able.begin()));
-    contest.times[who].back() = CellTime{time.median, time.interval};
+    contest.times[who].back() = time_of(rounds, static_cast<size_t>(place - meeting.able.begin()));
   }
   for (const Fault& fault : meeting.faults) {
     contest.left_out.push_back({fault.candidate, id(entry.cell), fault.reason});

@@ -19,7 +19,7 @@ constexpr int kStretch = 3;
 using Clock = std::chrono::steady_clock;
 using Say = std::function<void(const std::string&)>;
 
-bool overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }
+bool overlap(const Estimate& a, const Estimate& b) { return a.low <= b.high && b.low <= a.high; }
 
 const Trial* find_trial(const std::deque<Trial>& trials, const Candidate& candidate) {
   for (const Trial& trial : trials)
@@ -33,12 +33,13 @@ std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std
   std::vector<const Trial*> right;
   for (const Trial& trial : trials)
     if (trial.status == Status::ok && !dropped.contains(trial.candidate)) right.push_back(&trial);
-  std::stable_sort(right.begin(), right.end(),
-                   [](const Trial* a, const Trial* b) { return a->measurement.seconds < b->measurement.seconds; });
+  std::stable_sort(right.begin(), right.end(), [](const Trial* a, const Trial* b) {
+    return a->measurement.time.value < b->measurement.time.value;
+  });
   std::vector<Candidate> finalists;
   for (const Trial* trial : right) {
     if (finalists.size() == kFinalists) break;
-    if (overlap(trial->measurement.interval, right[0]->measurement.interval)) finalists.push_back(trial->candidate);
+    if (overlap(trial->measurement.time, right[0]->measurement.time)) finalists.push_back(trial->candidate);
   }
   if (fallback && !dropped.contains(*fallback) && find_trial(trials, *fallback)) {
     std::erase(finalists, *fallback);
@@ -89,8 +90,7 @@ size_t winner_of(const Final& final) {
   for (size_t i = 1; i < final.candidates; ++i)
     if (median(final.rounds.seconds[i]) < median(final.rounds.seconds[best])) best = i;
   if (!final.has_default || best == final.default_index()) return best;
-  const Ratio ratio = paired_ratio(final.rounds, best, final.default_index());
-  return ratio.median < 1 ? best : final.default_index();
+  return paired_ratio(final.rounds, best, final.default_index()).value < 1 ? best : final.default_index();
 }
 
 // Half the interval of the winner's ratio to its first rival, in the logarithm.
@@ -98,7 +98,7 @@ double ratio_uncertainty(const Final& final) {
   const std::optional<size_t> rival = final.first_rival();
   const size_t winner = winner_of(final);
   if (!rival || winner == *rival) return 0;
-  return log_half_width(paired_ratio(final.rounds, winner, *rival).interval);
+  return log_half_width(paired_ratio(final.rounds, winner, *rival));
 }
 
 // Makes the operands anew. False where reload_seconds have passed, or memory is too short now.
@@ -170,14 +170,12 @@ Rival rival_of(const Final& final, size_t winner, size_t who, const std::string&
   rival.name = name;
   rival.candidate = final.contenders[who].candidate;
   rival.measurement = summarise(final.rounds.blocks[who]);
-  const Ratio ratio = who == winner ? Ratio{1, {1, 1}} : paired_ratio(final.rounds, winner, who);
-  rival.ratio = ratio.median;
-  rival.ratio_interval = ratio.interval;
+  rival.ratio = who == winner ? Estimate{1, 1, 1} : paired_ratio(final.rounds, winner, who);
   return rival;
 }
 
 bool surely_beats_default(const Final& final, size_t winner) {
-  return paired_ratio(final.rounds, winner, final.default_index()).interval.high < 1;
+  return paired_ratio(final.rounds, winner, final.default_index()).high < 1;
 }
 
 // The entry with this contender as its winner.
@@ -193,7 +191,7 @@ void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Tria
   entry.ties.clear();
   for (const Trial& trial : trials)
     if (trial.status == Status::ok && trial.candidate != entry.candidate &&
-        overlap(trial.measurement.interval, screening.measurement.interval))
+        overlap(trial.measurement.time, screening.measurement.time))
       entry.ties.push_back(trial.candidate);
 }
 

@@ -145,18 +145,16 @@ void append(Rounds& rounds, const Rounds& more) {
   rounds.looks.insert(rounds.looks.end(), more.looks.begin(), more.looks.end());
 }
 
-Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence) {
+Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence) {
   std::vector<double> logs;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) logs.push_back(std::log(a[i] / b[i]));
-  const Interval interval = bootstrap_median_interval(logs, confidence);
-  const double middle = median(logs);
-  // With few rounds the interval of resampled medians may miss the median itself by a rounding error.
-  return {std::exp(middle), {std::exp(std::min(interval.low, middle)), std::exp(std::max(interval.high, middle))}};
+  const Estimate log = bootstrap_median(logs, confidence);
+  return {std::exp(log.value), std::exp(log.low), std::exp(log.high), log.samples};
 }
 
 namespace {
 
-Ratio ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, const std::vector<double>& below) {
+Estimate ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, const std::vector<double>& below) {
   if (rounds.looks.size() < kFewest) return paired_ratio(above, below);
   std::vector<double> medians;
   for (size_t look = 0, at = 0; look < rounds.looks.size(); at += rounds.looks[look++]) {
@@ -169,11 +167,11 @@ Ratio ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, con
 
 }  // namespace
 
-Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b) {
+Estimate paired_ratio(const Rounds& rounds, size_t a, size_t b) {
   return ratio_by_looks(rounds, rounds.seconds[a], rounds.seconds[b]);
 }
 
-Ratio time_of(const Rounds& rounds, size_t contender) {
+Estimate time_of(const Rounds& rounds, size_t contender) {
   const std::vector<double>& seconds = rounds.seconds[contender];
   return ratio_by_looks(rounds, seconds, std::vector<double>(seconds.size(), 1));
 }

@@ -64,19 +64,15 @@ Rounds undisturbed(const Rounds& rounds, const Quiet& quiet);
 void append(Rounds& rounds, const Rounds& more);
 
 /// Median and bootstrap interval of the round-by-round ratio a / b, by its logarithm. NaN for no rounds.
-struct Ratio {
-  double median = 0;
-  Interval interval;
-};
-Ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence = 0.95);
+Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence = 0.95);
 
 /// The same of contenders a and b. With five looks or more each look counts once, by its median: times differ more
 /// between looks than between the rounds of one, because operands lie elsewhere in the caches, and the interval must
 /// cover that.
-Ratio paired_ratio(const Rounds& rounds, size_t a, size_t b);
+Estimate paired_ratio(const Rounds& rounds, size_t a, size_t b);
 
 /// Median and interval of a contender's own seconds, in the same way.
-Ratio time_of(const Rounds& rounds, size_t contender);
+Estimate time_of(const Rounds& rounds, size_t contender);
 
 /// Looks of a final or a check on a cpu, whose times differ from look to look.
 constexpr int kCpuLooks = 8;

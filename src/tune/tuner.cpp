@@ -167,7 +167,7 @@ Trial try_once(const Run& run, CellRun& state, const Ask& ask, const CompileResu
     return trial;
   }
   if (compiled.status == Status::ok) start(run, state, ask.candidate);
-  const auto best = state.best ? std::optional(state.best->measurement.seconds) : std::nullopt;
+  const auto best = state.best ? std::optional(state.best->measurement.time.value) : std::nullopt;
   return try_compiled(run.backend, ask.candidate, compiled, sample_of(run, ask), best);
 }
 

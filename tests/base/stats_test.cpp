@@ -44,49 +44,61 @@ TEST(HasSettled, OneReadingThatDiffersIsNoChange) {
   EXPECT_TRUE(has_settled(std::vector<double>(6, 0.0), 3, 0.01)) << "a clock that can't be read";
 }
 
-TEST(MedianInterval, HasTheRanksOfTheTables) {
+TEST(MedianEstimate, HasTheRanksOfTheTables) {
   // Conover, table of confidence limits for the median at 95 %: ranks 1-6, 2-9, 6-15, 40-61 (counted from 1).
-  EXPECT_EQ(median_interval(one_to(6)), (Interval{1, 6}));
-  EXPECT_EQ(median_interval(one_to(10)), (Interval{2, 9}));
-  EXPECT_EQ(median_interval(one_to(20)), (Interval{6, 15}));
-  EXPECT_EQ(median_interval(one_to(100)), (Interval{40, 61}));
+  EXPECT_EQ(median_estimate(one_to(6)), (Estimate{3.5, 1, 6, 6}));
+  EXPECT_EQ(median_estimate(one_to(10)), (Estimate{5.5, 2, 9, 10}));
+  EXPECT_EQ(median_estimate(one_to(20)), (Estimate{10.5, 6, 15, 20}));
+  EXPECT_EQ(median_estimate(one_to(100)), (Estimate{50.5, 40, 61, 100}));
 }
-TEST(MedianInterval, IsTheRangeWhereSamplesAreFew) {
-  EXPECT_EQ(median_interval(one_to(5)), (Interval{1, 5}));
-  EXPECT_EQ(median_interval(one_to(1)), (Interval{1, 1}));
-  EXPECT_TRUE(std::isnan(median_interval({}).low));
+TEST(MedianEstimate, IsTheRangeWhereSamplesAreFew) {
+  EXPECT_EQ(median_estimate(one_to(5)), (Estimate{3, 1, 5, 5}));
+  EXPECT_EQ(median_estimate(one_to(1)), (Estimate{1, 1, 1, 1}));
+  EXPECT_TRUE(std::isnan(median_estimate({}).low));
 }
-TEST(MedianInterval, NarrowsWithLessConfidence) { EXPECT_EQ(median_interval(one_to(10), 0.8), (Interval{3, 8})); }
-TEST(MedianInterval, HoldsForThousandsOfSamples) {
+TEST(MedianEstimate, NarrowsWithLessConfidence) {
+  EXPECT_EQ(median_estimate(one_to(10), 0.8), (Estimate{5.5, 3, 8, 10}));
+}
+TEST(MedianEstimate, HoldsForThousandsOfSamples) {
   // 2^-n is no double any more: ranks by the normal limit, n/2 -+ 1.96 sqrt(n)/2.
-  const Interval found = median_interval(one_to(4000));
+  const Estimate found = median_estimate(one_to(4000));
   EXPECT_NEAR(found.low, 2000 - 1.96 * std::sqrt(4000.0) / 2, 2);
   EXPECT_NEAR(found.high, 2001 + 1.96 * std::sqrt(4000.0) / 2, 2);
 }
-TEST(MedianInterval, CoversTheMedianAsOftenAsItSays) {
+TEST(MedianEstimate, CoversTheMedianAsOftenAsItSays) {
   Random random(1);
   int covered = 0;
   for (int i = 0; i < 2000; ++i) {
     std::vector<double> samples(25);
     for (double& sample : samples) sample = random.exponential();
-    const Interval interval = median_interval(samples);
+    const Estimate interval = median_estimate(samples);
     covered += interval.low <= std::log(2.0) && std::log(2.0) <= interval.high;
   }
   EXPECT_GT(covered, 1880);
   EXPECT_LT(covered, 1980);
 }
-TEST(BootstrapMedianInterval, IsTheSameEachTimeAndHoldsTheMedian) {
+TEST(BootstrapMedian, IsTheSameEachTimeAndHoldsTheMedian) {
   const std::vector<double> values = one_to(31);
-  const Interval first = bootstrap_median_interval(values);
-  EXPECT_EQ(first, bootstrap_median_interval(values));
+  const Estimate first = bootstrap_median(values);
+  EXPECT_EQ(first, bootstrap_median(values));
   EXPECT_LT(first.low, 16);
   EXPECT_GT(first.high, 16);
   EXPECT_GT(first.low, 5);
   EXPECT_LT(first.high, 27);
 }
-TEST(BootstrapMedianInterval, IsAPointForEqualSamples) {
-  EXPECT_EQ(bootstrap_median_interval(std::vector<double>(9, 2.5)), (Interval{2.5, 2.5}));
-  EXPECT_TRUE(std::isnan(bootstrap_median_interval({}).low));
+TEST(BootstrapMedian, IsAPointForEqualSamples) {
+  EXPECT_EQ(bootstrap_median(std::vector<double>(9, 2.5)), (Estimate{2.5, 2.5, 2.5, 9}));
+  EXPECT_TRUE(std::isnan(bootstrap_median({}).low));
+}
+TEST(Estimate, IntervalsOfRatiosAndSumsFollowFromThoseOfTheirParts) {
+  const Estimate slow{4, 2, 8, 9}, fast{2, 1, 4, 9};
+  EXPECT_EQ(1 / slow, (Estimate{0.25, 0.125, 0.5, 9}));
+  EXPECT_EQ(3 * slow, (Estimate{12, 6, 24, 9}));
+  EXPECT_EQ(slow / fast, (Estimate{2, 0.5, 8}));
+  Estimate sum = slow;
+  EXPECT_EQ(sum += fast, (Estimate{6, 3, 12}));
+  EXPECT_EQ(half_width(slow), 3);
+  EXPECT_DOUBLE_EQ(log_half_width(slow), std::log(2.0));
 }
 TEST(GeometricMean, MultipliesAndTakesTheRoot) {
   EXPECT_DOUBLE_EQ(geometric_mean(std::vector<double>{1, 8, 27}), 6);

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/pretty.h"
 #include "error_of.h"
 #include "golden.h"
-#include "base/pretty.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
@@ -16,18 +16,17 @@ CellFinding finding(Finding what, int64_t tokens = 16) {
   result.cell = fake::small_cell(tokens);
   result.finding = what;
   result.reason = "because";
-  result.change = 0.1;
-  result.change_interval = {0.09, 0.11};
+  result.change = {0.1, 0.09, 0.11};
   result.detectable = 0.0234;
   result.control = "loop";
-  result.now = {.seconds = 110e-6, .interval = {108e-6, 113e-6}, .samples = 15, .launches = 150};
+  result.now = {.time = {110e-6, 108e-6, 113e-6, 15}, .launches = 150};
   result.before_seconds = 100e-6;
   result.rounds = 15;
   return result;
 }
 
 MeanFinding mean(Finding what) {
-  return {.finding = what, .change = 0.06, .change_interval = {0.05, 0.07}, .detectable = 0.06, .cells = 2};
+  return {.finding = what, .change = {0.06, 0.05, 0.07}, .detectable = 0.06, .cells = 2};
 }
 
 TEST(Benchmark, HasTheTimesOfWhatWasMeasured) {
@@ -90,7 +89,7 @@ CheckResult everything() {
     tokens *= 2;
   }
   CellFinding& improved = result.findings[1];
-  improved.change = -0.1, improved.change_interval = {-0.11, -0.09}, improved.now.seconds = 90e-6;
+  improved.change = {-0.1, -0.11, -0.09}, improved.now.seconds = 90e-6;
   for (const size_t unmeasured : {5, 6}) result.findings[unmeasured].rounds = 0;
   return result;
 }

@@ -9,8 +9,7 @@ namespace {
 // A time with an interval of `percent` to either side, in enough rounds to be trusted.
 Measurement timed(double us, double percent) {
   const double seconds = us * 1e-6, part = percent / 100;
-  return {
-      .seconds = seconds, .interval = {seconds * (1 - part), seconds * (1 + part)}, .samples = 15, .launches = 1500};
+  return {.time = {seconds, seconds * (1 - part), seconds * (1 + part), 15}, .launches = 1500};
 }
 
 // The winner of entry 0 with this time and no rivals whose ratios could contradict it.
@@ -80,9 +79,9 @@ TEST(Differences, ATimeDiffersWhereTheIntervalOfTheRatioLeavesOne) {
 TEST(Differences, TheIntervalIsThatOfIndependentMedians) {
   const TunedTable before = table_with(timed(100, 3)), after = table_with(timed(200, 4));
   const CellDifference cell = differences(before, after).cells[0];
-  EXPECT_DOUBLE_EQ(cell.ratio, 2);
-  EXPECT_NEAR(cell.ratio_interval.low, 2 * 0.951, 0.005);  // 5 %: 3 % and 4 % at right angles
-  EXPECT_NEAR(cell.ratio_interval.high, 2 * 1.051, 0.005);
+  EXPECT_DOUBLE_EQ(cell.ratio.value, 2);
+  EXPECT_NEAR(cell.ratio.low, 2 * 0.951, 0.005);  // 5 %: 3 % and 4 % at right angles
+  EXPECT_NEAR(cell.ratio.high, 2 * 1.051, 0.005);
 }
 
 TEST(Differences, OtherRowsAreNotCompared) {

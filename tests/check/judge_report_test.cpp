@@ -3,10 +3,10 @@
 
 #include <regex>
 
-#include "error_of.h"
 #include "check/ci_report.h"
-#include "tune/fake_backend.h"
 #include "check/judge.h"
+#include "error_of.h"
+#include "tune/fake_backend.h"
 
 namespace moetune {
 namespace {
@@ -16,8 +16,7 @@ CellFinding finding(Finding what, double change = 0.001, int64_t tokens = 16) {
   result.cell = fake::small_cell(tokens);
   result.finding = what;
   result.reason = "because";
-  result.change = change;
-  result.change_interval = {change - 0.01, change + 0.01};
+  result.change = {change, change - 0.01, change + 0.01};
   result.control = "loop";
   result.detectable = 0.0234;
   result.now.seconds = 110e-6;
@@ -70,8 +69,7 @@ TEST(CheckMarkdown, HasARowACellAndASentence) {
 TEST(CheckMarkdown, TellsWhichVerdictsAreByTheTime) {
   CellFinding timed = finding(Finding::regressed, 0.9);
   timed.by_time = Finding::regressed;
-  timed.time_change = 0.963;
-  timed.time_change_interval = {0.953, 0.973};
+  timed.time_change = {0.963, 0.953, 0.973};
   const std::string text = markdown_of({timed}, 0.05);
   EXPECT_TRUE(holds(unaligned(text), "| +96.3 % ± 1.0 % | 2.3 % | time | regressed |")) << text;
   timed.by_ratio = Finding::regressed;
@@ -91,7 +89,7 @@ TEST(CheckMarkdown, ASlowerMachineIsNoPlainAllClear) {
 
 TEST(CheckMarkdown, AChangeThatIsTooUncertainIsARange) {
   CellFinding noisy = finding(Finding::inconclusive, 30.48);
-  noisy.change_interval = {-0.5, 60};
+  noisy.change.low = -0.5, noisy.change.high = 60;
   EXPECT_TRUE(holds(unaligned(markdown_of({noisy}, 0.05)), "| -50 % to +6000 % | 2.3 % | loop | inconclusive |"));
 }
 
@@ -119,11 +117,8 @@ TEST(CheckMarkdown, NamesWrongResultsBeforeRegressions) {
 
 TEST(CheckMarkdown, TellsTheMean) {
   CheckResult result = result_of({finding(Finding::equivalent), finding(Finding::equivalent, 0.001, 64)});
-  result.mean = MeanFinding{.finding = Finding::regressed,
-                            .change = 0.06,
-                            .change_interval = {0.055, 0.065},
-                            .detectable = 0.054,
-                            .cells = 2};
+  result.mean =
+      MeanFinding{.finding = Finding::regressed, .change = {0.06, 0.055, 0.065}, .detectable = 0.054, .cells = 2};
   const std::string text = markdown(result);
   EXPECT_TRUE(holds(text,
                     "The geometric mean over 2 cells changed by +6.0 % ± 0.5 %: regressed; 5.4 % would have been "

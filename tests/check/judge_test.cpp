@@ -50,9 +50,9 @@ TEST(Check, UnchangedCodeIsEquivalentAfterTheFirstRounds) {
   EXPECT_EQ(finding.finding, Finding::equivalent);
   EXPECT_EQ(finding.rounds, 15);
   EXPECT_EQ(finding.control, "loop");
-  EXPECT_NEAR(finding.change, 0, 1e-9);
+  EXPECT_NEAR(finding.change.value, 0, 1e-9);
   EXPECT_NEAR(finding.before_seconds, 100e-6, 1e-9);
-  EXPECT_NEAR(finding.now.seconds, 100e-6, 1e-9);
+  EXPECT_NEAR(finding.now.time.value, 100e-6, 1e-9);
   EXPECT_EQ(checking.heard, std::vector<Finding>{Finding::equivalent});
 }
 
@@ -60,7 +60,7 @@ TEST(Check, ASlowdownIsSeenTwiceBeforeItIsARegression) {
   Checking checking(slowed(1.1));
   const CellFinding finding = checking.one(tuned());
   EXPECT_EQ(finding.finding, Finding::regressed);
-  EXPECT_NEAR(finding.change, 0.1, 1e-9);
+  EXPECT_NEAR(finding.change.value, 0.1, 1e-9);
   EXPECT_EQ(finding.rounds, 30);
   EXPECT_EQ(checking.backend.loads, 2);  // the second set has operands of its own
   EXPECT_TRUE(holds(finding.reason, "its ratio to loop changed by +10.0 %")) << finding.reason;
@@ -80,7 +80,7 @@ TEST(Check, BelowTheThresholdIsNoRegression) {
 TEST(Check, AFasterWinnerIsAnImprovement) {
   const CellFinding finding = Checking(slowed(0.9)).one(tuned());
   EXPECT_EQ(finding.finding, Finding::improved);
-  EXPECT_NEAR(finding.change, -0.1, 1e-9);
+  EXPECT_NEAR(finding.change.value, -0.1, 1e-9);
   EXPECT_EQ(Checking(slowed(0.97)).one(tuned()).finding, Finding::equivalent);
 }
 
@@ -106,7 +106,7 @@ TEST(Check, ALargeSpeedupThatChanceExplainsIsNoEquality) {
     fast.noise = {.sigma = 0.5};
     fast.seed = seed;
     const CellFinding finding = Checking(fast).one(tuned());
-    EXPECT_FALSE(finding.change < -0.3 && finding.finding == Finding::equivalent) << finding.reason;
+    EXPECT_FALSE(finding.change.value < -0.3 && finding.finding == Finding::equivalent) << finding.reason;
     if (!holds(finding.reason, "chance explains such a speedup")) continue;
     ++explained;
     EXPECT_EQ(finding.finding, Finding::inconclusive) << finding.reason;
@@ -297,7 +297,7 @@ TEST(Check, OtherRowsThanTheTablesAreNotCompared) {
 
 TEST(Check, AHurriedTableHasNoIntervalToJudgeBy) {
   TunedTable table = tuned();
-  for (Rival& rival : table.entries[0].rivals) rival.measurement.samples = 3;
+  for (Rival& rival : table.entries[0].rivals) rival.measurement.time.samples = 3;
   const CellFinding finding = Checking({}).one(table);
   EXPECT_EQ(finding.finding, Finding::inconclusive);
   EXPECT_TRUE(holds(finding.reason, "cut short")) << finding.reason;
@@ -306,7 +306,7 @@ TEST(Check, AHurriedTableHasNoIntervalToJudgeBy) {
 
 TEST(Check, AHurriedTablesWrongWinnerIsFoundAllTheSame) {
   TunedTable table = tuned();
-  for (Rival& rival : table.entries[0].rivals) rival.measurement.samples = 3;
+  for (Rival& rival : table.entries[0].rivals) rival.measurement.time.samples = 3;
   Script script;
   script.verify = [](const Contender& who) { return who.baseline.empty() ? fake::wrong() : fake::right(); };
   EXPECT_EQ(Checking(script).one(table).finding, Finding::wrong_result);
@@ -317,9 +317,9 @@ TunedTable noisy_table(bool time_too) {
   TunedTable table = tuned();
   Entry& entry = table.entries[0];
   Rival& loop = entry.rivals.back();
-  loop.ratio_interval = {loop.ratio / 1.2, loop.ratio * 1.2};
-  const double seconds = entry.measurement.seconds;
-  if (time_too) entry.measurement.interval = {seconds / 1.2, seconds * 1.2};
+  loop.ratio.low /= 1.2, loop.ratio.high *= 1.2;
+  const double seconds = entry.measurement.time.value;
+  if (time_too) entry.measurement.time = {seconds, seconds / 1.2, seconds * 1.2, 15};
   return table;
 }
 
@@ -329,7 +329,7 @@ TEST(Check, TheTablesOwnUncertaintyCounts) {
   const CellFinding finding = checking.one(table);
   EXPECT_EQ(finding.finding, Finding::inconclusive);  // 10 %, give or take 20
   EXPECT_EQ(finding.rounds, 60);
-  EXPECT_NEAR(finding.change_interval.high, 1.1 * 1.2 - 1, 0.01);
+  EXPECT_NEAR(finding.change.high, 1.1 * 1.2 - 1, 0.01);
   EXPECT_TRUE(holds(finding.reason, "60 rounds cannot tell that ratio from noise: the table's own interval is wider"))
       << finding.reason;
   EXPECT_EQ(finding.remedy, Remedy::tune);  // however many rounds
@@ -346,8 +346,8 @@ TEST(Check, ATimeThatDoublesBesideTheSameLoopIsARegressionThoughTheRatioIsNoisy)
   EXPECT_EQ(finding.finding, Finding::regressed);
   EXPECT_EQ(finding.by_ratio, Finding::inconclusive);
   EXPECT_EQ(finding.by_time, Finding::regressed);
-  EXPECT_NEAR(finding.time_change, 106.0 / 54 - 1, 1e-9);
-  EXPECT_NEAR(finding.time_change_interval.high, 106.0 / 54 - 1, 1e-9);
+  EXPECT_NEAR(finding.time_change.value, 106.0 / 54 - 1, 1e-9);
+  EXPECT_NEAR(finding.time_change.high, 106.0 / 54 - 1, 1e-9);
   EXPECT_EQ(finding.rounds, 30);  // seen twice
   EXPECT_TRUE(holds(finding.reason,
                     "its time changed by +96.3 % (+96.3 % to +96.3 %) and that of loop by +0.0 %; their "
@@ -400,7 +400,7 @@ TEST(Check, ATransientDisturbanceIsNotConfirmed) {
   Disturbed disturbed(1);
   const CellFinding finding = disturbed.checking.one(tuned());
   EXPECT_EQ(finding.finding, Finding::equivalent);
-  EXPECT_NEAR(finding.change, 0, 1e-9);  // by what was measured since
+  EXPECT_NEAR(finding.change.value, 0, 1e-9);  // by what was measured since
   EXPECT_EQ(finding.rounds, 15);
 }
 
@@ -457,7 +457,7 @@ struct Wavering {
 TEST(Check, WhatDiffersFromLookToLookIsNoRegression) {
   const CellFinding finding = Wavering(1).checking.one(tuned());
   EXPECT_EQ(finding.finding, Finding::equivalent);
-  EXPECT_GT(finding.change_interval.high - finding.change_interval.low, 0.02);  // the interval knows of it
+  EXPECT_GT(finding.change.high - finding.change.low, 0.02);  // the interval knows of it
   EXPECT_EQ(Wavering(1.1).checking.one(tuned()).finding, Finding::regressed);
 }
 
@@ -535,7 +535,7 @@ TEST(Check, AStopBeforeItsPatienceLeavesASlowdownOpen) {
 TEST(Check, ABudgetEndsTheRoundsOfAnUncertainCell) {
   TunedTable table = tuned();
   Rival& loop = table.entries[0].rivals.back();
-  loop.ratio_interval = {loop.ratio / 1.2, loop.ratio * 1.2};
+  loop.ratio.low /= 1.2, loop.ratio.high *= 1.2;
   Checking patient({}), hurried({});
   hurried.request.time_budget = 1e-9;
   EXPECT_EQ(patient.one(table).rounds, 60);

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "error_of.h"
 #include "check/judge.h"
+#include "error_of.h"
 #include "tune/tuning.h"
 
 namespace moetune {
@@ -46,7 +46,7 @@ TEST(Pair, TheSameProgramIsEquivalent) {
   Pair pair({});
   const CellFinding finding = pair.one();
   EXPECT_EQ(finding.finding, Finding::equivalent);
-  EXPECT_NEAR(finding.change, 0, 1e-9);
+  EXPECT_NEAR(finding.change.value, 0, 1e-9);
   EXPECT_NEAR(finding.before_seconds, 100e-6, 1e-9);
   EXPECT_EQ(finding.control, "loop");
   EXPECT_TRUE(holds(finding.reason, "its time differs from that with old/moetune by +0.0 %")) << finding.reason;
@@ -56,7 +56,7 @@ TEST(Pair, TheSameProgramIsEquivalent) {
 TEST(Pair, NothingOfTheTableCountsButItsWinners) {
   TunedTable table = tuned();
   Entry& entry = table.entries[0];
-  entry.measurement = {.seconds = 1, .interval = {1, 1}, .samples = 2, .launches = 2, .clock_mhz = 0, .waited = 0.9};
+  entry.measurement = {.time = {1, 1, 1, 2}, .launches = 2, .clock_mhz = 0, .waited = 0.9};
   entry.rivals.clear();
   EXPECT_EQ(Pair({}).run(table).findings.at(0).finding, Finding::equivalent);
   EXPECT_EQ(Pair(slowed(1.1)).run(table).findings.at(0).finding, Finding::regressed);
@@ -66,12 +66,12 @@ TEST(Pair, ASlowdownHereIsARegressionAndASlowdownThereAnImprovement) {
   Pair slower(slowed(1.1));
   const CellFinding regressed = slower.one(), improved = Pair({}, slowed(1.2)).one();
   EXPECT_EQ(regressed.finding, Finding::regressed);
-  EXPECT_NEAR(regressed.change, 0.1, 1e-9);
+  EXPECT_NEAR(regressed.change.value, 0.1, 1e-9);
   EXPECT_EQ(regressed.rounds, 30);  // seen twice
   EXPECT_EQ(slower.here.loads, 2);
   EXPECT_EQ(slower.there.loads, 2);
   EXPECT_EQ(improved.finding, Finding::improved);
-  EXPECT_NEAR(improved.change, 1 / 1.2 - 1, 1e-9);
+  EXPECT_NEAR(improved.change.value, 1 / 1.2 - 1, 1e-9);
 }
 
 TEST(Pair, ASlowerMachineChangesNothing) {
@@ -216,7 +216,7 @@ TEST(Gate, TheMeanShowsWhatNoCellShowsAlone) {
   EXPECT_EQ(std::ranges::count(found.findings, Finding::regressed, &CellFinding::finding), 0);
   ASSERT_TRUE(found.mean.has_value());
   EXPECT_EQ(found.mean->finding, Finding::regressed);
-  EXPECT_NEAR(found.mean->change, 0.06, 0.02);
+  EXPECT_NEAR(found.mean->change.value, 0.06, 0.02);
   EXPECT_EQ(found.mean->cells, 12U);
   EXPECT_EQ(exit_code(found), 1);
   ASSERT_TRUE(nothing.mean.has_value());

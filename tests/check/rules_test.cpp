@@ -14,44 +14,44 @@ namespace {
 const double kTwo = std::log1p(0.02);
 
 TEST(Rules, AreOfBothSides) {
-  EXPECT_EQ(judge(Change{0.001, 0.01}, false, kTwo), Finding::equivalent);
-  EXPECT_EQ(judge(Change{-0.03, 0.01}, false, kTwo), Finding::improved);
-  EXPECT_EQ(judge(Change{-0.015, 0.018}, false, kTwo), Finding::equivalent);  // no wider than the threshold
-  EXPECT_EQ(judge(Change{-0.8, 0.81}, false, kTwo), Finding::inconclusive);   // slower by 1 % or half as slow
-  EXPECT_EQ(judge(Change{0.001, 0.03}, false, kTwo), Finding::inconclusive);
-  EXPECT_EQ(judge(Change{0.03, 0.01}, false, kTwo), Finding::inconclusive);  // a regression that is not confirmed
-  EXPECT_EQ(judge(Change{0.03, 0.01}, true, kTwo), Finding::regressed);
+  EXPECT_EQ(judge(around(0.001, 0.01), false, kTwo), Finding::equivalent);
+  EXPECT_EQ(judge(around(-0.03, 0.01), false, kTwo), Finding::improved);
+  EXPECT_EQ(judge(around(-0.015, 0.018), false, kTwo), Finding::equivalent);  // no wider than the threshold
+  EXPECT_EQ(judge(around(-0.8, 0.81), false, kTwo), Finding::inconclusive);   // slower by 1 % or half as slow
+  EXPECT_EQ(judge(around(0.001, 0.03), false, kTwo), Finding::inconclusive);
+  EXPECT_EQ(judge(around(0.03, 0.01), false, kTwo), Finding::inconclusive);  // a regression that is not confirmed
+  EXPECT_EQ(judge(around(0.03, 0.01), true, kTwo), Finding::regressed);
 }
 
 TEST(ShowsRegression, NeedsTheMedianOverTheThresholdAndSurelyOverZero) {
-  EXPECT_TRUE(shows_regression(Change{0.03, 0.01}, kTwo));
-  EXPECT_FALSE(shows_regression(Change{0.019, 0.001}, kTwo));
-  EXPECT_FALSE(shows_regression(Change{0.03, 0.018}, kTwo));
-  EXPECT_FALSE(shows_regression(Change{0.10, 0.021}, kTwo));  // wider than the threshold: 6 halves
-  EXPECT_TRUE(shows_regression(Change{0.13, 0.021}, kTwo));
+  EXPECT_TRUE(shows_regression(around(0.03, 0.01), kTwo));
+  EXPECT_FALSE(shows_regression(around(0.019, 0.001), kTwo));
+  EXPECT_FALSE(shows_regression(around(0.03, 0.018), kTwo));
+  EXPECT_FALSE(shows_regression(around(0.10, 0.021), kTwo));  // wider than the threshold: 6 halves
+  EXPECT_TRUE(shows_regression(around(0.13, 0.021), kTwo));
 }
 
 TEST(ChanceOfSlowdown, IsThatOfTheIntervalWidenedWhereItIsTooNarrow) {
-  EXPECT_NEAR(chance_of_slowdown({0.01, 0.01}, kTwo), 0.025, 1e-6);
-  EXPECT_NEAR(chance_of_speedup({-0.01, 0.01}, kTwo), 0.025, 1e-6);
-  EXPECT_EQ(chance_of_slowdown({-0.01, 0.01}, kTwo), 1);
-  EXPECT_EQ(chance_of_slowdown({0.01, 0}, kTwo), 0);
-  EXPECT_NEAR(chance_of_slowdown({0.04 * 6 / 1.7, 0.04}, kTwo), 0.025, 1e-6);
+  EXPECT_NEAR(chance_of_slowdown(around(0.01, 0.01), kTwo), 0.025, 1e-6);
+  EXPECT_NEAR(chance_of_speedup(around(-0.01, 0.01), kTwo), 0.025, 1e-6);
+  EXPECT_EQ(chance_of_slowdown(around(-0.01, 0.01), kTwo), 1);
+  EXPECT_EQ(chance_of_slowdown(around(0.01, 0), kTwo), 0);
+  EXPECT_NEAR(chance_of_slowdown(around(0.04 * 6 / 1.7, 0.04), kTwo), 0.025, 1e-6);
 }
 
 TEST(ChanceOfSlowdown, OfWhatShowsARegressionIsADiscoveryAmongAHundredCells) {
   std::vector<double> chances(100, 0.5);
-  chances[7] = chance_of_slowdown({0.0201, 0.0201 / 1.71}, kTwo);
+  chances[7] = chance_of_slowdown(around(0.0201, 0.0201 / 1.71), kTwo);
   EXPECT_TRUE(discoveries(chances, 0.05)[7]);
   chances.resize(1000, 0.5);
   EXPECT_FALSE(discoveries(chances, 0.05)[7]);
 }
 
 TEST(Detectable, IsTheThresholdAndHalfTheIntervalWhereThatIsNarrow) {
-  EXPECT_NEAR(detectable({0, 0}, kTwo), 0.02, 1e-12);
-  EXPECT_NEAR(std::log1p(detectable({0.5, 0.01}, kTwo)), kTwo + 0.01, 1e-12);
-  EXPECT_NEAR(std::log1p(detectable({0, 0.018}, kTwo)), 2.7 * 0.018, 1e-12);
-  EXPECT_NEAR(std::log1p(detectable({0, 0.05}, kTwo)), 7 * 0.05, 1e-12);
+  EXPECT_NEAR(detectable(around(0, 0), kTwo), 0.02, 1e-12);
+  EXPECT_NEAR(std::log1p(detectable(around(0.5, 0.01), kTwo)), kTwo + 0.01, 1e-12);
+  EXPECT_NEAR(std::log1p(detectable(around(0, 0.018), kTwo)), 2.7 * 0.018, 1e-12);
+  EXPECT_NEAR(std::log1p(detectable(around(0, 0.05), kTwo)), 7 * 0.05, 1e-12);
 }
 
 CellFinding of(double change, double half, Finding what = Finding::equivalent) {
@@ -59,8 +59,7 @@ CellFinding of(double change, double half, Finding what = Finding::equivalent) {
   finding.cell = fake::small_cell();
   finding.finding = what;
   finding.rounds = 15;
-  finding.change = std::expm1(change);
-  finding.change_interval = {std::expm1(change - half), std::expm1(change + half)};
+  finding.change = {std::expm1(change), std::expm1(change - half), std::expm1(change + half)};
   return finding;
 }
 
@@ -69,8 +68,8 @@ TEST(Mean, IsGeometricAndItsIntervalShrinksWithTheCells) {
   const auto mean = mean_of(findings, kTwo);
   ASSERT_TRUE(mean.has_value());
   EXPECT_EQ(mean->cells, 4U);
-  EXPECT_NEAR(std::log1p(mean->change), 0.02, 1e-12);
-  EXPECT_NEAR(std::log1p(mean->change_interval.high), 0.03, 1e-12);
+  EXPECT_NEAR(std::log1p(mean->change.value), 0.02, 1e-12);
+  EXPECT_NEAR(std::log1p(mean->change.high), 0.03, 1e-12);
 }
 
 TEST(Mean, LeavesOutWhatCannotBeJudged) {

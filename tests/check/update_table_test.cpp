@@ -40,12 +40,12 @@ TEST(UpdateTable, HasTheTimesOfNowAndTheReason) {
   const UpdatedTable updated = update_table(table, result, kHere, update());
   EXPECT_TRUE(updated.kept.empty());
   const Entry& entry = updated.table.entries[0];
-  EXPECT_NEAR(entry.measurement.seconds, 120e-6, 1e-9);
+  EXPECT_NEAR(entry.measurement.time.value, 120e-6, 1e-9);
   EXPECT_EQ(entry.candidate, table.entries[0].candidate);
   ASSERT_EQ(entry.rivals.size(), 3U);
   EXPECT_EQ(entry.rivals[0].name, "default");
   EXPECT_NEAR(find_rival(entry, "loop")->ratio, 120.0 / 330, 1e-6);
-  EXPECT_NEAR(find_rival(entry, "grouped")->measurement.seconds, 220e-6, 1e-9);
+  EXPECT_NEAR(find_rival(entry, "grouped")->measurement.time.value, 220e-6, 1e-9);
   ASSERT_EQ(updated.table.updates.size(), 1U);
   EXPECT_EQ(updated.table.updates[0].reason, "driver 580");
   EXPECT_EQ(updated.table.updates[0].cells.size(), 2U);
@@ -79,7 +79,7 @@ TEST(UpdateTable, AWrongWinnerKeepsItsTimes) {
   const UpdatedTable updated = update_table(table, result, kHere, update());
   ASSERT_EQ(updated.kept.size(), 1U);
   EXPECT_EQ(updated.kept[0], id(table.entries[1].cell) + ": 7 of 2048 elements differ");
-  EXPECT_EQ(updated.table.entries[1].measurement.seconds, table.entries[1].measurement.seconds);
+  EXPECT_EQ(updated.table.entries[1].measurement.time.value, table.entries[1].measurement.time.value);
   EXPECT_EQ(updated.table.updates[0].cells, std::vector<std::string>{id(table.entries[0].cell)});
 }
 

@@ -8,7 +8,7 @@
 
 namespace moetune::sample {
 
-inline CellTime cell_time(double us) { return {us * 1e-6, {0.99 * us * 1e-6, 1.01 * us * 1e-6}}; }
+inline Estimate cell_time(double us) { return {us * 1e-6, 0.99 * us * 1e-6, 1.01 * us * 1e-6}; }
 
 /// `us[contender][cell]`; NaN: no time.
 inline Contest contest(std::vector<Cell> cells, std::vector<Candidate> contenders,
@@ -34,8 +34,8 @@ inline TunedTable chosen_table(const Contest& of = two_counts(), Rule rule = Rul
   for (size_t i = 0; i < of.cells.size(); ++i) {
     size_t best = 0;
     for (size_t who = 1; who < of.contenders.size(); ++who)
-      if (of.times[who][i]->seconds < of.times[best][i]->seconds) best = who;
-    result.entries.push_back(entry(of.cells[i], of.contenders[best], of.times[best][i]->seconds * 1e6));
+      if (of.times[who][i]->value < of.times[best][i]->value) best = who;
+    result.entries.push_back(entry(of.cells[i], of.contenders[best], of.times[best][i]->value * 1e6));
   }
   result.choices = choose(of, rule, loss);
   return result;

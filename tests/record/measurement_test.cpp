@@ -19,16 +19,16 @@ Measurement reread(const Measurement& measurement) {
 
 TEST(Summarise, TakesTheMedianAndCountsEverything) {
   const Measurement m = summarise({block(3, 10, 1900), block(1, 20, 1980), block(2, 30, 1950)});
-  EXPECT_DOUBLE_EQ(m.seconds, 2e-6);
-  EXPECT_EQ(m.samples, 3);
+  EXPECT_DOUBLE_EQ(m.time.value, 2e-6);
+  EXPECT_EQ(m.time.samples, 3);
   EXPECT_EQ(m.launches, 60);
   EXPECT_DOUBLE_EQ(m.clock_mhz, 1950);
 }
 
 TEST(Summarise, FewBlocksGiveTheWholeRangeAsInterval) {
   const Measurement m = summarise({block(5), block(1), block(3)});
-  EXPECT_DOUBLE_EQ(m.interval.low, 1e-6);
-  EXPECT_DOUBLE_EQ(m.interval.high, 5e-6);
+  EXPECT_DOUBLE_EQ(m.time.low, 1e-6);
+  EXPECT_DOUBLE_EQ(m.time.high, 5e-6);
 }
 
 TEST(Summarise, ManyBlocksGiveThe95PercentInterval) {
@@ -36,8 +36,8 @@ TEST(Summarise, ManyBlocksGiveThe95PercentInterval) {
   for (int i = 1; i <= 100; ++i) blocks.push_back(block(i));
   const Measurement m = summarise(blocks);
   // Order statistics 40 and 61 of 100: Conover's table for n = 100.
-  EXPECT_DOUBLE_EQ(m.interval.low, 40e-6);
-  EXPECT_DOUBLE_EQ(m.interval.high, 61e-6);
+  EXPECT_DOUBLE_EQ(m.time.low, 40e-6);
+  EXPECT_DOUBLE_EQ(m.time.high, 61e-6);
 }
 
 TEST(Summarise, UnknownClocksDontDragTheMedianDown) {
@@ -53,16 +53,12 @@ TEST(Summarise, WaitingIsTheMeanOverBlocks) {
 
 TEST(Summarise, NoBlocksAreNoSamples) {
   const Measurement m = summarise({});
-  EXPECT_EQ(m.samples, 0);
-  EXPECT_DOUBLE_EQ(m.seconds, 0);
+  EXPECT_EQ(m.time.samples, 0);
+  EXPECT_DOUBLE_EQ(m.time.value, 0);
 }
 
 TEST(MeasurementJson, SpeaksInMicrosecondsWithSixDigits) {
-  const Measurement m{.seconds = 12.3456789e-6,
-                      .interval = {12.1e-6, 12.987654321e-6},
-                      .samples = 11,
-                      .launches = 220,
-                      .clock_mhz = 1964.98765};
+  const Measurement m{.time = {12.3456789e-6, 12.1e-6, 12.987654321e-6, 11}, .launches = 220, .clock_mhz = 1964.98765};
   EXPECT_EQ(to_json(m).dump(),
             R"({"median_us":12.3457,"low_us":12.1,"high_us":12.9877,"samples":11,"launches":220,"clock_mhz":1965.0})");
 }
@@ -81,7 +77,7 @@ TEST(MeasurementJson, ReadingAndWritingAgainGivesTheSameText) {
   for (const double us : {0.001234567, 1.0, 3.3333333333, 12.3456789, 999999.5, 1234567.89, 3.6e9}) {
     const Measurement m = sample::measurement(us);
     EXPECT_EQ(to_json(reread(m)).dump(), to_json(m).dump()) << us;
-    EXPECT_NEAR(reread(m).seconds, us * 1e-6, us * 1e-11);
+    EXPECT_NEAR(reread(m).time.value, us * 1e-6, us * 1e-11);
   }
 }
 

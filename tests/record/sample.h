@@ -92,11 +92,8 @@ inline Candidate triton(int block_m, int block_n = 128, int block_k = 64, int wa
 }
 
 inline Measurement measurement(double us, int samples = 11) {
-  return {.seconds = us * 1e-6,
-          .interval = {0.99 * us * 1e-6, 1.02 * us * 1e-6},
-          .samples = samples,
-          .launches = 20 * samples,
-          .clock_mhz = 1965};
+  return {
+      .time = {us * 1e-6, 0.99 * us * 1e-6, 1.02 * us * 1e-6, samples}, .launches = 20 * samples, .clock_mhz = 1965};
 }
 
 inline Verdict right() {
@@ -107,8 +104,7 @@ inline Rival rival(const std::string& name, double us, double ratio, const Candi
   return {.name = name,
           .candidate = candidate,
           .measurement = measurement(us),
-          .ratio = ratio,
-          .ratio_interval = {0.98 * ratio, 1.01 * ratio}};
+          .ratio = {ratio, 0.98 * ratio, 1.01 * ratio}};
 }
 
 inline Entry entry(const Cell& of, const Candidate& winner, double us) {

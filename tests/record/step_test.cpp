@@ -1,8 +1,8 @@
 // Which cells make a training step, and its sums.
 #include "record/step.h"
 
-#include "record/sample.h"
 #include "export/text_export.h"
+#include "record/sample.h"
 
 namespace moetune {
 namespace {
@@ -11,7 +11,7 @@ CellTimes timed(const Layer& layer, Op op, double us, Fusion fusion = {}, int64_
   Cell cell = sample::cell(layer, tokens);
   cell.shape.op = op, cell.shape.fusion = fusion;
   const auto time = [](const char* contender, double time_us) {
-    return ContenderTime{contender, time_us * 1e-6, {0.9e-6 * time_us, 1.2e-6 * time_us}};
+    return ContenderTime{contender, {time_us * 1e-6, 0.9e-6 * time_us, 1.2e-6 * time_us}};
   };
   return {.cell = cell, .times = {time("loop", 4 * us), time("default", 2 * us), time("winners", us)}};
 }
@@ -58,34 +58,34 @@ TEST(Step, SumsTheSixGemmsOfEachContender) {
        {std::tuple{size_t{0}, "winners", 63.0}, {size_t{1}, "default", 126.0}, {size_t{2}, "loop", 252.0}}) {
     const ContenderTime& sum = steps[0].sums[i];
     EXPECT_EQ(sum.contender, contender);
-    EXPECT_NEAR(sum.seconds, us * 1e-6, 1e-12);
-    EXPECT_NEAR(sum.interval.low, 0.9 * us * 1e-6, 1e-12);
-    EXPECT_NEAR(sum.interval.high, 1.2 * us * 1e-6, 1e-12);
+    EXPECT_NEAR(sum.time.value, us * 1e-6, 1e-12);
+    EXPECT_NEAR(sum.time.low, 0.9 * us * 1e-6, 1e-12);
+    EXPECT_NEAR(sum.time.high, 1.2 * us * 1e-6, 1e-12);
     EXPECT_EQ(find_sum(steps[0], contender), &sum);
   }
   EXPECT_EQ(find_sum(steps[0], "torch"), nullptr);
-  const Speedup speedup = step_speedup(steps[0], steps[0].sums[2]);
-  EXPECT_NEAR(speedup.ratio, 4, 1e-9);
-  EXPECT_NEAR(speedup.interval.low, 3, 1e-9);
-  EXPECT_NEAR(speedup.interval.high, 16.0 / 3, 1e-9);
+  const Estimate speedup = step_speedup(steps[0], steps[0].sums[2]);
+  EXPECT_NEAR(speedup.value, 4, 1e-9);
+  EXPECT_NEAR(speedup.low, 3, 1e-9);
+  EXPECT_NEAR(speedup.high, 16.0 / 3, 1e-9);
 }
 
 TEST(Step, SpeedupsOfTheSameRoundsAreMeansWeightedByTheWinnersTime) {
   std::vector<CellTimes> cells = six();
   for (CellTimes& cell : cells) {
     const double us = cell.times[2].seconds * 1e6;
-    cell.times[0].of_winner = us > 20 ? Speedup{5, {4.9, 5.1}} : Speedup{3, {2, 4}};
-    cell.times[2].of_winner = Speedup{1, {1, 1}};
+    cell.times[0].of_winner = us > 20 ? Estimate{5, 4.9, 5.1} : Estimate{3, 2, 4};
+    cell.times[2].of_winner = Estimate{1, 1, 1};
   }
   const Step step = training_steps(cells).at(0);
-  const Speedup loop = step_speedup(step, *find_sum(step, "loop"));
-  EXPECT_NEAR(loop.ratio, (31 * 3.0 + 32 * 5.0) / 63, 1e-9);
-  EXPECT_NEAR(loop.interval.low, (31 * 2.0 + 32 * 4.9) / 63, 1e-9);
-  EXPECT_NEAR(loop.interval.high, (31 * 4.0 + 32 * 5.1) / 63, 1e-9);
-  EXPECT_NEAR(step_speedup(step, *find_sum(step, "default")).interval.low, 1.5, 1e-9);  // of other rounds
+  const Estimate loop = step_speedup(step, *find_sum(step, "loop"));
+  EXPECT_NEAR(loop.value, (31 * 3.0 + 32 * 5.0) / 63, 1e-9);
+  EXPECT_NEAR(loop.low, (31 * 2.0 + 32 * 4.9) / 63, 1e-9);
+  EXPECT_NEAR(loop.high, (31 * 4.0 + 32 * 5.1) / 63, 1e-9);
+  EXPECT_NEAR(step_speedup(step, *find_sum(step, "default")).low, 1.5, 1e-9);  // of other rounds
   cells[3].times[0].of_winner.reset();
   const Step other = training_steps(cells).at(0);
-  EXPECT_NEAR(step_speedup(other, *find_sum(other, "loop")).interval.low, 3, 1e-9);
+  EXPECT_NEAR(step_speedup(other, *find_sum(other, "loop")).low, 3, 1e-9);
 }
 
 TEST(Step, NeedsAllSixCellsInAnyOrder) {
@@ -217,7 +217,7 @@ TEST(Step, OfATableStandsInItsJsonAndItsCsv) {
 
 TEST(Step, OfANoisyCellIsUntrusted) {
   TunedTable table = table_of_a_step();
-  table.entries[4].measurement.interval.high *= 2;
+  table.entries[4].measurement.time.high *= 2;
   const Json step = to_json(table)["training_steps"][0];
   EXPECT_TRUE(holds(step["untrusted"].get<std::string>(), "qwen3-30b-a3b/down/dx/bf16/t64/uniform/permute_y")) << step;
 }

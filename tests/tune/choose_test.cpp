@@ -24,7 +24,7 @@ Entry winner(const Cell& cell, const Candidate& candidate, std::vector<Candidate
   entry.m_sizes = problem.routing.m_sizes;
   entry.figures = figures(problem.routing);
   entry.candidate = candidate;
-  entry.measurement = {.seconds = 1e-4, .interval = {1e-4, 1e-4}, .samples = 11};
+  entry.measurement = {.time = {1e-4, 1e-4, 1e-4, 11}};
   entry.rivals.emplace_back();
   entry.rivals[0].name = "default", entry.rivals[0].candidate = kDefault;
   entry.ties = std::move(ties);

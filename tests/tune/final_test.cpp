@@ -17,11 +17,8 @@ Trial screened(const Candidate& candidate, double us, double side = 0.01) {
   Trial trial;
   trial.candidate = candidate;
   trial.verdict = fake::right();
-  trial.measurement = {.seconds = us * 1e-6,
-                       .interval = {us * (1 - side) * 1e-6, us * (1 + side) * 1e-6},
-                       .samples = 5,
-                       .launches = 50,
-                       .clock_mhz = 0};
+  trial.measurement = {
+      .time = {us * 1e-6, us * (1 - side) * 1e-6, us * (1 + side) * 1e-6, 5}, .launches = 50, .clock_mhz = 0};
   return trial;
 }
 
@@ -51,8 +48,8 @@ TEST(Decide, TheFinalOverrulesTheScreening) {
   deciding.trials = {screened(cpu(12), 99), screened(cpu(24), 100)};
   ASSERT_TRUE(deciding.run());
   EXPECT_EQ(deciding.entry.candidate, cpu(24));
-  EXPECT_NEAR(deciding.entry.measurement.seconds, 98e-6, 1e-12);
-  EXPECT_EQ(deciding.entry.measurement.samples, 11);
+  EXPECT_NEAR(deciding.entry.measurement.time.value, 98e-6, 1e-12);
+  EXPECT_EQ(deciding.entry.measurement.time.samples, 11);
 }
 
 TEST(Decide, LooksGetOperandsMadeAnew) {
@@ -64,7 +61,7 @@ TEST(Decide, LooksGetOperandsMadeAnew) {
   deciding.request.reload = [&] { ++reloads; };
   ASSERT_TRUE(deciding.run());
   EXPECT_EQ(reloads, 3);
-  EXPECT_EQ(deciding.entry.measurement.samples, 20);
+  EXPECT_EQ(deciding.entry.measurement.time.samples, 20);
 }
 
 TEST(Decide, NoLookBeginsLateOrWithoutMemory) {
@@ -78,7 +75,7 @@ TEST(Decide, NoLookBeginsLateOrWithoutMemory) {
     };
     if (late) deciding.request.reload_seconds = 0;
     ASSERT_TRUE(deciding.run());
-    EXPECT_EQ(deciding.entry.measurement.samples, 5);
+    EXPECT_EQ(deciding.entry.measurement.time.samples, 5);
   }
 }
 
@@ -90,7 +87,7 @@ TEST(Decide, TheOnlyLookGoesOnUntilThereIsAnInterval) {
   deciding.request.reload = [] {};
   deciding.request.reload_seconds = 0;
   ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.measurement.samples, 5);
+  EXPECT_EQ(deciding.entry.measurement.time.samples, 5);
 }
 
 TEST(Decide, NoLookFollowsAStop) {
@@ -102,7 +99,7 @@ TEST(Decide, NoLookFollowsAStop) {
   deciding.request.stop = &stop;
   deciding.request.reload = [&] { stop = true; };  // in the middle of it
   ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.measurement.samples, 10);
+  EXPECT_EQ(deciding.entry.measurement.time.samples, 10);
 }
 
 TEST(Decide, AStopBeforehandLeavesFewRoundsOfOneLook) {
@@ -114,7 +111,7 @@ TEST(Decide, AStopBeforehandLeavesFewRoundsOfOneLook) {
   deciding.request.stop = &stop;
   deciding.request.reload = [] { ADD_FAILURE() << "no look follows"; };
   ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.measurement.samples, 5);
+  EXPECT_EQ(deciding.entry.measurement.time.samples, 5);
 }
 
 TEST(Decide, OnlyThreeAndOnlyOverlappingIntervalsTakePart) {
@@ -137,8 +134,8 @@ TEST(Decide, TheDefaultAlwaysTakesPart) {
   const Rival& fallback = deciding.entry.rivals[0];
   EXPECT_EQ(fallback.name, "default");
   EXPECT_EQ(fallback.candidate, cpu(96));
-  EXPECT_NEAR(fallback.ratio, 1.0 / 3, 1e-9);
-  EXPECT_NEAR(fallback.measurement.seconds, 300e-6, 1e-12);
+  EXPECT_NEAR(fallback.ratio.value, 1.0 / 3, 1e-9);
+  EXPECT_NEAR(fallback.measurement.time.value, 300e-6, 1e-12);
 }
 
 TEST(Decide, BaselinesFollowTheDefaultInTheirOrder) {
@@ -149,9 +146,9 @@ TEST(Decide, BaselinesFollowTheDefaultInTheirOrder) {
   ASSERT_TRUE(deciding.run());
   ASSERT_EQ(deciding.entry.rivals.size(), 2U);
   EXPECT_EQ(deciding.entry.rivals[0].name, "loop");
-  EXPECT_NEAR(deciding.entry.rivals[0].ratio, 0.5, 1e-9);
+  EXPECT_NEAR(deciding.entry.rivals[0].ratio.value, 0.5, 1e-9);
   EXPECT_EQ(deciding.entry.rivals[1].name, "grouped");
-  EXPECT_NEAR(deciding.entry.rivals[1].ratio, 0.25, 1e-9);
+  EXPECT_NEAR(deciding.entry.rivals[1].ratio.value, 0.25, 1e-9);
   EXPECT_EQ(deciding.entry.rivals[1].candidate, Candidate{});
 }
 
@@ -172,7 +169,7 @@ TEST(Decide, TheWinnerIsNeverOneThatTheDefaultBeatsByThePairedRatio) {
   deciding.trials = {screened(cpu(12), 4.9), screened(cpu(96), 5)};
   ASSERT_TRUE(deciding.run());
   EXPECT_EQ(deciding.entry.candidate, cpu(96));  // medians 4.9 and 5, but 4 pairs of 5 go to the default
-  EXPECT_EQ(deciding.entry.rivals[0].ratio, 1);
+  EXPECT_EQ(deciding.entry.rivals[0].ratio.value, 1);
 }
 
 TEST(Decide, ATieGoesToTheDefault) {
@@ -192,7 +189,7 @@ TEST(Decide, AnOverNoisyRunNeverMakesAWinnerThatTheDefaultBeats) {
     deciding.trials = {screened(cpu(12), 100), screened(cpu(24), 100), screened(cpu(36), 100), screened(cpu(96), 100)};
     deciding.request.fallback = cpu(96);
     ASSERT_TRUE(deciding.run());
-    EXPECT_LE(deciding.entry.rivals.at(0).ratio, 1);
+    EXPECT_LE(deciding.entry.rivals.at(0).ratio.value, 1);
   }
 }
 
@@ -285,14 +282,14 @@ TEST(Decide, NoiseGetsMoreRoundsAndQuietDoesNot) {
   Deciding noisy(script);
   noisy.trials = {screened(cpu(12), 100)};
   ASSERT_TRUE(noisy.run());
-  EXPECT_EQ(noisy.entry.measurement.samples, 33);
+  EXPECT_EQ(noisy.entry.measurement.time.samples, 33);
   noisy.request.stretch = false;
   ASSERT_TRUE(noisy.run());
-  EXPECT_EQ(noisy.entry.measurement.samples, 11);
+  EXPECT_EQ(noisy.entry.measurement.time.samples, 11);
   Deciding quiet(times({{12, 100}}));
   quiet.trials = {screened(cpu(12), 100)};
   ASSERT_TRUE(quiet.run());
-  EXPECT_EQ(quiet.entry.measurement.samples, 11);
+  EXPECT_EQ(quiet.entry.measurement.time.samples, 11);
 }
 
 TEST(Decide, AnUncertainRatioIsWarnedAbout) {
@@ -328,7 +325,7 @@ TEST(Decide, ANoisyCellKeepsTheDefaultUnlessItIsSurelySlower) {
     const bool keeps = other > 90;
     EXPECT_EQ(busy.notes[0].find("so it keeps the default") != std::string::npos, keeps) << busy.notes[0];
     EXPECT_EQ(busy.entry.candidate, cpu(keeps ? 12 : 24));
-    EXPECT_EQ(find_rival(busy.entry, "default")->ratio == 1, keeps);
+    EXPECT_EQ(find_rival(busy.entry, "default")->ratio.value == 1, keeps);
   }
 }
 

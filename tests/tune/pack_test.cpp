@@ -7,9 +7,9 @@
 
 #include "base/system/file.h"
 #include "error_of.h"
+#include "export/exporter.h"
 #include "own_process.h"
 #include "pack_folder.h"
-#include "export/exporter.h"
 #include "tune/tuning.h"
 
 namespace moetune::fake {
@@ -56,7 +56,7 @@ TEST_P(PackRun, FindsTheBestCandidateAndTablesIt) {
     EXPECT_EQ(entry.candidate, toy(16, 0));
     EXPECT_EQ(entry.measured, 5);
     ASSERT_NE(find_rival(entry, "default"), nullptr);  // block_m=32 fast=yes
-    EXPECT_NEAR(find_rival(entry, "default")->measurement.seconds, seconds(toy(32, 1)), 1e-9);
+    EXPECT_NEAR(find_rival(entry, "default")->measurement.time.value, seconds(toy(32, 1)), 1e-9);
     EXPECT_EQ(table.environment["identity"]["packs"], "toy " + hash);
     const Json json = to_json(table);
     EXPECT_EQ(json["entries"][0]["candidate"],

@@ -268,7 +268,7 @@ TEST(Resume, TrialsOutsideTheSpaceAreForgotten) {
   Tuning tuning;
   Trial stranger;
   stranger.candidate = cpu(192);
-  stranger.measurement = {.seconds = 1e-9, .interval = {1e-9, 1e-9}, .samples = 5, .launches = 50, .clock_mhz = 0};
+  stranger.measurement = {.time = {1e-9, 1e-9, 1e-9, 5}, .launches = 50, .clock_mhz = 0};
   stranger.verdict = fake::right();
   tuning.before.trials[id(fake::small_cell())] = {stranger};
   const Entry entry = tuning.run_one();

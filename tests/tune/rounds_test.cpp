@@ -106,27 +106,27 @@ TEST(MeasureRounds, AppendKeepsPairsTogether) {
 }
 
 TEST(PairedRatio, IsTheMedianOfRatiosNotTheRatioOfMedians) {
-  const Ratio ratio = paired_ratio({1, 20, 300}, {2, 10, 100});  // 0.5, 2, 3; medians 20 / 10
-  EXPECT_NEAR(ratio.median, 2, 1e-12);
-  EXPECT_NEAR(paired_ratio({1, 8, 9}, {2, 2, 3}).median, 3, 1e-12);  // medians 8 / 2
+  const Estimate ratio = paired_ratio({1, 20, 300}, {2, 10, 100});  // 0.5, 2, 3; medians 20 / 10
+  EXPECT_NEAR(ratio.value, 2, 1e-12);
+  EXPECT_NEAR(paired_ratio({1, 8, 9}, {2, 2, 3}).value, 3, 1e-12);  // medians 8 / 2
 }
 
 TEST(PairedRatio, ACommonDriftCancels) {
   std::vector<double> a, b;
   for (int i = 0; i < 20; ++i) a.push_back(1.1 * (1 + i)), b.push_back(1.0 * (1 + i));
-  const Ratio ratio = paired_ratio(a, b);
-  EXPECT_NEAR(ratio.median, 1.1, 1e-12);
-  EXPECT_NEAR(ratio.interval.low, 1.1, 1e-12);
-  EXPECT_NEAR(ratio.interval.high, 1.1, 1e-12);
+  const Estimate ratio = paired_ratio(a, b);
+  EXPECT_NEAR(ratio.value, 1.1, 1e-12);
+  EXPECT_NEAR(ratio.low, 1.1, 1e-12);
+  EXPECT_NEAR(ratio.high, 1.1, 1e-12);
 }
 
 TEST(PairedRatio, SwappingTurnsItOver) {
   fake::FakeBackend backend({.noise = {.sigma = 0.05}});
   const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 21, {});
-  const Ratio ab = paired_ratio(rounds.seconds[0], rounds.seconds[1]);
-  const Ratio ba = paired_ratio(rounds.seconds[1], rounds.seconds[0]);
-  EXPECT_NEAR(ab.median * ba.median, 1, 1e-12);
-  EXPECT_NEAR(ab.interval.low * ba.interval.high, 1, 0.01);
+  const Estimate ab = paired_ratio(rounds.seconds[0], rounds.seconds[1]);
+  const Estimate ba = paired_ratio(rounds.seconds[1], rounds.seconds[0]);
+  EXPECT_NEAR(ab.value * ba.value, 1, 1e-12);
+  EXPECT_NEAR(ab.low * ba.high, 1, 0.01);
 }
 
 TEST(PairedRatio, TheIntervalHoldsTheTruthAboutAsOftenAsItSays) {
@@ -135,17 +135,17 @@ TEST(PairedRatio, TheIntervalHoldsTheTruthAboutAsOftenAsItSays) {
     fake::FakeBackend backend(
         {.baselines = {{"a", 110e-6}, {"b", 100e-6}}, .noise = {.sigma = 0.03, .outliers = 0.05}, .seed = seed});
     const Rounds rounds = measure_rounds(backend, {contender("a"), contender("b")}, 21, {});
-    const Interval interval = paired_ratio(rounds.seconds[0], rounds.seconds[1]).interval;
+    const Estimate interval = paired_ratio(rounds.seconds[0], rounds.seconds[1]);
     inside += interval.low <= 1.1 && 1.1 <= interval.high;
   }
   EXPECT_GE(inside, 180);
 }
 
 TEST(PairedRatio, OneRoundHasNoWidthAndNoRoundsNoRatio) {
-  const Ratio one = paired_ratio({3}, {2});
-  EXPECT_DOUBLE_EQ(one.median, 1.5);
-  EXPECT_EQ(one.interval.low, one.interval.high);
-  EXPECT_TRUE(std::isnan(paired_ratio({}, {}).median));
+  const Estimate one = paired_ratio({3}, {2});
+  EXPECT_DOUBLE_EQ(one.value, 1.5);
+  EXPECT_EQ(one.low, one.high);
+  EXPECT_TRUE(std::isnan(paired_ratio({}, {}).value));
 }
 
 // Blocks [from, to) are disturbed, counted over all contenders.
@@ -294,22 +294,22 @@ Rounds looks_of(const std::vector<std::vector<double>>& ratios) {
 TEST(PairedRatio, LooksCountOnceEach) {
   // Rounds of a look agree, looks don't: a narrow interval would be a lie.
   const Rounds rounds = looks_of({{1.0, 1.0, 1.0}, {1.1, 1.1, 1.1}, {0.9, 0.9, 0.9}, {1.05, 1.05, 1.05}, {1, 1, 1}});
-  const Ratio ratio = paired_ratio(rounds, 0, 1);
-  EXPECT_DOUBLE_EQ(ratio.median, 1);
-  EXPECT_LE(ratio.interval.low, 0.91);
-  EXPECT_GE(ratio.interval.high, 1.049);
+  const Estimate ratio = paired_ratio(rounds, 0, 1);
+  EXPECT_DOUBLE_EQ(ratio.value, 1);
+  EXPECT_LE(ratio.low, 0.91);
+  EXPECT_GE(ratio.high, 1.049);
 }
 
 TEST(PairedRatio, AnOutlierInALookIsNone) {
   const std::vector<double> look = {2, 2, 9};
-  const Ratio ratio = paired_ratio(looks_of({look, look, look, look, look, look}), 0, 1);
-  EXPECT_NEAR(ratio.median, 2, 1e-12);
-  EXPECT_NEAR(ratio.interval.high, 2, 1e-12);
+  const Estimate ratio = paired_ratio(looks_of({look, look, look, look, look, look}), 0, 1);
+  EXPECT_NEAR(ratio.value, 2, 1e-12);
+  EXPECT_NEAR(ratio.high, 2, 1e-12);
 }
 
 TEST(PairedRatio, FewLooksArePooled) {
   const Rounds rounds = looks_of({{1, 2}, {3, 4, 5}});
-  EXPECT_NEAR(paired_ratio(rounds, 0, 1).median, 3, 1e-12);
+  EXPECT_NEAR(paired_ratio(rounds, 0, 1).value, 3, 1e-12);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(RunTrial, CompilesVerifiesAndMeasuresInThisOrder) {
   fake::FakeBackend backend;
   const Trial trial = run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks);
   EXPECT_EQ(trial.status, Status::ok);
-  EXPECT_EQ(trial.measurement.samples, 5);
+  EXPECT_EQ(trial.measurement.time.samples, 5);
   EXPECT_EQ(trial.measurement.launches, 50);
   EXPECT_TRUE(trial.verdict.ok);
   const std::string name = text(cpu(24));
@@ -45,7 +45,7 @@ TEST(RunTrial, AWrongResultIsNotTimed) {
   EXPECT_EQ(trial.status, Status::wrong_result);
   EXPECT_EQ(trial.reason, "7 of 2048 elements differ");
   EXPECT_EQ(trial.verdict.mismatches, 7);
-  EXPECT_EQ(trial.measurement.samples, 0);
+  EXPECT_EQ(trial.measurement.time.samples, 0);
   EXPECT_EQ(backend.count("sample"), 0);
 }
 
@@ -58,7 +58,7 @@ TEST(RunTrial, FaultsOfVerifyAndOfSampleBecomeData) {
     const Trial trial = run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks);
     EXPECT_EQ(trial.status, Status::launch_error);
     EXPECT_EQ(trial.reason, "too many resources in " + faulty);
-    EXPECT_EQ(trial.measurement.samples, 0);
+    EXPECT_EQ(trial.measurement.time.samples, 0);
   }
 }
 
@@ -77,14 +77,14 @@ TEST(TryCompiled, AHopelessCandidateStopsAfterTwoBlocks) {
   fake::FakeBackend backend;
   const Trial trial = against(100e-6, 151e-6, backend);
   EXPECT_EQ(trial.status, Status::ok);
-  EXPECT_EQ(trial.measurement.samples, 2);
-  EXPECT_DOUBLE_EQ(trial.measurement.seconds, 151e-6);
+  EXPECT_EQ(trial.measurement.time.samples, 2);
+  EXPECT_DOUBLE_EQ(trial.measurement.time.value, 151e-6);
 }
 
 TEST(TryCompiled, AContenderGetsAllItsBlocks) {
   fake::FakeBackend backend;
-  EXPECT_EQ(against(100e-6, 149e-6, backend).measurement.samples, 5);
-  EXPECT_EQ(against(100e-6, 50e-6, backend).measurement.samples, 5);
+  EXPECT_EQ(against(100e-6, 149e-6, backend).measurement.time.samples, 5);
+  EXPECT_EQ(against(100e-6, 50e-6, backend).measurement.time.samples, 5);
 }
 
 TEST(TryCompiled, OneDisturbedBlockDoesNotEndATrial) {
@@ -92,15 +92,15 @@ TEST(TryCompiled, OneDisturbedBlockDoesNotEndATrial) {
   int block = 0;
   backend.script.seconds = [&](const Candidate&) { return block++ == 0 ? 900e-6 : 90e-6; };
   const Trial trial = try_compiled(backend, cpu(24), {}, kFiveBlocks, 100e-6);
-  EXPECT_EQ(trial.measurement.samples, 5);
-  EXPECT_DOUBLE_EQ(trial.measurement.seconds, 90e-6);
+  EXPECT_EQ(trial.measurement.time.samples, 5);
+  EXPECT_DOUBLE_EQ(trial.measurement.time.value, 90e-6);
 }
 
 TEST(TryCompiled, NeverTakesMoreBlocksThanAsked) {
   fake::FakeBackend backend;
-  EXPECT_EQ(against(100e-6, 90e-6, backend, {.blocks = 1}).measurement.samples, 1);
-  EXPECT_EQ(against(100e-6, 900e-6, backend, {.blocks = 1}).measurement.samples, 1);
-  EXPECT_EQ(against(100e-6, 900e-6, backend, {.blocks = 2}).measurement.samples, 2);
+  EXPECT_EQ(against(100e-6, 90e-6, backend, {.blocks = 1}).measurement.time.samples, 1);
+  EXPECT_EQ(against(100e-6, 900e-6, backend, {.blocks = 1}).measurement.time.samples, 1);
+  EXPECT_EQ(against(100e-6, 900e-6, backend, {.blocks = 2}).measurement.time.samples, 2);
 }
 
 }  // namespace

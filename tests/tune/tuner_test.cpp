@@ -22,7 +22,7 @@ TEST(Tune, FindsTheBestCandidate) {
   Tuning tuning;
   const Entry entry = tuning.run_one();
   EXPECT_EQ(entry.candidate, fake::best_of_small_space());
-  EXPECT_NEAR(entry.measurement.seconds, 100e-6, 1e-9);
+  EXPECT_NEAR(entry.measurement.time.value, 100e-6, 1e-9);
   EXPECT_TRUE(entry.verdict.ok);
   EXPECT_TRUE(entry.complete);
   EXPECT_EQ(entry.skipped, "");
@@ -202,7 +202,7 @@ TEST(Tune, ARightButSlowerResultBeatsAFasterWrongOne) {
   };
   const Entry entry = tuning.run_one();
   EXPECT_NE(entry.candidate, fake::best_of_small_space());
-  EXPECT_NEAR(entry.measurement.seconds, 105e-6, 1e-9);  // block_k=64 beside the best
+  EXPECT_NEAR(entry.measurement.time.value, 105e-6, 1e-9);  // block_k=64 beside the best
   EXPECT_EQ(entry.failed, 1);
 }
 
@@ -236,9 +236,9 @@ TEST(Tune, HopelessCandidatesAreRecordedWithFewSamples) {
   Tuning tuning;
   tuning.run();
   int few = 0;
-  for (const Trial& trial : tuning.trials) few += trial.measurement.samples == 2;
+  for (const Trial& trial : tuning.trials) few += trial.measurement.time.samples == 2;
   EXPECT_GT(few, 5);
-  EXPECT_EQ(tuning.trials.at(0).measurement.samples, 5);
+  EXPECT_EQ(tuning.trials.at(0).measurement.time.samples, 5);
 }
 
 TEST(Tune, EventsComeInOrder) {
@@ -260,9 +260,9 @@ TEST(Tune, FinishedTrialsTellTheBestSoFarAndTheCount) {
   tuning.also = [&](const Event& event) {
     const auto* finished = std::get_if<TrialFinished>(&event);
     if (!finished) return;
-    best = std::min(best, finished->trial->measurement.seconds);
+    best = std::min(best, finished->trial->measurement.time.value);
     ASSERT_NE(finished->best, nullptr);
-    EXPECT_EQ(finished->best->measurement.seconds, best);
+    EXPECT_EQ(finished->best->measurement.time.value, best);
     EXPECT_EQ(finished->done, ++done);
     EXPECT_EQ(finished->planned, 49);
   };
@@ -286,8 +286,7 @@ TEST(Tune, MaxCandidatesOfOneMakesTheDefaultTheWinner) {
   EXPECT_EQ(entry.candidate, tuning.fallback());
   ASSERT_EQ(entry.rivals.size(), 2U);
   EXPECT_EQ(entry.rivals[0].name, "default");
-  EXPECT_EQ(entry.rivals[0].ratio, 1);
-  EXPECT_EQ(entry.rivals[0].ratio_interval, (Interval{1, 1}));
+  EXPECT_EQ(entry.rivals[0].ratio, (Estimate{1, 1, 1}));
 }
 
 TEST(Tune, OneTableIsHandedOverAfterEachCell) {
@@ -385,7 +384,7 @@ TEST(TuneStop, TheTrialUnderWayIsFinishedAndAWinnerIsKept) {
   EXPECT_EQ(entry.measured, 7);
   EXPECT_FALSE(entry.complete);
   EXPECT_FALSE(entry.candidate.variant.empty());
-  EXPECT_EQ(entry.measurement.samples, 5);  // a hurried final
+  EXPECT_EQ(entry.measurement.time.samples, 5);  // a hurried final
   EXPECT_EQ(tuning.tables, (std::vector<size_t>{1}));
 }
 

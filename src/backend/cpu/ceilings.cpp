@@ -74,10 +74,10 @@ FmaRate fma_rate(const Microkernel& kernel, ThreadPool& pool, double seconds) {
   const double work = static_cast<double>(steps) * kernel.fma_flops * pool.size();
   double total = 0;
   for (const double time : times) total += time;
-  const Interval interval = median_interval(times);
+  const Estimate time = median_estimate(times);
   return {.burst = work / best(times),
           .sustained = work * static_cast<double>(times.size()) / total,
-          .noise = (interval.high - interval.low) / 2 / median(times)};
+          .noise = half_width(time) / time.value};
 }
 
 Ceilings measure_ceilings(const Microkernel& kernel, ThreadPool& pool, const DeviceInfo& device) {

@@ -44,8 +44,8 @@ Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& 
   std::vector<double> times;
   for (int i = 0; i < kBurstRuns; ++i) times.push_back(sampler.time_once(dense));
   ceilings.dense_burst = flops / median(times);
-  const Interval interval = median_interval(times);
-  ceilings.noise = (interval.high - interval.low) / 2 / median(times);
+  const Estimate time = median_estimate(times);
+  ceilings.noise = half_width(time) / time.value;
   times.clear();
   const auto start = std::chrono::steady_clock::now();
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < kSustainedSeconds)

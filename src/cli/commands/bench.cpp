@@ -5,19 +5,19 @@
 #include <functional>
 #include <memory>
 
+#include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"
+#include "cli/files/files.h"
+#include "cli/files/try_all.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
-#include "cli/files/files.h"
-#include "cli/text/output.h"
-#include "cli/tables/points.h"
 #include "cli/signals.h"
-#include "cli/files/try_all.h"
+#include "cli/tables/points.h"
+#include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/peers.h"
-#include "base/pretty.h"
 #include "tune/rounds.h"
 #include "workload/product.h"
 
@@ -138,7 +138,7 @@ void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
   double baseline = 0;
   for (const Point& point : points)
     if (baseline <= 0 && point.entrant.role == "baseline" && point.status == Status::ok)
-      baseline = point.measurement.seconds;
+      baseline = point.measurement.time.value;
   for (const PeerTime& peer : peers) {
     if (peer.cell != cell) continue;
     Point point = points.front();
@@ -146,8 +146,8 @@ void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
     point.entrant.name = peer.peer + " (peer)";
     point.status = Status::ok;
     point.measurement = peer.measurement, point.of_winner = {};
-    const double ratio = baseline / peer.measurement.seconds;
-    point.versus = {ratio, {ratio, ratio}};
+    const double ratio = baseline / peer.measurement.time.value;
+    point.versus = {ratio, ratio, ratio};
     points.push_back(std::move(point));
   }
 }

@@ -6,17 +6,17 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/text/units.h"
-#include "cli/options/cells.h"
-#include "cli/commands/command.h"
-#include "cli/text/output.h"
-#include "cli/options/pick.h"
-#include "cli/text/sections.h"
-#include "cli/tables/winners.h"
-#include "cli/text/wording.h"
-#include "check/differences.h"
-#include "record/fields.h"
 #include "base/pretty.h"
+#include "base/text/units.h"
+#include "check/differences.h"
+#include "cli/commands/command.h"
+#include "cli/options/cells.h"
+#include "cli/options/pick.h"
+#include "cli/tables/winners.h"
+#include "cli/text/output.h"
+#include "cli/text/sections.h"
+#include "cli/text/wording.h"
+#include "record/fields.h"
 #include "record/winner_text.h"
 
 namespace moetune {
@@ -117,9 +117,8 @@ Grid winner_grid(const Cells& cells, const Diff& diff) {
 
 // A change under 1 % is no "1.00x".
 std::string change_text(const CellDifference& one) {
-  const double percent = 100 * (one.ratio_interval.high - one.ratio_interval.low) / 2 / one.ratio;
-  return percent < 0.95 ? fmt::format("{:.3f}x ± {:.1f} %", one.ratio, percent)
-                        : ratio_text(one.ratio, one.ratio_interval);
+  const double percent = 100 * half_width(one.ratio) / one.ratio.value;
+  return percent < 0.95 ? fmt::format("{:.3f}x ± {:.1f} %", one.ratio.value, percent) : ratio_text(one.ratio);
 }
 
 Grid time_grid(const Cells& cells) {
@@ -128,8 +127,8 @@ Grid time_grid(const Cells& cells) {
   for (const CellDifference* one : cells) {
     if (!one->time) continue;
     grid.rows.push_back(cell_row(one->cell()));
-    grid.rows.back().push_back(format_time(one->old_entry->measurement.seconds));
-    grid.rows.back().push_back(format_time(one->new_entry->measurement.seconds));
+    grid.rows.back().push_back(format_time(one->old_entry->measurement.time.value));
+    grid.rows.back().push_back(format_time(one->new_entry->measurement.time.value));
     grid.rows.back().push_back(change_text(*one));
     grid.rows.back().push_back(mark(*one->time));
   }
@@ -211,9 +210,9 @@ Json to_json(const CellDifference& one) {
   json["winner_changed"] = one.winner_changed;
   if (!one.time) return json;
   json["time"] = name(*one.time);
-  json["ratio"] = rounded(one.ratio);
-  json["ratio_low"] = rounded(one.ratio_interval.low);
-  json["ratio_high"] = rounded(one.ratio_interval.high);
+  json["ratio"] = rounded(one.ratio.value);
+  json["ratio_low"] = rounded(one.ratio.low);
+  json["ratio_high"] = rounded(one.ratio.high);
   return json;
 }
 
@@ -238,7 +237,7 @@ Fields fields_of(const CellDifference* one) {
   const Entry* new_entry = one ? one->new_entry : nullptr;
   const bool timed = one && one->time;
   const auto time = [](const Entry* entry) {
-    return entry && entry->skipped.empty() ? number_field(entry->measurement.seconds * 1e6) : "";
+    return entry && entry->skipped.empty() ? number_field(entry->measurement.time.value * 1e6) : "";
   };
   row.emplace_back("differs", one ? boolean_field(one->differs()) : "");
   row.emplace_back("only_in", old_entry && new_entry ? "" : old_entry ? "old" : "new");
@@ -248,9 +247,9 @@ Fields fields_of(const CellDifference* one) {
   row.emplace_back("old_us", time(old_entry));
   row.emplace_back("new_us", time(new_entry));
   row.emplace_back("time", timed ? std::string(name(*one->time)) : "");
-  row.emplace_back("ratio", timed ? number_field(one->ratio) : "");
-  row.emplace_back("ratio_low", timed ? number_field(one->ratio_interval.low) : "");
-  row.emplace_back("ratio_high", timed ? number_field(one->ratio_interval.high) : "");
+  row.emplace_back("ratio", timed ? number_field(one->ratio.value) : "");
+  row.emplace_back("ratio_low", timed ? number_field(one->ratio.low) : "");
+  row.emplace_back("ratio_high", timed ? number_field(one->ratio.high) : "");
   return row;
 }
 

@@ -11,15 +11,15 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/system/file.h"
 #include "base/json.h"
+#include "base/pretty.h"
+#include "base/system/file.h"
 #include "base/text/units.h"
-#include "cli/options/contenders.h"
 #include "cli/files/files.h"
+#include "cli/options/contenders.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "export/kernels/kernel_manifest.h"
-#include "base/pretty.h"
 #include "variant/variant.h"
 #include "workload/product.h"
 #ifdef MOETUNE_HAS_CUDA
@@ -79,7 +79,7 @@ class Collection {
                                 .skew = entry.figures.max_over_mean,
                                 .arch = arch(device),
                                 .kernel = kernel(*candidate, entry.cell.shape, device),
-                                .seconds = own && *candidate == entry.candidate ? entry.measurement.seconds : 0});
+                                .seconds = own && *candidate == entry.candidate ? entry.measurement.time.value : 0});
     }
   }
 

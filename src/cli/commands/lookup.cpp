@@ -7,18 +7,18 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/pretty.h"
 #include "base/text/grid.h"
 #include "base/text/units.h"
-#include "cli/options/cells.h"
 #include "cli/commands/command.h"
+#include "cli/options/cells.h"
 #include "cli/options/device_options.h"
+#include "cli/options/words.h"
+#include "cli/tables/winners.h"
 #include "cli/text/output.h"
 #include "cli/text/sections.h"
-#include "cli/tables/winners.h"
 #include "cli/text/wording.h"
-#include "cli/options/words.h"
 #include "record/fields.h"
-#include "base/pretty.h"
 #include "record/table/table.h"
 #include "record/winner_text.h"
 
@@ -67,8 +67,7 @@ std::optional<Entry> answered(const Answer& answer) {
   if (const Choice* choice = answer.choice) {
     entry.candidate = choice->candidate();
     const auto place = std::ranges::find(choice->cells, entry.cell) - choice->cells.begin();
-    const CellTime& time = choice->contenders[choice->chosen].times[static_cast<size_t>(place)];
-    entry.measurement = {.seconds = time.seconds, .interval = time.interval};
+    entry.measurement = {.time = choice->contenders[choice->chosen].times[static_cast<size_t>(place)]};
   }
   return entry;
 }
@@ -94,7 +93,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
       const std::optional<Entry> entry = answered(answer);
       matches.rows.push_back(cell_row(cells[i]));
       matches.rows.back().emplace_back(name(answer.match));
-      matches.rows.back().push_back(entry ? time_text(entry->measurement) : "");
+      matches.rows.back().push_back(entry ? time_text(entry->measurement.time) : "");
       winners.rows.push_back(cell_row(cells[i]));
       winners.rows.back().push_back(winner_of(table, entry, verbose));
       reasons.push_back(fmt::format("{}: {}", id(cells[i]), answer.explanation));

@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/pretty.h"
 #include "base/system/file.h"
+#include "cli/files/try_all.h"
 #include "cli/options/cells.h"
 #include "cli/tables/findings.h"
 #include "cli/text/output.h"
-#include "cli/files/try_all.h"
-#include "base/pretty.h"
 
 namespace moetune {
 namespace {
@@ -20,14 +20,14 @@ Json to_json(const CellFinding& finding, bool paired) {
   Json json = {{"cell", to_json(finding.cell)}, {"finding", name(finding.finding)}, {"reason", finding.reason}};
   if (finding.rounds == 0) return json;
   json["control"] = finding.control;
-  json["change"] = rounded(finding.change);
-  json["change_low"] = rounded(finding.change_interval.low);
-  json["change_high"] = rounded(finding.change_interval.high);
+  json["change"] = rounded(finding.change.value);
+  json["change_low"] = rounded(finding.change.low);
+  json["change_high"] = rounded(finding.change.high);
   json["detectable"] = rounded(finding.detectable);
   if (!paired) {
-    json["time_change"] = rounded(finding.time_change);
-    json["time_change_low"] = rounded(finding.time_change_interval.low);
-    json["time_change_high"] = rounded(finding.time_change_interval.high);
+    json["time_change"] = rounded(finding.time_change.value);
+    json["time_change_low"] = rounded(finding.time_change.low);
+    json["time_change_high"] = rounded(finding.time_change.high);
     json["by_ratio"] = name(finding.by_ratio);
     json["by_time"] = name(finding.by_time);
   }
@@ -40,12 +40,9 @@ Json to_json(const CellFinding& finding, bool paired) {
 }
 
 Json to_json(const MeanFinding& mean) {
-  return {{"finding", name(mean.finding)},
-          {"change", rounded(mean.change)},
-          {"change_low", rounded(mean.change_interval.low)},
-          {"change_high", rounded(mean.change_interval.high)},
-          {"detectable", rounded(mean.detectable)},
-          {"cells", mean.cells}};
+  return {{"finding", name(mean.finding)},          {"change", rounded(mean.change.value)},
+          {"change_low", rounded(mean.change.low)}, {"change_high", rounded(mean.change.high)},
+          {"detectable", rounded(mean.detectable)}, {"cells", mean.cells}};
 }
 
 Json to_json(const CheckResult& result, const CheckContext& context) {

@@ -18,11 +18,6 @@ namespace {
 
 constexpr double kWait = 0.5;  // seconds per cell, as the shortest wait of a final
 
-const Entry* find_entry(const TunedTable& table, const Cell& cell) {
-  const auto found = std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.cell == cell; });
-  return found == table.entries.end() ? nullptr : &*found;
-}
-
 std::string percent(double regret) { return fmt::format("{:.{}f} %", 100 * regret, regret < 0.0995 ? 1 : 0); }
 
 // "wgmma block_m=64 stages=4": by what differs from the default of the choice's first cell.
@@ -61,12 +56,12 @@ Grid regrets_grid(const TunedTable& table, const Choices& choices) {
   grid.columns.insert(grid.columns.end(), {{"time", true}, {"regret", true}, {"default's", true}, {"largest", true}});
   for (const Choice* choice : choices)
     for (size_t cell = 0; cell < choice->cells.size(); ++cell) {
-      const CellTime& time = choice->contenders[choice->chosen].times[cell];
+      const Estimate& time = choice->contenders[choice->chosen].times[cell];
       double largest = 0;
       for (size_t who = 0; who < choice->contenders.size(); ++who)
         largest = std::max(largest, regret(*choice, who, cell));
       std::vector<std::string> row = cell_row(choice->cells[cell]);
-      row.push_back(time_text({.seconds = time.seconds, .interval = time.interval}));
+      row.push_back(time_text(time));
       row.push_back(percent(regret(*choice, choice->chosen, cell)));
       row.push_back(default_regret(table, *choice, cell));
       row.push_back(percent(largest));

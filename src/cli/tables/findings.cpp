@@ -21,7 +21,7 @@ std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& r
   const bool by_time = is_told_by_time(finding);
   std::vector<std::string> row = cell_row(finding.cell);
   row.push_back(finding.before_seconds > 0 ? format_time(finding.before_seconds) : "");
-  row.push_back(finding.rounds > 0 ? format_time(finding.now.seconds) : "");
+  row.push_back(finding.rounds > 0 ? format_time(finding.now.time.value) : "");
   row.push_back(change_text(finding));
   row.push_back(detectable_text(finding));
   if (verbose) row.push_back(judged_by(finding, result));

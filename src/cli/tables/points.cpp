@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/text/units.h"
-#include "cli/text/sections.h"
 #include "cli/tables/steps.h"
+#include "cli/text/sections.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
 
@@ -23,9 +23,9 @@ std::string baseline_of(const std::vector<Point>& points, size_t first) {
 
 std::string versus_text(const Point& point, bool verbose) {
   const Ratio& versus = point.versus;
-  if (versus.median <= 0) return "?";
-  if (point.entrant.role == "peer") return factor_text(versus.median);
-  return verbose ? factor_text(versus.median, versus.interval) : ratio_text(versus.median, versus.interval);
+  if (versus.value <= 0) return "?";
+  if (point.entrant.role == "peer") return factor_text(versus.value);
+  return verbose ? factor_text(versus) : ratio_text(versus);
 }
 
 std::string name_of(const Point& point, bool verbose) {
@@ -49,8 +49,8 @@ std::vector<std::string> row_of(const Point& point, bool verbose) {
     row.emplace_back(name(point.status));
     return row;
   }
-  const double seconds = point.measurement.seconds;
-  row.push_back(time_text(point.measurement));
+  const double seconds = point.measurement.time.value;
+  row.push_back(time_text(point.measurement.time));
   row.push_back(versus_text(point, verbose));
   row.push_back(fmt::format("{:.4g}", point.flops / seconds * 1e-12));
   if (verbose) row.push_back(fmt::format("{:.3g}", point.bytes / seconds * 1e-12));
@@ -68,7 +68,7 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
 // `step`: what the point's cell is part of, or null.
 Fields fields_of(const Point& point, const Step* step) {
   const bool ok = point.status == Status::ok;
-  const double seconds = point.measurement.seconds;
+  const double seconds = point.measurement.time.value;
   const Ratio& versus = point.versus;
   Fields row;
   add_cell(row, point.cell);
@@ -81,14 +81,14 @@ Fields fields_of(const Point& point, const Step* step) {
   const auto add = [&](std::string_view column, double value, int digits) {
     row.emplace_back(column, ok && value > 0 ? number_field(value, digits) : "");
   };
-  add("baseline_speedup", versus.median, 4);
-  add("baseline_speedup_low", versus.interval.low, 4);
-  add("baseline_speedup_high", versus.interval.high, 4);
+  add("baseline_speedup", versus.value, 4);
+  add("baseline_speedup_low", versus.low, 4);
+  add("baseline_speedup_high", versus.high, 4);
   add("tflops", point.flops / seconds * 1e-12, 4);
   add("tbps", point.bytes / seconds * 1e-12, 4);
   add_verdict(row, point.verdict.elements > 0 ? &point.verdict : nullptr);
   const ContenderTime* sum = step && ok ? find_sum(*step, names_in_sums(point.entrant)[0]) : nullptr;
-  row.emplace_back("step_us", sum ? number_field(sum->seconds * 1e6) : "");
+  row.emplace_back("step_us", sum ? number_field(sum->time.value * 1e6) : "");
   return row;
 }
 
@@ -110,8 +110,8 @@ Json to_json(const Point& point) {
   }
   json["measurement"] = to_json(point.measurement);
   if (point.entrant.role != "peer") json["verdict"] = to_json(point.verdict);
-  json["tflops"] = rounded(point.flops / point.measurement.seconds * 1e-12);
-  json["tbps"] = rounded(point.bytes / point.measurement.seconds * 1e-12);
+  json["tflops"] = rounded(point.flops / point.measurement.time.value * 1e-12);
+  json["tbps"] = rounded(point.bytes / point.measurement.time.value * 1e-12);
   return json;
 }
 
@@ -121,9 +121,7 @@ std::vector<CellTimes> cell_times(const std::vector<Point>& points) {
     if (cells.empty() || cells.back().cell != point.cell) cells.push_back({.cell = point.cell, .times = {}});
     if (point.status != Status::ok) continue;
     for (const std::string& name : names_in_sums(point.entrant)) {
-      cells.back().times.push_back({name, point.measurement.seconds, point.measurement.interval});
-      if (point.of_winner)
-        cells.back().times.back().of_winner = Speedup{point.of_winner->median, point.of_winner->interval};
+      cells.back().times.push_back({name, point.measurement.time, point.of_winner});
     }
   }
   return cells;
@@ -138,12 +136,12 @@ std::vector<Comparison> comparisons(const std::vector<Point>& points) {
     for (; i < points.size() && points[i].cell == one.cell; ++i) {
       const Point& point = points[i];
       if (point.status != Status::ok) continue;
-      if (has_role(point.entrant, "winner")) winner = point.measurement.seconds;
+      if (has_role(point.entrant, "winner")) winner = point.measurement.time.value;
       if (has_role(point.entrant, "baseline") || has_role(point.entrant, "peer")) others.push_back(&point);
     }
     if (!(winner > 0) || others.empty()) continue;
     for (const Point* other : others)
-      one.factors.emplace_back(other->entrant.name, other->measurement.seconds / winner);
+      one.factors.emplace_back(other->entrant.name, other->measurement.time.value / winner);
     cells.push_back(std::move(one));
   }
   return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);

@@ -22,8 +22,8 @@ struct Point {
   bool no_memory = false;  // the machine has too little for the problem
   Verdict verdict = {};
   Measurement measurement = {};
-  Ratio versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
-  std::optional<Ratio> of_winner = {};  // its time over the winner's, of the same rounds
+  Estimate versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
+  std::optional<Estimate> of_winner = {};  // its time over the winner's, of the same rounds
   double flops = 0, bytes = 0;
 };
 

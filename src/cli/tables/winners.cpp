@@ -8,8 +8,8 @@
 
 #include "base/stats.h"
 #include "base/text/units.h"
-#include "cli/text/sections.h"
 #include "cli/tables/steps.h"
+#include "cli/text/sections.h"
 #include "cli/text/wording.h"
 #include "record/winner_text.h"
 #include "variant/variant.h"
@@ -30,15 +30,15 @@ std::vector<std::string> rival_names(const TunedTable& table) {
 
 // Whether the entry's ratio to this rival may be told as a fact.
 bool is_sure(const Entry& entry, const Rival* rival) {
-  return entry.skipped.empty() && rival && rival->ratio > 0 &&
-         log_half_width(rival->ratio_interval) <= kUncertainRatio && distrust(entry).empty();
+  return entry.skipped.empty() && rival && rival->ratio.value > 0 && log_half_width(rival->ratio) <= kUncertainRatio &&
+         distrust(entry).empty();
 }
 
 // "1.35x as fast as the default", over the cells that met this rival and can be trusted.
 std::string against(const TunedTable& table, const std::string& name, int64_t won) {
   std::vector<double> speedups;
   for (const Entry& entry : table.entries)
-    if (const Rival* rival = find_rival(entry, name); is_sure(entry, rival)) speedups.push_back(1 / rival->ratio);
+    if (const Rival* rival = find_rival(entry, name); is_sure(entry, rival)) speedups.push_back(1 / rival->ratio.value);
   if (speedups.empty()) return "";
   const auto count = static_cast<int64_t>(speedups.size());
   return fmt::format("{} as fast as {}{}", factor_text(geometric_mean(speedups)),
@@ -95,7 +95,7 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
       if (verbose) row.back() = "none: " + entry->skipped;
     } else {
       const bool noisy = !distrust(*entry).empty();
-      row.push_back(time_text(entry->measurement));
+      row.push_back(time_text(entry->measurement.time));
       for (const std::string& rival : rivals)
         row.push_back(noisy ? "noisy" : speedup_text(find_rival(*entry, rival), verbose));
       if (verbose) {

@@ -45,9 +45,9 @@ std::string progress_line(const RunState& state, int columns) {
 std::string cell_line(const Entry& entry, const DeviceInfo& device, size_t cell, size_t cells) {
   std::string line = fmt::format("[{}/{}] {}: ", cell + 1, cells, id(entry.cell));
   if (!entry.skipped.empty()) return line + "no winner: " + entry.skipped;
-  line += fmt::format("{}, {}", winner_text(entry, device), time_text(entry.measurement));
-  if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio > 0)
-    if (distrust(entry).empty()) line += fmt::format(", {} the default", factor_text(1 / rival->ratio));
+  line += fmt::format("{}, {}", winner_text(entry, device), time_text(entry.measurement.time));
+  if (const Rival* rival = find_rival(entry, "default"); rival && rival->ratio.value > 0)
+    if (distrust(entry).empty()) line += fmt::format(", {} the default", factor_text(1 / rival->ratio.value));
   line += entry.legal > entry.measured ? fmt::format(", {} of {} measured", entry.measured, entry.legal)
                                        : fmt::format(", {} measured", entry.measured);
   if (entry.failed > 0) line += fmt::format(", {} failed", entry.failed);
@@ -76,7 +76,7 @@ void Progress::on(const Event& event) {
     state_.fresh += std::max<int64_t>(finished->done - cell.done, 0);
     cell.done = finished->done;
     cell.planned = finished->planned;
-    state_.best = finished->best ? finished->best->measurement.seconds : 0;
+    state_.best = finished->best ? finished->best->measurement.time.value : 0;
     sum_up();
     draw(false);
   } else if (const auto* done = std::get_if<CellFinished>(&event)) {

@@ -67,10 +67,10 @@ struct Timed {
 
 // The winner and the default, as the final timed them.
 std::vector<Timed> of_final(const Entry& entry) {
-  std::vector<Timed> timed = {{&entry.candidate, entry.measurement.seconds}};
+  std::vector<Timed> timed = {{&entry.candidate, entry.measurement.time.value}};
   for (const Rival& rival : entry.rivals)
     if (!rival.candidate.variant.empty() && rival.candidate != entry.candidate)
-      timed.push_back({&rival.candidate, rival.measurement.seconds});
+      timed.push_back({&rival.candidate, rival.measurement.time.value});
   return timed;
 }
 
@@ -80,7 +80,7 @@ std::map<Key, Timed> fastest(const Replay& journal, const Entry& entry, const st
   std::map<Key, Timed> best;
   const auto add = [&](const Candidate& candidate, double seconds) {
     if (!of_one_pack(candidate, entry.candidate)) return;
-    const Timed timed{&candidate, std::max(seconds, entry.measurement.seconds)};
+    const Timed timed{&candidate, std::max(seconds, entry.measurement.time.value)};
     Timed& place = best[key_of(candidate, shared)];
     if (!place.candidate || timed.seconds < place.seconds) place = timed;
   };
@@ -92,7 +92,7 @@ std::map<Key, Timed> fastest(const Replay& journal, const Entry& entry, const st
     return std::ranges::any_of(finalists, [&](const Timed& one) { return *one.candidate == candidate; });
   };
   for (const Trial& trial : trials->second)
-    if (trial.status == Status::ok && !in_final(trial.candidate)) add(trial.candidate, trial.measurement.seconds);
+    if (trial.status == Status::ok && !in_final(trial.candidate)) add(trial.candidate, trial.measurement.time.value);
   return best;
 }
 
@@ -105,7 +105,7 @@ struct Pair {
 std::optional<Pair> best_pair(const Entry& up, const Entry& down, const Replay& journal,
                               const std::vector<std::string>& shared) {
   if (key_of(up.candidate, shared) == key_of(down.candidate, shared))
-    return Pair{{&up.candidate, up.measurement.seconds}, {&down.candidate, down.measurement.seconds}};
+    return Pair{{&up.candidate, up.measurement.time.value}, {&down.candidate, down.measurement.time.value}};
   const std::map<Key, Timed> ups = fastest(journal, up, shared), downs = fastest(journal, down, shared);
   std::optional<Pair> best;
   for (const auto& [key, timed] : ups) {
@@ -129,7 +129,7 @@ TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std
   double worst = 0;
   for (const auto& [first, second] : pairs_of(table)) {
     Entry &up = table.entries[first], &down = table.entries[second];
-    const double apart_seconds = up.measurement.seconds + down.measurement.seconds;
+    const double apart_seconds = up.measurement.time.value + down.measurement.time.value;
     const auto pair = best_pair(up, down, journal, shared);
     if (!pair) {
       ++apart;

@@ -50,7 +50,7 @@ void require_derived(const Entry& entry, const JsonAt& json) {
   require_figure(derived, "tbps", terabytes_per_second(entry), "bytes and the median");
   if (!derived.has("speedup")) return;
   for (const Rival& rival : entry.rivals)
-    require_figure(derived["speedup"], rival.name, 1 / rival.ratio, fmt::format("the ratio to {}", rival.name));
+    require_figure(derived["speedup"], rival.name, 1 / rival.ratio.value, fmt::format("the ratio to {}", rival.name));
 }
 
 void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
@@ -59,9 +59,10 @@ void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
   for (size_t i = 0; i < entry.rivals.size(); ++i) {
     const Rival& rival = entry.rivals[i];
     if (contradicts_times(entry, rival))
-      rivals[i]["ratio"].fail(fmt::format("{:g} contradicts the times {:g} and {:g} us: expected {:.4g}", rival.ratio,
-                                          1e6 * entry.measurement.seconds, 1e6 * rival.measurement.seconds,
-                                          entry.measurement.seconds / rival.measurement.seconds));
+      rivals[i]["ratio"].fail(fmt::format("{:g} contradicts the times {:g} and {:g} us: expected {:.4g}",
+                                          rival.ratio.value, 1e6 * entry.measurement.time.value,
+                                          1e6 * rival.measurement.time.value,
+                                          entry.measurement.time.value / rival.measurement.time.value));
   }
 }
 

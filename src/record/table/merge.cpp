@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "record/table/mergeable.h"
 #include "base/pretty.h"
+#include "record/table/mergeable.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -20,7 +20,7 @@ void require_joinable(const TunedTable& a, const TunedTable& b) {
 
 bool faster(const Entry& a, const Entry& b) {
   if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
-  return a.skipped.empty() && a.measurement.seconds < b.measurement.seconds;
+  return a.skipped.empty() && a.measurement.time.value < b.measurement.time.value;
 }
 
 // Equal as they are written to a file.

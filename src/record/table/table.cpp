@@ -7,9 +7,9 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/system/file.h"
 #include "base/group.h"
 #include "base/pretty.h"
+#include "base/system/file.h"
 
 namespace moetune {
 namespace {
@@ -53,16 +53,21 @@ Json tool_json(const std::vector<std::string>& argv) {
 }
 
 double tflops(const Entry& entry) {
-  return entry.measurement.seconds > 0 ? entry.flops / entry.measurement.seconds * 1e-12 : 0;
+  return entry.measurement.time.value > 0 ? entry.flops / entry.measurement.time.value * 1e-12 : 0;
 }
 
 double terabytes_per_second(const Entry& entry) {
-  return entry.measurement.seconds > 0 ? entry.bytes / entry.measurement.seconds * 1e-12 : 0;
+  return entry.measurement.time.value > 0 ? entry.bytes / entry.measurement.time.value * 1e-12 : 0;
 }
 
 double roof_seconds(const Entry& entry, const DeviceInfo& device) {
   if (device.peak_flops <= 0 || device.peak_bandwidth <= 0) return 0;
   return std::max(entry.flops / device.peak_flops, entry.bytes / device.peak_bandwidth);
+}
+
+const Entry* find_entry(const TunedTable& table, const Cell& cell) {
+  const auto found = std::ranges::find(table.entries, cell, &Entry::cell);
+  return found == table.entries.end() ? nullptr : &*found;
 }
 
 const Rival* find_rival(const Entry& entry, const std::string& name) {
@@ -76,8 +81,8 @@ std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& ent
   if (!entry.skipped.empty() || is_balanced(entry)) return std::nullopt;
   for (const Entry& other : table.entries)
     if (is_balanced(other) && other.skipped.empty() && other.cell.shape == entry.cell.shape &&
-        other.figures.rows == entry.figures.rows && other.measurement.seconds > 0)
-      return entry.measurement.seconds / other.measurement.seconds - 1;
+        other.figures.rows == entry.figures.rows && other.measurement.time.value > 0)
+      return entry.measurement.time.value / other.measurement.time.value - 1;
   return std::nullopt;
 }
 

@@ -21,8 +21,7 @@ struct Rival {
   std::string name;     // "default", "cublas-loop", ...
   Candidate candidate;  // for "default"
   Measurement measurement;
-  double ratio = 0;         // median over rounds of winner seconds / rival seconds: below 1, the winner is faster
-  Interval ratio_interval;  // 95 %, bootstrap over rounds
+  Estimate ratio;  // median over rounds of winner seconds / rival seconds: below 1, the winner is faster
 };
 
 struct Entry {
@@ -74,6 +73,8 @@ std::vector<Entries> by_shape(const TunedTable& table);
 double tflops(const Entry& entry);  // on real rows
 double terabytes_per_second(const Entry& entry);
 double roof_seconds(const Entry& entry, const DeviceInfo& device);  // max(flops / peak, bytes / bandwidth); 0 unknown
+/// Null where there is none.
+const Entry* find_entry(const TunedTable& table, const Cell& cell);
 const Rival* find_rival(const Entry& entry, const std::string& name);
 /// The rival that `check` judges an entry by: its fastest baseline, else its default; null where it has neither. Only
 /// baselines of `offered` count, unless that is null.

@@ -41,16 +41,16 @@ Json to_json(const Rival& rival) {
   if (!rival.candidate.variant.empty()) json["candidate"] = to_json(rival.candidate);
   json["measurement"] = to_json(rival.measurement);
   // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
-  json["ratio"] = rounded(rival.ratio, 5);
-  json["ratio_low"] = rounded(std::min(rival.ratio, rival.ratio_interval.low), 5);
-  json["ratio_high"] = rounded(std::max(rival.ratio, rival.ratio_interval.high), 5);
+  json["ratio"] = rounded(rival.ratio.value, 5);
+  json["ratio_low"] = rounded(std::min(rival.ratio.value, rival.ratio.low), 5);
+  json["ratio_high"] = rounded(std::max(rival.ratio.value, rival.ratio.high), 5);
   return json;
 }
 
 Measurement as_read(Measurement measurement) {
   const auto time = [](double seconds) { return as_written(seconds * 1e6) * 1e-6; };
-  measurement.seconds = time(measurement.seconds);
-  measurement.interval = {time(measurement.interval.low), time(measurement.interval.high)};
+  const Estimate& told = measurement.time;
+  measurement.time = {time(told.value), time(told.low), time(told.high), told.samples};
   measurement.waited = std::round(1000 * measurement.waited) / 1000;
   return measurement;
 }
@@ -61,10 +61,9 @@ Entry as_read(Entry entry) {
   entry.bytes = count(entry.bytes).get<double>();
   for (Rival& rival : entry.rivals) {
     rival.measurement = as_read(rival.measurement);
-    const Interval told = {std::min(rival.ratio, rival.ratio_interval.low),
-                           std::max(rival.ratio, rival.ratio_interval.high)};
-    rival.ratio = as_written(rival.ratio, 5);
-    rival.ratio_interval = {as_written(told.low, 5), as_written(told.high, 5)};
+    const auto& [value, low, high, samples] = rival.ratio;
+    rival.ratio = {as_written(value, 5), as_written(std::min(value, low), 5), as_written(std::max(value, high), 5),
+                   samples};
   }
   return entry;
 }
@@ -72,11 +71,11 @@ Entry as_read(Entry entry) {
 Json derived(const Entry& seen, const DeviceInfo& device) {
   const double roof = roof_seconds(seen, device);
   Json speedup = Json::object();
-  for (const Rival& rival : seen.rivals) speedup[rival.name] = rounded(1 / rival.ratio, kDerivedDigits);
-  const bool roof_known = roof > 0 && seen.measurement.seconds > 0;
+  for (const Rival& rival : seen.rivals) speedup[rival.name] = rounded(1 / rival.ratio.value, kDerivedDigits);
+  const bool roof_known = roof > 0 && seen.measurement.time.value > 0;
   return {{"tflops", rounded(tflops(seen), kDerivedDigits)},
           {"tbps", rounded(terabytes_per_second(seen), kDerivedDigits)},
-          {"percent_of_roof", roof_known ? rounded(100 * roof / seen.measurement.seconds, kDerivedDigits) : Json()},
+          {"percent_of_roof", roof_known ? rounded(100 * roof / seen.measurement.time.value, kDerivedDigits) : Json()},
           {"speedup", std::move(speedup)}};
 }
 
@@ -99,12 +98,11 @@ Rival rival_from_json(const JsonAt& json) {
   Rival rival{.name = json["name"].string(),
               .candidate = {},
               .measurement = measurement_from_json(json["measurement"]),
-              .ratio = json["ratio"].number(),
-              .ratio_interval = {json["ratio_low"].number(), json["ratio_high"].number()}};
+              .ratio = {json["ratio"].number(), json["ratio_low"].number(), json["ratio_high"].number()}};
   if (json.has("candidate")) rival.candidate = placed(json["candidate"], candidate_from_json);
-  if (rival.ratio_interval.low > rival.ratio || rival.ratio > rival.ratio_interval.high)
-    json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio, rival.ratio_interval.low,
-                          rival.ratio_interval.high));
+  if (rival.ratio.low > rival.ratio.value || rival.ratio.value > rival.ratio.high)
+    json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio.value, rival.ratio.low,
+                          rival.ratio.high));
   return rival;
 }
 

@@ -93,7 +93,7 @@ class Auto final : public Strategy {
     known.right = trial.status == Status::ok;
     known.logs.clear();
     for (const Block& block : trial.blocks) known.logs.push_back(std::log(block.seconds));
-    if (known.right && known.logs.empty()) known.logs.push_back(std::log(trial.measurement.seconds));
+    if (known.right && known.logs.empty()) known.logs.push_back(std::log(trial.measurement.time.value));
     known.racer = {known.right ? median(known.logs) : 0, static_cast<int>(known.logs.size())};
   }
 
@@ -122,7 +122,7 @@ class Auto final : public Strategy {
     std::map<Candidate, Promise> promises = {};
 
     double gain(const Promise& promise) const {
-      const Estimate more = surrogate.at(promise.point);
+      const Prediction more = surrogate.at(promise.point);
       return expected_improvement({promise.modelled + more.mean, more.sd}, 0);
     }
   };

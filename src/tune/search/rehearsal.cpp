@@ -65,9 +65,9 @@ SearchSpace space_of(const Recorded& recorded) {
 
 Block drawn(const Trial& trial, Random& random) {
   if (!trial.blocks.empty()) return trial.blocks[random.below(trial.blocks.size())];
-  const Measurement& m = trial.measurement;
-  const double sd = log_half_width(m.interval) / kIntervalSds * std::sqrt(static_cast<double>(m.samples));
-  return {.seconds = m.seconds * std::exp(sd * random.normal()), .launches = 1};
+  const Estimate& time = trial.measurement.time;
+  const double sd = log_half_width(time) / kIntervalSds * std::sqrt(static_cast<double>(time.samples));
+  return {.seconds = time.value * std::exp(sd * random.normal()), .launches = 1};
 }
 
 // One recorded cell, the same in all runs.
@@ -117,12 +117,12 @@ Found search(const Stage& stage, const RehearsalRequest& request, const WarmStar
   std::vector<const Trial*> right;
   for (const auto& [candidate, trial] : told)
     if (trial.status == Status::ok) right.push_back(&trial);
-  std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.seconds; });
+  std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
   const auto is_default = [&](const Trial* trial) { return trial->candidate == stage.fallback; };
   if (right.size() > kFinalists)
     right.erase(std::remove_if(right.begin() + kFinalists, right.end(), std::not_fn(is_default)), right.end());
   const auto best = std::ranges::min_element(
-      right, {}, [&](const Trial* trial) { return stage.recorded.at(trial->candidate).measurement.seconds; });
+      right, {}, [&](const Trial* trial) { return stage.recorded.at(trial->candidate).measurement.time.value; });
   if (best != right.end()) found.winner = (*best)->candidate;
   return found;
 }
@@ -142,8 +142,8 @@ std::optional<RehearsedCell> prepare(const Cell& cell, Stage& stage) {
   for (const auto& [candidate, trial] : stage.recorded) {
     if (trial.status != Status::ok) continue;
     ++result.recorded;
-    if (result.best_seconds == 0 || trial.measurement.seconds < result.best_seconds)
-      result.best = candidate, result.best_seconds = trial.measurement.seconds;
+    if (result.best_seconds == 0 || trial.measurement.time.value < result.best_seconds)
+      result.best = candidate, result.best_seconds = trial.measurement.time.value;
   }
   if (result.recorded == 0) return std::nullopt;
   auto listed = std::make_shared<Enumeration>();
@@ -152,7 +152,7 @@ std::optional<RehearsedCell> prepare(const Cell& cell, Stage& stage) {
   const Candidate wanted = default_candidate(stage.space, stage.problem, stage.device);
   const auto found = stage.recorded.find(wanted);
   const bool has_default = found != stage.recorded.end() && found->second.status == Status::ok;
-  result.default_loss = has_default ? found->second.measurement.seconds / result.best_seconds - 1
+  result.default_loss = has_default ? found->second.measurement.time.value / result.best_seconds - 1
                                     : std::numeric_limits<double>::infinity();
   stage.fallback = has_default ? wanted : stage.domain->nearest(wanted).value_or(result.best);
   return result;
@@ -178,7 +178,7 @@ std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalReques
       const auto winner = stage.recorded.find(found.winner);
       result->losses.push_back(winner == stage.recorded.end()
                                    ? std::numeric_limits<double>::infinity()
-                                   : winner->second.measurement.seconds / result->best_seconds - 1);
+                                   : winner->second.measurement.time.value / result->best_seconds - 1);
       if (winner != stage.recorded.end()) before[run].push_back(entry_of(cell, stage.problem, found.winner));
     }
     results.push_back(std::move(*result));

@@ -135,7 +135,7 @@ double Surrogate::fit() {
   return likelihood;
 }
 
-Estimate Surrogate::at(const Point& point) const {
+Prediction Surrogate::at(const Point& point) const {
   std::vector<double> to_points = covariances(point, points_.size());
   const double mean = mean_ + std::inner_product(to_points.begin(), to_points.end(), weights_.begin(), 0.0);
   solve_lower(factor_, to_points);
@@ -153,12 +153,12 @@ void Surrogate::believe(const Point& point) {
   solve_upper(factor_, weights_);
 }
 
-double expected_improvement(const Estimate& estimate, double best) {
-  const double gain = best - estimate.mean;
-  if (estimate.sd <= 0) return std::max(gain, 0.0);
-  const double z = gain / estimate.sd;
+double expected_improvement(const Prediction& predicted, double best) {
+  const double gain = best - predicted.mean;
+  if (predicted.sd <= 0) return std::max(gain, 0.0);
+  const double z = gain / predicted.sd;
   const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
-  return gain * 0.5 * std::erfc(-z / std::numbers::sqrt2) + estimate.sd * density;
+  return gain * 0.5 * std::erfc(-z / std::numbers::sqrt2) + predicted.sd * density;
 }
 
 }  // namespace moetune

@@ -12,7 +12,7 @@ namespace moetune {
 using Point = std::vector<std::vector<double>>;
 Point knob_coordinates(const Variant& variant, const Candidate& candidate);
 
-struct Estimate {
+struct Prediction {
   double mean = 0, sd = 0;
 };
 
@@ -26,8 +26,8 @@ class Surrogate {
   /// where `learns` is false, because learning takes most of the time.
   Surrogate(std::vector<Point> points, std::vector<double> values, double sd, std::vector<double> relevances = {},
             bool learns = true);
-  Estimate at(const Point& point) const;
-  /// Goes on as if the estimate at a point had been observed there, so that the next candidates lie elsewhere (the
+  Prediction at(const Point& point) const;
+  /// Goes on as if the prediction at a point had been observed there, so that the next candidates lie elsewhere (the
   /// "kriging believer" of Ginsbourger, Le Riche and Carraro 2010).
   void believe(const Point& point);
   const std::vector<double>& relevances() const { return relevances_; }
@@ -47,6 +47,6 @@ class Surrogate {
 };
 
 /// The expected value of how much lower than `best` a value is, 0 where it is higher (Jones, Schonlau and Welch 1998).
-double expected_improvement(const Estimate& estimate, double best);
+double expected_improvement(const Prediction& predicted, double best);
 
 }  // namespace moetune

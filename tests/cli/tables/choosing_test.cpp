@@ -102,7 +102,7 @@ TEST(ChoiceSections, FitInto80ColumnsWhereTimesAreNoisy) {
   TunedTable table = chosen_table(sample::two_counts(), Rule::worst, 0);
   for (Choice& choice : table.choices)
     for (Standing& one : choice.contenders)
-      for (CellTime& time : one.times) time.interval = {0.5 * time.seconds, 2 * time.seconds};
+      for (Estimate& time : one.times) time = {time.value, 0.5 * time.value, 2 * time.value};
   std::string line;
   for (const char c : told(table)) {
     line += c;

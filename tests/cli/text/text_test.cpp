@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/text/grid.h"
 #include "base/text/units.h"
+#include "cli/tables/winners.h"
 #include "cli/text/console.h"
 #include "cli/text/progress.h"
-#include "cli/tables/winners.h"
 #include "cli/text/wording.h"
 
 namespace moetune {
@@ -24,23 +24,20 @@ TEST(Width, ShortensInTheMiddle) {
 }
 
 TEST(Wording, TimesTellTheirUncertainty) {
-  Measurement measurement;
-  measurement.seconds = 12.34e-6;
-  measurement.interval = {12.0e-6, 12.5e-6};
-  EXPECT_EQ(time_text(measurement), "12.3 µs ± 2.0 %");
+  const Estimate time = {12.34e-6, 12.0e-6, 12.5e-6};
+  EXPECT_EQ(time_text(time), "12.3 µs ± 2.0 %");
 }
 
 TEST(Wording, SpeedupTurnsTheRatioRound) {
   Rival rival;
-  rival.ratio = 0.5;
-  rival.ratio_interval = {0.49, 0.51};
+  rival.ratio = {0.5, 0.49, 0.51};
   EXPECT_EQ(speedup_text(&rival), "2.00x (1.96 to 2.04)");
   EXPECT_EQ(speedup_text(&rival, false), "2.00x ± 2.0 %");
   EXPECT_EQ(speedup_text(nullptr), "?");
-  rival.ratio_interval = {0.25, 1};
+  rival.ratio = {0.5, 0.25, 1};
   EXPECT_EQ(speedup_text(&rival, false), "1.00x to 4.00x");
   EXPECT_EQ(speedup_text(&rival, true), "1.00x to 4.00x");
-  EXPECT_EQ(factor_text(131.2, {129.6, 133.4}), "131x (130 to 133)");
+  EXPECT_EQ(factor_text(Estimate{131.2, 129.6, 133.4}), "131x (130 to 133)");
 }
 
 TEST(Wording, Rates) {
@@ -118,18 +115,15 @@ Entry won(double ratio) {
       .model = "custom", .projection = Projection::up, .experts = 4, .top_k = 2, .n = 64, .k = 32};
   entry.cell.tokens = 8;
   entry.candidate = parse_candidate("simt block_m=16 block_n=64 block_k=16");
-  entry.measurement.seconds = 1e-6;
-  entry.measurement.interval = {0.99e-6, 1.01e-6};
-  entry.measurement.samples = 11;
+  entry.measurement.time = {1e-6, 0.99e-6, 1.01e-6, 11};
   entry.flops = 1e6, entry.bytes = 1e6;
   entry.occupancy = 0.5;
   entry.legal = 10, entry.measured = 9, entry.failed = 2;
   Rival rival;
-  rival.name = "default", rival.ratio = ratio, rival.ratio_interval = {ratio, ratio};
+  rival.name = "default", rival.ratio = {ratio, ratio, ratio};
   rival.candidate = parse_candidate("simt block_m=32 block_n=64 block_k=16");
   rival.measurement = entry.measurement;
-  rival.measurement.seconds /= ratio;
-  rival.measurement.interval = {0.99e-6 / ratio, 1.01e-6 / ratio};
+  rival.measurement.time = {1e-6 / ratio, 0.99e-6 / ratio, 1.01e-6 / ratio, 11};
   entry.rivals = {rival};
   return entry;
 }
@@ -147,10 +141,9 @@ Entry noisy(int64_t tokens = 16) {
   Entry entry = won(0.5);
   entry.cell.tokens = tokens;
   Rival loop;
-  loop.name = "loop", loop.ratio = 1 / 31.48, loop.ratio_interval = {1 / 350.0, 1 / 2.8};
+  loop.name = "loop", loop.ratio = {1 / 31.48, 1 / 350.0, 1 / 2.8};
   loop.measurement = entry.measurement;
-  loop.measurement.seconds *= 31.48;
-  loop.measurement.interval = {31e-6, 32e-6};
+  loop.measurement.time = {31.48e-6, 31e-6, 32e-6, 11};
   entry.rivals.push_back(loop);
   return entry;
 }
@@ -187,10 +180,10 @@ TEST(Winners, OfManyNoisyCellsThreeAreNamed) {
 }
 
 TEST(Wording, NoiseIsARange) {
-  EXPECT_EQ(factor_text(31.48, {2.8, 350}), "2.80x to 350x");
-  EXPECT_EQ(factor_text(1.35, {1.31, 1.39}), "1.35x (1.31 to 1.39)");
-  Measurement time = won(1).measurement;
-  time.interval = {0.5e-6, 11.2e-6};
+  EXPECT_EQ(factor_text(Estimate{31.48, 2.8, 350}), "2.80x to 350x");
+  EXPECT_EQ(factor_text(Estimate{1.35, 1.31, 1.39}), "1.35x (1.31 to 1.39)");
+  Estimate time = won(1).measurement.time;
+  time.low = 0.5e-6, time.high = 11.2e-6;
   EXPECT_EQ(time_text(time), "0.50 µs to 11.2 µs");
 }
 
@@ -255,7 +248,7 @@ TEST(Winners, LossToBalancedHasAColumnWhereThereAreBalancedRows) {
   table.entries = {won(0.5), won(0.5)};
   EXPECT_EQ(results_text(table, Format::text, {}, false).find("loss"), std::string::npos);
   table.entries[0].cell.routing = parse_routing("balanced");
-  table.entries[1].measurement.seconds = 1.25e-6;
+  table.entries[1].measurement.time.value = 1.25e-6;
   const std::string told = results_text(table, Format::text, {}, false);
   EXPECT_NE(told.find(" loss |"), std::string::npos) << told;
   EXPECT_NE(told.find("| +25.0 % |"), std::string::npos) << told;

@@ -4,8 +4,8 @@
 #include "base/text/units.h"
 #include "cli/tables/findings.h"
 #include "cli/tables/points.h"
-#include "cli/text/sections.h"
 #include "cli/tables/verdicts.h"
+#include "cli/text/sections.h"
 
 namespace moetune {
 namespace {
@@ -49,7 +49,7 @@ CellWork work_of(int64_t tokens) {
 
 Measurement noisy_time() {
   Measurement time;
-  time.seconds = 250e-6, time.interval = {120e-6, 880e-6}, time.samples = 11;
+  time.time = {250e-6, 120e-6, 880e-6, 11};
   return time;
 }
 
@@ -60,7 +60,7 @@ TEST(Width, OfBench) {
       points.push_back({.cell = cell_of(tokens),
                         .entrant = entrant,
                         .measurement = noisy_time(),
-                        .versus = {.median = 4, .interval = {0.52, 31.48}},
+                        .versus = {4, 0.52, 31.48},
                         .flops = 1.234e11,
                         .bytes = 1e9});
   points.back().status = Status::launch_error;
@@ -92,7 +92,7 @@ TEST(Width, OfATrainingStep) {
                                       {.baseline = "cublas-loop", .candidate = {}},
                                       role == "peer" ? "torch-grouped-mm (peer)" : "x"},
                           .measurement = noisy_time(),
-                          .versus = {.median = 4, .interval = {0.52, 31.48}},
+                          .versus = {4, 0.52, 31.48},
                           .flops = 1e11,
                           .bytes = 1e9});
       }
@@ -136,13 +136,13 @@ TEST(Width, OfCheck) {
     CellFinding finding;
     finding.cell = entry.cell;
     finding.finding = tokens == 64 ? Finding::equivalent : Finding::inconclusive;
-    finding.change = 0.012, finding.change_interval = {-0.034, 0.056};
+    finding.change = {0.012, -0.034, 0.056};
     finding.control = tokens == 64 ? "cublas-grouped" : "cublas-loop";
     finding.reason =
         "its ratio to cublas-loop changed by +1.2 % (-3.4 % to +5.6 %); 160 rounds cannot tell that ratio "
         "from noise";
     finding.detectable = tokens == 64 ? 0.0984 : 0.1234;
-    finding.before_seconds = 123e-6, finding.now.seconds = 125e-6, finding.rounds = 40;
+    finding.before_seconds = 123e-6, finding.now.time.value = 125e-6, finding.rounds = 40;
     findings.push_back(finding);
   }
   const std::string told = findings_text({.findings = findings}, table, {}, false);

@@ -47,7 +47,7 @@ TEST(Journal, HoldsWhatWasWrittenInOrder) {
   const std::vector<Trial>& trials = replay.trials.at(kCell);
   ASSERT_EQ(trials.size(), 2u);
   EXPECT_EQ(trials[0].candidate, mma(64));
-  EXPECT_NEAR(trials[0].measurement.seconds, 10e-6, 1e-12);
+  EXPECT_NEAR(trials[0].measurement.time.value, 10e-6, 1e-12);
   EXPECT_EQ(trials[1].status, Status::crashed);
   EXPECT_EQ(trials[1].reason, "signal 11");
 }

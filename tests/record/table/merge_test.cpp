@@ -42,14 +42,14 @@ TEST(Merge, ADifferenceIsAConflictNamedOnce) {
   const Merged merged = merge({table({at(16, 2)}), table({at(16, 1)}), table({at(16, 3)})}, "");
   EXPECT_EQ(merged.conflicts, std::vector<std::string>{"custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32"});
   ASSERT_EQ(merged.table.entries.size(), 1u);
-  EXPECT_DOUBLE_EQ(merged.table.entries[0].measurement.seconds, 2e-6);
+  EXPECT_DOUBLE_EQ(merged.table.entries[0].measurement.time.value, 2e-6);
 }
 
 TEST(Merge, PreferencesChoose) {
   const std::vector<TunedTable> tables = {table({at(16, 2), at(32, 9)}), table({at(16, 1)}), table({at(16, 3)})};
-  EXPECT_DOUBLE_EQ(merge(tables, "first").table.entries[0].measurement.seconds, 2e-6);
-  EXPECT_DOUBLE_EQ(merge(tables, "fastest").table.entries[0].measurement.seconds, 1e-6);
-  EXPECT_DOUBLE_EQ(merge(tables, "last").table.entries[0].measurement.seconds, 3e-6);
+  EXPECT_DOUBLE_EQ(merge(tables, "first").table.entries[0].measurement.time.value, 2e-6);
+  EXPECT_DOUBLE_EQ(merge(tables, "fastest").table.entries[0].measurement.time.value, 1e-6);
+  EXPECT_DOUBLE_EQ(merge(tables, "last").table.entries[0].measurement.time.value, 3e-6);
   EXPECT_EQ(merge(tables, "last").conflicts.size(), 1u);
   EXPECT_EQ(merge(tables, "last").table.entries[0].cell.tokens, 16);
 }

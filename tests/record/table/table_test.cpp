@@ -3,8 +3,8 @@
 
 #include <fstream>
 
-#include "base/random.h"
 #include "base/pretty.h"
+#include "base/random.h"
 #include "record/sample.h"
 #include "variant/variant.h"
 
@@ -37,8 +37,7 @@ TEST(TableJson, DerivedFiguresOfManyTimesAreStable) {
         sample::table({sample::entry(sample::cell(sample::small_up(), 16), sample::mma(16), 0.9173 * i * i + 1.0 / i)});
     table.entries[0].flops = 123456789.0 * i;
     table.entries[0].bytes = 98765432.1 * i;
-    table.entries[0].rivals[0].ratio = 0.5 + i / 777.0;
-    table.entries[0].rivals[0].ratio_interval = {0.5, 2};
+    table.entries[0].rivals[0].ratio = {0.5 + i / 777.0, 0.5, 2};
     ASSERT_EQ(pretty_json(to_json(reread(table))), pretty_json(to_json(table))) << i;
   }
 }
@@ -56,13 +55,13 @@ TEST(TableJson, KeepsEverythingThatAnEntryHas) {
   EXPECT_EQ(b.figures.rows, 32);
   EXPECT_NEAR(b.figures.cv, a.figures.cv, 1e-5);
   EXPECT_EQ(b.candidate, a.candidate);
-  EXPECT_NEAR(b.measurement.seconds, a.measurement.seconds, 5e-11);
+  EXPECT_NEAR(b.measurement.time.value, a.measurement.time.value, 5e-11);
   EXPECT_EQ(b.measurement.launches, a.measurement.launches);
   EXPECT_EQ(b.ties, a.ties);
   ASSERT_EQ(b.rivals.size(), 2u);
   EXPECT_EQ(b.rivals[0].candidate, a.rivals[0].candidate);
   EXPECT_TRUE(b.rivals[1].candidate.variant.empty());
-  EXPECT_NEAR(b.rivals[1].ratio_interval.low, 0.49, 1e-6);
+  EXPECT_NEAR(b.rivals[1].ratio.low, 0.49, 1e-6);
   EXPECT_EQ(b.verdict.elements, 4096);
   EXPECT_EQ(b.legal, 100);
   EXPECT_EQ(b.measured, 90);
@@ -99,9 +98,8 @@ TEST(TableJson, UnknownFieldsAreIgnored) {
 
 TEST(TableJson, ABootstrapIntervalThatMissesItsMedianByAHairIsWidened) {
   TunedTable table = small_table();
-  table.entries[0].rivals[0].ratio = 0.9;
-  table.entries[0].rivals[0].ratio_interval = {0.9001, 0.95};
-  EXPECT_DOUBLE_EQ(reread(table).entries[0].rivals[0].ratio_interval.low, 0.9);
+  table.entries[0].rivals[0].ratio = {0.9, 0.9001, 0.95};
+  EXPECT_DOUBLE_EQ(reread(table).entries[0].rivals[0].ratio.low, 0.9);
 }
 
 TEST(TableJson, ATableWithoutEntriesIsOne) { EXPECT_TRUE(reread(sample::table()).entries.empty()); }
@@ -235,11 +233,10 @@ TEST(TableJson, TheSameCellTwiceIsAContradiction) {
 TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake) {
   TunedTable table = small_table();
   Rival& loop = table.entries[0].rivals[1];
-  loop.ratio = 0.2;
-  loop.ratio_interval = {0.198, 0.202};
+  loop.ratio = {0.2, 0.198, 0.202};
   const Json json = to_json(table);
   EXPECT_EQ(json["entries"][0]["untrusted"], "its ratio to cublas-loop, 0.2, contradicts their times");
-  EXPECT_EQ(reread(table).entries[0].rivals[1].ratio, 0.2);
+  EXPECT_EQ(reread(table).entries[0].rivals[1].ratio.value, 0.2);
   Json unmarked = json;
   unmarked["entries"][0].erase("untrusted");
   EXPECT_EQ(error_of([&] { table_from_json(JsonAt(unmarked, "t.json")); }).what,
@@ -343,7 +340,7 @@ TEST(Derived, SpeedsAreOnRealRows) {
   Entry entry;
   entry.flops = 2e12;
   entry.bytes = 3e9;
-  entry.measurement.seconds = 1e-3;
+  entry.measurement.time.value = 1e-3;
   EXPECT_DOUBLE_EQ(tflops(entry), 2000);
   EXPECT_DOUBLE_EQ(terabytes_per_second(entry), 3);
 }

@@ -26,23 +26,23 @@ TEST(Distrust, BusyProcessorsOfTheWinnerOrItsControlAreAReason) {
 
 TEST(Distrust, AnUncertainRatioToTheControlIsAReason) {
   Entry entry = sure_entry();
-  entry.rivals[1].ratio_interval = {0.5 / 1.12, 0.5 * 1.12};
+  entry.rivals[1].ratio = {0.5, 0.5 / 1.12, 0.5 * 1.12};
   EXPECT_EQ(distrust(entry), "its ratio to cublas-loop is uncertain by 12 %");
-  entry.rivals[1].ratio_interval = {0.5 / 11, 0.5 * 11};
+  entry.rivals[1].ratio = {0.5, 0.5 / 11, 0.5 * 11};
   EXPECT_EQ(distrust(entry), "its ratio to cublas-loop is uncertain by over 100 %");
-  entry.rivals[1].ratio_interval = {0.5 / 1.05, 0.5 * 1.05};
+  entry.rivals[1].ratio = {0.5, 0.5 / 1.05, 0.5 * 1.05};
   EXPECT_EQ(distrust(entry), "");
 }
 
 TEST(Distrust, AnUncertainTimeIsAReason) {
   Entry entry = sure_entry();
-  entry.measurement.interval = {8e-6, 12e-6};
+  entry.measurement.time.low = 8e-6, entry.measurement.time.high = 12e-6;
   EXPECT_EQ(distrust(entry), "its time is uncertain by 22 %");
 }
 
 TEST(Distrust, AFinalThatIsTooShortIsAReason) {
   Entry entry = sure_entry();
-  entry.measurement.samples = 4;
+  entry.measurement.time.samples = 4;
   EXPECT_EQ(distrust(entry), "its final has 4 of the 5 rounds that an interval needs");
 }
 

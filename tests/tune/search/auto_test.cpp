@@ -81,7 +81,7 @@ Outcome search(const SearchSetting& setting, const std::function<double(const Ca
     trial.measurement = summarise(trial.blocks);
     strategy->tell(trial);
   }
-  const auto best = std::ranges::min_element(trials, {}, [](const auto& t) { return t.second.measurement.seconds; });
+  const auto best = std::ranges::min_element(trials, {}, [](const auto& t) { return t.second.measurement.time.value; });
   outcome.seconds = seconds(best->first);
   if (winner) *winner = best->first;
   outcome.candidates = std::ssize(trials);
@@ -246,7 +246,7 @@ TEST(Auto, GivesMoreBlocksToThoseThatMayWin) {
   tuning.run();
   int most = 0, fewest = 100;
   std::map<Candidate, int> last;
-  for (const Trial& trial : tuning.trials) last[trial.candidate] = trial.measurement.samples;
+  for (const Trial& trial : tuning.trials) last[trial.candidate] = trial.measurement.time.samples;
   for (const auto& [candidate, samples] : last) most = std::max(most, samples), fewest = std::min(fewest, samples);
   EXPECT_EQ(fewest, 2);
   EXPECT_GT(most, 5);

@@ -23,8 +23,8 @@ TEST(MmaModel, PutsTheWinnersOfTablesBeforeOtherCandidates) {
         return find_variant(candidate.variant).seconds(candidate, problem, table.device);
       };
       ++cells;
-      error += std::abs(std::log(modelled(entry.candidate) / entry.measurement.seconds));
-      right += entry.candidate == other.candidate || other.ratio > 0.99 ||
+      error += std::abs(std::log(modelled(entry.candidate) / entry.measurement.time.value));
+      right += entry.candidate == other.candidate || other.ratio.value > 0.99 ||
                modelled(entry.candidate) < modelled(other.candidate);
     }
   }

@@ -141,7 +141,7 @@ double best_after(Strategy& strategy, const std::vector<Trial>& recorded, size_t
     EXPECT_NE(trial, recorded.end()) << text(next->candidate);
     if (trial == recorded.end()) break;
     strategy.tell(*trial);
-    best = std::min(best, trial->measurement.seconds);
+    best = std::min(best, trial->measurement.time.value);
   }
   return best;
 }
