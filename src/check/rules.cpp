@@ -50,7 +50,7 @@ Doubt doubt_of_control(const Rounds& rounds, const Bout& bout, const Limits& lim
     const bool differs = is_elsewhere(rounds, bout) || shows_regression(change, limits.threshold) ||
                          shows_regression(other, limits.threshold);
     if (!differs) return {};
-    return {fmt::format("{}, which is the same on both sides, changed by {} too", bout.rivals[0].name, text(change)),
+    return {fmt::format("{}, which is the same on both sides, changed by {} too", bout.rivals[0].name, percent(change)),
             Remedy::again};
   }
   const double moved = control_moved(rounds, bout);

@@ -45,7 +45,7 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   const double roof = roof_seconds(entry, device);
   cells.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)") +
                   (distrust(entry).empty() ? "" : " (too noisy to trust)"));
-  cells.push_back(time_told(entry.measurement));
+  cells.push_back(time_told(entry.measurement.time));
   cells.push_back(fmt::format("{:.4g}", tflops(entry)));
   cells.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
   const double percent = 100 * roof / entry.measurement.time.value;

@@ -56,10 +56,10 @@ Grid all_knobs(const Entries& entries) {
   return grid;
 }
 
-double rate(const Entry& entry, const Measurement& time) { return entry.flops / time.time.value / kTera; }
+double rate(const Entry& entry, const Estimate& time) { return entry.flops / time.value / kTera; }
 
-std::string time_and_rate(const Entry& entry, const Measurement& time) {
-  return fmt::format("{} ({:.4g})", time_text(time.time), rate(entry, time));
+std::string time_and_rate(const Entry& entry, const Estimate& time) {
+  return fmt::format("{} ({:.4g})", time_text(time), rate(entry, time));
 }
 
 Grid times(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names, bool ratios) {
@@ -70,11 +70,11 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
     if (!entry->skipped.empty()) continue;
     grid.rows.push_back({std::to_string(entry->cell.tokens), routing_title(entry->cell)});
     std::vector<std::string>& row = grid.rows.back();
-    if (!ratios) row.push_back(time_and_rate(*entry, entry->measurement));
+    if (!ratios) row.push_back(time_and_rate(*entry, entry->measurement.time));
     for (const std::string& name : names) {
       const Measurement* time = other_time(input, *entry, name);
       const auto found = ratios ? speed_up(input, *entry, name) : std::nullopt;
-      row.push_back(found ? ratio_text(*found) : time && !ratios ? time_and_rate(*entry, *time) : "");
+      row.push_back(found ? ratio_text(*found) : time && !ratios ? time_and_rate(*entry, time->time) : "");
     }
   }
   return grid;
@@ -84,7 +84,7 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
 std::string point_title(const ReportInput& input, const Entry& entry, const std::string& name) {
   const Measurement* time = name == kOurs ? &entry.measurement : other_time(input, entry, name);
   std::string line = fmt::format("{}: {}, {}, {:.4g} TFLOP/s", name, cell_title(entry.cell), time_text(time->time),
-                                 rate(entry, *time));
+                                 rate(entry, time->time));
   if (const auto found = speed_up(input, entry, name)) line += fmt::format(", {} of ours", ratio_text(*found));
   return line;
 }

@@ -107,10 +107,10 @@ TEST(GeometricMean, MultipliesAndTakesTheRoot) {
 }
 
 TEST(LogHalfWidth, IsTheRelativeUncertainty) {
-  EXPECT_NEAR(log_half_width({0.99, 1.01}), 0.01, 1e-6);
-  EXPECT_EQ(log_half_width({2, 2}), 0);
-  EXPECT_TRUE(std::isinf(log_half_width({0, 1})));
-  EXPECT_TRUE(std::isinf(log_half_width({std::nan(""), 1})));
+  EXPECT_NEAR(log_half_width({1, 0.99, 1.01}), 0.01, 1e-6);
+  EXPECT_EQ(log_half_width({2, 2, 2}), 0);
+  EXPECT_TRUE(std::isinf(log_half_width({1, 0, 1})));
+  EXPECT_TRUE(std::isinf(log_half_width({1, std::nan(""), 1})));
 }
 
 }  // namespace

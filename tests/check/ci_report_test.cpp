@@ -89,7 +89,7 @@ CheckResult everything() {
     tokens *= 2;
   }
   CellFinding& improved = result.findings[1];
-  improved.change = {-0.1, -0.11, -0.09}, improved.now.seconds = 90e-6;
+  improved.change = {-0.1, -0.11, -0.09}, improved.now.time.value = 90e-6;
   for (const size_t unmeasured : {5, 6}) result.findings[unmeasured].rounds = 0;
   return result;
 }

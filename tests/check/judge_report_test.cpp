@@ -19,7 +19,7 @@ CellFinding finding(Finding what, double change = 0.001, int64_t tokens = 16) {
   result.change = {change, change - 0.01, change + 0.01};
   result.control = "loop";
   result.detectable = 0.0234;
-  result.now.seconds = 110e-6;
+  result.now.time.value = 110e-6;
   result.before_seconds = 100e-6;
   result.rounds = 15;
   return result;

@@ -44,7 +44,7 @@ TEST(UpdateTable, HasTheTimesOfNowAndTheReason) {
   EXPECT_EQ(entry.candidate, table.entries[0].candidate);
   ASSERT_EQ(entry.rivals.size(), 3U);
   EXPECT_EQ(entry.rivals[0].name, "default");
-  EXPECT_NEAR(find_rival(entry, "loop")->ratio, 120.0 / 330, 1e-6);
+  EXPECT_NEAR(find_rival(entry, "loop")->ratio.value, 120.0 / 330, 1e-6);
   EXPECT_NEAR(find_rival(entry, "grouped")->measurement.time.value, 220e-6, 1e-9);
   ASSERT_EQ(updated.table.updates.size(), 1U);
   EXPECT_EQ(updated.table.updates[0].reason, "driver 580");

@@ -73,7 +73,7 @@ TEST(Step, SumsTheSixGemmsOfEachContender) {
 TEST(Step, SpeedupsOfTheSameRoundsAreMeansWeightedByTheWinnersTime) {
   std::vector<CellTimes> cells = six();
   for (CellTimes& cell : cells) {
-    const double us = cell.times[2].seconds * 1e6;
+    const double us = cell.times[2].time.value * 1e6;
     cell.times[0].of_winner = us > 20 ? Estimate{5, 4.9, 5.1} : Estimate{3, 2, 4};
     cell.times[2].of_winner = Estimate{1, 1, 1};
   }
@@ -99,7 +99,7 @@ TEST(Step, NeedsAllSixCellsInAnyOrder) {
   const std::vector<Step> steps = training_steps(cells);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{5, 4, 3, 2, 1, 0}));
-  EXPECT_NEAR(steps[0].sums[0].seconds, 63e-6, 1e-12);
+  EXPECT_NEAR(steps[0].sums[0].time.value, 63e-6, 1e-12);
 }
 
 TEST(Step, HasNoSumOfAContenderThatLacksACell) {
@@ -187,7 +187,7 @@ TEST(Step, IsToldFromOthersInOneTable) {
 TunedTable table_of_a_step() {
   std::vector<Entry> entries;
   for (const CellTimes& cell : six(kGathered, kWeighted))
-    entries.push_back(sample::entry(cell.cell, sample::mma(64), cell.times[2].seconds * 1e6));
+    entries.push_back(sample::entry(cell.cell, sample::mma(64), cell.times[2].time.value * 1e6));
   return sample::table(entries);
 }
 

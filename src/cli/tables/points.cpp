@@ -22,7 +22,7 @@ std::string baseline_of(const std::vector<Point>& points, size_t first) {
 }
 
 std::string versus_text(const Point& point, bool verbose) {
-  const Ratio& versus = point.versus;
+  const Estimate& versus = point.versus;
   if (versus.value <= 0) return "?";
   if (point.entrant.role == "peer") return factor_text(versus.value);
   return verbose ? factor_text(versus) : ratio_text(versus);
@@ -69,7 +69,7 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
 Fields fields_of(const Point& point, const Step* step) {
   const bool ok = point.status == Status::ok;
   const double seconds = point.measurement.time.value;
-  const Ratio& versus = point.versus;
+  const Estimate& versus = point.versus;
   Fields row;
   add_cell(row, point.cell);
   row.emplace_back("role", point.entrant.role);

@@ -95,7 +95,7 @@ TEST(Suite, HopperBackwardIsDxAndDwOfTheSameLayers) {
 TEST(Suite, TrainingStepIsTwoStepsARouting) {
   std::vector<CellTimes> cells;
   for (const Cell& cell : make_cells(suite("training-step")))
-    cells.push_back({.cell = cell, .times = {{"winners", 1e-3, {1e-3, 1e-3}}}});
+    cells.push_back({.cell = cell, .times = {{"winners", {1e-3, 1e-3, 1e-3}}}});
   EXPECT_EQ(cells.size(), 24u);
   std::set<std::string> steps;
   for (const Step& step : training_steps(cells)) {
