@@ -55,11 +55,6 @@ std::string annotation(const std::string& kind, const std::string& title, const 
                      command_text(message, false));
 }
 
-std::string candidate_of(const TunedTable& table, const Cell& cell) {
-  const auto entry = std::ranges::find(table.entries, cell, &Entry::cell);
-  return entry == table.entries.end() ? "" : text(entry->candidate);
-}
-
 }  // namespace
 
 std::string junit_xml(const CheckResult& result, const CheckRun& run) {
@@ -101,12 +96,13 @@ Json benchmark_json(const CheckResult& result, const TunedTable& table) {
   Json list = Json::array();
   for (const CellFinding& finding : result.findings) {
     if (finding.rounds == 0) continue;
+    const Entry* entry = find_entry(table, finding.cell);
     list.push_back({{"name", id(finding.cell)},
                     {"unit", "µs"},
                     {"value", rounded(finding.now.time.value * 1e6)},
                     {"range", fmt::format("± {:.3g}", half_width(finding.now.time) * 1e6)},
                     {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding),
-                                          candidate_of(table, finding.cell))}});
+                                          entry ? text(entry->candidate) : "")}});
   }
   return list;
 }

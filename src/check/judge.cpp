@@ -1,4 +1,5 @@
-// Measures all winners again, then once more those that seem slower. The rules: rules.cpp. The words: judge_report.cpp.
+// Measures all winners again, then once more those that seem slower. The rules: significance.cpp. The words:
+// judge_report.cpp.
 #include "check/judge.h"
 
 #include <fmt/format.h>
@@ -7,8 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "check/discoveries.h"
-#include "check/rules.h"
+#include "check/significance.h"
 
 namespace moetune {
 namespace {
@@ -19,7 +19,7 @@ constexpr double kFalseDiscoveries = 0.05;  // among the cells that are called c
 struct Case {
   const Entry* entry = nullptr;
   CellFinding finding = {};
-  std::optional<Bout> bout = {};
+  std::optional<Lineup> lineup = {};
   Limits limits = {};
   Rounds rounds = {};
   bool suspect = false;  // shows a regression that is not confirmed yet
@@ -27,13 +27,14 @@ struct Case {
 };
 
 // A set of rounds, divided among looks. Where `loaded`, the first look is over the operands that are there.
-Rounds measure_set(const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits, bool loaded) {
+Rounds measure_set(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits& limits,
+                   bool loaded) {
   Rounds set;
   const int looks = std::max(request.looks, 1), rounds = std::max(request.rounds, looks);
   for (int look = 0; look < looks; ++look) {
-    if (look > 0 || !loaded) load(bout, problem);
+    if (look > 0 || !loaded) load(lineup, problem);
     const int share = rounds * (look + 1) / looks - rounds * look / looks;
-    append(set, measure_rounds(bout.runners, share, request.sample, limits.quiet));
+    append(set, measure_rounds(lineup.runners, share, request.sample, limits.quiet));
   }
   return undisturbed(set, limits.quiet);
 }
@@ -41,35 +42,35 @@ Rounds measure_set(const Problem& problem, const Bout& bout, const CheckRequest&
 // Measures a possible regression again over operands made anew, until patience ends: a disturbance of the machine
 // passes, a regression of the code stays. True where it stayed. A set that is clearly below the threshold ends it; then
 // that set alone counts.
-bool stays(const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits, Rounds& all) {
+bool stays(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits& limits, Rounds& all) {
   const int set = std::max(request.rounds, 1);
   const auto patience = std::chrono::duration<double>(limits.patience);
   const Clock::time_point begin = Clock::now();
   Rounds again;
   for (int done = 2 * set;; done += set) {
-    const Rounds more = measure_set(problem, bout, request, limits, false);
-    if (change_of_ratio(more, bout).high < limits.threshold) {
+    const Rounds more = measure_set(problem, lineup, request, limits, false);
+    if (change_of_ratio(more, lineup).high < limits.threshold) {
       all = more;
       return false;
     }
     append(again, more);
-    const bool shown = shows_regression(again, bout, limits.threshold);
+    const bool shown = shows_regression(again, lineup, limits.threshold);
     const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
     if (!enough && !limits.over()) continue;
     append(all, again);
-    return (enough || !*limits.stop) && shown && shows_regression(all, bout, limits.threshold);
+    return (enough || !*limits.stop) && shown && shows_regression(all, lineup, limits.threshold);
   }
 }
 
 // Measures sets of rounds until they decide or max_rounds are used. True where they show a regression.
-bool screen(const Problem& problem, const Bout& bout, const CheckRequest& request, Limits& limits, Rounds& all) {
+bool screen(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits& limits, Rounds& all) {
   const int set = std::max(request.rounds, 1);
-  all = measure_set(problem, bout, request, limits, true);
+  all = measure_set(problem, lineup, request, limits, true);
   for (int done = set;; done += set) {
-    if (change_of_ratio(all, bout).high < limits.threshold || *limits.stop) return false;
-    if (shows_regression(all, bout, limits.threshold)) return true;
+    if (change_of_ratio(all, lineup).high < limits.threshold || *limits.stop) return false;
+    if (shows_regression(all, lineup, limits.threshold)) return true;
     if (done + set > std::max(request.max_rounds, set) || limits.over()) return false;
-    append(all, measure_set(problem, bout, request, limits, false));
+    append(all, measure_set(problem, lineup, request, limits, false));
   }
 }
 
@@ -81,17 +82,17 @@ CellFinding guarded(const Case& one, const CheckRequest& request, Work work) {
   } catch (const OutOfMemory& memory) {
     return settled(one.finding, Finding::inconclusive, fmt::format("out of memory: {}", memory.what()));
   } catch (const ContenderFault& fault) {
-    return ended(one.finding, *one.bout, fault, request);
+    return ended(one.finding, *one.lineup, fault, request);
   }
 }
 
 void wait_for_quiet(Case& one, const CheckRequest& request) {
   if (request.wait <= 0) return;
   Quiet& quiet = one.limits.quiet;
-  if (!one.bout->paired) {
-    quiet.control = one.bout->rivals.size();
+  if (!one.lineup->paired) {
+    quiet.control = one.lineup->rivals.size();
     quiet.control_seconds = one.finding.control_before_seconds;
-  } else if (one.bout->has_witness()) {
+  } else if (one.lineup->has_witness()) {
     quiet.control = 1;
   }
 }
@@ -100,14 +101,14 @@ CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request
   const Entry& entry = *one.entry;
   CellFinding& finding = one.finding;
   if (request.against) {
-    one.bout = set_up_pair(entry, backend, *request.against);
+    one.lineup = line_up_pair(entry, backend, *request.against);
   } else {
     finding.before_seconds = entry.measurement.time.value;
-    one.bout = set_up(entry, backend, request.all_rivals);
-    if (!one.bout)
+    one.lineup = line_up(entry, backend, request.all_rivals);
+    if (!one.lineup)
       return settled(finding, Finding::inconclusive,
                      "the table has no rival that runs here: tune again with a baseline", Remedy::tune);
-    const Rival& control = one.bout->control();
+    const Rival& control = one.lineup->control();
     finding.control = control.name;
     finding.control_before_seconds = control.measurement.time.value;
     // A finding that will be untrusted in any case needs no waiting.
@@ -119,20 +120,20 @@ CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request
     return settled(finding, Finding::inconclusive,
                    "the routing gives other rows than the table has: its trace has changed", Remedy::tune);
   return guarded(one, request, [&] {
-    if (const auto early = try_out(finding, problem, *one.bout, request)) return *early;
-    if (!one.bout->paired && one.bout->control().measurement.time.samples < kFewest)
+    if (const auto early = try_out(finding, problem, *one.lineup, request)) return *early;
+    if (!one.lineup->paired && one.lineup->control().measurement.time.samples < kFewest)
       return settled(finding, Finding::inconclusive, "the table's final was cut short and has no interval: tune again",
                      Remedy::tune);
     wait_for_quiet(one, request);
-    one.suspect = screen(problem, *one.bout, request, one.limits, one.rounds);
-    return judge_rounds(finding, one.rounds, *one.bout, false, one.limits);
+    one.suspect = screen(problem, *one.lineup, request, one.limits, one.rounds);
+    return judge_rounds(finding, one.rounds, *one.lineup, false, one.limits);
   });
 }
 
 CellFinding confirm_cell(Case& one, const CheckRequest& request) {
   return guarded(one, request, [&] {
-    const bool stayed = stays(make_problem(one.entry->cell), *one.bout, request, one.limits, one.rounds);
-    return judge_rounds(one.finding, one.rounds, *one.bout, stayed, one.limits);
+    const bool stayed = stays(make_problem(one.entry->cell), *one.lineup, request, one.limits, one.rounds);
+    return judge_rounds(one.finding, one.rounds, *one.lineup, stayed, one.limits);
   });
 }
 
@@ -197,11 +198,8 @@ class Checking {
     std::vector<Case*> measured;
     for (Case& one : cases_) {
       if (one.finding.rounds == 0) continue;
-      const Estimate change = change_of_ratio(one.rounds, *one.bout);
-      double slowdown = chance_of_slowdown(change, threshold_);
-      if (!one.bout->paired)
-        slowdown = std::min(slowdown, chance_of_slowdown(excess_of_time(one.rounds, *one.bout), threshold_));
-      slower.push_back(slowdown);
+      const Estimate change = change_of_ratio(one.rounds, *one.lineup);
+      slower.push_back(chance_of_slowdown(one.rounds, *one.lineup, threshold_));
       faster.push_back(chance_of_speedup(change, threshold_));
       measured.push_back(&one);
     }
@@ -214,7 +212,7 @@ class Checking {
         one.finding.reason += fmt::format("; among {} cells, chance explains such a slowdown", measured.size());
       }
       if (one.finding.finding == Finding::improved && !sped[i]) {
-        const bool wide = half_width(change_of_ratio(one.rounds, *one.bout)) > threshold_;
+        const bool wide = half_width(change_of_ratio(one.rounds, *one.lineup)) > threshold_;
         one.finding.finding = wide ? Finding::inconclusive : Finding::equivalent;
         if (wide) one.finding.remedy = Remedy::rounds;
         one.finding.reason += fmt::format("; among {} cells, chance explains such a speedup", measured.size());
@@ -250,8 +248,8 @@ class Checking {
       Case& one = cases_[i];
       if (!has_part_in_mean(one.finding)) continue;
       again.push_back(guarded(one, request_, [&] {
-        const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.bout, request_, one.limits, false);
-        return judge_rounds(one.finding, fresh, *one.bout, false, one.limits);
+        const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.lineup, request_, one.limits, false);
+        return judge_rounds(one.finding, fresh, *one.lineup, false, one.limits);
       }));
     }
     const std::optional<MeanFinding> mean = mean_of(again, threshold_);

@@ -28,7 +28,7 @@ struct CellFinding {
   Finding by_time = Finding::inconclusive;   // by the time alone
   Estimate change;        // of the ratio to `control`, as a ratio - 1: above 0, slower than in the table
   Estimate time_change;   // of the time itself
-  double detectable = 0;  // the smallest slowdown that would have been found: see rules.h
+  double detectable = 0;  // the smallest slowdown that would have been found: see significance.h
   std::string control;    // the rival whose ratio was judged: "cublas-loop", "default", ...
   Measurement now;
   double before_seconds = 0;

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "record/table/table.h"
 #include "check/judge.h"
+#include "record/table/table.h"
 
 namespace moetune {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/text/console.h"
 #include "check/ci_report.h"
+#include "cli/text/console.h"
 
 namespace moetune {
 
@@ -25,6 +25,10 @@ struct CheckContext {
   Json other_environment;  // of the other program; null without one
   std::string next;        // the command to run next, or empty
 };
+
+/// Tables by layer, the reasons of findings that are not good, and the answer in a sentence, last. `verbose` tells what
+/// each change is measured by and all knobs of the winners, which are those of `table`.
+std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
 /// the others; errors as of try_all. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a warning.

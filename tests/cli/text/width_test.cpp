@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text/units.h"
-#include "cli/tables/findings.h"
+#include "cli/tables/check_output.h"
 #include "cli/tables/points.h"
 #include "cli/tables/verdicts.h"
 #include "cli/text/sections.h"

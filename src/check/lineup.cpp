@@ -1,5 +1,5 @@
 // Chooses who is measured, and runs each contender once.
-#include "check/bout.h"
+#include "check/lineup.h"
 
 #include <fmt/format.h>
 
@@ -14,15 +14,15 @@ bool offers(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-void drop(Bout& bout, size_t runner) {
-  bout.runners.erase(bout.runners.begin() + static_cast<std::ptrdiff_t>(runner));
-  bout.rivals.erase(bout.rivals.begin() + static_cast<std::ptrdiff_t>(runner - 1));
+void drop(Lineup& lineup, size_t runner) {
+  lineup.runners.erase(lineup.runners.begin() + static_cast<std::ptrdiff_t>(runner));
+  lineup.rivals.erase(lineup.rivals.begin() + static_cast<std::ptrdiff_t>(runner - 1));
 }
 
-// The baseline of both programs leaves the bout: one side alone says nothing.
-void drop_witness(Bout& bout) {
-  drop(bout, 2);
-  drop(bout, 1);
+// The baseline of both programs leaves the lineup: one side alone says nothing.
+void drop_witness(Lineup& lineup) {
+  drop(lineup, 2);
+  drop(lineup, 1);
 }
 
 // The other program refuses what it does not know: a knob, a variant or a fusion that came later.
@@ -42,9 +42,9 @@ void require_compiled(Backend& backend, const Shape& shape, const std::vector<Ca
   if (results.at(0).status != Status::ok) throw CandidateFault(results[0].status, results[0].reason);
 }
 
-std::vector<Candidate> candidates_of(const Bout& bout, const Backend* backend) {
+std::vector<Candidate> candidates_of(const Lineup& lineup, const Backend* backend) {
   std::vector<Candidate> candidates;
-  for (const Runner& runner : bout.runners)
+  for (const Runner& runner : lineup.runners)
     if (runner.backend == backend && runner.contender.baseline.empty())
       candidates.push_back(runner.contender.candidate);
   return candidates;
@@ -57,9 +57,9 @@ CellFinding not_judged(const CellFinding& finding, const CheckRequest& request, 
 }
 
 // The same winner in the other program: it must run and be right, or its time says nothing.
-std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& problem, const Bout& bout,
+std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& problem, const Lineup& lineup,
                                      const CheckRequest& request) {
-  const Runner& there = bout.runners.back();
+  const Runner& there = lineup.runners.back();
   try {
     const Verdict verdict = asked_of(request, [&] {
       there.backend->load(problem);
@@ -79,30 +79,30 @@ std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& 
 
 }  // namespace
 
-std::optional<Bout> set_up(const Entry& entry, Backend& backend, bool all) {
+std::optional<Lineup> line_up(const Entry& entry, Backend& backend, bool all) {
   const std::vector<std::string> offered = backend.baselines();
   const Rival* control = find_control(entry, &offered);
   if (!control) return std::nullopt;
-  Bout bout{.entry = &entry, .runners = {{&backend, {.baseline = "", .candidate = entry.candidate}}}, .rivals = {}};
+  Lineup lineup{.entry = &entry, .runners = {{&backend, {.baseline = "", .candidate = entry.candidate}}}, .rivals = {}};
   const auto first =
       std::ranges::find_if(entry.rivals, [&](const Rival& rival) { return offers(offered, rival.name); });
   for (auto rival = entry.rivals.begin(); rival != entry.rivals.end(); ++rival) {
     if (&*rival == control) continue;
     const bool is_default = rival->name == "default";
     const bool other = is_default && rival->candidate != entry.candidate;
-    if (other || rival == first || (all && offers(offered, rival->name))) bout.rivals.push_back(*rival);
+    if (other || rival == first || (all && offers(offered, rival->name))) lineup.rivals.push_back(*rival);
   }
-  bout.rivals.push_back(*control);
-  for (const Rival& rival : bout.rivals) {
+  lineup.rivals.push_back(*control);
+  for (const Rival& rival : lineup.rivals) {
     const bool is_default = rival.name == "default";
-    bout.runners.push_back({&backend, {.baseline = is_default ? "" : rival.name, .candidate = rival.candidate}});
+    lineup.runners.push_back({&backend, {.baseline = is_default ? "" : rival.name, .candidate = rival.candidate}});
   }
-  return bout;
+  return lineup;
 }
 
-Bout set_up_pair(const Entry& entry, Backend& here, const Against& there) {
+Lineup line_up_pair(const Entry& entry, Backend& here, const Against& there) {
   const Contender winner = {.baseline = "", .candidate = entry.candidate};
-  Bout bout{.entry = &entry, .runners = {{&here, winner}}, .rivals = {}, .paired = true};
+  Lineup lineup{.entry = &entry, .runners = {{&here, winner}}, .rivals = {}, .paired = true};
   std::vector<std::string> both = here.baselines();
   const std::vector<std::string> theirs = there.backend->baselines();
   std::erase_if(both, [&](const std::string& name) { return !offers(theirs, name); });
@@ -110,8 +110,8 @@ Bout set_up_pair(const Entry& entry, Backend& here, const Against& there) {
     Rival rival;
     rival.name = name;
     rival.ratio = {1, 1, 1};
-    bout.rivals.push_back(rival);
-    bout.runners.push_back({&backend, contender});
+    lineup.rivals.push_back(rival);
+    lineup.runners.push_back({&backend, contender});
   };
   if (!both.empty()) {
     const Rival* control = find_control(entry, &both);
@@ -119,51 +119,52 @@ Bout set_up_pair(const Entry& entry, Backend& here, const Against& there) {
     for (Backend* backend : {&here, there.backend}) add(*backend, witness, {.baseline = witness, .candidate = {}});
   }
   add(*there.backend, there.name, winner);
-  return bout;
+  return lineup;
 }
 
-void load(const Bout& bout, const Problem& problem) {
-  bout.runners.front().backend->load(problem);
-  if (bout.paired) bout.runners.back().backend->load(problem);
+void load(const Lineup& lineup, const Problem& problem) {
+  lineup.runners.front().backend->load(problem);
+  if (lineup.paired) lineup.runners.back().backend->load(problem);
 }
 
-std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem, Bout& bout,
+std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem, Lineup& lineup,
                                    const CheckRequest& request) {
-  Backend* here = bout.runners[0].backend;
+  Backend* here = lineup.runners[0].backend;
   try {
     here->load(problem);
-    require_compiled(*here, problem.shape, candidates_of(bout, here));
-    finding.verdict = here->verify(bout.runners[0].contender);
+    require_compiled(*here, problem.shape, candidates_of(lineup, here));
+    finding.verdict = here->verify(lineup.runners[0].contender);
     if (!finding.verdict.ok) return settled(finding, Finding::wrong_result, finding.verdict.reason);
   } catch (const CandidateFault& fault) {
     return settled(finding, Finding::failed, fault.what());
   }
-  if (bout.paired)
-    if (auto other = try_other(finding, problem, bout, request)) return other;
+  if (lineup.paired)
+    if (auto other = try_other(finding, problem, lineup, request)) return other;
   SampleRequest one = request.sample;
   one.blocks = 1;
-  for (size_t i = 0; i < bout.runners.size(); ++i) try {
-      bout.runners[i].backend->sample(bout.runners[i].contender, one);
+  for (size_t i = 0; i < lineup.runners.size(); ++i) try {
+      lineup.runners[i].backend->sample(lineup.runners[i].contender, one);
     } catch (const CandidateFault& fault) {
-      if (i == 0 || i + 1 == bout.runners.size()) return ended(finding, bout, {i, fault}, request);
-      if (bout.paired)
-        drop_witness(bout), i = 0;
+      if (i == 0 || i + 1 == lineup.runners.size()) return ended(finding, lineup, {i, fault}, request);
+      if (lineup.paired)
+        drop_witness(lineup), i = 0;
       else
-        drop(bout, i), --i;
+        drop(lineup, i), --i;
     }
   return std::nullopt;
 }
 
-CellFinding ended(const CellFinding& finding, const Bout& bout, const ContenderFault& fault,
+CellFinding ended(const CellFinding& finding, const Lineup& lineup, const ContenderFault& fault,
                   const CheckRequest& request) {
   if (fault.contender == 0) return settled(finding, Finding::failed, fault.what());
-  const bool control = fault.contender + 1 == bout.runners.size();
-  if (bout.paired && control) return not_judged(finding, request, fault.what());
-  return settled(finding, Finding::inconclusive,
-                 fmt::format("{} fails: {}",
-                             control ? "its control " + finding.control : text(bout.runners[fault.contender].contender),
-                             fault.what()),
-                 Remedy::tune);
+  const bool control = fault.contender + 1 == lineup.runners.size();
+  if (lineup.paired && control) return not_judged(finding, request, fault.what());
+  return settled(
+      finding, Finding::inconclusive,
+      fmt::format("{} fails: {}",
+                  control ? "its control " + finding.control : text(lineup.runners[fault.contender].contender),
+                  fault.what()),
+      Remedy::tune);
 }
 
 CellFinding settled(CellFinding finding, Finding what, std::string reason, Remedy remedy) {

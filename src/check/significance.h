@@ -1,11 +1,11 @@
-// What the rounds of one cell show, by the rules of judge.h. Measures nothing.
+// What the rounds of one cell show, by the rules of judge.h: how the winner changed, whether that is significant, what
+// speaks against it, and the words for it. Measures nothing.
 #pragma once
 #include <chrono>
 #include <span>
 
-#include "check/bout.h"
-#include "check/change.h"
 #include "check/judge.h"
+#include "check/lineup.h"
 
 namespace moetune {
 
@@ -20,18 +20,28 @@ struct Limits {
   bool over() const { return *stop || Clock::now() >= end; }
 };
 
+/// A change is the logarithm of a ratio, with an interval as wide to both sides.
+Estimate around(double middle, double half);
+
+/// The change of the winner's ratio to the control.
+Estimate change_of_ratio(const Rounds& rounds, const Lineup& lineup);
+
 /// Whether the median is above the threshold, and surely above 0: by 1.7 halves of the 95 % interval, 3.3 standard
 /// deviations. An interval wider than the threshold underestimates the noise: then by 6 halves.
 bool shows_regression(const Estimate& change, double threshold);
 
 /// The same by the ratio to the control; where its interval is wider than the threshold, also by the winner's time over
 /// the table's.
-bool shows_regression(const Rounds& rounds, const Bout& bout, double threshold);
+bool shows_regression(const Rounds& rounds, const Lineup& lineup, double threshold);
 
 /// The chance of such a slowdown, or a larger one, where nothing changed: one-sided, of the normal distribution, with
 /// the interval widened as shows_regression widens it.
 double chance_of_slowdown(const Estimate& change, double threshold);
 double chance_of_speedup(const Estimate& change, double threshold);
+
+/// The same by the ratio to the control or, against a table, by the part of the winner's change of time that exceeds
+/// the control's: the smaller chance.
+double chance_of_slowdown(const Rounds& rounds, const Lineup& lineup, double threshold);
 
 /// The smallest slowdown, as a ratio - 1, that would be found with a chance of 95 %, measured and confirmed with this
 /// interval: exp(max(t, s h) + h) - 1, where t is the threshold and h half the 95 % interval, both in the logarithm,
@@ -43,7 +53,7 @@ double detectable(const Estimate& change, double threshold);
 Finding judge(const Estimate& change, bool confirmed, double threshold);
 
 /// The finding of a cell whose rounds are over. `confirmed`: further rounds showed its regression again.
-CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Bout& bout, bool confirmed,
+CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Lineup& lineup, bool confirmed,
                          const Limits& limits);
 
 /// Whether the mean takes a finding in: it was measured, is trusted, and its control says something.
@@ -52,5 +62,13 @@ bool has_part_in_mean(const CellFinding& finding);
 /// The geometric mean of the changes of all findings that could be judged, as independent ones; its finding is
 /// regressed where it shows a regression, confirmed or not. Nothing for fewer than two.
 std::optional<MeanFinding> mean_of(std::span<const CellFinding> findings, double threshold);
+
+/// The chance of a standard normal value above `z`.
+double normal_tail(double z);
+
+/// Which hypotheses may be rejected so that among those rejected the expected fraction of errors is at most `rate`
+/// (Benjamini, Hochberg 1995: of m p-values in ascending order, the first k for the largest k whose p <= rate k / m).
+/// A NaN is never rejected, but counts in m.
+std::vector<bool> discoveries(std::span<const double> p_values, double rate);
 
 }  // namespace moetune
