@@ -21,7 +21,7 @@ struct Export {
 struct Exporter {
   std::string_view format;  // "vllm"
   std::string_view description;
-  Export (*write)(const TunedTable&) = nullptr;  // null for kernels, which are compiled first: cli/commands/export_kernels.h
+  Export (*write)(const TunedTable&) = nullptr;  // null for kernels: cli/commands/export_kernels.h
 };
 
 /// vllm, sglang, csv, markdown, runtime, kernels.

@@ -64,7 +64,7 @@ int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& 
 
 namespace {
 
-// Of a unit. The last pass, where the product has one, belongs to the launch.
+// A kernel that moetune compiled from a unit. Its launch includes the last pass, if the product has one.
 class UnitKernel : public Kernel {
  public:
   UnitKernel(const std::string& cubin, const LaunchPlan& plan, const Operands& operands, Services& services,

@@ -68,7 +68,6 @@ void write_through(const fs::path& path, std::string_view text) {
   write_all(file.fd, text, path);
 }
 
-// Where write_atomic puts what will be renamed to `path`.
 // A new file beside `path`, under a name that nobody has. A negative descriptor where none can be made: errno says why.
 std::pair<int, fs::path> make_temporary(const fs::path& path, mode_t mode) {
   constexpr int kMostTries = 100;

@@ -32,12 +32,14 @@ DeviceLock lock_device(const std::string& id, const std::string& device = {}, co
 /// system without locks is not locked. `path` is the user's name for the file.
 void lock_file(int fd, const std::filesystem::path& path);
 
-/// Locks <path>.lock while it lives, then removes it; an empty file that it found stays. Whoever has that lock may replace the file at `path`.
+/// Locks <path>.lock while it lives, then removes it; an empty file that it found stays. Whoever has that lock may
+/// replace the file at `path`.
 class OutputLock {
  public:
   /// Throws Exit::request where another process has the lock ("another moetune (pid 17) is using table.json", "(pid 17
-  /// on node3)"), where the lock file can't be made, or where a file of that name has other content. All names of one file have one lock, on all machines that see the
-  /// file. Nothing is locked on a file system without locks. The lock file of a killed process is not locked.
+  /// on node3)"), where the lock file can't be made, or where a file of that name has other content. All names of one
+  /// file have one lock, on all machines that see the file. Nothing is locked on a file system without locks. The lock
+  /// file of a killed process is not locked.
   explicit OutputLock(const std::filesystem::path& path);
   OutputLock(OutputLock&&) = default;
   OutputLock& operator=(OutputLock&&) = delete;
