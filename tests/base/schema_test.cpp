@@ -27,7 +27,7 @@ TEST(Schema, EverySchemaIsEvaluated) {
   EXPECT_GT(names.size(), 20U);
   const Json number = 3;
   for (const std::string& name : names)
-    if (name != "parts") {
+    if (name != "common") {
       EXPECT_THROW(require_valid(JsonAt(number, name), name), Error) << name;
     }
   EXPECT_THROW(refusal(R"({"items": {"dependentRequired": {}}})", "[]"), std::logic_error);
@@ -89,7 +89,7 @@ TEST(Schema, Conditions) {
 
 TEST(Schema, ReferencesToDefinitionsAndToOtherFiles) {
   const char* schema = R"({"$defs": {"low": {"maximum": 3}}, "additionalProperties": {"$ref": "#/$defs/low"},
-                           "properties": {"op": {"$ref": "parts.json#/$defs/size"}}})";
+                           "properties": {"op": {"$ref": "common.json#/$defs/size"}}})";
   EXPECT_EQ(refusal(schema, R"({"a": 3, "op": 9})"), "");
   EXPECT_EQ(refusal(schema, R"({"a": 4})"), "a.json: a: must be at most 3, found 4");
   EXPECT_EQ(refusal(schema, R"({"op": 0})"), "a.json: op: must be at least 1, found 0");

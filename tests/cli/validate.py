@@ -12,15 +12,15 @@ SCHEMAS = pathlib.Path(__file__).resolve().parents[2] / "configs" / "schema"
 
 
 def kinds():
-    return sorted(path.stem for path in SCHEMAS.glob("*.json") if path.stem != "parts")
+    return sorted(path.stem for path in SCHEMAS.glob("*.json") if path.stem != "common")
 
 
 def load_schema(kind):
-    """One schema with the shared parts folded in: no library version then has to resolve files."""
+    """One schema with the shared definitions folded in: no library version then has to resolve files."""
     text = (SCHEMAS / f"{kind}.json").read_text(encoding="utf-8")
-    schema = json.loads(text.replace('"parts.json#/', '"#/'))
-    parts = json.loads((SCHEMAS / "parts.json").read_text(encoding="utf-8"))["$defs"]
-    schema["$defs"] = {**parts, **schema.get("$defs", {})}
+    schema = json.loads(text.replace('"common.json#/', '"#/'))
+    common = json.loads((SCHEMAS / "common.json").read_text(encoding="utf-8"))["$defs"]
+    schema["$defs"] = {**common, **schema.get("$defs", {})}
     return schema
 
 
