@@ -10,11 +10,11 @@
 #include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
-#include "cli/files/try_all.h"
+#include "cli/files/write_outputs.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
 #include "cli/signals.h"
-#include "cli/tables/points.h"
+#include "cli/tables/bench_results.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/peers.h"
@@ -32,9 +32,9 @@ struct BenchOptions {
   bool hot = false, in_process = false, quiet = false, verbose = false;
 };
 
-void fail(Point& point, Status status, const std::string& reason) {
-  point.status = status;
-  point.reason = reason;
+void fail(BenchResult& result, Status status, const std::string& reason) {
+  result.status = status;
+  result.reason = reason;
 }
 
 // A failed launch ends the CUDA context of its process. A worker is then replaced; this process cannot be.
@@ -45,33 +45,33 @@ void require_context(const BenchOptions& options, Status status, const std::stri
 }
 
 // Compiles and verifies: a time counts only with a right result on that very problem.
-void prove(Point& point, const Shape& shape, Backend& backend, const BenchOptions& options) {
-  const Contender& contender = point.entrant.contender;
+void prove(BenchResult& result, const Shape& shape, Backend& backend, const BenchOptions& options) {
+  const Contender& contender = result.entrant.contender;
   if (contender.baseline.empty()) {
     if (const auto reason = cannot_run(contender.candidate, shape, backend.device()))
-      return fail(point, Status::illegal, *reason);
+      return fail(result, Status::illegal, *reason);
     const CompileResult compiled = backend.compile(shape, std::span(&contender.candidate, 1)).at(0);
-    if (compiled.status != Status::ok) return fail(point, compiled.status, compiled.reason);
+    if (compiled.status != Status::ok) return fail(result, compiled.status, compiled.reason);
   }
   try {
-    point.verdict = backend.verify(contender);
-    if (!point.verdict.ok) fail(point, Status::wrong_result, point.verdict.reason);
+    result.verdict = backend.verify(contender);
+    if (!result.verdict.ok) fail(result, Status::wrong_result, result.verdict.reason);
   } catch (const CandidateFault& fault) {
     require_context(options, fault.status, text(contender), fault.what());
-    fail(point, fault.status, fault.what());
+    fail(result, fault.status, fault.what());
   } catch (const OutOfMemory& error) {  // a worker reports it as a fault
-    fail(point, Status::launch_error, fmt::format("out of memory: {}", error.what()));
+    fail(result, Status::launch_error, fmt::format("out of memory: {}", error.what()));
   }
 }
 
 // Times those that are right, in interleaved rounds; one that fails leaves, and the others begin again.
-void time_points(std::vector<Point>& points, Backend& backend, int rounds, const SampleRequest& request,
-                 const BenchOptions& options) {
+void time_results(std::vector<BenchResult>& results, Backend& backend, int rounds, const SampleRequest& request,
+                  const BenchOptions& options) {
   for (;;) {
-    std::vector<Point*> running;
+    std::vector<BenchResult*> running;
     std::vector<Contender> contenders;
-    for (Point& point : points)
-      if (point.status == Status::ok) running.push_back(&point), contenders.push_back(point.entrant.contender);
+    for (BenchResult& result : results)
+      if (result.status == Status::ok) running.push_back(&result), contenders.push_back(result.entrant.contender);
     if (running.empty()) return;
     try {
       const Rounds measured = measure_rounds(backend, contenders, rounds, request);
@@ -79,7 +79,7 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
       for (size_t i = running.size(); i-- > 0;)
         if (!contenders[i].baseline.empty()) baseline = i;
       const auto winner =
-          std::ranges::find_if(running, [](const Point* point) { return has_role(point->entrant, "winner"); });
+          std::ranges::find_if(running, [](const BenchResult* result) { return has_role(result->entrant, "winner"); });
       for (size_t i = 0; i < running.size(); ++i) {
         running[i]->measurement = summarise(measured.blocks[i]);
         if (winner != running.end())
@@ -97,16 +97,16 @@ void time_points(std::vector<Point>& points, Backend& backend, int rounds, const
 }
 
 // Removes baselines that cannot multiply this problem; `say` gets the reasons.
-void leave_out_baselines(std::vector<Point>& points, const std::function<void(const std::string&)>& say) {
-  std::erase_if(points, [&](const Point& point) {
-    const bool lacking = !point.entrant.contender.baseline.empty() && point.status == Status::illegal;
-    if (lacking) say(fmt::format("the baseline {} is left out: {}", point.entrant.name, point.reason));
+void leave_out_baselines(std::vector<BenchResult>& results, const std::function<void(const std::string&)>& say) {
+  std::erase_if(results, [&](const BenchResult& result) {
+    const bool lacking = !result.entrant.contender.baseline.empty() && result.status == Status::illegal;
+    if (lacking) say(fmt::format("the baseline {} is left out: {}", result.entrant.name, result.reason));
     return lacking;
   });
 }
 
-std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request,
-                              const BenchOptions& options, const std::function<void(const std::string&)>& say) {
+std::vector<BenchResult> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request,
+                                    const BenchOptions& options, const std::function<void(const std::string&)>& say) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
   add_entrant(work, "default", {.baseline = "", .candidate = usual_default(problem, backend.device())});
@@ -114,46 +114,46 @@ std::vector<Point> bench_cell(CellWork work, Backend& backend, int rounds, const
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
   name_entrants(work, problem, backend.device());
   const Product product = product_of(problem);
-  std::vector<Point> points;
+  std::vector<BenchResult> results;
   for (const Entrant& entrant : work.entrants) {
-    points.push_back({.cell = work.cell, .entrant = entrant});
-    points.back().flops = flops(product);
-    points.back().bytes = bytes(product);
+    results.push_back({.cell = work.cell, .entrant = entrant});
+    results.back().flops = flops(product);
+    results.back().bytes = bytes(product);
   }
   try {
     backend.load(problem);
   } catch (const OutOfMemory& error) {
-    for (Point& point : points) fail(point, Status::launch_error, error.what()), point.no_memory = true;
-    return points;
+    for (BenchResult& result : results) fail(result, Status::launch_error, error.what()), result.no_memory = true;
+    return results;
   }
-  for (Point& point : points) prove(point, work.cell.shape, backend, options);
-  leave_out_baselines(points, say);
-  time_points(points, backend, rounds, request, options);
-  return points;
+  for (BenchResult& result : results) prove(result, work.cell.shape, backend, options);
+  leave_out_baselines(results, say);
+  time_results(results, backend, rounds, request, options);
+  return results;
 }
 
 // The times of other libraries in this cell. They are of another run: no rounds pair with ours.
-void add_peers(const std::vector<PeerTime>& peers, std::vector<Point>& points) {
-  const std::string cell = points.empty() ? "" : id(points.front().cell);
+void add_peers(const std::vector<PeerTime>& peers, std::vector<BenchResult>& results) {
+  const std::string cell = results.empty() ? "" : id(results.front().cell);
   double baseline = 0;
-  for (const Point& point : points)
-    if (baseline <= 0 && point.entrant.role == "baseline" && point.status == Status::ok)
-      baseline = point.measurement.time.value;
+  for (const BenchResult& result : results)
+    if (baseline <= 0 && result.entrant.role == "baseline" && result.status == Status::ok)
+      baseline = result.measurement.time.value;
   for (const PeerTime& peer : peers) {
     if (peer.cell != cell) continue;
-    Point point = points.front();
-    point.entrant.role = "peer", point.entrant.contender.baseline = peer.peer;
-    point.entrant.name = peer.peer + " (peer)";
-    point.status = Status::ok;
-    point.measurement = peer.measurement, point.of_winner = {};
+    BenchResult result = results.front();
+    result.entrant.role = "peer", result.entrant.contender.baseline = peer.peer;
+    result.entrant.name = peer.peer + " (peer)";
+    result.status = Status::ok;
+    result.measurement = peer.measurement, result.of_winner = {};
     const double ratio = baseline / peer.measurement.time.value;
-    point.versus = {ratio, ratio, ratio};
-    points.push_back(std::move(point));
+    result.versus = {ratio, ratio, ratio};
+    results.push_back(std::move(result));
   }
 }
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
-void report(const std::vector<Point>& points, const std::string& cells, const std::string& fault,
+void report(const std::vector<BenchResult>& results, const std::string& cells, const std::string& fault,
             const BenchOptions& options, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
   Json json = {{"schema", "moetune.bench/1"},
@@ -163,30 +163,30 @@ void report(const std::vector<Point>& points, const std::string& cells, const st
                {"hot", options.hot},
                {"regime", options.regime},
                {"points", Json::array()}};
-  for (const Point& point : points) json["points"].push_back(to_json(point));
-  if (Json steps = steps_json(cell_times(points)); !steps.empty()) json["training_steps"] = std::move(steps);
-  for (const Comparison& one : comparisons(points)) json["comparisons"].push_back(to_json(one));
+  for (const BenchResult& result : results) json["points"].push_back(to_json(result));
+  if (Json steps = steps_json(cell_times(results)); !steps.empty()) json["training_steps"] = std::move(steps);
+  for (const Comparison& one : comparisons(results)) json["comparisons"].push_back(to_json(one));
   if (!fault.empty()) json["fault"] = fault;
-  const int64_t failed = failures(points);
+  const int64_t failed = failures(results);
   std::string written;
-  try_all({[&] {
-             if (format == Format::json) print(pretty_json(json));
-             if (format == Format::csv) print(csv(points));
-             if (format == Format::text || format == Format::markdown)
-               print(points_text(points, format, invocation.terminal, options.verbose));
-             if (format == Format::markdown) print(cut_short(fault));
-           },
-           [&] {
-             if (options.output.empty()) return;
-             write_atomic(options.output, pretty_json(json));
-             written = " Written to " + options.output + ".";
-           },
-           [&] {
-             if (format != Format::text) return;
-             print(fmt::format("\n{} measured in {}{}.{}\n",
-                               counted(static_cast<int64_t>(points.size()) - failed, "contender", "contenders"), cells,
-                               failed > 0 ? fmt::format(", {} failed", failed) : "", written));
-           }});
+  write_outputs({[&] {
+                   if (format == Format::json) print(pretty_json(json));
+                   if (format == Format::csv) print(csv(results));
+                   if (format == Format::text || format == Format::markdown)
+                     print(bench_text(results, format, invocation.terminal, options.verbose));
+                   if (format == Format::markdown) print(cut_short(fault));
+                 },
+                 [&] {
+                   if (options.output.empty()) return;
+                   write_atomic(options.output, pretty_json(json));
+                   written = " Written to " + options.output + ".";
+                 },
+                 [&] {
+                   if (format != Format::text) return;
+                   print(fmt::format("\n{} measured in {}{}.{}\n",
+                                     counted(static_cast<int64_t>(results.size()) - failed, "contender", "contenders"),
+                                     cells, failed > 0 ? fmt::format(", {} failed", failed) : "", written));
+                 }});
 }
 
 Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
@@ -218,10 +218,10 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   const std::atomic<bool>& stop = stop_on_signals();
 
   const SampleRequest sample{.hot = options.hot, .regime = regime};
-  std::vector<Point> points;
+  std::vector<BenchResult> results;
   size_t done = 0;
   const auto report_so_far = [&](const std::string& fault) {
-    report(points, cells_done(done, work.size()), fault, options, invocation, *backend);
+    report(results, cells_done(done, work.size()), fault, options, invocation, *backend);
   };
   const auto say = [&](const std::string& sentence) {
     if (!options.quiet) note(invocation.terminal, sentence);
@@ -229,9 +229,9 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   try {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-      std::vector<Point> measured = bench_cell(work[done], *backend, rounds, sample, options, say);
+      std::vector<BenchResult> measured = bench_cell(work[done], *backend, rounds, sample, options, say);
       add_peers(peers.times, measured);
-      for (Point& point : measured) points.push_back(std::move(point));
+      for (BenchResult& result : measured) results.push_back(std::move(result));
     }
   } catch (const std::exception& error) {
     if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
@@ -240,10 +240,10 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   const bool whole = done == work.size();
   report_so_far(whole ? "" : fmt::format("interrupted: {} measured", cells_done(done, work.size())));
   if (!whole) return Exit::interrupted;
-  if (failures(points) == 0) return Exit::yes;
+  if (failures(results) == 0) return Exit::yes;
   // A problem that this machine can't hold says nothing about its contenders.
-  const auto failed = [](const Point& point) { return point.status != Status::ok && !point.no_memory; };
-  return std::ranges::any_of(points, failed) ? Exit::no : Exit::machine;
+  const auto failed = [](const BenchResult& result) { return result.status != Status::ok && !result.no_memory; };
+  return std::ranges::any_of(results, failed) ? Exit::no : Exit::machine;
 }
 
 Action declare_bench(OptionSet& set) {
@@ -257,7 +257,7 @@ Action declare_bench(OptionSet& set) {
   set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
   set.flag("--in-process", options->in_process,
            "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
-  set.value("-o,--output", options->output, "FILE", "Write the points as JSON; - is standard output");
+  set.value("-o,--output", options->output, "FILE", "Write the results as JSON; - is standard output");
   declare_format(set, options->format, kFormats);
   set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates, roles and rates");
   set.flag("-q,--quiet", options->quiet, "No progress");

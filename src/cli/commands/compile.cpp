@@ -8,20 +8,20 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/grid.h"
-#include "base/hash.h"
 #include "base/text/units.h"
-#include "cli/options/cells.h"
 #include "cli/commands/command.h"
-#include "cli/options/contenders.h"
 #include "cli/files/files.h"
-#include "cli/text/output.h"
+#include "cli/options/cells.h"
+#include "cli/options/contenders.h"
 #include "cli/options/search_options.h"
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
-#include "base/pretty.h"
 #include "variant/space/offer.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compile/compiler.h"
@@ -179,7 +179,7 @@ std::vector<std::string> row_of(const ListedKernel& kernel, bool verbose) {
 
 // A table for each architecture and cell. Kernels of both follow each other.
 std::string kernels_text(const std::vector<ListedKernel>& kernels, Format format, int columns, bool verbose) {
-  std::vector<Section> sections;
+  std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const ListedKernel& kernel = kernels[i];
@@ -188,13 +188,13 @@ std::string kernels_text(const std::vector<ListedKernel>& kernels, Format format
       heading.back() = kernel.target + ", " + heading.back();
       Grid grid{{{"candidate"}, {"result"}, {"registers", true}, {"spills", true}, {"shared", true}, {"time", true}},
                 {}};
-      sections.push_back({std::move(heading), std::move(grid)});
+      tables.push_back({std::move(heading), std::move(grid)});
     }
-    sections.back().grid.rows.push_back(row_of(kernel, verbose));
+    tables.back().grid.rows.push_back(row_of(kernel, verbose));
     if (const CompileResult& result = kernel.result; result.status != Status::ok)
       reasons.push_back(fmt::format("{}, {}: {}: {}", kernel.target, kernel.name, name(result.status), result.reason));
   }
-  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
+  return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
 }
 
 Fields fields_of(const ListedKernel& kernel) {

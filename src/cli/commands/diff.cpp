@@ -13,8 +13,8 @@
 #include "cli/options/cells.h"
 #include "cli/options/pick.h"
 #include "cli/tables/winners.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/sections.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/winner_text.h"
@@ -136,18 +136,18 @@ Grid time_grid(const Cells& cells) {
 }
 
 // Layer by layer.
-std::vector<Section> sections_of(const Diff& diff) {
+std::vector<HeadedTable> tables_of(const Diff& diff) {
   const TableDifferences& found = diff.found;
   std::vector<Cell> cells;
   for (const CellDifference& one : found.cells) cells.push_back(one.cell());
-  std::vector<Section> sections;
+  std::vector<HeadedTable> tables;
   for (const std::vector<size_t>& layer : by_layer(cells)) {
     Cells here;
     for (const size_t i : layer) here.push_back(&found.cells[i]);
     for (Grid grid : {lone_grid(here, diff), winner_grid(here, diff), time_grid(here)})
-      if (!grid.rows.empty()) sections.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
+      if (!grid.rows.empty()) tables.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
   }
-  return sections;
+  return tables;
 }
 
 // "2 of 36 cells differ: 1 in one table only, 1 with another winner."
@@ -188,8 +188,8 @@ std::string text_of(const DiffOptions& options, const Diff& diff, Format format,
               columns)
           .substr(1);
   out += bullets(diff.found.origin, format, columns);
-  if (const std::string sections = sections_text(sections_of(diff), format, columns); !sections.empty())
-    out += "\n" + sections;
+  if (const std::string tables = headed_tables_text(tables_of(diff), format, columns); !tables.empty())
+    out += "\n" + tables;
   return out + "\n" + paragraph(answer(diff.found), columns);
 }
 

@@ -5,14 +5,14 @@
 #include <memory>
 #include <optional>
 
+#include "base/pretty.h"
 #include "base/text/grid.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/options/device_options.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/sections.h"
 #include "cli/text/wording.h"
-#include "base/pretty.h"
 #include "record/table/table.h"
 
 namespace moetune {

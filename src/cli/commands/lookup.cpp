@@ -15,8 +15,8 @@
 #include "cli/options/device_options.h"
 #include "cli/options/words.h"
 #include "cli/tables/winners.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/sections.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/table/table.h"
@@ -82,7 +82,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
                          bool verbose) {
   std::vector<Cell> cells;
   for (const Found& found : all) cells.push_back(found.cell);
-  std::vector<Section> sections;
+  std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (const std::vector<size_t>& layer : by_layer(cells)) {
     Grid matches{cell_columns(), {}}, winners{cell_columns(), {}};
@@ -99,10 +99,10 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
       reasons.push_back(fmt::format("{}: {}", id(cells[i]), answer.explanation));
     }
     const std::vector<std::string> heading = {title(cells[layer[0]].shape)};
-    sections.push_back({heading, std::move(matches)});
-    sections.push_back({heading, std::move(winners)});
+    tables.push_back({heading, std::move(matches)});
+    tables.push_back({heading, std::move(winners)});
   }
-  return sections_text(sections, format, columns) + bullets(reasons, format, columns);
+  return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
 }
 
 Fields fields_of(const TunedTable& table, const Found& found) {

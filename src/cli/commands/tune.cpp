@@ -273,9 +273,9 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)
     print(results_text(table, format, invocation.terminal, options.verbose));
-  if (const std::vector<Section> choices = choice_sections(chosen, options.verbose);
+  if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose);
       !choices.empty() && (format == Format::markdown || format == Format::text))
-    print("\n" + sections_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
+    print("\n" + headed_tables_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)

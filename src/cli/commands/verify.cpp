@@ -9,18 +9,18 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"
+#include "cli/files/files.h"
+#include "cli/files/write_outputs.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
-#include "cli/files/files.h"
-#include "cli/text/output.h"
 #include "cli/signals.h"
-#include "cli/files/try_all.h"
 #include "cli/tables/verdicts.h"
+#include "cli/text/output.h"
 #include "cli/text/wording.h"
-#include "base/pretty.h"
 #include "variant/space/offer.h"
 
 namespace moetune {
@@ -139,10 +139,10 @@ std::string output_text(const Verdicts& verdicts, const Json& json, const Verify
 // Standard output first: it needs no disk.
 void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
   const Json json = document(verdicts, options, invocation, backend);
-  try_all({[&] { print(output_text(verdicts, json, options, invocation.terminal)); },
-           [&] {
-             if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-           }});
+  write_outputs({[&] { print(output_text(verdicts, json, options, invocation.terminal)); },
+                 [&] {
+                   if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+                 }});
 }
 
 // A problem that this machine can't hold says nothing about what is right.

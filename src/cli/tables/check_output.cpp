@@ -10,10 +10,10 @@
 #include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
-#include "cli/files/try_all.h"
+#include "cli/files/write_outputs.h"
 #include "cli/options/cells.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/sections.h"
 
 namespace moetune {
 namespace {
@@ -123,7 +123,7 @@ std::string findings_text(const CheckResult& result, const TunedTable& table, co
   const std::vector<CellFinding>& findings = result.findings;
   std::vector<Cell> cells;
   for (const CellFinding& finding : findings) cells.push_back(finding.cell);
-  std::vector<Section> sections;
+  std::vector<HeadedTable> tables;
   for (const std::vector<size_t>& layer : by_layer(cells)) {
     Grid grid{cell_columns(), {}};
     grid.columns.insert(grid.columns.end(), {{"before", true}, {"now", true}, {"change", true}, {"finds", true}});
@@ -131,10 +131,10 @@ std::string findings_text(const CheckResult& result, const TunedTable& table, co
     grid.columns.push_back({"verdict"});
     if (verbose) grid.columns.push_back({"winner"});
     for (const size_t i : layer) grid.rows.push_back(row_of(findings[i], result, table, verbose));
-    sections.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
+    tables.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
   }
   const int columns = table_columns(Format::text, terminal, verbose);
-  std::string out = sections_text(sections, Format::text, columns) + bullets(reasons(result), Format::text, columns);
+  std::string out = headed_tables_text(tables, Format::text, columns) + bullets(reasons(result), Format::text, columns);
   if (!out.empty()) out += "\n";
   if (const std::string words = legend(result); !words.empty()) out += paragraph(words, columns);
   if (const std::string words = mean_text(result); !words.empty()) out += paragraph(words, columns);
@@ -149,18 +149,19 @@ bool in_github_actions() {
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal) {
   const std::string summary = heading(result, context) + markdown(result), json = pretty_json(to_json(result, context));
-  try_all({[&] {
-             if (outputs.format == "json") print(json);
-             if (outputs.format == "markdown") print(summary);
-             if (outputs.format == "text")
-               print(findings_text(result, context.table, terminal, outputs.verbose) +
-                     (context.next.empty() ? "" : "\n" + context.next + "\n"));
-             if (outputs.annotate) tell(annotations(result));
-           },
-           [&] { write_named(outputs.output, json); }, [&] { write_named(outputs.junit, junit_xml(result, run)); },
-           [&] { write_named(outputs.markdown, summary); },
-           [&] { write_named(outputs.benchmark, pretty_json(benchmark_json(result, context.table))); },
-           [&] { append_step_summary(summary, terminal); }});
+  write_outputs({[&] {
+                   if (outputs.format == "json") print(json);
+                   if (outputs.format == "markdown") print(summary);
+                   if (outputs.format == "text")
+                     print(findings_text(result, context.table, terminal, outputs.verbose) +
+                           (context.next.empty() ? "" : "\n" + context.next + "\n"));
+                   if (outputs.annotate) tell(annotations(result));
+                 },
+                 [&] { write_named(outputs.output, json); },
+                 [&] { write_named(outputs.junit, junit_xml(result, run)); },
+                 [&] { write_named(outputs.markdown, summary); },
+                 [&] { write_named(outputs.benchmark, pretty_json(benchmark_json(result, context.table))); },
+                 [&] { append_step_summary(summary, terminal); }});
 }
 
 }  // namespace moetune

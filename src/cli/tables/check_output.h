@@ -31,7 +31,8 @@ struct CheckContext {
 std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
-/// the others; errors as of try_all. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a warning.
+/// the others; errors as of write_outputs. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a
+/// warning.
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal);
 

@@ -147,8 +147,8 @@ std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedT
     }
 }
 
-std::vector<Section> choice_sections(const TunedTable& table, bool verbose) {
-  std::vector<Section> sections;
+std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {
+  std::vector<HeadedTable> tables;
   std::vector<Shape> told;
   for (const Choice& choice : table.choices) {
     if (std::ranges::find(told, choice.shape()) != told.end()) continue;
@@ -158,11 +158,11 @@ std::vector<Section> choice_sections(const TunedTable& table, bool verbose) {
       if (one.shape() == choice.shape()) same.push_back(&one);
     const std::vector<std::string> heading = {title(choice.shape()),
                                               fmt::format("Robust choices of least {} regret", name(choice.rule))};
-    sections.push_back({heading, choices_grid(table, same, verbose)});
-    sections.push_back({heading, regrets_grid(table, same)});
-    if (verbose) sections.push_back({heading, matrix_grid(same)});
+    tables.push_back({heading, choices_grid(table, same, verbose)});
+    tables.push_back({heading, regrets_grid(table, same)});
+    if (verbose) tables.push_back({heading, matrix_grid(same)});
   }
-  return sections;
+  return tables;
 }
 
 std::string choices_sentence(const TunedTable& table) {

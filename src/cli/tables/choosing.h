@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/text/console.h"
 #include "cli/options/options.h"
-#include "cli/text/sections.h"
 #include "cli/options/shard.h"
+#include "cli/text/console.h"
+#include "cli/text/headed_tables.h"
 #include "tune/choose.h"
 #include "tune/tuner.h"
 
@@ -35,7 +35,7 @@ std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedT
 
 /// For each layer with choices two tables: the choices with the token counts that they serve, and in each cell the time
 /// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.
-std::vector<Section> choice_sections(const TunedTable& table, bool verbose);
+std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose);
 
 /// "2 robust choices: at most 1.2 % slower than the fastest contender of a cell, 0.4 % on average (times ± 0.3 %)."
 /// Empty without any. Times that are more uncertain than kUncertainTime are told to be too noisy to trust.

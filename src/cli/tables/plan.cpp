@@ -7,7 +7,7 @@
 
 #include "base/text/grid.h"
 #include "base/text/units.h"
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
 

@@ -1,4 +1,4 @@
-// Training steps as sections.
+// Training steps as tables.
 #include "cli/tables/steps.h"
 
 #include <fmt/format.h>
@@ -32,20 +32,20 @@ void add_rows(Grid& grid, const Step& step, const Cell& cell) {
 
 }  // namespace
 
-std::vector<Section> step_sections(const std::vector<CellTimes>& cells) {
-  std::vector<Section> sections;
+std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
+  std::vector<HeadedTable> tables;
   for (const Step& step : training_steps(cells)) {
     const std::string heading = heading_of(cells, step);
-    if (sections.empty() || sections.back().heading[0] != heading) {
+    if (tables.empty() || tables.back().heading[0] != heading) {
       Grid grid{cell_columns(), {}};
       grid.columns.insert(
           grid.columns.end(),
           {{"contender"}, {"six GEMMs", true}, {fmt::format("speedup of {}", step.sums[0].contender), true}});
-      sections.push_back({{heading}, std::move(grid)});
+      tables.push_back({{heading}, std::move(grid)});
     }
-    add_rows(sections.back().grid, step, cells[step.cells[0]].cell);
+    add_rows(tables.back().grid, step, cells[step.cells[0]].cell);
   }
-  return sections;
+  return tables;
 }
 
 }  // namespace moetune

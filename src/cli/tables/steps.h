@@ -2,13 +2,13 @@
 #pragma once
 #include <vector>
 
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 #include "record/step.h"
 
 namespace moetune {
 
-/// One section per layer with training steps. Each step has a row per contender with the sum of its six times, and how
+/// One table per layer with training steps. Each step has a row per contender with the sum of its six times, and how
 /// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
-std::vector<Section> step_sections(const std::vector<CellTimes>& cells);
+std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
 
 }  // namespace moetune

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cli/options/cells.h"
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
 
@@ -55,18 +55,18 @@ std::vector<std::string> row_of(const Case& finding, bool verbose) {
 }
 
 // A table a cell. Findings of a cell follow each other.
-std::vector<Section> sections_of(const std::vector<Case>& findings, bool verbose) {
+std::vector<HeadedTable> tables_of(const std::vector<Case>& findings, bool verbose) {
   const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Case& f) { return f.repetition; });
   Grid empty{{{"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
   if (repeated) empty.columns.push_back({"launches", true});
-  std::vector<Section> sections;
+  std::vector<HeadedTable> tables;
   for (size_t i = 0; i < findings.size(); ++i) {
-    if (i == 0 || findings[i - 1].cell != findings[i].cell) sections.push_back({cell_heading(findings[i].cell), empty});
-    std::vector<std::vector<std::string>>& rows = sections.back().grid.rows;
+    if (i == 0 || findings[i - 1].cell != findings[i].cell) tables.push_back({cell_heading(findings[i].cell), empty});
+    std::vector<std::vector<std::string>>& rows = tables.back().grid.rows;
     rows.push_back(row_of(findings[i], verbose));
     rows.back().resize(empty.columns.size());
   }
-  return sections;
+  return tables;
 }
 
 std::string reason_of(const Case& finding) {
@@ -130,8 +130,8 @@ std::string csv(const std::vector<Case>& findings) {
 std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose) {
   const std::vector<Case> failed = failures(verdicts);
   const int columns = table_columns(Format::text, terminal, verbose);
-  std::string text = sections_text(sections_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose),
-                                   Format::text, columns);
+  std::string text = headed_tables_text(
+      tables_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose), Format::text, columns);
   if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
   for (const Case& finding : failed)
     text += bullets({reason_of(finding)}, Format::text, columns) + "Again: " + again(finding, device) + "\n";
@@ -141,7 +141,7 @@ std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const
 std::string markdown(const Verdicts& verdicts, bool verbose) {
   std::vector<std::string> reasons;
   for (const Case& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
-  return sections_text(sections_of(verdicts.findings, verbose), Format::markdown, 0) +
+  return headed_tables_text(tables_of(verdicts.findings, verbose), Format::markdown, 0) +
          bullets(reasons, Format::markdown, 0) + cut_short(fault_of(verdicts));
 }
 

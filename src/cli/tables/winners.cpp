@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "base/text/units.h"
 #include "cli/tables/steps.h"
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
 #include "record/winner_text.h"
 #include "variant/variant.h"
@@ -130,17 +130,17 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
     rivals.erase(std::remove_if(first + 1, rivals.end(), is_baseline), rivals.end());
   std::vector<Cell> cells;
   for (const Entry& entry : table.entries) cells.push_back(entry.cell);
-  std::vector<Section> sections;
+  std::vector<HeadedTable> tables;
   for (const std::vector<size_t>& layer : by_layer(cells)) {
     Entries entries;
     for (const size_t i : layer) entries.push_back(&table.entries[i]);
     const std::vector<std::string> heading = {title(entries[0]->cell.shape)};
-    sections.push_back({heading, routing_grid(entries, table, verbose)});
-    sections.push_back({heading, times_grid(entries, rivals, verbose)});
-    if (!verbose) sections.push_back({heading, winners_grid(entries, table.device)});
+    tables.push_back({heading, routing_grid(entries, table, verbose)});
+    tables.push_back({heading, times_grid(entries, rivals, verbose)});
+    if (!verbose) tables.push_back({heading, winners_grid(entries, table.device)});
   }
-  for (Section& section : step_sections(cell_times(table))) sections.push_back(std::move(section));
-  return sections_text(sections, format, table_columns(format, terminal, verbose));
+  std::ranges::move(step_tables(cell_times(table)), std::back_inserter(tables));
+  return headed_tables_text(tables, format, table_columns(format, terminal, verbose));
 }
 
 std::string noise_sentence(const TunedTable& table) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 
 namespace moetune {
 namespace {

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "base/text/units.h"
+#include "cli/tables/bench_results.h"
 #include "cli/tables/check_output.h"
-#include "cli/tables/points.h"
 #include "cli/tables/verdicts.h"
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 
 namespace moetune {
 namespace {
@@ -54,30 +54,30 @@ Measurement noisy_time() {
 }
 
 TEST(Width, OfBench) {
-  std::vector<Point> points;
+  std::vector<BenchResult> results;
   for (const int64_t tokens : {64, 1024})
     for (const Entrant& entrant : work_of(tokens).entrants)
-      points.push_back({.cell = cell_of(tokens),
-                        .entrant = entrant,
-                        .measurement = noisy_time(),
-                        .versus = {4, 0.52, 31.48},
-                        .flops = 1.234e11,
-                        .bytes = 1e9});
-  points.back().status = Status::launch_error;
-  points.back().reason = "cuBLAS: grouped gemm: the requested functionality is not supported on this device";
-  const std::string told = points_text(points, Format::text, {}, false);
+      results.push_back({.cell = cell_of(tokens),
+                         .entrant = entrant,
+                         .measurement = noisy_time(),
+                         .versus = {4, 0.52, 31.48},
+                         .flops = 1.234e11,
+                         .bytes = 1e9});
+  results.back().status = Status::launch_error;
+  results.back().reason = "cuBLAS: grouped gemm: the requested functionality is not supported on this device";
+  const std::string told = bench_text(results, Format::text, {}, false);
   expect_narrow(told);
   for (const std::string words : {"wgmma, the default ", "| winner: wgmma block_m=256 ", "| mma group=3 ",
                                   "64 tokens, ", "1024 tokens, ", "vs cublas-grouped", "launch_error"})
     EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
-  const std::string all = points_text(points, Format::text, {}, true);
-  for (const Point& point : points) EXPECT_TRUE(holds(all, text(point.entrant.contender))) << all;
-  for (const std::string& line : split(points_text(points, Format::markdown, {}, false), '\n'))
+  const std::string all = bench_text(results, Format::text, {}, true);
+  for (const BenchResult& result : results) EXPECT_TRUE(holds(all, text(result.entrant.contender))) << all;
+  for (const std::string& line : split(bench_text(results, Format::markdown, {}, false), '\n'))
     EXPECT_TRUE(line.empty() || line[0] == '|' || line[0] == '#' || line.starts_with("- ")) << line;
 }
 
 TEST(Width, OfATrainingStep) {
-  std::vector<Point> points;
+  std::vector<BenchResult> results;
   for (const Projection projection : {Projection::up, Projection::down})
     for (const Op op : {Op::fwd, Op::dx, Op::dw})
       for (const std::string role : {"winner", "default", "baseline", "peer"}) {
@@ -87,16 +87,16 @@ TEST(Width, OfATrainingStep) {
         if (projection == Projection::down) layer.n = 1024, layer.k = 2688;
         cell.shape.fusion = projection == Projection::up ? Fusion{.permute_x = true} : cell.shape.fusion;
         cell.shape.op = op;
-        points.push_back({.cell = cell,
-                          .entrant = {role,
-                                      {.baseline = "cublas-loop", .candidate = {}},
-                                      role == "peer" ? "torch-grouped-mm (peer)" : "x"},
-                          .measurement = noisy_time(),
-                          .versus = {4, 0.52, 31.48},
-                          .flops = 1e11,
-                          .bytes = 1e9});
+        results.push_back({.cell = cell,
+                           .entrant = {role,
+                                       {.baseline = "cublas-loop", .candidate = {}},
+                                       role == "peer" ? "torch-grouped-mm (peer)" : "x"},
+                           .measurement = noisy_time(),
+                           .versus = {4, 0.52, 31.48},
+                           .flops = 1e11,
+                           .bytes = 1e9});
       }
-  const std::string told = points_text(points, Format::text, {}, false);
+  const std::string told = bench_text(results, Format::text, {}, false);
   expect_narrow(told);
   for (const std::string words : {"nemotron-3-super-120b training step, bf16: 512 experts, top 22, hidden 1024,",
                                   "speedup of winners", "torch-grouped-mm (peer)", "720 µs to 5.28 ms"})
@@ -154,12 +154,12 @@ TEST(Width, OfCheck) {
   EXPECT_TRUE(holds(all, text(table.entries[0].candidate))) << all;
 }
 
-TEST(Sections, TellAHeadingOnceAndNestItInMarkdown) {
+TEST(HeadedTables, TellAHeadingOnceAndNestItInMarkdown) {
   const Grid grid{{{"a"}}, {{"1"}}};
-  const std::vector<Section> sections = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
-  EXPECT_EQ(sections_text(sections, Format::text, 80),
+  const std::vector<HeadedTable> tables = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
+  EXPECT_EQ(headed_tables_text(tables, Format::text, 80),
             "layer\n8 tokens\n\n| a   |\n| --- |\n| 1   |\n\n16 tokens\n\n| a   |\n| --- |\n| 1   |\n");
-  EXPECT_TRUE(sections_text(sections, Format::markdown, 0).starts_with("## layer\n### 8 tokens\n\n| a"));
+  EXPECT_TRUE(headed_tables_text(tables, Format::markdown, 0).starts_with("## layer\n### 8 tokens\n\n| a"));
   EXPECT_EQ(bullets({"some words", "b|c"}, Format::text, 8), "\n- some\n  words\n- b\\|c\n");
   EXPECT_EQ(bullets({"a <b>"}, Format::markdown, 0), "\n- a &lt;b&gt;\n");
 }

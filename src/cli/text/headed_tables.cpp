@@ -1,5 +1,5 @@
 // Headings, lists, and cells as rows.
-#include "cli/text/sections.h"
+#include "cli/text/headed_tables.h"
 
 #include <fmt/format.h>
 
@@ -18,10 +18,10 @@ std::string seed_text(const Cell& cell) { return cell.seed == 0 ? "" : fmt::form
 
 }  // namespace
 
-std::string sections_text(const std::vector<Section>& sections, Format format, int columns) {
+std::string headed_tables_text(const std::vector<HeadedTable>& tables, Format format, int columns) {
   std::string out;
   const std::vector<std::string>* before = nullptr;
-  for (const auto& [heading, grid] : sections) {
+  for (const auto& [heading, grid] : tables) {
     if (before != nullptr) out += "\n";
     bool known = before != nullptr;
     bool any = false;

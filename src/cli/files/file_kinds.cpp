@@ -1,5 +1,5 @@
 // Each kind with what its schema cannot say: the reader of the command that reads such files.
-#include "cli/files/kinds.h"
+#include "cli/files/file_kinds.h"
 
 #include <algorithm>
 #include <set>
@@ -9,11 +9,11 @@
 #include "base/schema.h"
 #include "cli/options/cells.h"
 #include "cli/options/suite.h"
-#include "record/journal/journal.h"
 #include "export/kernels/kernel_manifest.h"
+#include "export/text_export.h"
+#include "record/journal/journal.h"
 #include "record/peers.h"
 #include "record/table/table.h"
-#include "export/text_export.h"
 #include "variant/pack/pack.h"
 #include "variant/space/space.h"
 #include "workload/model.h"

@@ -1,5 +1,5 @@
 // Errors are kept until every writer has run.
-#include "cli/files/try_all.h"
+#include "cli/files/write_outputs.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 namespace moetune {
 
-void try_all(const std::vector<std::function<void()>>& writers) {
+void write_outputs(const std::vector<std::function<void()>>& writers) {
   std::optional<Error> first;
   std::vector<std::string> told;
   for (const std::function<void()>& writer : writers) try {

@@ -7,6 +7,6 @@ namespace moetune {
 
 /// Runs all of `writers` in their order. Where some throw an Error, throws one afterwards that names each failure once,
 /// with the exit code and the hint of the first.
-void try_all(const std::vector<std::function<void()>>& writers);
+void write_outputs(const std::vector<std::function<void()>>& writers);
 
 }  // namespace moetune

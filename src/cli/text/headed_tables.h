@@ -10,14 +10,14 @@
 namespace moetune {
 
 /// A table and its heading: lines from the general to the special, such as the layer, then the cell.
-struct Section {
+struct HeadedTable {
   std::vector<std::string> heading;
   Grid grid;
 };
 
-/// Sections one after another; a line of a heading that the section before had too is not repeated. Markdown has '#' in
+/// Tables one after another; a line of a heading that the table before had too is not repeated. Markdown has '#' in
 /// front of headings.
-std::string sections_text(const std::vector<Section>& sections, Format format, int columns);
+std::string headed_tables_text(const std::vector<HeadedTable>& tables, Format format, int columns);
 
 /// markdown(grid), or for text fitted(grid, columns).
 std::string grid_text(const Grid& grid, Format format, int columns);

@@ -14,7 +14,7 @@
 namespace moetune {
 
 /// One contender in one cell: its verdict and times, or why it has none.
-struct Point {
+struct BenchResult {
   Cell cell;
   Entrant entrant;
   Status status = Status::ok;
@@ -27,29 +27,29 @@ struct Point {
   double flops = 0, bytes = 0;
 };
 
-Json to_json(const Point& point);
+Json to_json(const BenchResult& result);
 
 /// Whether the entrant has this role, maybe among others.
 bool has_role(const Entrant& entrant, std::string_view role);
 
-/// The times of each cell: a table's winners as "winners", the default as "default", the others by their names. Points
+/// The times of each cell: a table's winners as "winners", the default as "default", the others by their names. Results
 /// of a cell follow each other.
-std::vector<CellTimes> cell_times(const std::vector<Point>& points);
+std::vector<CellTimes> cell_times(const std::vector<BenchResult>& results);
 
-/// One row per point for spreadsheets, with the contender's sum over the six cells of a training step where there is
+/// One row per result for spreadsheets, with the contender's sum over the six cells of a training step where there is
 /// one.
-std::string csv(const std::vector<Point>& points);
+std::string csv(const std::vector<BenchResult>& results);
 
-/// How many points failed.
-int64_t failures(const std::vector<Point>& points);
+/// How many results failed.
+int64_t failures(const std::vector<BenchResult>& results);
 
 /// The winners beside the baselines and other libraries of the same cells; nothing where fewer than two cells have
 /// both.
-std::vector<Comparison> comparisons(const std::vector<Point>& points);
+std::vector<Comparison> comparisons(const std::vector<BenchResult>& results);
 
 /// For people: a table per cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
-/// roles, intervals and rates. What training steps take and how winners compare comes last. Points of a cell follow
+/// roles, intervals and rates. What training steps take and how winners compare comes last. Results of a cell follow
 /// each other.
-std::string points_text(const std::vector<Point>& points, Format format, const Terminal& terminal, bool verbose);
+std::string bench_text(const std::vector<BenchResult>& results, Format format, const Terminal& terminal, bool verbose);
 
 }  // namespace moetune

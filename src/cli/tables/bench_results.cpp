@@ -1,0 +1,186 @@
+// Tables, JSON and CSV of measured results.
+#include "cli/tables/bench_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text/units.h"
+#include "cli/tables/steps.h"
+#include "cli/text/headed_tables.h"
+#include "cli/text/wording.h"
+#include "record/fields.h"
+
+namespace moetune {
+namespace {
+
+// The first baseline of the cell whose results begin here: times are compared with its.
+std::string baseline_of(const std::vector<BenchResult>& results, size_t first) {
+  for (size_t i = first; i < results.size() && results[i].cell == results[first].cell; ++i)
+    if (results[i].status == Status::ok && results[i].entrant.role == "baseline") return results[i].entrant.name;
+  return "baseline";
+}
+
+std::string versus_text(const BenchResult& result, bool verbose) {
+  const Estimate& versus = result.versus;
+  if (versus.value <= 0) return "?";
+  if (result.entrant.role == "peer") return factor_text(versus.value);
+  return verbose ? factor_text(versus) : ratio_text(versus);
+}
+
+std::string name_of(const BenchResult& result, bool verbose) {
+  const auto& [role, contender, name] = result.entrant;
+  if (verbose) return text(contender);
+  return role.find("winner") == std::string::npos ? name : "winner: " + name;
+}
+
+Grid empty_grid(const std::string& baseline, bool verbose) {
+  Grid grid{{{"contender"}, {"time", true}, {"vs " + baseline, true}, {"TFLOP/s", true}}, {}};
+  if (!verbose) return grid;
+  grid.columns.insert(grid.columns.begin(), {"role"});
+  grid.columns.push_back({"TB/s", true});
+  return grid;
+}
+
+std::vector<std::string> row_of(const BenchResult& result, bool verbose) {
+  std::vector<std::string> row = {name_of(result, verbose)};
+  if (verbose) row.insert(row.begin(), result.entrant.role);
+  if (result.status != Status::ok) {
+    row.emplace_back(name(result.status));
+    return row;
+  }
+  const double seconds = result.measurement.time.value;
+  row.push_back(time_text(result.measurement.time));
+  row.push_back(versus_text(result, verbose));
+  row.push_back(fmt::format("{:.4g}", result.flops / seconds * 1e-12));
+  if (verbose) row.push_back(fmt::format("{:.3g}", result.bytes / seconds * 1e-12));
+  return row;
+}
+
+// As whom a result is summed: a cell's winner and its default differ from cell to cell, and one candidate may be both.
+std::vector<std::string> names_in_sums(const Entrant& entrant) {
+  std::vector<std::string> names;
+  for (const std::string& role : split(entrant.role, '+'))
+    names.push_back(role == "winner" ? "winners" : role == "default" ? "default" : entrant.name);
+  return names;
+}
+
+// `step`: what the result's cell is part of, or null.
+Fields fields_of(const BenchResult& result, const Step* step) {
+  const bool ok = result.status == Status::ok;
+  const double seconds = result.measurement.time.value;
+  const Estimate& versus = result.versus;
+  Fields row;
+  add_cell(row, result.cell);
+  row.emplace_back("role", result.entrant.role);
+  row.emplace_back("baseline", result.entrant.contender.baseline);
+  add_candidate(row, result.entrant.contender.baseline.empty() ? &result.entrant.contender.candidate : nullptr);
+  row.emplace_back("status", name(result.status));
+  row.emplace_back("reason", result.reason);
+  add_measurement(row, ok ? &result.measurement : nullptr);
+  const auto add = [&](std::string_view column, double value, int digits) {
+    row.emplace_back(column, ok && value > 0 ? number_field(value, digits) : "");
+  };
+  add("baseline_speedup", versus.value, 4);
+  add("baseline_speedup_low", versus.low, 4);
+  add("baseline_speedup_high", versus.high, 4);
+  add("tflops", result.flops / seconds * 1e-12, 4);
+  add("tbps", result.bytes / seconds * 1e-12, 4);
+  add_verdict(row, result.verdict.elements > 0 ? &result.verdict : nullptr);
+  const ContenderTime* sum = step && ok ? find_sum(*step, names_in_sums(result.entrant)[0]) : nullptr;
+  row.emplace_back("step_us", sum ? number_field(sum->time.value * 1e6) : "");
+  return row;
+}
+
+}  // namespace
+
+bool has_role(const Entrant& entrant, std::string_view role) {
+  const std::vector<std::string> roles = split(entrant.role, '+');
+  return std::ranges::find(roles, role) != roles.end();
+}
+
+Json to_json(const BenchResult& result) {
+  Json json = {{"cell", to_json(result.cell)},
+               {"role", result.entrant.role},
+               {"contender", to_json(result.entrant.contender)},
+               {"status", name(result.status)}};
+  if (result.status != Status::ok) {
+    json["reason"] = result.reason;
+    return json;
+  }
+  json["measurement"] = to_json(result.measurement);
+  if (result.entrant.role != "peer") json["verdict"] = to_json(result.verdict);
+  json["tflops"] = rounded(result.flops / result.measurement.time.value * 1e-12);
+  json["tbps"] = rounded(result.bytes / result.measurement.time.value * 1e-12);
+  return json;
+}
+
+std::vector<CellTimes> cell_times(const std::vector<BenchResult>& results) {
+  std::vector<CellTimes> cells;
+  for (const BenchResult& result : results) {
+    if (cells.empty() || cells.back().cell != result.cell) cells.push_back({.cell = result.cell, .times = {}});
+    if (result.status != Status::ok) continue;
+    for (const std::string& name : names_in_sums(result.entrant)) {
+      cells.back().times.push_back({name, result.measurement.time, result.of_winner});
+    }
+  }
+  return cells;
+}
+
+std::vector<Comparison> comparisons(const std::vector<BenchResult>& results) {
+  std::vector<CellSpeedups> cells;
+  for (size_t i = 0; i < results.size();) {
+    CellSpeedups one{.cell = results[i].cell, .factors = {}};
+    double winner = 0;
+    std::vector<const BenchResult*> others;
+    for (; i < results.size() && results[i].cell == one.cell; ++i) {
+      const BenchResult& result = results[i];
+      if (result.status != Status::ok) continue;
+      if (has_role(result.entrant, "winner")) winner = result.measurement.time.value;
+      if (has_role(result.entrant, "baseline") || has_role(result.entrant, "peer")) others.push_back(&result);
+    }
+    if (!(winner > 0) || others.empty()) continue;
+    for (const BenchResult* other : others)
+      one.factors.emplace_back(other->entrant.name, other->measurement.time.value / winner);
+    cells.push_back(std::move(one));
+  }
+  return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);
+}
+
+std::string csv(const std::vector<BenchResult>& results) {
+  const std::vector<Step> steps = training_steps(cell_times(results));
+  std::vector<Fields> rows;
+  size_t cell = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i > 0 && results[i].cell != results[i - 1].cell) ++cell;
+    rows.push_back(fields_of(results[i], step_of(steps, cell)));
+  }
+  return csv_text(fields_of({}, nullptr), rows);
+}
+
+int64_t failures(const std::vector<BenchResult>& results) {
+  return std::ranges::count_if(results, [](const BenchResult& result) { return result.status != Status::ok; });
+}
+
+std::string bench_text(const std::vector<BenchResult>& results, Format format, const Terminal& terminal, bool verbose) {
+  std::vector<HeadedTable> tables;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const BenchResult& result = results[i];
+    if (i == 0 || results[i - 1].cell != result.cell)
+      tables.push_back({cell_heading(result.cell), empty_grid(baseline_of(results, i), verbose)});
+    Grid& grid = tables.back().grid;
+    grid.rows.push_back(row_of(result, verbose));
+    grid.rows.back().resize(grid.columns.size());
+    if (result.status != Status::ok)
+      reasons.push_back(
+          fmt::format("{}, {}: {}: {}", id(result.cell), result.entrant.name, name(result.status), result.reason));
+  }
+  std::ranges::move(step_tables(cell_times(results)), std::back_inserter(tables));
+  if (const auto compared = comparisons(results); !compared.empty())
+    tables.push_back({{"Speed of the winners over others"}, grid_of(compared)});
+  const int columns = table_columns(format, terminal, verbose);
+  return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
+}
+
+}  // namespace moetune
