@@ -147,8 +147,8 @@ class Checking {
     if (request.time_budget > 0) end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
   }
 
-  CheckResult run(const TunedTable& baseline) {
-    for (const Entry& entry : baseline.entries)
+  CheckResult run(const TunedTable& table) {
+    for (const Entry& entry : table.entries)
       if (entry.skipped.empty()) cases_.push_back({.entry = &entry});
     try {
       screen_all();
@@ -287,16 +287,16 @@ std::string described(const DeviceInfo& device) {
 
 }  // namespace
 
-void require_comparable(const TunedTable& baseline, const DeviceInfo& device) {
-  const DeviceInfo& then = baseline.device;
+void require_comparable(const TunedTable& table, const DeviceInfo& device) {
+  const DeviceInfo& then = table.device;
   if (then.kind == device.kind && then.name == device.name && then.processors == device.processors) return;
   throw machine_error(fmt::format("the table is of {}, this device is {}", described(then), described(device)),
                       "times of two devices don't compare: tune here first, then check against that table");
 }
 
-CheckResult check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
+CheckResult check(const TunedTable& table, Backend& backend, const CheckRequest& request,
                   const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop) {
-  return Checking(request, backend, listen, stop).run(baseline);
+  return Checking(request, backend, listen, stop).run(table);
 }
 
 }  // namespace moetune

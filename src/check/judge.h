@@ -1,4 +1,4 @@
-// The verdict of `check`: is a cell slower than its baseline, which is a table or another program?
+// The verdict of `check`: is a cell slower than a table says, or than with another program?
 #pragma once
 #include <atomic>
 #include <functional>
@@ -86,7 +86,7 @@ struct CheckRequest {
 };
 
 /// Throws Exit::machine, with both names, where the table is of another device: its ratios say nothing about this one.
-void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
+void require_comparable(const TunedTable& table, const DeviceInfo& device);
 
 /// Verifies each entry's winner, measures it beside its default, the first baseline of the table and its fastest in
 /// interleaved rounds, and judges change = (winner / control now) / (winner / control in the table) - 1. The control is
@@ -117,7 +117,7 @@ void require_comparable(const TunedTable& baseline, const DeviceInfo& device);
 /// Entries without a winner are skipped. `listen` gets each finding when it is final, those to confirm last. Entries
 /// whose cell can't be made (a missing trace) throw; `listen` has got the findings before them, unconfirmed ones as
 /// inconclusive.
-CheckResult check(const TunedTable& baseline, Backend& backend, const CheckRequest& request,
+CheckResult check(const TunedTable& table, Backend& backend, const CheckRequest& request,
                   const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
 /// What an inconclusive or untrusted finding counts as.

@@ -32,7 +32,7 @@ Entry updated(const Entry& entry, const CellFinding& finding) {
   return now;
 }
 
-// Why the new times cannot be a baseline; empty where they can.
+// Why the entry must keep its old times; empty where the new ones are good.
 std::string fault_of(const CellFinding& finding, const Entry& now) {
   if (finding.rounds == 0) return finding.reason;
   return distrust(now);

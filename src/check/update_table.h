@@ -15,7 +15,7 @@ struct UpdatedTable {
 };
 
 /// The table with the winners' and rivals' times of `result`, for which every rival was measured; the winners stay.
-/// Rivals that don't run here any more are removed. A cell that was not measured, or too noisily to be a baseline,
+/// Rivals that don't run here any more are removed. A cell that was not measured, or too noisily to compare with,
 /// stays as it is. `update` gets the cells that changed, and becomes part of the table. Throws Exit::machine where the
 /// table would mix times of two environments.
 UpdatedTable update_table(const TunedTable& table, const CheckResult& result, const Json& environment, Update update);

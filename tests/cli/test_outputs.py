@@ -38,7 +38,7 @@ def test_no_command_replaces_the_table_that_it_reads(room):
         refused(room, "--table and --output", "bench", *CPU, "--table", table, "-o", name)
         refused(room, "--table and --output", "verify", *CPU, "--table", table, "-o", name)
         for option in ("--output", "--junit", "--markdown"):
-            refused(room, f"BASELINE and {option}", "check", table, *CPU, option, name)
+            refused(room, f"TABLE and {option}", "check", table, *CPU, option, name)
 
 
 def test_tune_replaces_nothing_that_it_reads(room):

@@ -1,4 +1,4 @@
-// `moetune check`: is anything slower than this baseline?
+// `moetune check`: is anything slower than this table says?
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@
 #include "base/system/lock.h"
 #include "base/text/units.h"
 #include "check/judge.h"
+#include "check/update_table.h"
 #include "cli/commands/command.h"
-#include "cli/files/baseline.h"
 #include "cli/files/files.h"
 #include "cli/options/against.h"
 #include "cli/options/cells.h"
@@ -33,7 +33,7 @@ namespace moetune {
 namespace {
 
 struct CheckOptions {
-  std::string baseline;
+  std::string table;
   CellOptions cells;
   DeviceOptions device;
   std::string threshold = "5%", rounds, patience, wait, time_budget, regime, inconclusive = "fail";
@@ -98,7 +98,7 @@ TableCommands commands_for(const CheckOptions& options, Regime regime) {
   if (!options.device.kernels.empty()) device.insert(device.end(), {"--kernels", options.device.kernels});
   for (const std::string& pack : options.device.packs) device.insert(device.end(), {"--pack", pack});
   const auto command = [&](const std::string& verb) {
-    std::vector<std::string> words = {"moetune", verb, "--table", options.baseline};
+    std::vector<std::string> words = {"moetune", verb, "--table", options.table};
     words.insert(words.end(), device.begin(), device.end());
     return words;
   };
@@ -111,7 +111,7 @@ TableCommands commands_for(const CheckOptions& options, Regime regime) {
 void require_regime_of(const TunedTable& table, const CheckOptions& options) {
   if (options.regime.empty() || parse_regime(options.regime) == table.regime) return;
   throw machine_error(
-      fmt::format("{}: its times are of the regime {}, not {}", options.baseline, name(table.regime), options.regime),
+      fmt::format("{}: its times are of the regime {}, not {}", options.table, name(table.regime), options.regime),
       fmt::format("leave --regime out, or tune a table with --regime {}", options.regime));
 }
 
@@ -127,9 +127,9 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
   if (options.update)
-    add_output(files, "BASELINE", options.baseline, Content::table);
+    add_output(files, "TABLE", options.table, Content::table);
   else
-    add_input(files, "BASELINE", options.baseline);
+    add_input(files, "TABLE", options.table);
   add_input(files, "--against", options.against);
   add_input(files, "--measured", options.device.measured);
   if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
@@ -190,17 +190,41 @@ struct CheckListener {
   }
 };
 
+// --update: writes `whole`, the table in the file, with the times of `result`, and warns about cells that keep theirs.
+// Exit::no where a winner is wrong or fails, inconclusive where others keep their times (yes where that may pass).
+Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, const CheckResult& result,
+                         const CheckRun& run, const Json& environment, const Invocation& invocation) {
+  KeptFile file(options.table);
+  file.take_over();
+  const UpdatedTable updated =
+      update_table(whole, result, environment,
+                   {.date = run.timestamp, .reason = options.reason, .tool = tool_json(invocation.argv), .cells = {}});
+  for (const std::string& kept : updated.kept) warn(invocation.terminal, "times are not updated: " + kept);
+  for (const std::string& layer : updated.dropped_choices)
+    warn(invocation.terminal, fmt::format("the robust choices of {} are dropped, because they use older times: make "
+                                          "them again with tune --append --choose",
+                                          layer));
+  const size_t cells = result.findings.size() - updated.kept.size();
+  if (cells > 0) write_table(file, updated.table);
+  note(invocation.terminal, fmt::format("{}: {} updated", options.table, cells_done(cells, result.findings.size())));
+  const auto wrong = [](const CellFinding& finding) {
+    return finding.finding == Finding::wrong_result || finding.finding == Finding::failed;
+  };
+  if (std::ranges::any_of(result.findings, wrong)) return Exit::no;
+  return updated.kept.empty() || run.undecided == Undecided::pass ? Exit::yes : Exit::inconclusive;
+}
+
 Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   add_packs(options.device.packs);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
   require_options(options);
   std::optional<OutputLock> ours;  // before the table is read, until it is replaced
-  if (options.update) ours.emplace(options.baseline);
-  TunedTable table = read_table(options.baseline);
+  if (options.update) ours.emplace(options.table);
+  TunedTable table = read_table(options.table);
   const TunedTable whole = table;
   require_regime_of(table, options);
-  pick_entries(table, options.baseline, options.cells);
+  pick_entries(table, options.table, options.cells);
   const std::vector<Cell> cells = cells_of(table);
   require_problems(cells);
   require_outputs(files_of(options, cells));
@@ -214,7 +238,7 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   const auto report_all = [&](const CheckResult& result) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CheckContext context{.argv = invocation.argv,
-                         .baseline = options.baseline,
+                         .table_file = options.table,
                          .table = table,
                          .device = sides.here->device(),
                          .environment = sides.here->environment(),
@@ -241,15 +265,13 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   result.fault = interruption(stop, result.findings, cells.size());
   report_all(result);
   if (!result.fault.empty()) return Exit::interrupted;
-  if (options.update)
-    return update_baseline({options.baseline, options.reason}, whole, result, run, sides.here->environment(),
-                           invocation);
+  if (options.update) return write_updated_table(options, whole, result, run, sides.here->environment(), invocation);
   return static_cast<Exit>(exit_code(result, run.undecided));
 }
 
 Action declare_check(OptionSet& set) {
   const auto options = std::make_shared<CheckOptions>();
-  set.argument("BASELINE", options->baseline, "A tuned table");
+  set.argument("TABLE", options->table, "A tuned table");
   declare(set, options->cells, "Cells to check: those that match all options");
   declare(set, options->device);
   set.value(
@@ -274,8 +296,7 @@ Action declare_check(OptionSet& set) {
             "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
   set.flag("--annotate", options->outputs.annotate,
            "Print ::error and ::warning lines on standard error, as where GITHUB_ACTIONS is true");
-  set.flag("--update", options->update,
-           "Rewrite BASELINE with the times measured now; its winners stay. Needs --reason");
+  set.flag("--update", options->update, "Rewrite TABLE with the times measured now; its winners stay. Needs --reason");
   set.value("--reason", options->reason, "TEXT", "Why: the table keeps it with the date and the tool");
   declare_format(set, options->outputs.format, kFormatsButCsv);
   set.flag("-v,--verbose", options->outputs.verbose,

@@ -52,7 +52,7 @@ Json to_json(const CheckResult& result, const CheckContext& context) {
                {"tool", tool_json(context.argv)},
                {"device", to_json(context.device)},
                {"environment", context.environment},
-               {"baseline", context.baseline}};
+               {"baseline", context.table_file}};
   if (!result.against.empty()) json["against"] = {{"path", result.against}, {"environment", context.other_environment}};
   json["regime"] = name(context.table.regime);
   json["threshold"] = rounded(result.threshold);
@@ -71,7 +71,7 @@ void write_named(const std::string& path, const std::string& text) {
 // Of a job summary, which may have several checks.
 std::string heading(const CheckResult& result, const CheckContext& context) {
   const std::string against = result.against.empty() ? "" : " against " + result.against;
-  return fmt::format("### moetune check {}\n\n", markdown_text(context.baseline + against)) +
+  return fmt::format("### moetune check {}\n\n", markdown_text(context.table_file + against)) +
          markdown_text(fmt::format("{}, threshold {:g} %", context.device.name, 100 * result.threshold)) + ".\n\n";
 }
 

@@ -18,7 +18,7 @@ struct CheckOutputs {
 /// What is told of a check besides its findings.
 struct CheckContext {
   std::vector<std::string> argv;
-  std::string baseline;  // the table's file
+  std::string table_file;
   const TunedTable& table;
   DeviceInfo device;
   Json environment;
