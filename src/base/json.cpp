@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/error.h"
 #include "base/system/file.h"
 
 template class nlohmann::basic_json<nlohmann::ordered_map>;
@@ -204,6 +203,20 @@ int64_t JsonAt::integer(int64_t low, int64_t high) const {
 
 void JsonAt::fail(const std::string& what, const std::string& hint) const {
   throw request_error(fmt::format("{}: {}", where_, what), hint);
+}
+
+// Inside a catch block. A message that begins with a name, "block_m: 'x' is not a whole number", loses it at a place
+// that ends with that name, or with block_m[2].
+void fail_with_place(const JsonAt& at, const Error& error) {
+  const std::string_view message = error.what();
+  if (message.starts_with(at.where())) throw;
+  std::string_view place = at.where();
+  if (place.ends_with(']')) place = place.substr(0, place.rfind('['));
+  const size_t colon = message.find(": ");
+  const bool named = colon != std::string_view::npos && place.ends_with(message.substr(0, colon));
+  const std::string_view before = named ? place.substr(0, place.size() - colon) : "";
+  const bool twice = before.ends_with('.') || before.ends_with(' ');
+  at.fail(std::string(twice ? message.substr(colon + 2) : message), error.hint());
 }
 
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high) {

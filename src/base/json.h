@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 // Compiled once, in json.cpp.
 extern template class nlohmann::basic_json<nlohmann::ordered_map>;
 
@@ -55,6 +57,17 @@ class JsonAt {
   const Json* value_;
   std::string where_;
 };
+
+/// read(at); an error that doesn't name a place yet (an unknown word) gets that of `at`.
+[[noreturn]] void fail_with_place(const JsonAt& at, const Error& error);
+template <typename Read>
+auto with_place(const JsonAt& at, Read read) -> decltype(read(at)) {
+  try {
+    return read(at);
+  } catch (const Error& error) {
+    fail_with_place(at, error);
+  }
+}
 
 /// An array of 32-bit integers, each within [low, high]. It is fast for long arrays.
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);

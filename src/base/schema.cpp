@@ -319,14 +319,14 @@ void require(const Node& node, const JsonAt& file) {
 
 void require_valid(const JsonAt& file, std::string_view kind) {
   // Commands read files from several threads: schemas are compiled for all before the first file is checked.
-  static const std::map<std::string, const Node*, std::less<>> kinds = [] {
+  static const std::map<std::string, const Node*, std::less<>> by_kind = [] {
     static Schemas schemas;
     std::map<std::string, const Node*, std::less<>> roots;
     for (const std::string& name : embedded_names(kFolder)) roots[name] = &schemas.file(name + ".json");
     return roots;
   }();
-  const auto found = kinds.find(kind);
-  if (found == kinds.end()) throw std::logic_error(fmt::format("{}{}.json: no such schema", kFolder, kind));
+  const auto found = by_kind.find(kind);
+  if (found == by_kind.end()) throw std::logic_error(fmt::format("{}{}.json: no such schema", kFolder, kind));
   require(*found->second, file);
 }
 

@@ -59,7 +59,7 @@ UpdatedTable update_table(const TunedTable& table, const CheckResult& result, co
     }
     update.cells.push_back(id(entry.cell));
     const Shape shape = entry.cell.shape;
-    if (std::ranges::any_of(table.choices, [&](const Choice& choice) { return choice.shape() == shape; }))
+    if (std::ranges::any_of(table.choices, [&](const RobustChoice& choice) { return choice.shape() == shape; }))
       dropped.insert(title(shape));
     drop_choices(updates.table, shape);
     entry = now;

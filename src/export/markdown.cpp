@@ -118,7 +118,7 @@ std::string choices_section(const TunedTable& table) {
   Grid grid{
       {{"layer"}, {"for tokens"}, {"robust choice"}, {"worst regret", true}, {"mean regret", true}, {"cells", true}},
       {}};
-  for (const Choice& choice : table.choices)
+  for (const RobustChoice& choice : table.choices)
     grid.rows.push_back({title(choice.shape()), text(choice.tokens), text(choice.candidate()),
                          fmt::format("{:.1f} %", 100 * worst_regret(choice, choice.chosen)),
                          fmt::format("{:.1f} %", 100 * mean_regret(choice, choice.chosen)),

@@ -57,7 +57,7 @@ Export export_runtime(const TunedTable& table) {
     cell["time_us"] = rounded(entry.measurement.time.value * 1e6);
     cells[id(entry.cell)] = std::move(cell);
   }
-  for (const Choice& choice : table.choices) {
+  for (const RobustChoice& choice : table.choices) {
     Json range = served(choice.candidate(), choice.shape(), table.device);
     range["tokens"] = {{"from", choice.tokens.from}, {"to", choice.tokens.to ? Json(*choice.tokens.to) : Json()}};
     range["worst_regret"] = rounded(worst_regret(choice, choice.chosen));

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "base/placed.h"
+#include "base/json.h"
 
 namespace moetune {
 namespace {
@@ -102,13 +102,13 @@ Json to_json(const Trial& trial) {
 
 Trial trial_from_json(const JsonAt& json) {
   Trial trial;
-  trial.candidate = placed(json["candidate"], candidate_from_json);
-  trial.status = placed(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
+  trial.candidate = with_place(json["candidate"], candidate_from_json);
+  trial.status = with_place(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
   if (json.has("reason")) trial.reason = json["reason"].string();
   if (trial.status == Status::ok) trial.measurement = measurement_from_json(json["measurement"]);
   if (trial.status == Status::ok && json.has("blocks")) trial.blocks = blocks_from_json(json["blocks"]);
   if (json.has("verdict")) trial.verdict = verdict_from_json(json["verdict"]);
-  if (json.has("compile")) trial.compile = placed(json["compile"], compile_result_from_json);
+  if (json.has("compile")) trial.compile = with_place(json["compile"], compile_result_from_json);
   if (json.has("took_us")) trial.took = json["took_us"].number() * kMicro;
   if (trial.status == Status::ok && !trial.verdict.ok)
     json.fail("the status is ok, but the result was not found right");

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/embedded.h"
-#include "report/chart.h"
 #include "base/text/markup.h"
-#include "report/report_parts.h"
+#include "report/chart.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {

@@ -10,8 +10,8 @@ namespace moetune {
 
 struct ReportInput {
   const TunedTable* table = nullptr;
-  const Replay* journal = nullptr;  // of the run that made the table; null = none
-  const Peers* peers = nullptr;     // measured on the table's device in its regime; null = none
+  const JournalContents* journal = nullptr;  // of the run that made the table; null = none
+  const Peers* peers = nullptr;              // measured on the table's device in its regime; null = none
 };
 
 /// One HTML page that needs no other file: style sheet, charts and a script that sorts tables are inside. All text from

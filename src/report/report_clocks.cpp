@@ -5,7 +5,7 @@
 
 #include "record/time_text.h"
 #include "report/chart.h"
-#include "report/report_parts.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {

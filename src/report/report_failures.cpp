@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/embedded.h"
-#include "report/report_parts.h"
+#include "report/report_content.h"
 #include "variant/space/space.h"
 
 namespace moetune {
@@ -79,7 +79,7 @@ ReportPart counts(const ReportInput& input) {
 }
 
 // The journal's space without the variants that were not tried; nothing where it came from a file of the user's.
-std::optional<SearchSpace> space_of(const Replay& journal) {
+std::optional<SearchSpace> space_of(const JournalContents& journal) {
   const std::string& name = journal.header.space;
   const SearchSpace whole = whole_space();
   const std::vector<std::string> known = embedded_names("configs/spaces/");

@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "report/report_parts.h"
+#include "report/report_content.h"
 #include "variant/variant.h"
 
 namespace moetune {

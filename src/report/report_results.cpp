@@ -10,7 +10,7 @@
 #include "record/time_text.h"
 #include "record/winner_text.h"
 #include "report/chart.h"
-#include "report/report_parts.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {

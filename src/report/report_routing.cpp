@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "report/chart.h"
-#include "report/report_parts.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {

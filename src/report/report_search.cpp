@@ -6,7 +6,7 @@
 #include "base/text/units.h"
 #include "record/time_text.h"
 #include "report/chart.h"
-#include "report/report_parts.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 #include "record/comparison.h"
 #include "record/step.h"
 #include "record/time_text.h"
-#include "report/report_parts.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {

@@ -41,7 +41,7 @@ void keep(CellRun& state, Trial trial) {
     state.best = &kept;
 }
 
-void replay(const Run& run, CellRun& state) {
+void take_over_trials(const Run& run, CellRun& state) {
   std::vector<Trial> trials;
   bool decided = false;
   in_turn(run, [&] {
@@ -66,7 +66,7 @@ void replay(const Run& run, CellRun& state) {
 
 bool is_searched(const Run& run, const CellRun& state) {
   const std::lock_guard lock(run.shared.mutex);
-  const Replay& before = run.shared.before;
+  const JournalContents& before = run.shared.before;
   return state.domain && before.searched.contains(state.id) && before.header.strategy == run.request.strategy &&
          before.header.space == run.request.space.name;
 }

@@ -40,7 +40,7 @@ void keep(CellRun& state, Trial trial);
 /// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the
 /// last counts: it was tried again. The faults that came last, before the cell was decided, may be those of a lost
 /// device: they are not taken over, but tried again.
-void replay(const Run& run, CellRun& state);
+void take_over_trials(const Run& run, CellRun& state);
 
 /// Whether the resumed run has searched this cell to the end, by the same strategy over the same space.
 bool is_searched(const Run& run, const CellRun& state);

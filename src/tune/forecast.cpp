@@ -61,7 +61,7 @@ void add_trials(Pace& pace, Comparison& trials, const std::string& cell, const s
 
 }  // namespace
 
-Pace pace_of(const Replay& journal) {
+Pace pace_of(const JournalContents& journal) {
   Pace pace;
   Comparison trials, finals;
   for (const Cell& cell : journal.header.cells) try {
@@ -115,11 +115,11 @@ int64_t usual_trials(const TuneRequest& request, const Problem& problem, const D
                                                          .warm = warm_start(problem, entries),
                                                          .blocks = request.blocks,
                                                          .seed = request.seed});
-  const int64_t usual = strategy->usual();
+  const int64_t usual = strategy->usual_candidates();
   return request.max_candidates > 0 ? std::min(usual, request.max_candidates) : usual;
 }
 
-int64_t candidates_in(const Replay& journal, const std::string& cell) {
+int64_t candidates_in(const JournalContents& journal, const std::string& cell) {
   std::set<Candidate> candidates;
   const auto trials = journal.trials.find(cell);
   if (trials == journal.trials.end()) return 0;
@@ -130,13 +130,13 @@ int64_t candidates_in(const Replay& journal, const std::string& cell) {
 }  // namespace
 
 RunForecast forecast_run(const TuneRequest& request, const DeviceInfo& device,
-                         const std::vector<std::shared_ptr<const Enumeration>>& listed, const Replay& journal,
+                         const std::vector<std::shared_ptr<const Enumeration>>& listed, const JournalContents& journal,
                          size_t devices, bool resume) {
   const bool compares = same_model(journal.header.device, device) && journal.header.regime == request.regime;
-  const Replay known = compares ? journal : Replay{};
+  const JournalContents known = compares ? journal : JournalContents{};
   const Pace pace = pace_of(known);
   RunForecast run;
-  std::vector<Entry> before = request.warm;
+  std::vector<Entry> before = request.warm_start;
   for (size_t i = 0; i < request.cells.size(); ++i) {
     const Cell& cell = request.cells[i];
     if (resume && decided_entry(request, known, cell)) {

@@ -18,7 +18,7 @@ struct Pace {
   std::map<std::string, double> trial, final;
   double trial_scale = 0, final_scale = 0;
 };
-Pace pace_of(const Replay& journal);
+Pace pace_of(const JournalContents& journal);
 
 /// What remains to be tuned of a cell.
 struct CellWorkload {
@@ -47,7 +47,7 @@ struct RunForecast {
 /// What a run takes. `listed` has the candidates of each cell, null where the strategy needs no list. `journal` counts
 /// where it is of this model of device and of the request's regime; with `resume` its candidates are not tried again.
 RunForecast forecast_run(const TuneRequest& request, const DeviceInfo& device,
-                         const std::vector<std::shared_ptr<const Enumeration>>& listed, const Replay& journal,
+                         const std::vector<std::shared_ptr<const Enumeration>>& listed, const JournalContents& journal,
                          size_t devices, bool resume);
 
 }  // namespace moetune

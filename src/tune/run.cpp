@@ -56,7 +56,7 @@ TunedTable table_so_far(const Shared& shared) {
 
 // The cells to tune: those without an entry of an earlier run first. One device takes them as they are asked for.
 // Several begin with the largest, so that all end at about the same time.
-std::vector<size_t> order_of(const TuneRequest& request, const Replay& before, size_t devices) {
+std::vector<size_t> order_of(const TuneRequest& request, const JournalContents& before, size_t devices) {
   std::vector<size_t> order(request.cells.size());
   std::iota(order.begin(), order.end(), size_t{0});
   if (devices > 1) order = by_work(request.cells);
@@ -153,14 +153,14 @@ void work(Run& run) {
 
 }  // namespace
 
-TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
+TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const JournalContents& before,
                 const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell) {
   return tune(request, std::vector<Backend*>{&backend}, journal, before, listen, stop, after_cell);
 }
 
 TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
-                const Replay& before, const Listener& listen, const std::atomic<bool>& stop,
+                const JournalContents& before, const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell) {
   Shared shared{.request = request,
                 .journal = journal,

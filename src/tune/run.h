@@ -34,7 +34,7 @@ struct Shared {
   std::mutex mutex = {};
   TunedTable table = {};  // without entries
   std::vector<std::optional<Entry>> entries = {};
-  Replay before = {};  // what earlier runs and lost devices did
+  JournalContents before = {};  // what earlier runs and lost devices did
   std::set<std::string> said = {};
   std::map<std::string, size_t> workers = {};  // that are left, by the id of their device
   std::exception_ptr failure = {};

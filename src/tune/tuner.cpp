@@ -37,7 +37,7 @@ WarmStart warm_start_of(const Run& run, const Problem& problem) {
   in_turn(run, [&] {
     for (const std::optional<Entry>& entry : run.shared.entries)
       if (entry) entries.push_back(&*entry);
-    for (const Entry& entry : run.request.warm) entries.push_back(&entry);
+    for (const Entry& entry : run.request.warm_start) entries.push_back(&entry);
     start = warm_start(problem, entries);
   });
   return start;
@@ -63,7 +63,7 @@ CellRun open_cell(Run& run, const Cell& cell) {
                                                     .warm = warm_start_of(run, state.problem),
                                                     .blocks = request.blocks,
                                                     .seed = request.seed});
-  state.planned = state.strategy->most();
+  state.planned = state.strategy->most_candidates();
   if (request.max_candidates > 0) state.planned = std::min(state.planned, request.max_candidates);
   return state;
 }
@@ -287,7 +287,7 @@ void set_end(const Run& run, CellRun& state) {
 
 std::optional<Entry> tune_cell(Run& run, size_t index) {
   CellRun state = open_cell(run, run.request.cells[index]);
-  replay(run, state);
+  take_over_trials(run, state);
   set_end(run, state);
   tell(run, CellStarted{index, run.request.cells.size(), &state.problem, state.cell, state.planned,
                         std::ssize(state.trials), run.device});
@@ -304,7 +304,7 @@ std::optional<Entry> tune_cell(Run& run, size_t index) {
   return entry;
 }
 
-const Entry* decided_entry(const TuneRequest& request, const Replay& before, const Cell& cell) {
+const Entry* decided_entry(const TuneRequest& request, const JournalContents& before, const Cell& cell) {
   const auto found = before.decided.find(id(cell));
   if (found == before.decided.end() || !found->second.complete) return nullptr;
   const bool searched = before.searched.contains(found->first) && before.header.strategy == request.strategy &&

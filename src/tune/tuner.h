@@ -30,8 +30,8 @@ struct TuneRequest {
   bool final_stretch = true;         // up to three times as many rounds while the winner's ratio is uncertain
   std::optional<double> final_wait;  // seconds that a final may wait for a quiet machine; empty = as long as its search
   Regime regime = Regime::burst;
-  std::vector<Entry> warm = {};  // of other runs, whose winners a search may begin with
-  Json tool;                     // for the table
+  std::vector<Entry> warm_start = {};  // of other runs, whose winners a search may begin with
+  Json tool;                           // for the table
 };
 
 struct CellStarted {
@@ -66,7 +66,7 @@ bool lacks_memory(const Entry& entry);
 
 /// What an earlier run found in a cell, where this run would search no further: it is kept, and costs nothing. Null
 /// where its search was cut short or may have more candidates now.
-const Entry* decided_entry(const TuneRequest& request, const Replay& before, const Cell& cell);
+const Entry* decided_entry(const TuneRequest& request, const JournalContents& before, const Cell& cell);
 
 /// How many candidates of the space the run draws at random for each cell, by its seed; 0 where it lists them all.
 int64_t drawn_candidates(const TuneRequest& request);
@@ -76,7 +76,7 @@ int64_t drawn_candidates(const TuneRequest& request);
 /// first cell, where it holds entries of earlier runs, and after each cell. Stops early, with the table so far, when
 /// `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the machine throw. The
 /// default candidate is always tried first; the winner is never one that the default beats.
-TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const Replay& before,
+TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const JournalContents& before,
                 const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell);
 
@@ -86,7 +86,7 @@ TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, 
 /// Exit::machine) is retired with a note and another goes on with its cell, with the trials it has made; when the last
 /// one is lost, its error is thrown. A worker that finds no memory beside others on its device leaves its cell to them.
 TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
-                const Replay& before, const Listener& listen, const std::atomic<bool>& stop,
+                const JournalContents& before, const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell);
 
 /// One candidate: compile, verify, measure. Never throws CandidateFault.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "record/choice.h"
+#include "record/robust_choice.h"
 #include "record/sample.h"
 
 namespace moetune::sample {
@@ -37,7 +37,7 @@ inline TunedTable chosen_table(const Contest& of = two_counts(), Rule rule = Rul
       if (of.times[who][i]->value < of.times[best][i]->value) best = who;
     result.entries.push_back(entry(of.cells[i], of.contenders[best], of.times[best][i]->value * 1e6));
   }
-  result.choices = choose(of, rule, loss);
+  result.choices = robust_choices(of, rule, loss);
   return result;
 }
 

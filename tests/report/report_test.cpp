@@ -3,8 +3,8 @@
 
 #include <regex>
 
-#include "report/report_parts.h"
 #include "record/sample.h"
+#include "report/report_content.h"
 
 namespace moetune {
 namespace {
@@ -31,9 +31,9 @@ Trial clocked(Trial trial, double mhz) {
   return trial;
 }
 
-Replay journal() {
-  Replay replay{.header = sample::header(), .trials = {}, .unfinished = {}};
-  replay.trials[id(first_cell())] = {
+JournalContents journal() {
+  JournalContents replay{.header = sample::header(), .trials = {}, .unfinished = {}};
+  contents.trials[id(first_cell())] = {
       trial(mma(32, 128), 20),
       failed_trial(mma(16, 64, 32), Status::wrong_result, "row 3 differs"),
       clocked(trial(mma(16, 128), 10), 1800),
@@ -42,9 +42,9 @@ Replay journal() {
       failed_trial(mma(32, 64, 32), Status::wrong_result, "row 3 differs"),
       failed_trial(mma(64, 64, 32), Status::timeout, "it took over 2 s"),
   };
-  replay.trials[id(second_cell())] = {trial(mma(32, 64), 20)};
-  replay.unfinished[id(second_cell())] = {{text(mma(128)), 2}};
-  replay.final_seconds[id(first_cell())] = 1.5;
+  contents.trials[id(second_cell())] = {trial(mma(32, 64), 20)};
+  contents.unfinished[id(second_cell())] = {{text(mma(128)), 2}};
+  contents.final_seconds[id(first_cell())] = 1.5;
   return replay;
 }
 
@@ -84,7 +84,7 @@ std::string all_text(const ReportSection& section) {
 // A report of everything that the tests have.
 struct Inputs {
   TunedTable table = small_table();
-  Replay replay = journal();
+  JournalContents replay = journal();
   Peers others = peers();
   ReportInput all() const { return {&table, &replay, &others}; }
   ReportInput alone() const { return {&table, nullptr, nullptr}; }
@@ -152,7 +152,7 @@ TEST(Report, KnobsAreSortedByWhatTheyCost) {
 
 TEST(Report, ATrialThatWasRepeatedCountsOnceByItsLastTime) {
   Inputs inputs;
-  auto& trials = inputs.replay.trials[id(first_cell())];
+  auto& trials = inputs.contents.trials[id(first_cell())];
   trials.push_back(trial(mma(16, 128), 11));
   EXPECT_EQ(timed_trials(inputs.all(), first_cell()).size(), 4u);
   EXPECT_EQ(at(block_section(inputs.all()).parts[1].grid, "16", "block_n 128"), "best (2)");
@@ -186,7 +186,7 @@ TEST(Report, PrunedCandidatesAreThoseOfTheVariantsTried) {
   Inputs inputs;
   const Grid grid = grid_with(failure_section(inputs.all()), "pruned because");
   ASSERT_FALSE(grid.rows.empty());
-  inputs.replay.header.space = "my-space.json";
+  inputs.contents.header.space = "my-space.json";
   EXPECT_TRUE(holds(all_text(failure_section(inputs.all())), "The space my-space.json is a file"));
 }
 
@@ -207,8 +207,8 @@ TEST(Report, RoutingCountsExpertsByTheirRows) {
 
 TEST(Report, AnEmptyTableIsAReportToo) {
   const TunedTable table = sample::table();
-  const Replay replay = journal();
-  for (const Replay* journal : {static_cast<const Replay*>(nullptr), &replay}) {
+  const JournalContents contents = journal();
+  for (const JournalContents* journal : {static_cast<const JournalContents*>(nullptr), &replay}) {
     EXPECT_TRUE(holds(report_markdown({&table, journal, nullptr}), "0 of 0 cells have a winner."));
     EXPECT_TRUE(holds(report_html({&table, journal, nullptr}), "The table has no entries."));
   }
@@ -222,7 +222,7 @@ TEST(Report, ThePageRefersToNothingOutside) {
 // Everything that files give, in every place: names, layers, reasons, versions.
 TEST(Report, HostileTextStaysText) {
   Inputs inputs;
-  inputs.table.device.name = inputs.replay.header.space = inputs.replay.header.strategy = kHostile;
+  inputs.table.device.name = inputs.contents.header.space = inputs.contents.header.strategy = kHostile;
   inputs.table.environment = {{kHostile, {{kHostile, kHostile}}}, {"list", {kHostile}}};
   inputs.table.tool = {{"argv", {kHostile}}};
   inputs.others.times[0].peer = kHostile;
@@ -231,9 +231,9 @@ TEST(Report, HostileTextStaysText) {
   for (Entry& entry : inputs.table.entries) entry.cell.shape.layer = hostile;
   inputs.table.entries[0].rivals[1].name = std::string(kHostile) + "2";
   inputs.table.entries[2].skipped = kHostile;
-  auto& trials = inputs.replay.trials[id(inputs.table.entries[0].cell)] = inputs.replay.trials[id(first_cell())];
+  auto& trials = inputs.contents.trials[id(inputs.table.entries[0].cell)] = inputs.contents.trials[id(first_cell())];
   trials[1].reason = kHostile;
-  inputs.replay.unfinished[kHostile] = {{kHostile, 1}};
+  inputs.contents.unfinished[kHostile] = {{kHostile, 1}};
   const std::string page = report_html(inputs.all()), plain = report_html(Inputs().all());
   const auto elements = [](const std::string& text, const char* name) {
     const std::regex element(std::string("<") + name + "[ >]");

@@ -7,13 +7,13 @@
 #include <set>
 #include <thread>
 
+#include "backend/worker/worker.h"
 #include "base/system/file.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 #include "tune/cell_queue.h"
 #include "tune/fake_backend.h"
 #include "tune/tuner.h"
-#include "backend/worker/worker.h"
 
 namespace moetune {
 namespace {
@@ -71,7 +71,7 @@ struct Team {
   std::vector<std::unique_ptr<Backend>> devices;
   TuneRequest request;
   Journal journal;
-  Replay before;
+  JournalContents before;
   std::atomic<bool> stop{false};
   std::function<void(const TunedTable&)> after_cell;
   std::function<void(const Event&)> also;
@@ -154,10 +154,10 @@ Json alone(const TuneRequest& request) {
 }
 
 // Every candidate once in each cell, each of them right.
-void expect_each_trial_once(const Replay& replay, const Team& team) {
+void expect_each_trial_once(const JournalContents& replay, const Team& team) {
   for (const Cell& cell : team.request.cells) {
     std::set<Candidate> seen;
-    for (const Trial& trial : replay.trials.at(id(cell))) {
+    for (const Trial& trial : contents.trials.at(id(cell))) {
       EXPECT_TRUE(seen.insert(trial.candidate).second) << text(trial.candidate);
       EXPECT_EQ(trial.status, Status::ok) << trial.reason;
     }
@@ -357,12 +357,12 @@ TEST(Devices, AWorkerProcessThatIsLostForGoodIsRetired) {
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   ASSERT_EQ(team.notes.size(), 1u);
   EXPECT_TRUE(team.notes[0].ends_with("no such GPU")) << team.notes[0];
-  Replay replay = read_journal(folder.path() / "j");
+  JournalContents replay = read_journal(folder.path() / "j");
   int faults = 0;
-  for (const auto& [cell, trials] : replay.trials)
+  for (const auto& [cell, trials] : contents.trials)
     for (const Trial& trial : trials) faults += trial.status == Status::ok ? 0 : 1;
   EXPECT_EQ(faults, 1);  // the trial that was under way, which another device then tried
-  EXPECT_TRUE(replay.unfinished.empty());
+  EXPECT_TRUE(contents.unfinished.empty());
 }
 
 TEST(Devices, AWorkerThatDiesOnceCostsOneTrialAndNoDevice) {

@@ -15,21 +15,21 @@ using fake::cpu;
 constexpr int64_t kTokens = 16, kOthers = 16384;
 
 // Trials of three candidates and a final of the cell of kTokens.
-Replay journal() {
-  Replay replay;
-  replay.header.cells = {fake::small_cell(kTokens), fake::small_cell(64)};
-  replay.header.device.processors = 2;
+JournalContents journal() {
+  JournalContents replay;
+  contents.header.cells = {fake::small_cell(kTokens), fake::small_cell(64)};
+  contents.header.device.processors = 2;
   const auto add = [&](const Candidate& candidate, double took) {
     Trial trial;
     trial.candidate = candidate;
     trial.took = took;
-    replay.trials[id(replay.header.cells[0])].push_back(trial);
+    contents.trials[id(contents.header.cells[0])].push_back(trial);
   };
   add(cpu(16), 0.1);
   add(cpu(24), 0.2);
   add(cpu(48), 0.4);
   add(cpu(48), 0.2);  // more blocks
-  replay.final_seconds[id(replay.header.cells[0])] = 4;
+  contents.final_seconds[id(contents.header.cells[0])] = 4;
   return replay;
 }
 
@@ -38,9 +38,9 @@ CellWorkload workload(int64_t tokens, int64_t trials) {
   return {id(cell), trials, flops(product_of(make_problem(cell)))};
 }
 
-double seconds(const Replay& replay, int64_t tokens, int64_t trials, bool* guessed = nullptr,
+double seconds(const JournalContents& replay, int64_t tokens, int64_t trials, bool* guessed = nullptr,
                Regime regime = Regime::burst) {
-  return forecast_seconds(workload(tokens, trials), pace_of(replay), replay.header.device, regime, guessed);
+  return forecast_seconds(workload(tokens, trials), pace_of(replay), contents.header.device, regime, guessed);
 }
 
 TEST(Estimate, ACellOfTheJournalTakesWhatItTook) {
@@ -50,7 +50,7 @@ TEST(Estimate, ACellOfTheJournalTakesWhatItTook) {
 }
 
 TEST(Estimate, TimesOfCellsThatTookTurnsOverlap) {
-  Replay by_turns = journal();
+  JournalContents by_turns = journal();
   by_turns.header.at_once = 2;
   for (const int64_t tokens : {kTokens, kOthers})
     EXPECT_NEAR(seconds(by_turns, tokens, 10), seconds(journal(), tokens, 10) / 2, 1e-9);
@@ -58,7 +58,7 @@ TEST(Estimate, TimesOfCellsThatTookTurnsOverlap) {
 
 TEST(Estimate, AnotherCellIsScaledByTheJournals) {
   bool guessed = true;
-  Replay twice = journal();
+  JournalContents twice = journal();
   for (Trial& trial : twice.trials.begin()->second) trial.took *= 2;
   twice.final_seconds.begin()->second *= 2;
   const double once = seconds(journal(), kOthers, 10, &guessed);
@@ -69,17 +69,17 @@ TEST(Estimate, AnotherCellIsScaledByTheJournals) {
 
 TEST(Estimate, WithoutTimesItIsAGuess) {
   bool guessed = false;
-  Replay old = journal();  // of a version that wrote no times
+  JournalContents old = journal();  // of a version that wrote no times
   for (Trial& trial : old.trials.begin()->second) trial.took = 0;
   old.final_seconds.clear();
-  Replay none;
+  JournalContents none;
   none.header = old.header;
   EXPECT_EQ(seconds(old, kTokens, 10, &guessed), seconds(none, kTokens, 10));
   EXPECT_TRUE(guessed);
 }
 
 TEST(Estimate, GuessesGrowWithTrialsProblemsAndLoad) {
-  Replay none;
+  JournalContents none;
   none.header.device = {.kind = DeviceKind::cuda, .name = "GPU", .id = "GPU-1", .processors = 132};
   const double base = seconds(none, kTokens, 10);
   EXPECT_GT(base, 0);

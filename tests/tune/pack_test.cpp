@@ -61,8 +61,8 @@ TEST_P(PackRun, FindsTheBestCandidateAndTablesIt) {
     const Json json = to_json(table);
     EXPECT_EQ(json["entries"][0]["candidate"],
               Json({{"variant", "toy"}, {"pack", hash}, {"block_m", 16}, {"fast", "no"}}));
-    const Replay replay = read_journal(folder.path() / "journal.jsonl");
-    EXPECT_EQ(replay.header.environment["identity"]["packs"], "toy " + hash);
+    const JournalContents contents = read_journal(folder.path() / "journal.jsonl");
+    EXPECT_EQ(contents.header.environment["identity"]["packs"], "toy " + hash);
     const std::string csv = find_exporter("csv").write(table).files.at(0).text;
     EXPECT_TRUE(holds(csv, ",fast,")) << csv;
   });

@@ -67,7 +67,7 @@ TEST(Resume, RepeatsNoFinishedTrial) {
     const TemporaryFolder folder;
     const auto path = folder.path() / "run.jsonl";
     run_and_die(path, 20, strategy);
-    const Replay before = read_journal(path);
+    const JournalContents before = read_journal(path);
     ASSERT_EQ(before.trials.at(id(fake::small_cell())).size(), 20U);
 
     Tuning tuning;
@@ -172,7 +172,7 @@ TEST(Resume, EveryTrialIsInTheJournalBeforeItsEvent) {
   tuning.journal = Journal::create(path, header_of(tuning));
   int started = 0, finished = 0;
   tuning.also = [&](const Event& event) {
-    const Replay now = read_journal(path);
+    const JournalContents now = read_journal(path);
     const std::string cell = id(fake::small_cell());
     const size_t known = now.trials.contains(cell) ? now.trials.at(cell).size() : 0;
     if (std::holds_alternative<TrialStarted>(event)) ++started;

@@ -17,7 +17,7 @@ struct Tuning {
   FakeBackend backend;
   TuneRequest request;
   Journal journal;
-  Replay before;
+  JournalContents before;
   std::atomic<bool> stop{false};
 
   // What it said.

@@ -12,10 +12,10 @@
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
 #include "cli/files/files.h"
-#include "cli/text/output.h"
 #include "cli/files/run_journal.h"
-#include "cli/text/wording.h"
 #include "cli/options/words.h"
+#include "cli/text/output.h"
+#include "cli/text/wording.h"
 #include "export/exporter.h"
 #include "export/serving/joint_winners.h"
 
@@ -108,7 +108,7 @@ TunedTable joined(const TunedTable& table, const ExportOptions& options, const T
     return table;
   };
   if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
-  const std::optional<Replay> journal = find_journal(options.journal, options.table, table, terminal);
+  const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, terminal);
   if (!journal) return stay_apart("name the journal of the run with --journal");
   const std::vector<std::string> shared =
       options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};

@@ -48,7 +48,7 @@ class Collection {
       if (arch(device) != arch(table.device)) targets_.push_back(device);
     }
     for (const Entry& entry : table.entries) add(entry);
-    for (const Choice& choice : table.choices) add(choice);
+    for (const RobustChoice& choice : table.choices) add(choice);
   }
 
   KernelExport exported;
@@ -83,7 +83,7 @@ class Collection {
     }
   }
 
-  void add(const Choice& choice) {
+  void add(const RobustChoice& choice) {
     const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
     if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
     const Candidate chosen = launchable(choice.candidate());

@@ -53,7 +53,7 @@ Json answer_json(const TunedTable& table, const Found& found) {
     json["log_skew_distance"] = rounded(distance->skew);
   }
   if (found.answer.entry == nullptr) return json;
-  if (const Choice* choice = found.answer.choice)
+  if (const RobustChoice* choice = found.answer.choice)
     json["choice"] = to_json(*choice);
   else
     json["entry"] = entry_json(table, *found.answer.entry);
@@ -64,7 +64,7 @@ Json answer_json(const TunedTable& table, const Found& found) {
 std::optional<Entry> answered(const Answer& answer) {
   if (answer.entry == nullptr || !answer.entry->skipped.empty()) return std::nullopt;
   Entry entry = *answer.entry;
-  if (const Choice* choice = answer.choice) {
+  if (const RobustChoice* choice = answer.choice) {
     entry.candidate = choice->candidate();
     const auto place = std::ranges::find(choice->cells, entry.cell) - choice->cells.begin();
     entry.measurement = {.time = choice->contenders[choice->chosen].times[static_cast<size_t>(place)]};

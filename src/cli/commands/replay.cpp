@@ -7,14 +7,14 @@
 #include <limits>
 #include <memory>
 
+#include "base/pretty.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/options/device_options.h"
 #include "cli/files/files.h"
+#include "cli/options/device_options.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
-#include "base/pretty.h"
 #include "record/table/table.h"
 #include "tune/search/rehearsal.h"
 #include "tune/search/strategy.h"
@@ -126,7 +126,7 @@ double limit_of(const std::string& text, const std::string& option) {
 Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   add_packs(options.packs);
   const Format format = parse_format(options.format, kFormats);
-  RehearsalRequest request{.strategy = options.strategy, .warm = !options.cold};
+  RehearsalRequest request{.strategy = options.strategy, .warm_start = !options.cold};
   require_strategy(request.strategy);
   request.runs = static_cast<int>(parse_integer(options.runs, "--runs", 1, 1000));
   if (!options.max_candidates.empty())
@@ -137,7 +137,7 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   std::vector<RehearsedCell> cells;
   for (const std::string& file : options.journals) {
     require_journal(file);
-    const Replay journal = read_journal(file);
+    const JournalContents journal = read_journal(file);
     if (journal.header.strategy != "exhaustive")
       note(invocation.terminal,
            fmt::format("{}: a journal of the strategy {}: what it did not try is no candidate here", file,

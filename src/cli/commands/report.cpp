@@ -11,8 +11,8 @@
 #include "base/system/file.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
-#include "cli/text/output.h"
 #include "cli/files/run_journal.h"
+#include "cli/text/output.h"
 #include "cli/text/wording.h"
 
 namespace moetune {
@@ -53,7 +53,8 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
     add_output(files, "--output", options.output, markdown ? Content::markdown_report : Content::html_report);
   const TunedTable table = read_table(options.table);
   require_outputs(files);
-  const std::optional<Replay> journal = find_journal(options.journal, options.table, table, invocation.terminal);
+  const std::optional<JournalContents> journal =
+      find_journal(options.journal, options.table, table, invocation.terminal);
   std::optional<Peers> peers;
   if (!options.peers.empty()) {
     peers = read_peers(options.peers);

@@ -84,7 +84,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
     request.final_stretch = false;
   }
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
-  if (!options.warm_start.empty()) request.warm = read_table(options.warm_start).entries;
+  if (!options.warm_start.empty()) request.warm_start = read_table(options.warm_start).entries;
   if (!options.warm_start.empty() && request.strategy != "auto")
     throw request_error(
         "--warm-start is for the strategy auto: " + request.strategy + " does not begin with winners of other cells",
@@ -105,7 +105,7 @@ void tell_useless_warm_start(const TuneRequest& request, const Terminal& termina
                     size_bytes(cell.shape.layer.dtype) == size_bytes(entry.cell.shape.layer.dtype);
            });
   };
-  if (!request.warm.empty() && std::ranges::none_of(request.warm, helps))
+  if (!request.warm_start.empty() && std::ranges::none_of(request.warm_start, helps))
     note(terminal, "no winner of --warm-start is of this run's operations, types and variants: it helps no cell");
 }
 
@@ -160,7 +160,8 @@ void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, 
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
   if (!options.append) return;
   request.cells = append_to(whole, options.output, backend, request.regime, say);
-  if (whole.before) request.warm.insert(request.warm.end(), whole.before->entries.begin(), whole.before->entries.end());
+  if (whole.before)
+    request.warm_start.insert(request.warm_start.end(), whole.before->entries.begin(), whole.before->entries.end());
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
@@ -183,7 +184,7 @@ OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
 }
 
 // Finals of older journals lack what they found: the table beside them has it.
-void take_entries_of(const fs::path& output, Replay& before) {
+void take_entries_of(const fs::path& output, JournalContents& before) {
   std::error_code error;
   if (before.decided.size() == before.final_seconds.size() || !fs::exists(output, error)) return;
   try {
@@ -197,14 +198,14 @@ void take_entries_of(const fs::path& output, Replay& before) {
 }
 
 // Whether a table holds no winners but those of the journal.
-bool is_of_journal(const TunedTable& table, const Replay& journal) {
+bool is_of_journal(const TunedTable& table, const JournalContents& journal) {
   return std::ranges::all_of(table.entries, [&](const Entry& entry) {
     return !entry.skipped.empty() || journal.decided.contains(id(entry.cell));
   });
 }
 
 // A resumed run goes on with its own table, and keeps the robust choices in it.
-void go_on_with_table(const fs::path& output, const Replay& journal, Whole& whole, KeptFile& file) {
+void go_on_with_table(const fs::path& output, const JournalContents& journal, Whole& whole, KeptFile& file) {
   std::error_code error;
   if (whole.before || journal.decided.empty() || !fs::exists(output, error)) return;
   try {
@@ -218,7 +219,7 @@ void go_on_with_table(const fs::path& output, const Replay& journal, Whole& whol
 
 // The journal of this run: continued where asked and there is one; else new, with an older one put aside. It is locked
 // before anything is read or moved, because a tuner on another device may be writing there.
-Journal open_journal(const TuneOptions& options, const JournalHeader& header, Replay& before,
+Journal open_journal(const TuneOptions& options, const JournalHeader& header, JournalContents& before,
                      const Terminal& terminal) {
   const fs::path path = options.journal;
   Journal journal = Journal::claim(path);
@@ -285,7 +286,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 }
 
 // For an estimate only: the run itself tells what is wrong with the journal.
-Replay journal_beside(const TuneOptions& options) {
+JournalContents journal_beside(const TuneOptions& options) {
   std::error_code error;
   try {
     if (fs::exists(options.journal, error)) return read_journal(options.journal);
@@ -294,8 +295,8 @@ Replay journal_beside(const TuneOptions& options) {
   return {};
 }
 
-Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, const std::optional<ChooseRequest>& choosing,
-             const Terminal& terminal) {
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole,
+             const std::optional<ContestRequest>& choosing, const Terminal& terminal) {
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
   Backend* backend = backends.front().get();
   require_regime(request.regime, backend->device());
@@ -329,7 +330,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
                              request.space.name, request.strategy, request.seed,
                              whole.sweep,        request.regime,   at_once};
-  Replay before;
+  JournalContents before;
   Journal journal = open_journal(options, header, before, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
@@ -368,7 +369,7 @@ void tell_lost_choices(const Whole& whole, const TunedTable& table, const Termin
 
 // Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
 // they are made from, with the choices.
-TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ChooseRequest& request,
+TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ContestRequest& request,
                        const Whole& whole, const TunedTable& table, const std::vector<Backend*>& devices,
                        const std::atomic<bool>& stop) {
   TunedTable chosen = entries_of(whole_table(whole, table), cells_to_choose_for(whole));
@@ -416,7 +417,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
-  std::optional<ChooseRequest> choosing = choose_request(options.choosing, options.part);
+  std::optional<ContestRequest> choosing = choose_request(options.choosing, options.part);
   if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);

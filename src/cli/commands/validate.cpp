@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/placed.h"
+#include "base/json.h"
 #include "base/pretty.h"
 #include "base/schema.h"
 #include "base/system/file.h"
@@ -86,7 +86,8 @@ void read_document(const Json& json, Judged& judged) {
   if (!at.has("schema")) return read_without_schema(at, judged);
   const std::string schema = at["schema"].string();
   const FileKind* kind = find_kind(schema);
-  if (kind == nullptr) placed(at["schema"], [&](const JsonAt&) { throw unknown_word("schema", schema, schemas()); });
+  if (kind == nullptr)
+    with_place(at["schema"], [&](const JsonAt&) { throw unknown_word("schema", schema, schemas()); });
   judged.kind = kind->name;
   judged.version = kind->version;
   require_kind(*kind, at);

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/placed.h"
+#include "base/json.h"
 #include "base/schema.h"
 #include "cli/options/cells.h"
 #include "cli/options/suite.h"
@@ -26,7 +26,7 @@ namespace {
 void read_suite_document(const JsonAt& json) {
   const std::vector<SuitePart> parts = suite_from_json(json);
   for (size_t i = 0; i < parts.size(); ++i)
-    placed(json["cells"][i], [&](const JsonAt&) { return make_cells(parts[i].options); });
+    with_place(json["cells"][i], [&](const JsonAt&) { return make_cells(parts[i].options); });
 }
 
 // Loads may be of layers with unlike numbers of experts: a sweep takes those that fit its own.

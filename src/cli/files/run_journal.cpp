@@ -14,7 +14,7 @@ namespace moetune {
 namespace {
 
 // Why the journal is of another run than the table; empty where it is of the same.
-std::string difference(const Replay& journal, const TunedTable& table) {
+std::string difference(const JournalContents& journal, const TunedTable& table) {
   if (journal.header.device.name != table.device.name)
     return fmt::format("it is of '{}', the table is of '{}'", journal.header.device.name, table.device.name);
   if (!same_model(journal.header.device, table.device))
@@ -37,7 +37,7 @@ std::string difference(const Replay& journal, const TunedTable& table) {
 }
 
 // The first cell of which the journal has fewer candidates than the table counts: it may be of another run.
-const Entry* first_short_of(const Replay& journal, const TunedTable& table) {
+const Entry* first_short_of(const JournalContents& journal, const TunedTable& table) {
   for (const Entry& entry : table.entries) {
     const auto trials = journal.trials.find(id(entry.cell));
     if (trials == journal.trials.end()) continue;
@@ -56,11 +56,11 @@ std::string journal_file(const std::string& given, const std::string& table_file
   return is_journal(beside) ? beside : "";
 }
 
-std::optional<Replay> find_journal(const std::string& given, const std::string& table_file, const TunedTable& table,
-                                   const Terminal& terminal) {
+std::optional<JournalContents> find_journal(const std::string& given, const std::string& table_file,
+                                            const TunedTable& table, const Terminal& terminal) {
   const std::string file = journal_file(given, table_file);
   if (file.empty()) return {};
-  Replay journal = read_journal(file);
+  JournalContents journal = read_journal(file);
   const std::string other = difference(journal, table);
   if (other.empty()) {
     if (const Entry* cell = first_short_of(journal, table))

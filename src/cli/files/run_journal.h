@@ -15,7 +15,7 @@ std::string journal_file(const std::string& given, const std::string& table_file
 /// The journal of journal_file, where it is of the run that made `table`: of its device, environment and regime, with
 /// cells and winners of the table. One of another run is Exit::machine where it was given; beside the table it is left
 /// out with a note.
-std::optional<Replay> find_journal(const std::string& given, const std::string& table_file, const TunedTable& table,
-                                   const Terminal& terminal);
+std::optional<JournalContents> find_journal(const std::string& given, const std::string& table_file,
+                                            const TunedTable& table, const Terminal& terminal);
 
 }  // namespace moetune

@@ -60,7 +60,7 @@ TunedTable whole_table(const Whole& whole, const TunedTable& now) {
   table.choices.clear();  // their cells may be in `before` alone
   TunedTable joined = merge({*whole.before, table}, "last").table;
   joined.tool = now.tool;
-  for (const Choice& choice : now.choices) drop_choices(joined, choice.shape());
+  for (const RobustChoice& choice : now.choices) drop_choices(joined, choice.shape());
   joined.choices.insert(joined.choices.end(), now.choices.begin(), now.choices.end());
   return joined;
 }
@@ -85,7 +85,7 @@ TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells) {
   TunedTable part = table;
   std::erase_if(part.entries, [&](const Entry& entry) { return !wanted.contains(id(entry.cell)); });
   std::vector<Shape> cut;  // whose choices lack cells now
-  for (const Choice& choice : part.choices)
+  for (const RobustChoice& choice : part.choices)
     if (std::ranges::any_of(choice.cells, [&](const Cell& cell) { return !wanted.contains(id(cell)); }))
       cut.push_back(choice.shape());
   for (const Shape& shape : cut) drop_choices(part, shape);

@@ -21,7 +21,8 @@ constexpr double kWait = 0.5;  // seconds per cell, as the shortest wait of a fi
 std::string percent(double regret) { return fmt::format("{:.{}f} %", 100 * regret, regret < 0.0995 ? 1 : 0); }
 
 // "wgmma block_m=64 stages=4": by what differs from the default of the choice's first cell.
-std::string candidate_text(const TunedTable& table, const Choice& choice, const Candidate& candidate, bool verbose) {
+std::string candidate_text(const TunedTable& table, const RobustChoice& choice, const Candidate& candidate,
+                           bool verbose) {
   const Entry* first = find_entry(table, choice.cells.front());
   if (verbose || !first) return text(candidate);
   Entry shown = *first;
@@ -29,12 +30,12 @@ std::string candidate_text(const TunedTable& table, const Choice& choice, const 
   return winner_text(shown, table.device);
 }
 
-using Choices = std::vector<const Choice*>;
+using Choices = std::vector<const RobustChoice*>;
 
 Grid choices_grid(const TunedTable& table, const Choices& choices, bool verbose) {
   const char* title = verbose ? "choice" : "choice, by what differs from the default";
   Grid grid{{{"for tokens"}, {title}, {"worst", true}, {"mean", true}}, {}};
-  for (const Choice* choice : choices)
+  for (const RobustChoice* choice : choices)
     grid.rows.push_back({text(choice->tokens), candidate_text(table, *choice, choice->candidate(), verbose),
                          percent(worst_regret(*choice, choice->chosen)),
                          percent(mean_regret(*choice, choice->chosen))});
@@ -42,7 +43,7 @@ Grid choices_grid(const TunedTable& table, const Choices& choices, bool verbose)
 }
 
 // The regret of the cell's own default where that is among the contenders.
-std::string default_regret(const TunedTable& table, const Choice& choice, size_t cell) {
+std::string default_regret(const TunedTable& table, const RobustChoice& choice, size_t cell) {
   const Entry* entry = find_entry(table, choice.cells[cell]);
   const Rival* fallback = entry ? find_rival(*entry, "default") : nullptr;
   if (fallback)
@@ -54,7 +55,7 @@ std::string default_regret(const TunedTable& table, const Choice& choice, size_t
 Grid regrets_grid(const TunedTable& table, const Choices& choices) {
   Grid grid{cell_columns(), {}};
   grid.columns.insert(grid.columns.end(), {{"time", true}, {"regret", true}, {"default's", true}, {"largest", true}});
-  for (const Choice* choice : choices)
+  for (const RobustChoice* choice : choices)
     for (size_t cell = 0; cell < choice->cells.size(); ++cell) {
       const Estimate& time = choice->contenders[choice->chosen].times[cell];
       double largest = 0;
@@ -74,7 +75,7 @@ Grid regrets_grid(const TunedTable& table, const Choices& choices) {
 Grid matrix_grid(const Choices& choices) {
   Grid grid{cell_columns(), {}};
   grid.columns.insert(grid.columns.end(), {{"regret", true}, {"contender"}});
-  for (const Choice* choice : choices)
+  for (const RobustChoice* choice : choices)
     for (size_t cell = 0; cell < choice->cells.size(); ++cell)
       for (size_t who = 0; who < choice->contenders.size(); ++who) {
         std::vector<std::string> row = cell_row(choice->cells[cell]);
@@ -96,9 +97,9 @@ void declare(OptionSet& set, ChoosingOptions& options) {
             "Merge token counts while one candidate's regret stays within this, such as 2% [--choose worst]");
 }
 
-std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {
+std::optional<ContestRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {
   if (options.rule.empty() && options.bucket_loss.empty()) return std::nullopt;
-  ChooseRequest request;
+  ContestRequest request;
   if (!options.rule.empty()) request.rule = parse_rule(options.rule, "--choose");
   if (!options.bucket_loss.empty()) request.bucket_loss = parse_share(options.bucket_loss, "--bucket-loss");
   if (shard.count > 1)
@@ -107,15 +108,15 @@ std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, cons
   return request;
 }
 
-void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells) {
-  if (has_choice(cells, request.bucket_loss)) return;
+void require_choice(const ContestRequest& request, const std::vector<Cell>& cells) {
+  if (has_contest(cells, request.bucket_loss)) return;
   if (request.bucket_loss > 0)
     throw request_error("--bucket-loss: no layer has two cells to choose for", "name several --tokens or --routing");
   throw request_error("--choose: no two cells differ in their routing alone",
                       "name several --routing, or merge --tokens with --bucket-loss 2%");
 }
 
-void measure_as_finals(ChooseRequest& request, const TuneRequest& run) {
+void measure_as_finals(ContestRequest& request, const TuneRequest& run) {
   request.rounds = run.final_rounds;
   request.looks = run.final_looks;
   request.wait = run.final_wait.value_or(kWait);
@@ -126,10 +127,10 @@ void measure_as_finals(ChooseRequest& request, const TuneRequest& run) {
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run.time_budget));
 }
 
-std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                              const ChooseRequest& request, bool quiet, const Terminal& terminal,
-                              const std::atomic<bool>& stop) {
-  ChooseListener listener;
+std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                                    const ContestRequest& request, bool quiet, const Terminal& terminal,
+                                    const std::atomic<bool>& stop) {
+  ContestListener listener;
   if (!quiet) {
     listener.note = [&](const std::string& text) { note(terminal, text); };
     listener.begins = [](const Cell& cell, size_t contenders) {
@@ -138,7 +139,7 @@ std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedT
     };
   }
   for (size_t device = 0;; ++device) try {
-      return choose(table, *devices.at(device), request, listener, stop);
+      return measure_choices(table, *devices.at(device), request, listener, stop);
     } catch (const Error& error) {
       if (error.exit() != Exit::machine || device + 1 == devices.size()) throw;
     } catch (const CandidateFault& fault) {
@@ -150,11 +151,11 @@ std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedT
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {
   std::vector<HeadedTable> tables;
   std::vector<Shape> told;
-  for (const Choice& choice : table.choices) {
+  for (const RobustChoice& choice : table.choices) {
     if (std::ranges::find(told, choice.shape()) != told.end()) continue;
     told.push_back(choice.shape());
     Choices same;
-    for (const Choice& one : table.choices)
+    for (const RobustChoice& one : table.choices)
       if (one.shape() == choice.shape()) same.push_back(&one);
     const std::vector<std::string> heading = {title(choice.shape()),
                                               fmt::format("Robust choices of least {} regret", name(choice.rule))};
@@ -169,7 +170,7 @@ std::string choices_sentence(const TunedTable& table) {
   if (table.choices.empty()) return "";
   double worst = 0, sum = 0, noise = 0;
   size_t cells = 0;
-  for (const Choice& choice : table.choices) {
+  for (const RobustChoice& choice : table.choices) {
     worst = std::max(worst, worst_regret(choice, choice.chosen));
     sum += mean_regret(choice, choice.chosen) * static_cast<double>(choice.cells.size());
     noise = std::max(noise, uncertainty(choice));

@@ -8,7 +8,7 @@
 #include "cli/options/shard.h"
 #include "cli/text/console.h"
 #include "cli/text/headed_tables.h"
-#include "tune/choose.h"
+#include "tune/contest.h"
 #include "tune/tuner.h"
 
 namespace moetune {
@@ -19,19 +19,19 @@ struct ChoosingOptions {
 void declare(OptionSet& set, ChoosingOptions& options);
 
 /// What is asked for; nothing without the options. Exit::request where the run has one shard of several.
-std::optional<ChooseRequest> choose_request(const ChoosingOptions& options, const Shard& shard);
+std::optional<ContestRequest> choose_request(const ChoosingOptions& options, const Shard& shard);
 
 /// Throws Exit::request where these cells leave nothing to choose.
-void require_choice(const ChooseRequest& request, const std::vector<Cell>& cells);
+void require_choice(const ContestRequest& request, const std::vector<Cell>& cells);
 
 /// Takes the rounds, looks, waiting and blocks of the run's finals, and its end where it begins now.
-void measure_as_finals(ChooseRequest& request, const TuneRequest& run);
+void measure_as_finals(ContestRequest& request, const TuneRequest& run);
 
 /// `choose`, telling people what it does unless `quiet`. A device that is lost leaves the work to the next; the last
 /// one's error is thrown.
-std::vector<Choice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                              const ChooseRequest& request, bool quiet, const Terminal& terminal,
-                              const std::atomic<bool>& stop);
+std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                                    const ContestRequest& request, bool quiet, const Terminal& terminal,
+                                    const std::atomic<bool>& stop);
 
 /// For each layer with choices two tables: the choices with the token counts that they serve, and in each cell the time
 /// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.

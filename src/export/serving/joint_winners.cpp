@@ -76,7 +76,8 @@ std::vector<Timed> of_final(const Entry& entry) {
 
 // The fastest candidate of the winner's pack for each key. A time of the final counts before those of the search, whose
 // few samples may be lucky: none is below the winner's.
-std::map<Key, Timed> fastest(const Replay& journal, const Entry& entry, const std::vector<std::string>& shared) {
+std::map<Key, Timed> fastest(const JournalContents& journal, const Entry& entry,
+                             const std::vector<std::string>& shared) {
   std::map<Key, Timed> best;
   const auto add = [&](const Candidate& candidate, double seconds) {
     if (!of_one_pack(candidate, entry.candidate)) return;
@@ -102,7 +103,7 @@ struct Pair {
 };
 
 // Nothing where no candidates of an equal key were timed in both cells.
-std::optional<Pair> best_pair(const Entry& up, const Entry& down, const Replay& journal,
+std::optional<Pair> best_pair(const Entry& up, const Entry& down, const JournalContents& journal,
                               const std::vector<std::string>& shared) {
   if (key_of(up.candidate, shared) == key_of(down.candidate, shared))
     return Pair{{&up.candidate, up.measurement.time.value}, {&down.candidate, down.measurement.time.value}};
@@ -123,7 +124,7 @@ bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty();
 
 bool has_pairs(const TunedTable& table) { return !pairs_of(table).empty(); }
 
-TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std::vector<std::string>& shared,
+TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
                               std::vector<std::string>& notes) {
   int64_t joined = 0, apart = 0;
   double worst = 0;

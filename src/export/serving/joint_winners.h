@@ -20,7 +20,7 @@ bool has_pairs(const TunedTable& table);
 /// journal, but never less than the winner's. Ties are dropped there; measurements stay those of each cell's own
 /// winner. Notes tell how many pairs were joined, and what that costs. Pairs of cells without two such candidates stay
 /// as they are.
-TunedTable with_joint_winners(TunedTable table, const Replay& journal, const std::vector<std::string>& shared,
+TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
                               std::vector<std::string>& notes);
 
 }  // namespace moetune

@@ -58,7 +58,7 @@ struct Group {
   std::map<int64_t, const Entry*> up = {}, down = {};  // the entry taken for each token count
   std::vector<std::string> other_models = {};          // of the same file name, left out
   std::map<int64_t, std::string> chosen = {};          // tokens with several routings -> the one taken
-  std::vector<const Choice*> choices = {};             // of both projections; those of one projection have one shape
+  std::vector<const RobustChoice*> choices = {};       // of both projections; those of one projection have one shape
 };
 
 bool same_file(const ServingLayer& a, const ServingLayer& b) {
@@ -66,9 +66,9 @@ bool same_file(const ServingLayer& a, const ServingLayer& b) {
          (a.dtype == Dtype::fp32) == (b.dtype == Dtype::fp32);
 }
 
-std::vector<const Choice*> choices_of(const Group& group, Projection projection) {
-  std::vector<const Choice*> found;
-  for (const Choice* choice : group.choices)
+std::vector<const RobustChoice*> choices_of(const Group& group, Projection projection) {
+  std::vector<const RobustChoice*> found;
+  for (const RobustChoice* choice : group.choices)
     if (choice->shape().layer.projection == projection) found.push_back(choice);
   return found;
 }
@@ -77,12 +77,12 @@ std::vector<const Choice*> choices_of(const Group& group, Projection projection)
 void find_choices(Group& group, const TunedTable& table) {
   for (const Projection projection : {Projection::up, Projection::down}) {
     const Shape* shape = nullptr;
-    for (const Choice& choice : table.choices) {
+    for (const RobustChoice& choice : table.choices) {
       const Shape& one = choice.shape();
       if (one.op != Op::fwd || one.layer.projection != projection || !siblings(group.first, one.layer)) continue;
       if (!shape || is_fused(one) > is_fused(*shape)) shape = &one;
     }
-    for (const Choice& choice : table.choices)
+    for (const RobustChoice& choice : table.choices)
       if (shape && choice.shape() == *shape) group.choices.push_back(&choice);
   }
 }
@@ -104,7 +104,7 @@ void take(Group& group, const Entry& entry) {
   group.chosen[entry.cell.tokens] = text(place->second->cell.routing);
 }
 
-ServingWinner winner_of(const Choice& choice) {
+ServingWinner winner_of(const RobustChoice& choice) {
   ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .last = choice.tokens.to};
   const double loss = std::max(choice.bucket_loss, score(choice, choice.chosen));
   for (size_t who = 0; who < choice.contenders.size(); ++who)
@@ -116,12 +116,12 @@ ServingWinners winners_of(const Group& group, Projection projection) {
   ServingWinners winners;
   for (const auto& [tokens, entry] : projection == Projection::up ? group.up : group.down)
     winners[tokens] = {entry->candidate, entry->ties, {}};
-  const std::vector<const Choice*> choices = choices_of(group, projection);
+  const std::vector<const RobustChoice*> choices = choices_of(group, projection);
   std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
-  for (const Choice* choice : choices)
+  for (const RobustChoice* choice : choices)
     for (const Cell& cell : choice->cells) counts.insert(cell.tokens);
   for (const int64_t tokens : counts)
-    for (const Choice* choice : choices)
+    for (const RobustChoice* choice : choices)
       if (choice->tokens.covers(tokens)) winners[tokens] = winner_of(*choice);
   return winners;
 }
@@ -135,7 +135,7 @@ void tell(const Group& group, std::vector<std::string>& notes) {
                                 fmt::join(tokens, ", "), routing));
   for (const Projection projection : {Projection::up, Projection::down}) {
     std::vector<std::string> ranges;
-    for (const Choice* choice : choices_of(group, projection)) ranges.push_back(text(choice->tokens));
+    for (const RobustChoice* choice : choices_of(group, projection)) ranges.push_back(text(choice->tokens));
     if (!ranges.empty())
       notes.push_back(fmt::format("{}: the winners of {} are the table's robust choices, for {} tokens", file,
                                   name(projection), fmt::join(ranges, ", ")));

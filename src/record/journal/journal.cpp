@@ -1,4 +1,4 @@
-// Writing journals, and the JSON of their header. Reading them: replay.cpp.
+// Writing journals, and the JSON of their header. Reading them: read_journal.cpp.
 #include "record/journal/journal.h"
 
 #include <fcntl.h>

@@ -54,7 +54,7 @@ class Journal {
 };
 
 /// What the journal of an earlier run says.
-struct Replay {
+struct JournalContents {
   JournalHeader header;
   std::map<std::string, std::vector<Trial>> trials;  // by cell id, in order
   /// Candidates that were started and not finished, and how often. A candidate that ran when two runs ended is blamed
@@ -67,7 +67,7 @@ struct Replay {
 
 /// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names
 /// the line.
-Replay read_journal(const std::filesystem::path& path);
+JournalContents read_journal(const std::filesystem::path& path);
 
 /// Throws Exit::machine where the two runs don't compare (another device, other kernels), Exit::request where the
 /// request differs (other cells, seed).

@@ -128,12 +128,12 @@ std::string explain(const Answer& answer, const TunedTable& table, const Cell& c
   return told;
 }
 
-std::string explain(const Choice& choice, const Candidacy& nearest) {
+std::string explain(const RobustChoice& choice, const Candidacy& nearest) {
   return fmt::format("{}; the nearest of them, {}, is at distance {}", sentence(choice), id(nearest.entry->cell),
                      text(nearest.distance));
 }
 
-std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const Choice& choice) {
+std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const RobustChoice& choice) {
   std::vector<const Entry*> found;
   for (const Entry* entry : entries)
     if (std::ranges::find(choice.cells, entry->cell) != choice.cells.end()) found.push_back(entry);
@@ -180,7 +180,7 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
     return {.explanation = fmt::format("tuned on {}; {} cannot run what won there: {}", table.device.name, device->name,
                                        obstacle)};
   if (able.empty()) return no_answer(table, cell);
-  const Choice* choice = elsewhere ? nullptr : find_choice(table.choices, cell.shape, cell.tokens);
+  const RobustChoice* choice = elsewhere ? nullptr : find_robust_choice(table.choices, cell.shape, cell.tokens);
   const bool exact = std::ranges::any_of(able, [&](const Entry* entry) { return is_exact(*entry, cell); });
   if (choice && exact && prefer == Prefer::exact) choice = nullptr;
   const Candidacy best = nearest_of(choice ? entries_of(able, *choice) : able, cell);

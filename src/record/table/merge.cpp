@@ -35,10 +35,10 @@ bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
   return alone(a) == alone(b);
 }
 
-std::vector<Choice> choices_of(const TunedTable& table, const Shape& shape) {
-  std::vector<Choice> choices;
+std::vector<RobustChoice> choices_of(const TunedTable& table, const Shape& shape) {
+  std::vector<RobustChoice> choices;
   std::ranges::copy_if(table.choices, std::back_inserter(choices),
-                       [&](const Choice& choice) { return choice.shape() == shape; });
+                       [&](const RobustChoice& choice) { return choice.shape() == shape; });
   return choices;
 }
 
@@ -59,7 +59,7 @@ void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
 // Whether an entry of the shape's choices is another one in the merged table.
 bool changed(const TunedTable& table, const Shape& shape, const std::map<std::string, const Entry*>& merged) {
   std::set<std::string> cells;
-  for (const Choice& choice : choices_of(table, shape))
+  for (const RobustChoice& choice : choices_of(table, shape))
     for (const Cell& cell : choice.cells) cells.insert(id(cell));
   return std::ranges::any_of(table.entries, [&](const Entry& entry) {
     const std::string cell = id(entry.cell);
@@ -72,12 +72,12 @@ void take_choices(Merged& merged, const std::vector<const TunedTable*>& tables) 
   std::map<std::string, const Entry*> entries;
   for (const Entry& entry : to.entries) entries.emplace(id(entry.cell), &entry);
   for (const TunedTable* table : tables)
-    for (const Choice& choice : table->choices)
+    for (const RobustChoice& choice : table->choices)
       if (choices_of(to, choice.shape()).empty() && !changed(*table, choice.shape(), entries))
-        for (const Choice& one : choices_of(*table, choice.shape())) to.choices.push_back(one);
+        for (const RobustChoice& one : choices_of(*table, choice.shape())) to.choices.push_back(one);
   std::set<std::string> dropped;
   for (const TunedTable* table : tables)
-    for (const Choice& choice : table->choices)
+    for (const RobustChoice& choice : table->choices)
       if (choices_of(to, choice.shape()).empty()) dropped.insert(title(choice.shape()));
   merged.dropped_choices.assign(dropped.begin(), dropped.end());
 }

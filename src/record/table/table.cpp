@@ -19,7 +19,7 @@ constexpr std::string_view kJournalBegins = "{\"schema\":\"moetune.journal/";
 }  // namespace
 
 void drop_choices(TunedTable& table, const Shape& shape) {
-  std::erase_if(table.choices, [&](const Choice& choice) { return choice.shape() == shape; });
+  std::erase_if(table.choices, [&](const RobustChoice& choice) { return choice.shape() == shape; });
 }
 
 std::vector<Entries> by_shape(const TunedTable& table) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/system/file.h"
-#include "record/choice.h"
 #include "record/measurement.h"
+#include "record/robust_choice.h"
 #include "record/table/update.h"
 #include "variant/device.h"
 #include "workload/problem.h"
@@ -47,9 +47,9 @@ struct TunedTable {
   Json environment;
   Regime regime = Regime::burst;
   std::vector<Entry> entries;
-  std::vector<std::string> sweep = {};  // ids of all cells, in order, where entries are a part; empty = no others
-  std::vector<Choice> choices = {};     // those of one shape are consecutive and cover all token counts
-  std::vector<Update> updates = {};     // oldest first
+  std::vector<std::string> sweep = {};     // ids of all cells, in order, where entries are a part; empty = no others
+  std::vector<RobustChoice> choices = {};  // those of one shape are consecutive and cover all token counts
+  std::vector<Update> updates = {};        // oldest first
 };
 
 void drop_choices(TunedTable& table, const Shape& shape);
@@ -127,7 +127,7 @@ std::string text(const Distance& distance);
 struct Answer {
   Match match = Match::none;
   const Entry* entry = nullptr;           // null for none; for a choice the nearest of its cells
-  const Choice* choice = nullptr;         // for a choice: its candidate is the answer, not that of `entry`
+  const RobustChoice* choice = nullptr;   // for a choice: its candidate is the answer, not that of `entry`
   std::optional<Distance> distance = {};  // of the entry, or of the nearest where that is too far; 0 for exact
   std::string explanation = {};           // one sentence: what matched, what did not
 };

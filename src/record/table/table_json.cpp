@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "base/placed.h"
+#include "base/json.h"
 #include "record/step.h"
 #include "record/table/contradictions.h"
 #include "record/table/table.h"
@@ -99,7 +99,7 @@ Rival rival_from_json(const JsonAt& json) {
               .candidate = {},
               .measurement = measurement_from_json(json["measurement"]),
               .ratio = {json["ratio"].number(), json["ratio_low"].number(), json["ratio_high"].number()}};
-  if (json.has("candidate")) rival.candidate = placed(json["candidate"], candidate_from_json);
+  if (json.has("candidate")) rival.candidate = with_place(json["candidate"], candidate_from_json);
   if (rival.ratio.low > rival.ratio.value || rival.ratio.value > rival.ratio.high)
     json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio.value, rival.ratio.low,
                           rival.ratio.high));
@@ -126,7 +126,7 @@ std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
 }
 
 void read_winner(const JsonAt& json, Entry& entry) {
-  entry.candidate = placed(json["candidate"], candidate_from_json);
+  entry.candidate = with_place(json["candidate"], candidate_from_json);
   entry.measurement = measurement_from_json(json["measurement"]);
   entry.verdict = verdict_from_json(json["verdict"]);
   if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
@@ -136,7 +136,8 @@ void read_winner(const JsonAt& json, Entry& entry) {
     if (find_rival(entry, entry.rivals.back().name) != &entry.rivals.back())
       json["rivals"][i].fail(fmt::format("'{}' is in the list twice", entry.rivals.back().name));
   }
-  for (size_t i = 0; i < json["ties"].size(); ++i) entry.ties.push_back(placed(json["ties"][i], candidate_from_json));
+  for (size_t i = 0; i < json["ties"].size(); ++i)
+    entry.ties.push_back(with_place(json["ties"][i], candidate_from_json));
 }
 
 std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std::string, size_t>& entries) {
@@ -151,11 +152,11 @@ std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std:
   return sweep;
 }
 
-std::vector<Choice> choices_of(const JsonAt& json, const TunedTable& table) {
+std::vector<RobustChoice> choices_of(const JsonAt& json, const TunedTable& table) {
   std::vector<const Cell*> cells;
   for (const Entry& entry : table.entries)
     if (entry.skipped.empty()) cells.push_back(&entry.cell);
-  std::vector<Choice> choices = choices_from_json(json, cells);
+  std::vector<RobustChoice> choices = robust_choices_from_json(json, cells);
   for (size_t i = 0; i < choices.size(); ++i)
     require_runnable(choices[i].candidate(), choices[i].shape(), table.device, json[i]["candidate"]);
   return choices;
@@ -189,7 +190,7 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
 
 Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
   Entry entry;
-  entry.cell = placed(json["cell"], cell_from_json);
+  entry.cell = with_place(json["cell"], cell_from_json);
   entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
   entry.figures = figures_from_json(json["figures"]);
   entry.flops = json["flops"].number();
@@ -220,7 +221,7 @@ Json to_json(const TunedTable& table) {
   // Peaks as a reader sees them, for percent_of_roof.
   const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
   for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
-  for (const Choice& choice : table.choices) json["choices"].push_back(to_json(choice));
+  for (const RobustChoice& choice : table.choices) json["choices"].push_back(to_json(choice));
   for (const Update& update : table.updates) json["updates"].push_back(to_json(update));
   if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;

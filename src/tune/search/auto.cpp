@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/stats.h"
-#include "tune/search/promising.h"
+#include "tune/search/predicted_fastest.h"
 #include "tune/search/surrogate.h"
 
 namespace moetune {
@@ -70,7 +70,7 @@ class Auto final : public Strategy {
         if (auto near = domain_->nearest(candidate)) first_.push_back(std::move(*near));
       if (std::ranges::none_of(domain_->variants(), has_model)) list_all(setting.warm.near);
       const size_t best = setting.warm.near ? kModelsBestNear : kModelsBest;
-      for (Candidate& candidate : promising(*domain_, problem_, device_, first_, best))
+      for (Candidate& candidate : predicted_fastest(*domain_, problem_, device_, first_, best))
         first_.push_back(std::move(candidate));
     }
     std::set<Candidate> once;
@@ -102,8 +102,8 @@ class Auto final : public Strategy {
     return {next.begin(), next.begin() + static_cast<std::ptrdiff_t>(std::min(count, next.size()))};
   }
 
-  int64_t most() const override { return small_ ? small_size_ : effort_.most; }
-  int64_t usual() const override { return small_ ? small_size_ : effort_.usual; }
+  int64_t most_candidates() const override { return small_ ? small_size_ : effort_.most; }
+  int64_t usual_candidates() const override { return small_ ? small_size_ : effort_.usual; }
 
  private:
   struct Known {
@@ -112,7 +112,7 @@ class Auto final : public Strategy {
     Racer racer;
   };
   struct Promise {
-    Point point;
+    Coordinates point;
     double modelled = 0;  // logarithm of its modelled time over that of the variant's fastest
     double gain = 0;      // expected, when it was last computed
   };
@@ -149,7 +149,7 @@ class Auto final : public Strategy {
 
   // Goes on when half of what it last asked for is answered: what is missing may be slow to compile.
   void plan() {
-    const bool asks = begin() || race(kRaceBlocks) || (!small_ && tried() < most() && step());
+    const bool asks = begin() || race(kRaceBlocks) || (!small_ && tried() < most_candidates() && step());
     if (!asks && unanswered_.empty()) race(kFinalBlocks);
     planned_ = queue_.size();
   }
@@ -217,7 +217,7 @@ class Auto final : public Strategy {
       if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
         nears.push_back(look_near(own, best));
     }
-    const int64_t room = std::min(kGeneration, most() - tried());
+    const int64_t room = std::min(kGeneration, most_candidates() - tried());
     const double least = std::max(in_vain(best) ? kModestGain : kSmallestGain, noise() / 4);
     // What was compiled ahead comes first, while it still promises enough.
     for (const Candidate& candidate : likely_)
@@ -338,7 +338,7 @@ class Auto final : public Strategy {
   Surrogate fit(const Candidate& fastest, double best) {
     const Variant& variant = find_variant(fastest.variant);
     const double slowest = variant.seconds ? kSlowest : kSlowestUnknown;
-    std::vector<Point> points;
+    std::vector<Coordinates> points;
     std::vector<double> values;
     for (const auto& [candidate, known] : known_) {
       if (candidate.variant != variant.name) continue;

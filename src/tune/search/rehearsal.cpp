@@ -24,7 +24,7 @@ constexpr uint64_t kRehearsalStream = 0x4e4e;  // of random numbers
 
 using Recorded = std::map<Candidate, Trial>;  // the last trial of each
 
-Recorded recorded_of(const Replay& journal, const std::string& cell) {
+Recorded recorded_of(const JournalContents& journal, const std::string& cell) {
   Recorded result;
   const auto found = journal.trials.find(cell);
   if (found == journal.trials.end()) return result;
@@ -160,7 +160,7 @@ std::optional<RehearsedCell> prepare(const Cell& cell, Stage& stage) {
 
 }  // namespace
 
-std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalRequest& request) {
+std::vector<RehearsedCell> rehearse(const JournalContents& journal, const RehearsalRequest& request) {
   std::vector<RehearsedCell> results;
   std::vector<std::vector<Entry>> before(static_cast<size_t>(request.runs));  // of each run
   for (const Cell& cell : journal.header.cells) {
@@ -170,7 +170,7 @@ std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalReques
     if (!result) continue;
     for (size_t run = 0; run < before.size(); ++run) {
       std::vector<const Entry*> entries;
-      if (request.warm)
+      if (request.warm_start)
         for (const Entry& entry : before[run]) entries.push_back(&entry);
       const Found found = search(stage, request, warm_start(stage.problem, entries), run);
       result->candidates.push_back(found.candidates);

@@ -11,7 +11,7 @@ struct RehearsalRequest {
   std::string strategy = "auto";
   int runs = 10;               // with the seeds 0, 1, ...
   int64_t max_candidates = 0;  // a cell; 0 = no limit
-  bool warm = true;            // whether a cell begins with what won those before it
+  bool warm_start = true;      // whether a cell begins with what won those before it
 };
 
 /// What the runs found in one cell. A loss is how much longer a candidate takes than the best of the journal, by their
@@ -32,6 +32,6 @@ struct RehearsedCell {
 /// recorded interval. As in a final, the fastest three and the default are compared again, here without noise. Cells
 /// without a right candidate are left out; the default is tried where the journal has it, else the search begins with
 /// the recorded candidate that is nearest to it.
-std::vector<RehearsedCell> rehearse(const Replay& journal, const RehearsalRequest& request);
+std::vector<RehearsedCell> rehearse(const JournalContents& journal, const RehearsalRequest& request);
 
 }  // namespace moetune

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tune/search/auto.h"
-#include "tune/search/promising.h"
+#include "tune/search/predicted_fastest.h"
 
 namespace moetune {
 namespace {
@@ -40,7 +40,7 @@ class InOrder final : public Strategy {
       if (!told_.contains(order_[i])) next.push_back(order_[i]);
     return next;
   }
-  int64_t most() const override { return std::ssize(order_); }
+  int64_t most_candidates() const override { return std::ssize(order_); }
 
  private:
   std::vector<Candidate> order_;
@@ -84,8 +84,8 @@ bool lists_candidates(const std::string& strategy) { return strategy == "exhaust
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting) {
   require_strategy(name);
   if (name == "auto") return make_auto(setting);
-  std::vector<Candidate> order = name == "model" ? promising(*setting.domain, setting.problem, setting.device,
-                                                             {setting.fallback}, kModelCandidates)
+  std::vector<Candidate> order = name == "model" ? predicted_fastest(*setting.domain, setting.problem, setting.device,
+                                                                     {setting.fallback}, kModelCandidates)
                                                  : setting.listed->legal;
   if (name == "random") order = shuffled(std::move(order), setting.seed);
   if (name != "model" || order.empty()) order.insert(order.begin(), setting.fallback);

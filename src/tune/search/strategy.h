@@ -1,4 +1,5 @@
-// Which candidate to try next, and for how long. A strategy needs no device, so that recorded journals can replay it.
+// Which candidate to try next, and for how long. A strategy needs no device, so that it can be rehearsed on a recorded
+// journal.
 #pragma once
 #include <memory>
 #include <optional>
@@ -6,7 +7,7 @@
 #include <vector>
 
 #include "record/measurement.h"
-#include "tune/search/warm.h"
+#include "tune/search/warm_start.h"
 #include "variant/space/domain.h"
 #include "workload/problem.h"
 
@@ -29,9 +30,9 @@ class Strategy {
   /// Candidates that it may ask for next, the likeliest first: they can be compiled ahead. At most `count`.
   virtual std::vector<Candidate> likely(size_t count) const = 0;
   /// The most candidates that it asks for.
-  virtual int64_t most() const = 0;
+  virtual int64_t most_candidates() const = 0;
   /// How many it asks for in most cells.
-  virtual int64_t usual() const { return most(); }
+  virtual int64_t usual_candidates() const { return most_candidates(); }
 };
 
 /// What a strategy may know of the cell that it searches.
@@ -46,9 +47,9 @@ struct SearchSetting {
   uint64_t seed = 0;
 };
 
-/// "auto" is described in tune/auto.h. "exhaustive" goes through all candidates in order, "random" in a random order of
-/// `seed`, "model" through the 32 that should be the fastest by the variants' models. All but the last ask for the
-/// default first. No strategy asks again for a candidate that it was told, except for more blocks of it.
+/// "auto" is described in tune/search/auto.h. "exhaustive" goes through all candidates in order, "random" in a random
+/// order of `seed`, "model" through the 32 that should be the fastest by the variants' models. All but the last ask for
+/// the default first. No strategy asks again for a candidate that it was told, except for more blocks of it.
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
 struct StrategyText {
   std::string name, description;

@@ -60,8 +60,8 @@ double place_in_list(std::vector<int> values, int value) {
 
 }  // namespace
 
-Point knob_coordinates(const Variant& variant, const Candidate& candidate) {
-  Point point;
+Coordinates knob_coordinates(const Variant& variant, const Candidate& candidate) {
+  Coordinates point;
   for (size_t i = 0; i < variant.knobs.size(); ++i) {
     const Knob& knob = variant.knobs[i];
     point.emplace_back();
@@ -72,8 +72,8 @@ Point knob_coordinates(const Variant& variant, const Candidate& candidate) {
   return point;
 }
 
-Surrogate::Surrogate(std::vector<Point> points, std::vector<double> values, double sd, std::vector<double> relevances,
-                     bool learns)
+Surrogate::Surrogate(std::vector<Coordinates> points, std::vector<double> values, double sd,
+                     std::vector<double> relevances, bool learns)
     : points_(std::move(points)), centred_(std::move(values)), relevances_(std::move(relevances)) {
   const auto count = static_cast<double>(centred_.size());
   mean_ = std::accumulate(centred_.begin(), centred_.end(), 0.0) / count;
@@ -110,7 +110,7 @@ void Surrogate::choose(bool learns) {
   fit();
 }
 
-double Surrogate::kernel(const Point& a, const Point& b) const {
+double Surrogate::kernel(const Coordinates& a, const Coordinates& b) const {
   double distance = 0;
   for (size_t knob = 0; knob < a.size(); ++knob)
     for (size_t i = 0; i < a[knob].size(); ++i) distance += relevances_[knob] * std::abs(a[knob][i] - b[knob][i]);
@@ -118,7 +118,7 @@ double Surrogate::kernel(const Point& a, const Point& b) const {
 }
 
 // With the first `points` of the points.
-std::vector<double> Surrogate::covariances(const Point& point, size_t points) const {
+std::vector<double> Surrogate::covariances(const Coordinates& point, size_t points) const {
   std::vector<double> result(points);
   for (size_t i = 0; i < points; ++i) result[i] = variance_ * kernel(point, points_[i]);
   return result;
@@ -135,7 +135,7 @@ double Surrogate::fit() {
   return likelihood;
 }
 
-Prediction Surrogate::at(const Point& point) const {
+Prediction Surrogate::at(const Coordinates& point) const {
   std::vector<double> to_points = covariances(point, points_.size());
   const double mean = mean_ + std::inner_product(to_points.begin(), to_points.end(), weights_.begin(), 0.0);
   solve_lower(factor_, to_points);
@@ -143,7 +143,7 @@ Prediction Surrogate::at(const Point& point) const {
   return {mean, std::sqrt(std::max(variance_ - known, 0.0))};
 }
 
-void Surrogate::believe(const Point& point) {
+void Surrogate::believe(const Coordinates& point) {
   const double value = at(point).mean - mean_;
   append_row(factor_, covariances(point, points_.size()), variance_ * (1 + noise_));
   points_.push_back(point);

@@ -9,8 +9,8 @@ namespace moetune {
 
 /// Where a candidate lies, with a list of coordinates for each knob. Numbers differ by their steps in the knob's list
 /// of values, whose ends differ by 4 at most; words differ by 1.
-using Point = std::vector<std::vector<double>>;
-Point knob_coordinates(const Variant& variant, const Candidate& candidate);
+using Coordinates = std::vector<std::vector<double>>;
+Coordinates knob_coordinates(const Variant& variant, const Candidate& candidate);
 
 struct Prediction {
   double mean = 0, sd = 0;
@@ -24,21 +24,21 @@ class Surrogate {
   /// `values[i]` was observed at `points[i]`; at least one. `sd` is the least standard deviation that values are
   /// thought to have. `relevances` of an earlier fit are where learning begins; may be empty. They are used as they are
   /// where `learns` is false, because learning takes most of the time.
-  Surrogate(std::vector<Point> points, std::vector<double> values, double sd, std::vector<double> relevances = {},
+  Surrogate(std::vector<Coordinates> points, std::vector<double> values, double sd, std::vector<double> relevances = {},
             bool learns = true);
-  Prediction at(const Point& point) const;
+  Prediction at(const Coordinates& point) const;
   /// Goes on as if the prediction at a point had been observed there, so that the next candidates lie elsewhere (the
   /// "kriging believer" of Ginsbourger, Le Riche and Carraro 2010).
-  void believe(const Point& point);
+  void believe(const Coordinates& point);
   const std::vector<double>& relevances() const { return relevances_; }
 
  private:
   double fit();  // the marginal likelihood, in the logarithm
   void choose(bool learns);
-  double kernel(const Point& a, const Point& b) const;
-  std::vector<double> covariances(const Point& point, size_t points) const;
+  double kernel(const Coordinates& a, const Coordinates& b) const;
+  std::vector<double> covariances(const Coordinates& point, size_t points) const;
 
-  std::vector<Point> points_;
+  std::vector<Coordinates> points_;
   std::vector<double> centred_;
   double mean_ = 0, variance_ = 0, noise_ = 0;  // noise as a fraction of the variance
   std::vector<double> relevances_;              // one per knob

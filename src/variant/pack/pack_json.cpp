@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/placed.h"
+#include "base/json.h"
 #include "variant/pack/launch_json.h"
 #include "variant/pack/launch_rule.h"
 #include "variant/pack/pack.h"
@@ -37,7 +37,7 @@ void read_knobs(const JsonAt& json, Pack& pack, Sizes& sizes) {
   each(json["knobs"], [&](const JsonAt& at) {
     pack.knobs.push_back(read_knob(at, sizes));
     pack.fallback.push_back(
-        placed(at["default"], [&](const JsonAt& v) { return knob_from_json(pack.knobs.back(), v); }));
+        with_place(at["default"], [&](const JsonAt& v) { return knob_from_json(pack.knobs.back(), v); }));
     sizes[pack.knobs.back().name] = std::max(1, pack.fallback.back());
   });
 }
@@ -66,14 +66,14 @@ bool may_weigh(Weighting product, Weighting pack) {
 
 PackComputation read_computation(const JsonAt& json) {
   const auto placed_word = [&](const char* key, auto parse) {
-    return placed(json[key], [&](const JsonAt& at) { return parse(at.string()); });
+    return with_place(json[key], [&](const JsonAt& at) { return parse(at.string()); });
   };
   Shape shape;
   shape.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64};
   shape.op = placed_word("op", parse_op);
   shape.layer.dtype = placed_word("dtype", parse_dtype);
   shape.fusion = parse_fusion(json["fusion"]);
-  placed(json["fusion"], [&](const JsonAt&) { return require_valid(shape), true; });
+  with_place(json["fusion"], [&](const JsonAt&) { return require_valid(shape), true; });
   const Weighting weighting = parse_weighting(json["weighting"].string());
   const Weighting ours = product_of(shape).weighting;
   if (!may_weigh(ours, weighting))
@@ -122,7 +122,7 @@ void read_candidates(const JsonAt& json, Pack& pack) {
     std::vector<int> values;
     for (size_t i = 0; i < pack.knobs.size(); ++i) {
       const Knob& knob = pack.knobs[i];
-      values.push_back(placed(row[i], [&](const JsonAt& at) { return knob_from_json(knob, at); }));
+      values.push_back(with_place(row[i], [&](const JsonAt& at) { return knob_from_json(knob, at); }));
       if (std::ranges::find(knob.values, values.back()) == knob.values.end())
         row[i].fail(fmt::format("{} is not among the values of {}", row[i].value().dump(), knob.name));
     }

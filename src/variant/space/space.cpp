@@ -11,7 +11,7 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/placed.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "base/text/units.h"
 
@@ -28,7 +28,7 @@ constexpr std::string_view kMostWord = "most";
 
 int knob_value(const Knob& knob, const JsonAt& json) {
   if (json.value() == kMostWord) return kMost;
-  return placed(json, [&](const JsonAt& at) {
+  return with_place(json, [&](const JsonAt& at) {
     return at.value().is_string() ? parse_knob(knob, at.string()) : knob_from_json(knob, at);
   });
 }
@@ -42,7 +42,7 @@ void require_knob(const Variant& variant, const std::string& name, const JsonAt&
       if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
     list.fail(fmt::format("the only value of {} is {}", name, retired.value), "leave the knob out");
   }
-  placed(json, [&](const JsonAt&) { return knob_place(variant, name); });
+  with_place(json, [&](const JsonAt&) { return knob_place(variant, name); });
 }
 
 // The values of one knob, or the one that it has where the space doesn't name it.
@@ -55,7 +55,7 @@ std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
 }
 
 VariantSpace variant_space(const std::string& name, const JsonAt& json) {
-  const Variant& variant = placed(json, [&](const JsonAt&) { return std::cref(find_variant(name)); });
+  const Variant& variant = with_place(json, [&](const JsonAt&) { return std::cref(find_variant(name)); });
   VariantSpace space{.variant = name, .values = {}};
   for (const auto& item : json.value().items()) require_knob(variant, item.key(), json);
   for (const Knob& knob : variant.knobs) space.values.emplace_back(knob.name, knob_values(knob, json));

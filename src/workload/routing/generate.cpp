@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "workload/routing/choices.h"
+#include "workload/routing/expert_choices.h"
 #include "workload/routing/loads.h"
 #include "workload/routing/routing.h"
 #include "workload/routing/trace.h"
@@ -36,7 +36,7 @@ Routing whole_model(const RoutingSpec& spec, int64_t tokens, int64_t experts, in
   // A spec that code built may lack numbers or have wrong ones: its text is parsed and checked as a user's.
   const RoutingSpec checked = parse_routing(text(spec));
   if (draws_loads(checked)) return routing_from_rows(draw_loads(checked, tokens, experts, top_k, seed), tokens, top_k);
-  return routing_from_ids(draw_choices(checked, tokens, experts, top_k, seed), tokens, top_k, experts);
+  return routing_from_ids(draw_expert_choices(checked, tokens, experts, top_k, seed), tokens, top_k, experts);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ TEST(ChoosingOptions, AskForARuleAndALoss) {
   EXPECT_FALSE(choose_request({}, {}).has_value());
   EXPECT_EQ(choose_request({.rule = "mean", .bucket_loss = ""}, {})->rule, Rule::mean);
   EXPECT_EQ(choose_request({.rule = "mean", .bucket_loss = ""}, {})->bucket_loss, 0);
-  const ChooseRequest merging = choose_request({.rule = "", .bucket_loss = "2%"}, {}).value();
+  const ContestRequest merging = choose_request({.rule = "", .bucket_loss = "2%"}, {}).value();
   EXPECT_EQ(merging.rule, Rule::worst);
   EXPECT_DOUBLE_EQ(merging.bucket_loss, 0.02);
   EXPECT_EQ(error_of([] { choose_request({.rule = "", .bucket_loss = "two"}, {}); }).exit, Exit::request);
@@ -67,7 +67,7 @@ TEST(MeasureAsFinals, TakesTheirRoundsAndTheEnd) {
   TuneRequest run;
   run.final_rounds = 40, run.final_looks = 8, run.final_wait = 3, run.block_seconds = 4e-3;
   run.regime = Regime::sustained;
-  ChooseRequest request;
+  ContestRequest request;
   measure_as_finals(request, run);
   EXPECT_EQ(request.rounds, 40);
   EXPECT_EQ(request.looks, 8);
@@ -100,7 +100,7 @@ TEST(ChoiceSections, TellRangesThenRegretsInEachCell) {
 
 TEST(ChoiceSections, FitInto80ColumnsWhereTimesAreNoisy) {
   TunedTable table = chosen_table(sample::two_counts(), Rule::worst, 0);
-  for (Choice& choice : table.choices)
+  for (RobustChoice& choice : table.choices)
     for (Standing& one : choice.contenders)
       for (Estimate& time : one.times) time = {time.value, 0.5 * time.value, 2 * time.value};
   std::string line;

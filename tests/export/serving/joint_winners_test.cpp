@@ -3,8 +3,8 @@
 #include "export/serving/joint_winners.h"
 
 #include "export/exporter.h"
-#include "record/sample.h"
 #include "export/serving/serving.h"
+#include "record/sample.h"
 
 namespace moetune {
 namespace {
@@ -21,8 +21,8 @@ TunedTable apart() {
       {sample::entry(cell(qwen_up(), 16), triton(16, 3), 10), sample::entry(cell(qwen_down(), 16), triton(64, 4), 20)});
 }
 
-Replay timed() {
-  Replay journal{
+JournalContents timed() {
+  JournalContents journal{
       .header = sample::header({cell(qwen_up(), 16), cell(qwen_down(), 16)}), .trials = {}, .unfinished = {}};
   std::vector<Trial>& up = journal.trials[id(cell(qwen_up(), 16))];
   std::vector<Trial>& down = journal.trials[id(cell(qwen_down(), 16))];
@@ -61,7 +61,7 @@ TunedTable raced(const Candidate& up, const Candidate& down, const Candidate& fa
   return table;
 }
 
-Replay screened(const std::vector<Trial>& up, const std::vector<Trial>& down) {
+JournalContents screened(const std::vector<Trial>& up, const std::vector<Trial>& down) {
   return {.header = sample::header({cell(qwen_up(), 16), cell(qwen_down(), 16)}),
           .trials = {{id(cell(qwen_up(), 16)), up}, {id(cell(qwen_down(), 16)), down}},
           .unfinished = {}};
@@ -106,7 +106,7 @@ TEST(JointWinners, AreNotOfAnotherBuildOfThePack) {
 
 TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
   std::vector<std::string> notes;
-  Replay journal = timed();
+  JournalContents journal = timed();
   journal.trials.clear();
   const TunedTable joined = with_joint_winners(apart(), journal, {}, notes);
   EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));

@@ -36,15 +36,15 @@ std::string journal_text(const std::filesystem::path& path) {
 TEST(Journal, HoldsWhatWasWrittenInOrder) {
   const Folder folder;
   journal_text(folder / "j");
-  const Replay replay = read_journal(folder / "j");
-  EXPECT_EQ(replay.header.cells, header().cells);
-  EXPECT_EQ(replay.header.device, header().device);
-  EXPECT_EQ(replay.header.environment, header().environment);
-  EXPECT_EQ(replay.header.space, "quick");
-  EXPECT_EQ(replay.header.strategy, "exhaustive");
-  EXPECT_EQ(replay.header.seed, 7u);
-  ASSERT_EQ(replay.trials.size(), 1u);
-  const std::vector<Trial>& trials = replay.trials.at(kCell);
+  const JournalContents contents = read_journal(folder / "j");
+  EXPECT_EQ(contents.header.cells, header().cells);
+  EXPECT_EQ(contents.header.device, header().device);
+  EXPECT_EQ(contents.header.environment, header().environment);
+  EXPECT_EQ(contents.header.space, "quick");
+  EXPECT_EQ(contents.header.strategy, "exhaustive");
+  EXPECT_EQ(contents.header.seed, 7u);
+  ASSERT_EQ(contents.trials.size(), 1u);
+  const std::vector<Trial>& trials = contents.trials.at(kCell);
   ASSERT_EQ(trials.size(), 2u);
   EXPECT_EQ(trials[0].candidate, mma(64));
   EXPECT_NEAR(trials[0].measurement.time.value, 10e-6, 1e-12);
@@ -73,12 +73,12 @@ TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
   const Entry found = sample::entry(header().cells.at(0), mma(64), 10);
   journal.decided(found, header().device, 2, true);
   journal.decided(found, header().device, 2.5, false);
-  const Replay replay = read_journal(folder / "j");
-  EXPECT_EQ(replay.trials.at(kCell)[0].took, 0.125);
-  EXPECT_EQ(replay.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
-  EXPECT_EQ(replay.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
-  EXPECT_TRUE(replay.searched.empty()) << "the last final counts";
-  EXPECT_EQ(to_json(replay.decided.at(kCell), header().device), to_json(found, header().device));
+  const JournalContents contents = read_journal(folder / "j");
+  EXPECT_EQ(contents.trials.at(kCell)[0].took, 0.125);
+  EXPECT_EQ(contents.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
+  EXPECT_EQ(contents.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
+  EXPECT_TRUE(contents.searched.empty()) << "the last final counts";
+  EXPECT_EQ(to_json(contents.decided.at(kCell), header().device), to_json(found, header().device));
 }
 
 TEST(Journal, AFinalOfAnotherCellIsRefused) {
@@ -235,9 +235,9 @@ TEST(Unfinished, AnEndAtLastClearsTheCandidate) {
   journal.started(kCell, mma(64));
   journal.started(kCell, mma(64));
   journal.finished(kCell, failed_trial(mma(64), Status::timeout, "late"));
-  const Replay replay = read_journal(folder / "j");
-  EXPECT_TRUE(replay.unfinished.empty());
-  EXPECT_EQ(replay.trials.at(kCell).size(), 1u);
+  const JournalContents contents = read_journal(folder / "j");
+  EXPECT_TRUE(contents.unfinished.empty());
+  EXPECT_EQ(contents.trials.at(kCell).size(), 1u);
 }
 
 TEST(Unfinished, IsKeptApartByCell) {
@@ -247,9 +247,9 @@ TEST(Unfinished, IsKeptApartByCell) {
   journal.started(kCell, mma(64));
   journal.started(other, mma(64));
   journal.finished(other, trial(mma(64), 2));
-  const Replay replay = read_journal(folder / "j");
-  EXPECT_EQ(replay.unfinished.size(), 1u);
-  EXPECT_EQ(replay.unfinished.at(kCell).at(text(mma(64))), 1);
+  const JournalContents contents = read_journal(folder / "j");
+  EXPECT_EQ(contents.unfinished.size(), 1u);
+  EXPECT_EQ(contents.unfinished.at(kCell).at(text(mma(64))), 1);
 }
 
 std::string journal_of_one_trial(const Folder& folder) {
@@ -265,9 +265,9 @@ TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsRead) {
   const size_t last = text.rfind('\n', text.size() - 2) + 1;
   for (size_t length = last; length < text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
-    const Replay replay = read_journal(folder / "cut");
-    ASSERT_TRUE(replay.trials.empty()) << length;
-    ASSERT_EQ(replay.unfinished.at(kCell).at(moetune::text(mma(64))), 1) << length;
+    const JournalContents contents = read_journal(folder / "cut");
+    ASSERT_TRUE(contents.trials.empty()) << length;
+    ASSERT_EQ(contents.unfinished.at(kCell).at(moetune::text(mma(64))), 1) << length;
   }
   EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 1u);
 }
@@ -279,10 +279,10 @@ TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
   for (size_t length = last; length <= text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
     Journal::reopen(folder / "cut").finished(kCell, trial(mma(128), 20));
-    const Replay replay = read_journal(folder / "cut");
+    const JournalContents contents = read_journal(folder / "cut");
     const size_t whole = length == text.size() ? 2 : 1;
-    ASSERT_EQ(replay.trials.at(kCell).size(), whole) << length;
-    ASSERT_EQ(replay.trials.at(kCell).back().candidate, mma(128)) << length;
+    ASSERT_EQ(contents.trials.at(kCell).size(), whole) << length;
+    ASSERT_EQ(contents.trials.at(kCell).back().candidate, mma(128)) << length;
   }
 }
 

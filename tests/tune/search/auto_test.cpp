@@ -85,8 +85,8 @@ Outcome search(const SearchSetting& setting, const std::function<double(const Ca
   outcome.seconds = seconds(best->first);
   if (winner) *winner = best->first;
   outcome.candidates = std::ssize(trials);
-  EXPECT_LE(outcome.candidates, strategy->most());
-  EXPECT_LE(strategy->usual(), strategy->most());
+  EXPECT_LE(outcome.candidates, strategy->most_candidates());
+  EXPECT_LE(strategy->usual_candidates(), strategy->most_candidates());
   return outcome;
 }
 

@@ -29,7 +29,7 @@ TEST(KnobCoordinates, AreStepsOfNumbersAndWords) {
   EXPECT_DOUBLE_EQ(distance("hold", 0, 64), distance("hold", 64, 128));
 }
 
-Point at(double x, double y = 0) { return {{x}, {y}}; }
+Coordinates at(double x, double y = 0) { return {{x}, {y}}; }
 
 TEST(Surrogate, PassesNearWhatItSaw) {
   const Surrogate surrogate({at(0), at(1), at(2), at(3)}, {3, 1, 2, 5}, 0.1);
@@ -52,7 +52,7 @@ TEST(Surrogate, OfOnePointIsAsUnsureAsItIsTold) {
 }
 
 TEST(Surrogate, LearnsWhichKnobMatters) {
-  std::vector<Point> points;
+  std::vector<Coordinates> points;
   std::vector<double> values;
   for (int x = 0; x < 5; ++x)
     for (int y = 0; y < 5; ++y) points.push_back(at(x, y)), values.push_back(x * x);

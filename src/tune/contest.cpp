@@ -1,5 +1,5 @@
-// Measures the contenders of each cell. Which of them is chosen: table/choice.cpp.
-#include "tune/choose.h"
+// Measures the contenders of each cell. Which of them is chosen: record/robust_choice.cpp.
+#include "tune/contest.h"
 
 #include <fmt/format.h>
 
@@ -60,7 +60,7 @@ struct Fault {
 // One cell with its contenders.
 struct Meeting {
   Backend& backend;
-  const ChooseRequest& request;
+  const ContestRequest& request;
   const std::atomic<bool>& stop;
   Problem problem;
   std::vector<Candidate> able;
@@ -113,8 +113,8 @@ Rounds settle(Meeting& meeting) {
 // What all cells of a shape have in common.
 struct Field {
   Backend& backend;
-  const ChooseRequest& request;
-  const ChooseListener& listener;
+  const ContestRequest& request;
+  const ContestListener& listener;
   const std::atomic<bool>& stop;
 
   bool over() const { return stop || std::chrono::steady_clock::now() >= request.end; }
@@ -194,7 +194,7 @@ std::optional<Contest> measure(const Field& field, const Entries& entries) {
 
 }  // namespace
 
-bool has_choice(const std::vector<Cell>& cells, double bucket_loss) {
+bool has_contest(const std::vector<Cell>& cells, double bucket_loss) {
   for (size_t i = 0; i < cells.size(); ++i)
     for (size_t j = i + 1; j < cells.size(); ++j)
       if (cells[i].shape == cells[j].shape && (bucket_loss > 0 || cells[i].tokens == cells[j].tokens)) return true;
@@ -216,11 +216,11 @@ std::vector<Candidate> pick_contenders(const Entries& entries) {
   return picked;
 }
 
-std::vector<Choice> choose(const TunedTable& table, Backend& backend, const ChooseRequest& request,
-                           const ChooseListener& listener, const std::atomic<bool>& stop) {
-  std::vector<Choice> choices;
+std::vector<RobustChoice> measure_choices(const TunedTable& table, Backend& backend, const ContestRequest& request,
+                                          const ContestListener& listener, const std::atomic<bool>& stop) {
+  std::vector<RobustChoice> choices;
   for (const Entries& entries : winners_by_shape(table)) {
-    if (!has_choice(cells_of(entries), request.bucket_loss)) continue;
+    if (!has_contest(cells_of(entries), request.bucket_loss)) continue;
     const Field field{backend, request, listener, stop};
     const std::optional<Contest> contest = measure(field, entries);
     if (!contest) {
@@ -229,7 +229,8 @@ std::vector<Choice> choose(const TunedTable& table, Backend& backend, const Choo
                                title(entries[0]->cell.shape)));
       continue;
     }
-    for (Choice& choice : choose(*contest, request.rule, request.bucket_loss)) choices.push_back(std::move(choice));
+    for (RobustChoice& choice : robust_choices(*contest, request.rule, request.bucket_loss))
+      choices.push_back(std::move(choice));
   }
   return choices;
 }

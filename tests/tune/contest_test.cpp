@@ -1,5 +1,5 @@
 // Contenders measured in each other's cells, over the fake backend: who takes part, who drops out, what is chosen.
-#include "tune/choose.h"
+#include "tune/contest.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ Entry winner(const Cell& cell, const Candidate& candidate, std::vector<Candidate
 struct Choosing {
   FakeBackend backend;
   TunedTable table;
-  ChooseRequest request = {.rounds = 5};
+  ContestRequest request = {.rounds = 5};
   std::atomic<bool> stop{false};
   Problem loaded;
   std::vector<std::string> notes;
@@ -60,22 +60,22 @@ struct Choosing {
     return (candidate == kEven) == is_even() ? 100e-6 : 130e-6;
   }
 
-  std::vector<Choice> run() {
-    const ChooseListener listener{.begins =
-                                      [this](const Cell& cell, size_t contenders) {
-                                        begun.push_back("t" + std::to_string(cell.tokens) + "/" + text(cell.routing) +
-                                                        " " + std::to_string(contenders));
-                                      },
-                                  .note = [this](const std::string& note) { notes.push_back(note); }};
-    return choose(table, backend, request, listener, stop);
+  std::vector<RobustChoice> run() {
+    const ContestListener listener{.begins =
+                                       [this](const Cell& cell, size_t contenders) {
+                                         begun.push_back("t" + std::to_string(cell.tokens) + "/" + text(cell.routing) +
+                                                         " " + std::to_string(contenders));
+                                       },
+                                   .note = [this](const std::string& note) { notes.push_back(note); }};
+    return measure_choices(table, backend, request, listener, stop);
   }
 };
 
 TEST(Choose, TheCandidateThatIsGoodEverywhere) {
   Choosing choosing;
-  const std::vector<Choice> choices = choosing.run();
+  const std::vector<RobustChoice> choices = choosing.run();
   ASSERT_EQ(choices.size(), 1u);
-  const Choice& choice = choices[0];
+  const RobustChoice& choice = choices[0];
   EXPECT_EQ(choice.candidate(), kBoth);
   EXPECT_EQ(choice.contenders.size(), 4u);
   EXPECT_NEAR(worst_regret(choice, choice.chosen), 0.02, 1e-9);
@@ -108,7 +108,7 @@ TEST(Choose, NoiseDoesNotChangeIt) {
     Choosing choosing;
     choosing.backend.script.noise = {.sigma = 0.005, .drift = 0.05};
     choosing.request.rounds = 21;
-    const std::vector<Choice> choices = choosing.run();
+    const std::vector<RobustChoice> choices = choosing.run();
     ASSERT_EQ(choices.size(), 1u);
     EXPECT_EQ(choices[0].candidate(), kBoth) << seed;
     EXPECT_LT(uncertainty(choices[0]), 0.06);
@@ -120,7 +120,7 @@ TEST(Choose, AContenderWithAWrongResultInOneCellDropsOut) {
   choosing.backend.script.verify = [&](const Contender& contender) {
     return contender.candidate == kBoth && !choosing.is_even() ? fake::wrong() : fake::right();
   };
-  const std::vector<Choice> choices = choosing.run();
+  const std::vector<RobustChoice> choices = choosing.run();
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].contenders.size(), 3u);
   EXPECT_NE(choices[0].candidate(), kBoth);
@@ -142,7 +142,7 @@ TEST(Choose, AContenderThatFailsTwiceDropsOut) {
         throw CandidateFault(Status::crashed, "the worker was killed by signal 11");
       }
     };
-    const std::vector<Choice> choices = choosing.run();
+    const std::vector<RobustChoice> choices = choosing.run();
     ASSERT_EQ(choices.size(), 1u);
     EXPECT_EQ(choices[0].contenders.size(), times == 1 ? 4u : 3u);
     EXPECT_EQ(choosing.notes.size(), times == 1 ? 0u : 1u);
@@ -155,7 +155,7 @@ TEST(Choose, AContenderThatDoesNotCompileIsNotedOnce) {
     return candidate == kDefault ? CompileResult{.status = Status::spills, .reason = "registers spill"}
                                  : CompileResult{};
   };
-  const std::vector<Choice> choices = choosing.run();
+  const std::vector<RobustChoice> choices = choosing.run();
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].contenders.size(), 3u);
   EXPECT_EQ(choices[0].left_out.size(), 2u);
@@ -170,7 +170,7 @@ TEST(Choose, ACellThatDoesNotFitIsLeftOutAndSaidSo) {
     choosing.loaded = problem;
     if (problem.active_experts() == 2) throw OutOfMemory("it needs 12 GB, 8 GB are free", 12);
   };
-  const std::vector<Choice> choices = choosing.run();
+  const std::vector<RobustChoice> choices = choosing.run();
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].cells.size(), 2u);
   ASSERT_EQ(choosing.notes.size(), 1u);
@@ -243,7 +243,8 @@ TEST(Choose, TakesTheTableOfARun) {
   tuning.request.cells = {small_cell(16), small_cell(16, "zipf:1"), small_cell(64), small_cell(64, "zipf:1")};
   const TunedTable table = tuning.run();
   const std::atomic<bool> stop{false};
-  const std::vector<Choice> choices = choose(table, tuning.backend, {.bucket_loss = 0.02, .rounds = 5}, {}, stop);
+  const std::vector<RobustChoice> choices =
+      measure_choices(table, tuning.backend, {.bucket_loss = 0.02, .rounds = 5}, {}, stop);
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].candidate(), fake::best_of_small_space());
 }
@@ -273,12 +274,12 @@ TEST(Contenders, AreAtMostEightButAllWinnersAndADefault) {
 
 TEST(HasChoice, NeedsTwoCellsOfALayer) {
   const std::vector<Cell> counts = {small_cell(16), small_cell(64)};
-  EXPECT_FALSE(has_choice(counts, 0));
-  EXPECT_TRUE(has_choice(counts, 0.02));
-  EXPECT_TRUE(has_choice({small_cell(16), small_cell(64), small_cell(16, "zipf:1")}, 0));
+  EXPECT_FALSE(has_contest(counts, 0));
+  EXPECT_TRUE(has_contest(counts, 0.02));
+  EXPECT_TRUE(has_contest({small_cell(16), small_cell(64), small_cell(16, "zipf:1")}, 0));
   Cell other = small_cell(64);
   other.shape.layer.n = 128;
-  EXPECT_FALSE(has_choice({small_cell(16), other}, 0.02));
+  EXPECT_FALSE(has_contest({small_cell(16), other}, 0.02));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Regrets, and how token counts are divided among choices. The JSON of choices: choice_json.cpp.
-#include "record/choice.h"
+// Regrets, and how token counts are divided among choices. The JSON of choices: robust_choice_json.cpp.
+#include "record/robust_choice.h"
 
 #include <fmt/format.h>
 
@@ -30,8 +30,9 @@ std::vector<Count> counts_of(const std::vector<Cell>& cells) {
 }
 
 // The choice for cells [begin, end). Nothing where no contender has a time in all of them.
-std::optional<Choice> choice_of(const Contest& contest, size_t begin, size_t end, Rule rule, double bucket_loss) {
-  Choice choice{.rule = rule, .bucket_loss = bucket_loss, .tokens = {}, .cells = {}, .contenders = {}, .left_out = {}};
+std::optional<RobustChoice> choice_of(const Contest& contest, size_t begin, size_t end, Rule rule, double bucket_loss) {
+  RobustChoice choice{
+      .rule = rule, .bucket_loss = bucket_loss, .tokens = {}, .cells = {}, .contenders = {}, .left_out = {}};
   choice.cells.assign(contest.cells.begin() + static_cast<std::ptrdiff_t>(begin),
                       contest.cells.begin() + static_cast<std::ptrdiff_t>(end));
   for (size_t who = 0; who < contest.contenders.size(); ++who) {
@@ -53,12 +54,13 @@ std::optional<Choice> choice_of(const Contest& contest, size_t begin, size_t end
 struct Division {
   size_t choices = std::numeric_limits<size_t>::max();
   double sum = 0;
-  std::optional<Choice> last = {};
+  std::optional<RobustChoice> last = {};
   size_t last_begin = 0;
 };
 
 // Shortest path over the bounds between token counts. All counts must have a choice of their own.
-std::vector<Choice> divide(const Contest& contest, const std::vector<Count>& counts, Rule rule, double bucket_loss) {
+std::vector<RobustChoice> divide(const Contest& contest, const std::vector<Count>& counts, Rule rule,
+                                 double bucket_loss) {
   std::vector<Division> best(counts.size() + 1);
   best[0].choices = 0;
   for (size_t end = 1; end <= counts.size(); ++end) {
@@ -73,7 +75,7 @@ std::vector<Choice> divide(const Contest& contest, const std::vector<Count>& cou
         best[end] = {std::get<0>(now), std::get<1>(now), std::move(choice), begin};
     }
   }
-  std::vector<Choice> choices;
+  std::vector<RobustChoice> choices;
   for (size_t end = counts.size(); end > 0; end = best[end].last_begin) choices.push_back(std::move(*best[end].last));
   std::ranges::reverse(choices);
   return choices;
@@ -87,7 +89,7 @@ int64_t middle_of(int64_t a, int64_t b) {
   return root;
 }
 
-void set_ranges(std::vector<Choice>& choices) {
+void set_ranges(std::vector<RobustChoice>& choices) {
   for (size_t i = 0; i + 1 < choices.size(); ++i) {
     choices[i].tokens.to = middle_of(choices[i].cells.back().tokens, choices[i + 1].cells.front().tokens);
     choices[i + 1].tokens.from = *choices[i].tokens.to + 1;
@@ -109,29 +111,29 @@ std::string text(const TokenRange& range) {
   return range.from == *range.to ? fmt::format("{}", range.from) : fmt::format("{} to {}", range.from, *range.to);
 }
 
-double regret(const Choice& choice, size_t contender, size_t cell) {
+double regret(const RobustChoice& choice, size_t contender, size_t cell) {
   double least = std::numeric_limits<double>::infinity();
   for (const Standing& one : choice.contenders) least = std::min(least, one.times[cell].value);
   return choice.contenders[contender].times[cell].value / least - 1;
 }
 
-double worst_regret(const Choice& choice, size_t contender) {
+double worst_regret(const RobustChoice& choice, size_t contender) {
   double worst = 0;
   for (size_t i = 0; i < choice.cells.size(); ++i) worst = std::max(worst, regret(choice, contender, i));
   return worst;
 }
 
-double mean_regret(const Choice& choice, size_t contender) {
+double mean_regret(const RobustChoice& choice, size_t contender) {
   double sum = 0;
   for (size_t i = 0; i < choice.cells.size(); ++i) sum += regret(choice, contender, i);
   return sum / static_cast<double>(choice.cells.size());
 }
 
-double score(const Choice& choice, size_t contender) {
+double score(const RobustChoice& choice, size_t contender) {
   return choice.rule == Rule::worst ? worst_regret(choice, contender) : mean_regret(choice, contender);
 }
 
-size_t best_contender(const Choice& choice) {
+size_t best_contender(const RobustChoice& choice) {
   const auto rank = [&](size_t who) {
     const double other = choice.rule == Rule::worst ? mean_regret(choice, who) : worst_regret(choice, who);
     return std::tuple(score(choice, who), other);
@@ -142,7 +144,7 @@ size_t best_contender(const Choice& choice) {
   return best;
 }
 
-std::string sentence(const Choice& choice) {
+std::string sentence(const RobustChoice& choice) {
   const size_t cells = choice.cells.size();
   return fmt::format(
       "the robust choice for {} tokens: in {} cell{} at most {:.1f} % slower than the fastest there, "
@@ -151,30 +153,30 @@ std::string sentence(const Choice& choice) {
       100 * mean_regret(choice, choice.chosen));
 }
 
-double uncertainty(const Choice& choice) {
+double uncertainty(const RobustChoice& choice) {
   double widest = 0;
   for (const Standing& one : choice.contenders)
     for (const Estimate& time : one.times) widest = std::max(widest, log_half_width(time));
   return widest;
 }
 
-std::vector<Choice> choose(const Contest& contest, Rule rule, double bucket_loss) {
+std::vector<RobustChoice> robust_choices(const Contest& contest, Rule rule, double bucket_loss) {
   std::vector<Count> counts = counts_of(contest.cells);
   std::erase_if(counts, [&](const Count& one) { return !choice_of(contest, one.begin, one.end, rule, bucket_loss); });
-  std::vector<Choice> choices;
+  std::vector<RobustChoice> choices;
   // A token count without a contender separates those on its two sides.
   for (size_t begin = 0, end = 0; begin < counts.size(); begin = end) {
     for (end = begin + 1; end < counts.size() && counts[end].begin == counts[end - 1].end;) ++end;
     const std::vector<Count> run(counts.begin() + static_cast<std::ptrdiff_t>(begin),
                                  counts.begin() + static_cast<std::ptrdiff_t>(end));
-    for (Choice& choice : divide(contest, run, rule, bucket_loss)) choices.push_back(std::move(choice));
+    for (RobustChoice& choice : divide(contest, run, rule, bucket_loss)) choices.push_back(std::move(choice));
   }
   set_ranges(choices);
   return choices;
 }
 
-const Choice* find_choice(const std::vector<Choice>& choices, const Shape& shape, int64_t tokens) {
-  const auto found = std::ranges::find_if(choices, [&](const Choice& choice) {
+const RobustChoice* find_robust_choice(const std::vector<RobustChoice>& choices, const Shape& shape, int64_t tokens) {
+  const auto found = std::ranges::find_if(choices, [&](const RobustChoice& choice) {
     return choice.tokens.covers(tokens) && shape_differences(shape, choice.shape()).empty();
   });
   return found == choices.end() ? nullptr : &*found;

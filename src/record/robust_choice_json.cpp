@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "base/placed.h"
-#include "record/choice.h"
+#include "base/json.h"
+#include "record/robust_choice.h"
 
 namespace moetune {
 namespace {
@@ -16,7 +16,7 @@ constexpr double kRegretRounding = 2e-5;  // relative error of 1 + a regret, fro
 // A time as a reader gets it. Regrets are computed from it, so that reading and writing gives the same text.
 double as_written_us(double seconds) { return rounded(seconds * 1e6).get<double>(); }
 
-Choice as_read(Choice choice) {
+RobustChoice as_read(RobustChoice choice) {
   for (Standing& one : choice.contenders)
     for (Estimate& time : one.times)
       time = {as_written_us(time.value) * 1e-6, as_written_us(std::min(time.low, time.value)) * 1e-6,
@@ -24,7 +24,7 @@ Choice as_read(Choice choice) {
   return choice;
 }
 
-Json contender_json(const Choice& choice, size_t who) {
+Json contender_json(const RobustChoice& choice, size_t who) {
   Json median = Json::array(), low = Json::array(), high = Json::array(), regrets = Json::array();
   const std::vector<Estimate>& times = choice.contenders[who].times;
   for (size_t i = 0; i < times.size(); ++i) {
@@ -48,7 +48,7 @@ TokenRange range_from_json(const JsonAt& json) {
   return range;
 }
 
-void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& known, Choice& choice) {
+void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& known, RobustChoice& choice) {
   for (size_t i = 0; i < json.size(); ++i) {
     const std::string word = json[i].string();
     const auto found = known.find(word);
@@ -67,7 +67,7 @@ void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& kn
 }
 
 Standing standing_from_json(const JsonAt& json, size_t cells) {
-  Standing standing{placed(json["candidate"], candidate_from_json), {}};
+  Standing standing{with_place(json["candidate"], candidate_from_json), {}};
   for (const char* list : {"median_us", "low_us", "high_us", "regrets"})
     if (json[list].size() != cells)
       json[list].fail(fmt::format("expected {} values, one for each cell, found {}", cells, json[list].size()));
@@ -82,7 +82,7 @@ Standing standing_from_json(const JsonAt& json, size_t cells) {
   return standing;
 }
 
-void read_contenders(const JsonAt& json, Choice& choice) {
+void read_contenders(const JsonAt& json, RobustChoice& choice) {
   for (size_t i = 0; i < json.size(); ++i) {
     Standing one = standing_from_json(json[i], choice.cells.size());
     if (std::ranges::any_of(choice.contenders, [&](const Standing& known) { return known.candidate == one.candidate; }))
@@ -97,15 +97,15 @@ void require_regret(const JsonAt& json, double counted) {
     json.fail(fmt::format("{:g} contradicts the times: expected {:.5g}", told, counted));
 }
 
-void require_regrets(const JsonAt& json, const Choice& choice, size_t who) {
+void require_regrets(const JsonAt& json, const RobustChoice& choice, size_t who) {
   for (size_t i = 0; i < choice.cells.size() && json.has("regrets"); ++i)
     require_regret(json["regrets"][i], regret(choice, who, i));
   require_regret(json["worst_regret"], worst_regret(choice, who));
   require_regret(json["mean_regret"], mean_regret(choice, who));
 }
 
-void read_chosen(const JsonAt& json, Choice& choice) {
-  const Candidate candidate = placed(json["candidate"], candidate_from_json);
+void read_chosen(const JsonAt& json, RobustChoice& choice) {
+  const Candidate candidate = with_place(json["candidate"], candidate_from_json);
   const auto found =
       std::ranges::find_if(choice.contenders, [&](const Standing& one) { return one.candidate == candidate; });
   if (found == choice.contenders.end()) json["candidate"].fail("it is not among the contenders");
@@ -122,10 +122,10 @@ void read_chosen(const JsonAt& json, Choice& choice) {
                           choice.bucket_loss));
 }
 
-Choice choice_from_json(const JsonAt& json, const std::map<std::string, const Cell*>& known) {
-  Choice choice;
+RobustChoice choice_from_json(const JsonAt& json, const std::map<std::string, const Cell*>& known) {
+  RobustChoice choice;
   const JsonAt rule = json["rule"];
-  choice.rule = placed(rule, [](const JsonAt& at) { return parse_rule(at.string(), "rule"); });
+  choice.rule = with_place(rule, [](const JsonAt& at) { return parse_rule(at.string(), "rule"); });
   choice.bucket_loss = json["bucket_loss"].number();
   choice.tokens = range_from_json(json["tokens"]);
   read_cells(json["cells"], known, choice);
@@ -134,13 +134,13 @@ Choice choice_from_json(const JsonAt& json, const std::map<std::string, const Ce
   read_chosen(json, choice);
   const JsonAt left_out = json["left_out"];
   for (size_t i = 0; i < left_out.size(); ++i)
-    choice.left_out.push_back({placed(left_out[i]["candidate"], candidate_from_json), left_out[i]["cell"].string(),
+    choice.left_out.push_back({with_place(left_out[i]["candidate"], candidate_from_json), left_out[i]["cell"].string(),
                                left_out[i]["reason"].string()});
   return choice;
 }
 
 // The ranges of a shape must follow one another and cover all token counts.
-void require_ranges(const JsonAt& json, const std::vector<Choice>& choices) {
+void require_ranges(const JsonAt& json, const std::vector<RobustChoice>& choices) {
   std::vector<bool> told(choices.size(), false);
   for (size_t first = 0; first < choices.size(); ++first) {
     if (told[first]) continue;
@@ -161,8 +161,8 @@ void require_ranges(const JsonAt& json, const std::vector<Choice>& choices) {
 
 }  // namespace
 
-Json to_json(const Choice& choice) {
-  const Choice seen = as_read(choice);
+Json to_json(const RobustChoice& choice) {
+  const RobustChoice seen = as_read(choice);
   Json cells = Json::array(), contenders = Json::array(), left_out = Json::array();
   for (const Cell& cell : choice.cells) cells.push_back(id(cell));
   for (size_t who = 0; who < seen.contenders.size(); ++who) contenders.push_back(contender_json(seen, who));
@@ -179,10 +179,10 @@ Json to_json(const Choice& choice) {
           {"left_out", std::move(left_out)}};
 }
 
-std::vector<Choice> choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells) {
+std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells) {
   std::map<std::string, const Cell*> known;
   for (const Cell* cell : cells) known.emplace(id(*cell), cell);
-  std::vector<Choice> choices;
+  std::vector<RobustChoice> choices;
   for (size_t i = 0; i < json.size(); ++i) choices.push_back(choice_from_json(json[i], known));
   require_ranges(json, choices);
   return choices;

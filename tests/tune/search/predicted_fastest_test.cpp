@@ -1,5 +1,5 @@
 // The model's best candidates: in order, apart from each other, and plain where the model sees no difference.
-#include "tune/search/promising.h"
+#include "tune/search/predicted_fastest.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,9 @@ class Promising : public testing::TestWithParam<std::pair<const char*, int64_t>>
   static SearchSpace space() {
     return std::string(GetParam().first) == "all" ? whole_space() : load_space(GetParam().first);
   }
-  std::vector<Candidate> first(size_t count) const { return promising(domain_, problem_, h200(), {fallback_}, count); }
+  std::vector<Candidate> first(size_t count) const {
+    return predicted_fastest(domain_, problem_, h200(), {fallback_}, count);
+  }
 };
 
 TEST_P(Promising, AreLegalAndTheFastestFirst) {
@@ -74,7 +76,7 @@ TEST(PromisingOfVariantsWithoutAModel, AreNone) {
   keep_variants(space, {"simt"});
   const Problem p = problem(64);
   const Domain domain(space, p.shape, h200());
-  EXPECT_TRUE(promising(domain, p, h200(), {default_candidate(space, p, h200())}, 8).empty());
+  EXPECT_TRUE(predicted_fastest(domain, p, h200(), {default_candidate(space, p, h200())}, 8).empty());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace moetune {
 
-struct ChooseRequest {
+struct ContestRequest {
   Rule rule = Rule::worst;
   double bucket_loss = 0;  // token counts are merged while the regret stays within it; 0 = none is merged
   int rounds = 11;
@@ -22,14 +22,14 @@ struct ChooseRequest {
 };
 
 /// What is told while measuring.
-struct ChooseListener {
+struct ContestListener {
   std::function<void(const Cell&, size_t contenders)> begins = {};  // a cell
   std::function<void(const std::string&)> note = {};                // a warning that says what to do
 };
 
 /// Whether there is anything to choose for these cells: two of one shape have equal tokens, or any tokens where token
 /// counts may be merged.
-bool has_choice(const std::vector<Cell>& cells, double bucket_loss);
+bool has_contest(const std::vector<Cell>& cells, double bucket_loss);
 
 /// The contenders of cells: all their winners, then the most frequent of their defaults and ties, while there are fewer
 /// than eight.
@@ -40,7 +40,7 @@ std::vector<Candidate> pick_contenders(const Entries& entries);
 /// one count have contenders of their own. A contender that fails, or whose result is wrong, in a cell is left out of
 /// that cell's choice; a cell that does not fit into memory is left out itself. Both are noted. Nothing for shapes that
 /// `stop` or the end of the time cuts short. Faults of the machine throw.
-std::vector<Choice> choose(const TunedTable& table, Backend& backend, const ChooseRequest& request,
-                           const ChooseListener& listener, const std::atomic<bool>& stop);
+std::vector<RobustChoice> measure_choices(const TunedTable& table, Backend& backend, const ContestRequest& request,
+                                          const ContestListener& listener, const std::atomic<bool>& stop);
 
 }  // namespace moetune

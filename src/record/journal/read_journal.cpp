@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/placed.h"
+#include "base/json.h"
 #include "base/schema.h"
 #include "record/journal/journal.h"
 #include "record/table/mergeable.h"
@@ -87,7 +87,7 @@ Json parse_line(const std::string& line, const Lines& lines) {
   }
 }
 
-void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay& replay) {
+void read_record(const JsonAt& json, const std::set<std::string>& cells, JournalContents& contents) {
   const std::string kind = json["kind"].string();
   if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
   if (kind != "started" && kind != "trial" && kind != "final") return;  // a later version may write other kinds
@@ -95,28 +95,28 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, Replay&
   const std::string cell = json["cell"].string();
   if (!cells.contains(cell)) json["cell"].fail(fmt::format("'{}' is not a cell of the header", cell));
   if (kind == "final") {
-    replay.final_seconds[cell] = json["took_us"].number() * 1e-6;
+    contents.final_seconds[cell] = json["took_us"].number() * 1e-6;
     if (json.has("searched") && json["searched"].boolean())
-      replay.searched.insert(cell);
+      contents.searched.insert(cell);
     else
-      replay.searched.erase(cell);
-    replay.decided.erase(cell);
+      contents.searched.erase(cell);
+    contents.decided.erase(cell);
     if (!json.has("entry")) return;
-    Entry entry = entry_from_json(json["entry"], replay.header.device);
+    Entry entry = entry_from_json(json["entry"], contents.header.device);
     if (id(entry.cell) != cell) json["entry"].fail(fmt::format("it is of {}, not of {}", id(entry.cell), cell));
-    replay.decided.emplace(cell, std::move(entry));
+    contents.decided.emplace(cell, std::move(entry));
     return;
   }
   if (kind == "started") {
-    ++replay.unfinished[cell][text(placed(json["candidate"], candidate_from_json))];
+    ++contents.unfinished[cell][text(with_place(json["candidate"], candidate_from_json))];
     return;
   }
   Trial trial = trial_from_json(json);
-  if (const auto open = replay.unfinished.find(cell); open != replay.unfinished.end()) {
+  if (const auto open = contents.unfinished.find(cell); open != contents.unfinished.end()) {
     open->second.erase(text(trial.candidate));
-    if (open->second.empty()) replay.unfinished.erase(open);
+    if (open->second.empty()) contents.unfinished.erase(open);
   }
-  replay.trials[cell].push_back(std::move(trial));
+  contents.trials[cell].push_back(std::move(trial));
 }
 
 std::set<std::string> ids(const JournalHeader& header) {
@@ -168,21 +168,21 @@ void require_same_cells(const JournalHeader& before, const JournalHeader& now) {
 
 }  // namespace
 
-Replay read_journal(const fs::path& path) {
+JournalContents read_journal(const fs::path& path) {
   Lines lines(path);
-  Replay replay;
+  JournalContents contents;
   const auto first = lines.next();
   if (!first)
     throw request_error(fmt::format("{}: the journal is cut off in its header, nothing was measured", path.string()),
                         std::string(kAfresh));
   const Json header = parse_line(*first, lines);
-  replay.header = journal_header_from_json(JsonAt(header, lines.place()));
-  const std::set<std::string> cells = ids(replay.header);
+  contents.header = journal_header_from_json(JsonAt(header, lines.place()));
+  const std::set<std::string> cells = ids(contents.header);
   while (const auto line = lines.next()) {
     const Json record = parse_line(*line, lines);
-    read_record(JsonAt(record, lines.place()), cells, replay);
+    read_record(JsonAt(record, lines.place()), cells, contents);
   }
-  return replay;
+  return contents;
 }
 
 void require_resumable(const JournalHeader& before, const JournalHeader& now) {

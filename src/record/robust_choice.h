@@ -1,5 +1,5 @@
 // Robust choices: one candidate for all routings of a range of token counts, and what it costs in each cell. Times are
-// measured in tune/choose.h.
+// measured in tune/contest.h.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -43,7 +43,7 @@ struct TokenRange {
 std::string text(const TokenRange& range);
 
 /// Contenders measured side by side in cells of one shape, and the one that is chosen for a range of token counts.
-struct Choice {
+struct RobustChoice {
   Rule rule = Rule::worst;
   double bucket_loss = 0;            // token counts were merged while the regret stayed within it
   TokenRange tokens;                 // which it serves
@@ -57,17 +57,17 @@ struct Choice {
 };
 
 /// How much longer a contender takes in a cell than the fastest contender there: time / least time - 1.
-double regret(const Choice& choice, size_t contender, size_t cell);
-double worst_regret(const Choice& choice, size_t contender);
-double mean_regret(const Choice& choice, size_t contender);
+double regret(const RobustChoice& choice, size_t contender, size_t cell);
+double worst_regret(const RobustChoice& choice, size_t contender);
+double mean_regret(const RobustChoice& choice, size_t contender);
 /// The one of the two that its rule minimises.
-double score(const Choice& choice, size_t contender);
+double score(const RobustChoice& choice, size_t contender);
 /// The contender of the least score; of equal ones that of the least other regret, then the first.
-size_t best_contender(const Choice& choice);
+size_t best_contender(const RobustChoice& choice);
 /// "the robust choice for 1 to 90 tokens: in 4 cells at most 1.2 % slower than the fastest there, 0.4 % on average".
-std::string sentence(const Choice& choice);
+std::string sentence(const RobustChoice& choice);
 /// Half the widest interval of its contenders' times, in the logarithm: regrets below it may be noise.
-double uncertainty(const Choice& choice);
+double uncertainty(const RobustChoice& choice);
 
 /// Contenders that were measured in the cells of one shape. A contender may lack a time where it is not right.
 struct Contest {
@@ -82,16 +82,16 @@ struct Contest {
 /// ways to have so few, the one whose scores have the least sum. Contenders without a time in a cell of a choice do not
 /// take part in it; token counts without any contender get no choice. Ranges cover all token counts: they meet at the
 /// middle, in the logarithm, between the last count of one and the first of the next.
-std::vector<Choice> choose(const Contest& contest, Rule rule, double bucket_loss);
+std::vector<RobustChoice> robust_choices(const Contest& contest, Rule rule, double bucket_loss);
 
 /// The choice of a list for a computation and a token count; null where there is none. Names of models and projections
 /// do not count.
-const Choice* find_choice(const std::vector<Choice>& choices, const Shape& shape, int64_t tokens);
+const RobustChoice* find_robust_choice(const std::vector<RobustChoice>& choices, const Shape& shape, int64_t tokens);
 
-Json to_json(const Choice& choice);
+Json to_json(const RobustChoice& choice);
 /// Reads choices whose cells are among `cells`. Errors name the place: values out of range, cells that are not there, a
 /// cell, contender or token count twice, regrets that do not follow from the times, a candidate that is not the best by
 /// the rule, and ranges of one shape that overlap or leave a gap.
-std::vector<Choice> choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells);
+std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells);
 
 }  // namespace moetune

@@ -1,15 +1,15 @@
 // Robust choices: which contender is chosen, which token counts are merged, what files and tables say of them.
-#include "record/choice.h"
+#include "record/robust_choice.h"
 
 #include <fmt/format.h>
 
 #include <limits>
 
-#include "base/random.h"
-#include "record/chosen.h"
-#include "export/exporter.h"
 #include "base/pretty.h"
+#include "base/random.h"
+#include "export/exporter.h"
 #include "export/serving/serving.h"
+#include "record/chosen.h"
 
 namespace moetune {
 namespace {
@@ -30,14 +30,14 @@ std::vector<Cell> uniform_at(const std::vector<int64_t>& tokens) {
   return cells;
 }
 
-std::vector<std::string> ranges(const std::vector<Choice>& choices) {
+std::vector<std::string> ranges(const std::vector<RobustChoice>& choices) {
   std::vector<std::string> result;
-  for (const Choice& choice : choices) result.push_back(text(choice.tokens));
+  for (const RobustChoice& choice : choices) result.push_back(text(choice.tokens));
   return result;
 }
 
-TEST(Choice, RegretIsTheTimeOverTheLeastOfTheCell) {
-  const Choice choice = choose(two_counts(), Rule::worst, 0).at(0);
+TEST(RobustChoice, RegretIsTheTimeOverTheLeastOfTheCell) {
+  const RobustChoice choice = robust_choices(two_counts(), Rule::worst, 0).at(0);
   EXPECT_DOUBLE_EQ(regret(choice, 0, 0), 0);
   EXPECT_NEAR(regret(choice, 1, 1), 0.04, 1e-9);
   EXPECT_NEAR(regret(choice, 2, 0), 0.5, 1e-9);
@@ -45,28 +45,28 @@ TEST(Choice, RegretIsTheTimeOverTheLeastOfTheCell) {
   EXPECT_NEAR(mean_regret(choice, 2), 0.35, 1e-9);
 }
 
-TEST(Choice, TheRuleDecides) {
+TEST(RobustChoice, TheRuleDecides) {
   // A is best in two of three cells and bad in one; B is never bad.
   const Contest of = contest({cell(small_up(), 16), cell(small_up(), 16, "zipf:1"), cell(small_up(), 16, "single")},
                              {mma(16), mma(32)}, {{100, 100, 115}, {110, 110, 100}});
-  const Choice worst = choose(of, Rule::worst, 0).at(0), mean = choose(of, Rule::mean, 0).at(0);
+  const RobustChoice worst = robust_choices(of, Rule::worst, 0).at(0), mean = robust_choices(of, Rule::mean, 0).at(0);
   EXPECT_EQ(worst.candidate(), mma(32));
   EXPECT_NEAR(score(worst, worst.chosen), 0.10, 1e-9);
   EXPECT_EQ(mean.candidate(), mma(16));
   EXPECT_NEAR(score(mean, mean.chosen), 0.05, 1e-9);
 }
 
-TEST(Choice, OfEqualScoresTheLessOtherRegretThenTheFirstIsChosen) {
+TEST(RobustChoice, OfEqualScoresTheLessOtherRegretThenTheFirstIsChosen) {
   const std::vector<Cell> cells = {cell(small_up(), 16), cell(small_up(), 16, "zipf:1")};
   const auto chosen = [&](const std::vector<std::vector<double>>& us) {
-    return choose(contest(cells, {mma(16), mma(32), mma(64)}, us), Rule::worst, 0).at(0).candidate();
+    return robust_choices(contest(cells, {mma(16), mma(32), mma(64)}, us), Rule::worst, 0).at(0).candidate();
   };
   EXPECT_EQ(chosen({{110, 110}, {100, 110}, {110, 100}}), mma(32));
   EXPECT_EQ(chosen({{150, 150}, {110, 100}, {100, 110}}), mma(32));
 }
 
-TEST(Choice, EachTokenCountHasItsOwnWithoutALoss) {
-  const std::vector<Choice> choices = choose(two_counts(), Rule::worst, 0);
+TEST(RobustChoice, EachTokenCountHasItsOwnWithoutALoss) {
+  const std::vector<RobustChoice> choices = robust_choices(two_counts(), Rule::worst, 0);
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_EQ(choices[0].candidate(), mma(16));
   EXPECT_EQ(choices[1].candidate(), mma(64));
@@ -74,41 +74,41 @@ TEST(Choice, EachTokenCountHasItsOwnWithoutALoss) {
   EXPECT_EQ(ranges(choices), (std::vector<std::string>{"1 to 32", "33 and more"}));
 }
 
-TEST(Choice, CountsAreMergedWhileTheRegretStaysWithinTheLoss) {
-  EXPECT_EQ(choose(two_counts(), Rule::worst, 0.039).size(), 2u);
-  const std::vector<Choice> merged = choose(two_counts(), Rule::worst, 0.041);
+TEST(RobustChoice, CountsAreMergedWhileTheRegretStaysWithinTheLoss) {
+  EXPECT_EQ(robust_choices(two_counts(), Rule::worst, 0.039).size(), 2u);
+  const std::vector<RobustChoice> merged = robust_choices(two_counts(), Rule::worst, 0.041);
   ASSERT_EQ(merged.size(), 1u);
   EXPECT_EQ(merged[0].candidate(), mma(32));
   EXPECT_EQ(text(merged[0].tokens), "all");
   EXPECT_DOUBLE_EQ(merged[0].bucket_loss, 0.041);
   // Its mean regret over the four cells is (1 + 4 + 0.5 + 4) / 4 %.
-  EXPECT_EQ(choose(two_counts(), Rule::mean, 0.023).size(), 2u);
-  EXPECT_EQ(choose(two_counts(), Rule::mean, 0.024).size(), 1u);
+  EXPECT_EQ(robust_choices(two_counts(), Rule::mean, 0.023).size(), 2u);
+  EXPECT_EQ(robust_choices(two_counts(), Rule::mean, 0.024).size(), 1u);
 }
 
-TEST(Choice, AsFewAsPossibleThenOfTheLeastRegret) {
+TEST(RobustChoice, AsFewAsPossibleThenOfTheLeastRegret) {
   // {1, 2} {4} and {1} {2, 4} are both two choices; the second has the smaller sum of scores.
   const Contest of = contest(uniform_at({1, 2, 4}), {mma(16), mma(32), mma(64)},
                              {{100, 101.9, 200}, {150, 100, 150}, {200, 100.1, 100}});
-  const std::vector<Choice> choices = choose(of, Rule::worst, 0.02);
+  const std::vector<RobustChoice> choices = robust_choices(of, Rule::worst, 0.02);
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_EQ(choices[0].cells.size(), 1u);
   EXPECT_EQ(choices[1].candidate(), mma(64));
 }
 
-TEST(Choice, ACountWhoseOwnLossIsLargerStandsAlone) {
+TEST(RobustChoice, ACountWhoseOwnLossIsLargerStandsAlone) {
   const Contest of = contest({cell(small_up(), 16), cell(small_up(), 16, "zipf:1"), cell(small_up(), 64)},
                              {mma(16), mma(32)}, {{100, 150, 100}, {150, 100, 100}});
-  const std::vector<Choice> choices = choose(of, Rule::worst, 0.02);
+  const std::vector<RobustChoice> choices = robust_choices(of, Rule::worst, 0.02);
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_NEAR(score(choices[0], choices[0].chosen), 0.5, 1e-9);
 }
 
-TEST(Choice, RangesMeetInTheMiddleOfTheLogarithm) {
+TEST(RobustChoice, RangesMeetInTheMiddleOfTheLogarithm) {
   const auto bounds = [](const std::vector<int64_t>& tokens) {
     std::vector<std::vector<double>> us(2, std::vector<double>(tokens.size(), 100));
     for (size_t i = 0; i < tokens.size(); ++i) us[i % 2][i] = 200;  // the winners alternate
-    return ranges(choose(contest(uniform_at(tokens), {mma(16), mma(32)}, us), Rule::worst, 0.02));
+    return ranges(robust_choices(contest(uniform_at(tokens), {mma(16), mma(32)}, us), Rule::worst, 0.02));
   };
   EXPECT_EQ(bounds({1, 2, 4}), (std::vector<std::string>{"1", "2", "3 and more"}));
   EXPECT_EQ(bounds({7, 8}), (std::vector<std::string>{"1 to 7", "8 and more"}));
@@ -117,11 +117,11 @@ TEST(Choice, RangesMeetInTheMiddleOfTheLogarithm) {
   EXPECT_EQ(bounds({16}), std::vector<std::string>{"all"});
 }
 
-TEST(Choice, AContenderThatIsWrongInACellTakesNoPartThere) {
+TEST(RobustChoice, AContenderThatIsWrongInACellTakesNoPartThere) {
   Contest of = two_counts();
   of.times[0][1] = std::nullopt;
   of.left_out.push_back({mma(16), id(of.cells[1]), "its result is wrong: 7 of 2048 elements differ"});
-  const std::vector<Choice> choices = choose(of, Rule::worst, 0);
+  const std::vector<RobustChoice> choices = robust_choices(of, Rule::worst, 0);
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_EQ(choices[0].candidate(), mma(32));
   EXPECT_EQ(choices[0].contenders.size(), 2u);
@@ -131,14 +131,14 @@ TEST(Choice, AContenderThatIsWrongInACellTakesNoPartThere) {
   EXPECT_TRUE(choices[1].left_out.empty());
 }
 
-TEST(Choice, CountsWithoutAContenderLieInTheRangesBesideThem) {
+TEST(RobustChoice, CountsWithoutAContenderLieInTheRangesBesideThem) {
   const Contest of = contest(uniform_at({16, 64, 256}), {mma(16), mma(32)}, {{100, kNone, 200}, {200, kNone, 100}});
-  const std::vector<Choice> choices = choose(of, Rule::worst, 10);
+  const std::vector<RobustChoice> choices = robust_choices(of, Rule::worst, 10);
   EXPECT_EQ(ranges(choices), (std::vector<std::string>{"1 to 64", "65 and more"}));
-  EXPECT_TRUE(choose(contest(uniform_at({16}), {mma(16)}, {{kNone}}), Rule::worst, 0).empty());
+  EXPECT_TRUE(robust_choices(contest(uniform_at({16}), {mma(16)}, {{kNone}}), Rule::worst, 0).empty());
 }
 
-TEST(Choice, RulesAreWords) {
+TEST(RobustChoice, RulesAreWords) {
   EXPECT_EQ(parse_rule("mean", "--choose"), Rule::mean);
   EXPECT_EQ(error_of([] { parse_rule("wurst", "--choose"); }).what, "unknown --choose 'wurst'");
   EXPECT_EQ(error_of([] { parse_rule("wurst", "--choose"); }).hint, "did you mean 'worst'?");
@@ -350,7 +350,7 @@ ServingRow row_of(const Export& result, int64_t tokens) {
 
 TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
   TunedTable table = chosen_table(two_counts(sample::qwen_up()));
-  for (Choice& choice : table.choices)
+  for (RobustChoice& choice : table.choices)
     for (auto& contender : choice.contenders)
       contender.candidate = sample::triton(block_m_of(contender.candidate).value());
   const Export result = find_exporter("vllm").write(table);

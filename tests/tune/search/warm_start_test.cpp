@@ -1,5 +1,5 @@
 // Which winners a search begins with.
-#include "tune/search/warm.h"
+#include "tune/search/warm_start.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A best-first search over a domain by predicted times.
-#include "tune/search/promising.h"
+#include "tune/search/predicted_fastest.h"
 
 #include <algorithm>
 #include <map>
@@ -40,8 +40,8 @@ double seconds_of(const Candidate& candidate, const Problem& problem, const Devi
 
 }  // namespace
 
-std::vector<Candidate> promising(const Domain& domain, const Problem& problem, const DeviceInfo& device,
-                                 const std::vector<Candidate>& from, size_t count) {
+std::vector<Candidate> predicted_fastest(const Domain& domain, const Problem& problem, const DeviceInfo& device,
+                                         const std::vector<Candidate>& from, size_t count) {
   std::map<Candidate, double> seen;
   std::priority_queue<Predicted, std::vector<Predicted>, std::greater<>> next;
   // Leaves out a candidate whose modelled time is that of the one beside it.

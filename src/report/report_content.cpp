@@ -1,5 +1,5 @@
 // What several sections need of the input.
-#include "report/report_parts.h"
+#include "report/report_content.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// What the models of variants tell of a search's first candidates.
+// First candidates of a search, ranked by the cost model.
 #pragma once
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace moetune {
 /// Each differs in two knobs or more from those before it: what a model can't tell apart is asked for once. They are
 /// found by a best-first search from `from`, whose first gives the values of knobs that make no difference to the
 /// model. Variants without a model have none.
-std::vector<Candidate> promising(const Domain& domain, const Problem& problem, const DeviceInfo& device,
-                                 const std::vector<Candidate>& from, size_t count);
+std::vector<Candidate> predicted_fastest(const Domain& domain, const Problem& problem, const DeviceInfo& device,
+                                         const std::vector<Candidate>& from, size_t count);
 
 }  // namespace moetune

@@ -1,5 +1,5 @@
 // Samplers without replacement, one token at a time.
-#include "workload/routing/choices.h"
+#include "workload/routing/expert_choices.h"
 
 #include <fmt/format.h>
 
@@ -138,8 +138,8 @@ std::vector<int32_t> grouped(double group_count, double chosen, int64_t tokens, 
 
 }  // namespace
 
-std::vector<int32_t> draw_choices(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k,
-                                  uint64_t seed) {
+std::vector<int32_t> draw_expert_choices(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k,
+                                         uint64_t seed) {
   const std::vector<double>& parameters = spec.parameters;
   if (spec.name == "zipf") return zipf(parameters.at(0), tokens, experts, top_k, seed);
   if (spec.name == "hot") return hot(parameters.at(0), parameters.at(1), tokens, experts, top_k, seed);
