@@ -22,6 +22,10 @@ std::deque<Variant>& catalog() {
 
 }  // namespace
 
+Variant with_constants(const JsonAt& json) {
+  return (json["variant"].string() == "mma" ? mma_variant : wgmma_variant)(constants_from_json(json));
+}
+
 const std::deque<Variant>& variants() { return catalog(); }
 
 void add_variant(Variant variant) {

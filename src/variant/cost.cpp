@@ -1,6 +1,7 @@
-// Bytes and assumptions that models of kernels begin with.
+// Constants, bytes and assumptions that models of kernels begin with.
 #include "variant/cost.h"
 
+#include "base/embedded.h"
 #include "variant/unit.h"
 
 namespace moetune {
@@ -9,6 +10,21 @@ namespace {
 constexpr int64_t kAssumedCache = int64_t{50} << 20;  // an H100's L2
 
 }  // namespace
+
+Constants built_in_constants(const std::string& variant) {
+  const std::string path = "configs/cost/" + variant + ".json";
+  const Json json = parse_json(embedded_file(path).value(), path);
+  Constants constants;
+  for (const auto& [name, constant] : json["constants"].items()) constants[name] = constant["value"];
+  return constants;
+}
+
+Constants constants_from_json(const JsonAt& json) {
+  require_schema(json, "cost");
+  Constants constants = built_in_constants(json["variant"].string());
+  for (auto& [name, value] : constants) value = json["constants"][name]["value"].number();
+  return constants;
+}
 
 DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed) {
   const Peaks peaks = modelled_peaks(device);

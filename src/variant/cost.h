@@ -1,13 +1,27 @@
-// What the models of kernels share.
+// What the cost models of kernels share: their constants, and the bytes that a product moves.
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "variant/device.h"
 #include "workload/product.h"
 
 namespace moetune {
+
+/// The constants of a variant's cost model: configs/cost/VARIANT.json. scripts/fit_cost fits them to journals.
+using Constants = std::map<std::string, double>;
+
+Constants built_in_constants(const std::string& variant);
+Constants constants_from_json(const JsonAt& json);
+
+struct Variant;
+
+/// The built-in variant that a file of constants names, with a cost model of these constants.
+Variant with_constants(const JsonAt& json);
 
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
 

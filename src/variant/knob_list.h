@@ -131,8 +131,8 @@ struct Rules {
   std::optional<std::string> (*illegal)(const Values&, const Shape&, const DeviceInfo&) = nullptr;
   LaunchPlan (*plan)(const Values&, const Shape&) = nullptr;
   std::string (*unit)(const Values&, const Shape&) = nullptr;
-  Values (*fallback)(const Problem&, const DeviceInfo&) = nullptr;
-  double (*seconds)(const Values&, const Problem&, const DeviceInfo&) = nullptr;
+  std::function<Values(const Problem&, const DeviceInfo&)> fallback;
+  std::function<double(const Values&, const Problem&, const DeviceInfo&)> seconds = nullptr;
   Values (*stand_in)(const Values&, const Problem&) = nullptr;
 };
 

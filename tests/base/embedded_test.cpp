@@ -17,8 +17,8 @@ TEST(Embedded, HoldsEveryByteOfItsFiles) {
   ASSERT_FALSE(embedded_files().empty());
   for (const EmbeddedFile& file : embedded_files()) EXPECT_EQ(file.text, read_text(kRoot / file.path)) << file.path;
 }
-TEST(Embedded, HoldsEveryModelRoutingSuiteAndSchema) {
-  for (const char* folder : {"configs/models", "configs/routings", "configs/suites", "configs/schema"})
+TEST(Embedded, HoldsEveryModelRoutingSuiteCostAndSchema) {
+  for (const char* folder : {"configs/models", "configs/routings", "configs/suites", "configs/cost", "configs/schema"})
     for (const auto& entry : std::filesystem::directory_iterator(kRoot / folder))
       EXPECT_TRUE(embedded_file(std::string(folder) + "/" + entry.path().filename().string())) << entry.path();
 }

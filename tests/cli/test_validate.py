@@ -17,7 +17,7 @@ SPEC = importlib.util.spec_from_file_location("schema_check", VALIDATE)
 SCHEMAS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCHEMAS)
 
-KINDS = ["bench", "check", "compile", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan", "replay",
+KINDS = ["bench", "check", "compile", "cost", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan", "replay",
          "routing", "runtime", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key or element is removed
 FILES = SOURCE / "tests/cli/files"
@@ -83,7 +83,7 @@ def made(tmp_path_factory):
     documents = {kind: json.loads(room.ok(*words, "--format", "json").stdout) for kind, words in results.items()}
     documents.update(table=room.json(table), model=config("models/mixtral-8x7b.json"),
                      routing=config("routings/gpt-oss-20b.json"), space=config("spaces/full.json"),
-                     suite=config("suites/hopper-peers.json"))
+                     suite=config("suites/hopper-peers.json"), cost=config("cost/wgmma.json"))
     finding = {"cell": entry["cell"], "finding": "equivalent", "reason": "as before", "control": "loop", "change": 0.01,
                "change_low": -0.01, "change_high": 0.02, "time_change": None, "by_ratio": "equivalent",
                "by_time": "equivalent", "now": entry["measurement"], "before_us": 10.0, "control_now_us": 20.0,
@@ -177,7 +177,7 @@ def test_the_program_judges_damaged_files_as_jsonschema_does(room, path):
 
 
 def test_all_configs_are_valid(room):
-    folders = ("models", "routings", "spaces", "suites", "tuned")
+    folders = ("models", "routings", "spaces", "suites", "cost", "tuned")
     files = [path for folder in folders for path in sorted((SOURCE / "configs" / folder).glob("*.json"))]
     assert len(files) > 40
     result = room.ok("validate", *files)

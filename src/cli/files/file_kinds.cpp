@@ -14,6 +14,7 @@
 #include "record/journal/journal.h"
 #include "record/peers.h"
 #include "record/table/table.h"
+#include "variant/cost.h"
 #include "variant/pack/pack.h"
 #include "variant/space/space.h"
 #include "workload/model.h"
@@ -50,6 +51,7 @@ constexpr FileKind kKinds[] = {
     {"bench", 1, "bench", "times of candidates, winners and baselines"},
     {"check", 1, "check", "findings against a table"},
     {"compile", 1, "compile", "compiled kernels"},
+    {"cost", 1, "scripts/fit_cost", "constants of the model that ranks candidates", read_by<constants_from_json>},
     {"diff", 1, "diff", "differences of two tables"},
     {"doctor", 1, "doctor", "devices and their ceilings"},
     {"journal", 1, "tune, merge", "every trial of a run, as JSON lines", read_by<journal_header_from_json>},

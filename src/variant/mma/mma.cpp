@@ -8,7 +8,6 @@
 
 #include "kernels/args.h"
 #include "kernels/mma_plan.h"
-#include "variant/cost.h"
 #include "variant/knob_list.h"
 #include "variant/mma/mma_cost.h"
 #include "variant/unit.h"
@@ -117,12 +116,12 @@ std::string unit(const Knobs& c, const Shape& shape) {
                     shape, plan(c, shape));
 }
 
-double seconds(const Knobs& c, const Problem& problem, const DeviceInfo& device) {
-  return mma_seconds(c, blocks_per_sm(c, problem.shape), problem, device);
+double seconds(const MmaCost& cost, const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  return mma_seconds(cost, c, blocks_per_sm(c, problem.shape), problem, device);
 }
 
 // The fastest by the model; small tiles where nothing is legal.
-Knobs fallback(const Problem& problem, const DeviceInfo& device) {
+Knobs fallback(const MmaCost& cost, const Problem& problem, const DeviceInfo& device) {
   const DeviceInfo known = with_assumed(device, kAssumed);
   Knobs best{.block_m = 16,
              .block_n = 64,
@@ -135,7 +134,7 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
   double least = std::numeric_limits<double>::infinity();
   const auto look_at = [&](const Knobs& c) {
     if (illegal(c, problem.shape, device)) return;
-    const double time = seconds(c, problem, known);
+    const double time = seconds(cost, c, problem, known);
     if (time < least) least = time, best = c;
   };
   for (const int block_m : {16, 32, 64, 128})
@@ -157,14 +156,15 @@ Knobs fallback(const Problem& problem, const DeviceInfo& device) {
 
 }  // namespace
 
-Variant mma_variant() {
+Variant mma_variant(const Constants& constants) {
+  const MmaCost cost{constants};
   return make_variant<Knobs>(
       list(), "persistent blocks, cp.async ring, ldmatrix and mma.sync; sm_80 and newer",
       {.illegal = illegal,
        .plan = plan,
        .unit = unit,
-       .fallback = fallback,
-       .seconds = seconds,
+       .fallback = std::bind_front(fallback, cost),
+       .seconds = std::bind_front(seconds, cost),
        .stand_in = [](const Knobs& c, const Problem& problem) { return with_plain_walk(c, problem); }});
 }
 

@@ -1,27 +1,16 @@
-// A model of the mma kernels in cycles.
+// A model of the mma kernels in cycles. What its constants mean is said in configs/cost/mma.json.
 #include "variant/mma/mma_cost.h"
 
 #include <vector>
 
-#include "variant/cost.h"
 #include "workload/product.h"
 
 namespace moetune {
 namespace {
 
-constexpr double kFlops = 2048;           // a cycle and SM at the peak of a device before wgmma, as an A100's
-constexpr double kWgmmaFlops = 4096;      // the same of a device with wgmma
-constexpr double kBesideWgmma = 2349;     // what mma.sync reaches on a device with wgmma
-constexpr double kLatency = 518;          // cycles from issuing a stage's copies until they have landed, under load
-constexpr double kStep = 35.2;            // of a block between two stages: barriers
-constexpr double kSharedBytes = 170;      // a cycle, from and to shared memory
-constexpr double kLoadedBytes = 64;       // a cycle, from L2 to an SM
-constexpr double kStoredSum = 0.188;      // cycles of a block's sum, until it is stored
-constexpr double kSumBytes = 4;           // of a sum of a piece
-constexpr double kWritten = 0.9;          // of the peak bandwidth
-constexpr double kLaunch = 3.92e-06;      // seconds
-constexpr double kOverlapShared = 5;      // of multiplying and reading shared memory: the exponent of a norm
-constexpr double kOverlapMemory = 1.944;  // the same of SMs and memory
+constexpr double kFlops = 2048;       // a cycle and SM at the peak of a device before wgmma, as an A100's
+constexpr double kWgmmaFlops = 4096;  // the same of a device with wgmma
+constexpr double kSumBytes = 4;       // of a sum of a piece
 
 // Tiles of the same depth.
 struct Tiles {
@@ -46,23 +35,24 @@ struct Step {
   double alone = 0;  // until the block is through, if it has the SM for itself
 };
 
-Step step_of(const MmaKnobs& c, const Product& p, double flops) {
+Step step_of(const MmaCost& cost, const MmaKnobs& c, const Product& p, double flops) {
   const WarpGrid grid = warp_grid(c);
   const auto bytes = static_cast<double>(size_bytes(p.a.dtype)) * c.block_k;
   const double multiply = 2.0 * c.block_m * c.block_n * c.block_k / flops;
   const double fragments = c.warps * bytes * (c.block_m / grid.m + c.block_n / grid.n);
-  const double work = norm(multiply, (fragments + bytes * (c.block_m + c.block_n)) / kSharedBytes, kOverlapShared);
-  return {work, std::max(work + kStep, (kLatency + work) / (c.stages - 1))};
+  const double work =
+      norm(multiply, (fragments + bytes * (c.block_m + c.block_n)) / cost.shared_rate, cost.overlap_shared);
+  return {work, std::max(work + cost.step, (cost.latency + work) / (c.stages - 1))};
 }
 
 // Cycles of the busiest SM. The last tiles may be cut into pieces, for blocks that would have none.
-double busiest_cycles(const MmaKnobs& c, const Step& step, const std::vector<Tiles>& tiles, int blocks,
-                      int processors) {
+double busiest_cycles(const MmaCost& cost, const MmaKnobs& c, const Step& step, const std::vector<Tiles>& tiles,
+                      int blocks, int processors) {
   double count = 0, steps = 0, most = 0;
   for (const Tiles& t : tiles) count += t.count, steps += t.count * t.steps, most = std::max(most, t.steps);
   if (count <= 0) return 0;
   const double slots = static_cast<double>(blocks) * processors;
-  const double store = kStoredSum * c.block_m * c.block_n, average = steps / count;
+  const double store = cost.stored_sum * c.block_m * c.block_n, average = steps / count;
   const double together = std::max(blocks * step.work, step.alone);  // of a step of each block of an SM
   const double whole = std::floor(count / slots), rest = count - whole * slots;
   double cycles = whole * (average * together + store);
@@ -70,14 +60,15 @@ double busiest_cycles(const MmaKnobs& c, const Step& step, const std::vector<Til
     const double pieces = c.split > 1 ? std::min<double>(c.split, std::max(1.0, std::floor(slots / rest))) : 1;
     const double on_sm = std::min<double>(blocks, ceil_div(rest * pieces, processors));
     cycles += (whole > 0 ? average : most) / pieces * std::max(on_sm * step.work, step.alone) + store +
-              (pieces > 1 ? 2 * kSumBytes * c.block_m * c.block_n / kLoadedBytes : 0);
+              (pieces > 1 ? 2 * kSumBytes * c.block_m * c.block_n / cost.load_rate : 0);
   }
   return cycles;
 }
 
 }  // namespace
 
-double mma_seconds(const MmaKnobs& knobs, int blocks, const Problem& problem, const DeviceInfo& device) {
+double mma_seconds(const MmaCost& cost, const MmaKnobs& knobs, int blocks, const Problem& problem,
+                   const DeviceInfo& device) {
   const Peaks peaks = modelled_peaks(device);
   if (peaks.flops <= 0 || peaks.bandwidth <= 0 || device.processors <= 0) return 0;
   const Product p = before_last_pass(product_of(problem.shape));
@@ -85,11 +76,11 @@ double mma_seconds(const MmaKnobs& knobs, int blocks, const Problem& problem, co
   const std::vector<Tiles> tiles = tiles_of(knobs, p, m_sizes);
   const bool has_wgmma = device.compute_capability == 90;
   const double clock = peaks.flops / (has_wgmma ? kWgmmaFlops : kFlops) / device.processors;
-  const Step step = step_of(knobs, p, has_wgmma ? kBesideWgmma : kFlops);
-  const double busy = busiest_cycles(knobs, step, tiles, blocks, device.processors) / clock;
+  const Step step = step_of(cost, knobs, p, has_wgmma ? cost.mma_flops : kFlops);
+  const double busy = busiest_cycles(cost, knobs, step, tiles, blocks, device.processors) / clock;
   const auto [read, written] = moved_bytes(p, m_sizes);
-  const double memory = (read + written / kWritten) / peaks.bandwidth;
-  return norm(busy, memory, kOverlapMemory) + kLaunch;
+  const double memory = (read + written / cost.write_rate) / peaks.bandwidth;
+  return norm(busy, memory, cost.overlap_memory) + cost.launch;
 }
 
 }  // namespace moetune

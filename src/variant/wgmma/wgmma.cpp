@@ -5,7 +5,6 @@
 #include "variant/knob_list.h"
 #include "variant/space/most.h"
 #include "variant/unit.h"
-#include "variant/wgmma/wgmma_cost.h"
 #include "variant/wgmma/wgmma_default.h"
 #include "variant/wgmma/wgmma_legal.h"
 
@@ -94,14 +93,15 @@ Knobs stand_in(const Knobs& c, const Problem& problem) {
 
 }  // namespace
 
-Variant wgmma_variant() {
+Variant wgmma_variant(const Constants& constants) {
+  const WgmmaCost cost{constants};
   Variant variant =
       make_variant<Knobs>(list(), "persistent, warp-specialised blocks, tensor copies (TMA) and wgmma; sm_90a",
                           {.illegal = wgmma_illegal,
                            .plan = plan,
                            .unit = unit,
-                           .fallback = wgmma_default,
-                           .seconds = wgmma_seconds,
+                           .fallback = std::bind_front(wgmma_default, cost),
+                           .seconds = std::bind_front(wgmma_seconds, cost),
                            .stand_in = stand_in});
   variant.retired = {{"l2_promotion", "128"}};
   return variant;

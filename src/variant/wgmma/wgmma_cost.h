@@ -1,17 +1,40 @@
 // How long a launch of the wgmma variant should take. Not what is legal.
 #pragma once
 #include "kernels/wgmma_plan.h"
+#include "variant/cost.h"
 #include "variant/device.h"
 #include "workload/problem.h"
 
 namespace moetune {
 
+/// What configs/cost/wgmma.json holds, and describes.
+struct WgmmaCost {
+  Constants of;
+  double latency = of.at("latency"), step = of.at("step"), drained_step = of.at("drained_step"), turn = of.at("turn");
+  double wgmma = of.at("wgmma"), wgmma_column = of.at("wgmma_column"), load_rate = of.at("load_rate");
+  double all_load_rate = of.at("all_load_rate"), unshared_load = of.at("unshared_load");
+  double stored_sum = of.at("stored_sum"), staged_tile = of.at("staged_tile");
+  double clock_under_power = of.at("clock_under_power"), read_rate = of.at("read_rate");
+  double write_rate = of.at("write_rate"), write_rate_sms = of.at("write_rate_sms");
+  double write_in_order = of.at("write_in_order"), narrow_read = of.at("narrow_read"), turnaround = of.at("turnaround");
+  double turnaround_rows = of.at("turnaround_rows"), held_store = of.at("held_store"), last_steps = of.at("last_steps");
+  double launch = of.at("launch"), gather_wait = of.at("gather_wait"), gather_loads = of.at("gather_loads");
+  double gather_reads = of.at("gather_reads"), shared_round = of.at("shared_round"), paired = of.at("paired");
+  double common_pace = of.at("common_pace"), cut_tiles = of.at("cut_tiles"), unswapped = of.at("unswapped");
+  double dynamic = of.at("dynamic"), counter = of.at("counter"), copied_rows = of.at("copied_rows");
+  double overlap = of.at("overlap"), rounds_at_once = of.at("rounds_at_once"), mixed_experts = of.at("mixed_experts");
+  double cached = of.at("cached"), refetched = of.at("refetched"), overlap_inside = of.at("overlap_inside");
+  double staged_tile_dw = of.at("staged_tile_dw"), staged_swapped_dw = of.at("staged_swapped_dw");
+  double unswapped_dw = of.at("unswapped_dw"), dynamic_dw = of.at("dynamic_dw"), cached_dw = of.at("cached_dw");
+  double cached_mixed_dw = of.at("cached_mixed_dw"), refetched_dw = of.at("refetched_dw");
+  double refetched_dynamic_dw = of.at("refetched_dynamic_dw"), small_tiles_dw = of.at("small_tiles_dw");
+  double unfetched_dw = of.at("unfetched_dw");
+};
+
 /// Seconds that a launch should take with these rows of each expert; 0 where the device's peaks are unknown. The
 /// slowest of four, as far as they don't overlap: what the busiest SM multiplies and waits for, tile by tile, at the
-/// peak clock; what all SMs do, at the clock that power allows them; bytes through L2; bytes from and to memory. Cycles
-/// are those of the kernels on Hopper, fitted to the journals of tests/journals, by errors and by the time that the
-/// model's first choice loses; the device enters by its SMs, its L2 and its peaks. Addressing makes no difference to
-/// it.
-double wgmma_seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device);
+/// peak clock; what all SMs do, at the clock that power allows them; bytes through L2; bytes from and to memory. The
+/// device enters by its SMs, its L2 and its peaks. Addressing makes no difference to it.
+double wgmma_seconds(const WgmmaCost& cost, const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace moetune

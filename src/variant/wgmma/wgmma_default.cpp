@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "variant/cost.h"
 #include "variant/unit.h"
-#include "variant/wgmma/wgmma_cost.h"
 #include "variant/wgmma/wgmma_legal.h"
 #include "workload/product.h"
 
@@ -26,6 +24,7 @@ constexpr int kHold = 256;
 constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
 
 struct Chooser {
+  const WgmmaCost& cost;
   const Problem& problem;
   DeviceInfo device;
   const WgmmaProblem of_kernel = wgmma_problem(problem.shape);
@@ -35,7 +34,7 @@ struct Chooser {
   void look_at(Knobs c) {
     c.stages = kMostWgmmaStages;
     while (c.stages > 2 && wgmma_layout(c, of_kernel).bytes > device.shared_memory_per_block) --c.stages;
-    if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(c, problem, device), c);
+    if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
   }
 
   void look_at_tiles(Knobs c) {
@@ -123,8 +122,8 @@ void look_at_rows(Chooser& chooser, Knobs c) {
 
 }  // namespace
 
-WgmmaKnobs wgmma_default(const Problem& problem, const DeviceInfo& device) {
-  Chooser chooser{.problem = problem, .device = with_assumed(device, kAssumed)};
+WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const DeviceInfo& device) {
+  Chooser chooser{.cost = cost, .problem = problem, .device = with_assumed(device, kAssumed)};
   const Knobs plain{.block_m = 16,
                     .block_n = 128,
                     .block_k = kSwizzleColumns,

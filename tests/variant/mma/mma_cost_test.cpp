@@ -20,15 +20,16 @@ MmaKnobs knobs() {
   return {.block_m = 64, .block_n = 128, .block_k = 64, .warps = 4, .stages = 4, .raster = Raster::m};
 }
 
-double seconds(const MmaKnobs& knobs, const Problem& problem, int blocks = 1) {
-  return mma_seconds(knobs, blocks, problem, h200());
+double seconds(const MmaKnobs& knobs, const Problem& problem, int blocks = 1, const DeviceInfo& device = h200()) {
+  static const MmaCost cost{built_in_constants("mma")};
+  return mma_seconds(cost, knobs, blocks, problem, device);
 }
 
 TEST(MmaCost, IsUnknownWithoutTheDevicesPeaks) {
   for (double DeviceInfo::*peak : {&DeviceInfo::peak_flops, &DeviceInfo::peak_bandwidth}) {
     DeviceInfo device = h200();
     device.*peak = 0;
-    EXPECT_EQ(mma_seconds(knobs(), 1, problem(64), device), 0);
+    EXPECT_EQ(seconds(knobs(), problem(64), 1, device), 0);
   }
 }
 
@@ -46,7 +47,7 @@ TEST(MmaCost, FallsWhereTheDeviceIsFaster) {
   for (double DeviceInfo::*peak : {&DeviceInfo::peak_flops, &DeviceInfo::peak_bandwidth}) {
     DeviceInfo faster = h200();
     faster.*peak *= 2;
-    EXPECT_LT(mma_seconds(knobs(), 1, problem(512), faster), seconds(knobs(), problem(512)));
+    EXPECT_LT(seconds(knobs(), problem(512), 1, faster), seconds(knobs(), problem(512)));
   }
 }
 

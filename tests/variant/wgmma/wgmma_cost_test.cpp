@@ -35,13 +35,16 @@ WgmmaKnobs knobs() {
           .tma_w = true};
 }
 
-double seconds(const WgmmaKnobs& knobs, const Problem& problem) { return wgmma_seconds(knobs, problem, h200()); }
+double seconds(const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device = h200()) {
+  static const WgmmaCost cost{built_in_constants("wgmma")};
+  return wgmma_seconds(cost, knobs, problem, device);
+}
 
 TEST(WgmmaCost, IsUnknownWithoutTheDevicesPeaks) {
   for (double DeviceInfo::*peak : {&DeviceInfo::peak_flops, &DeviceInfo::peak_bandwidth}) {
     DeviceInfo device = h200();
     device.*peak = 0;
-    EXPECT_EQ(wgmma_seconds(knobs(), problem(64), device), 0);
+    EXPECT_EQ(seconds(knobs(), problem(64), device), 0);
   }
 }
 
@@ -59,8 +62,8 @@ TEST(WgmmaCost, FallsWhereTheDeviceIsFaster) {
   DeviceInfo memory = h200(), multipliers = h200();
   memory.peak_bandwidth *= 2;
   multipliers.peak_flops *= 2;
-  EXPECT_LT(wgmma_seconds(knobs(), problem(64), memory), 0.7 * seconds(knobs(), problem(64)));
-  EXPECT_LT(wgmma_seconds(knobs(), problem(16384), multipliers), 0.7 * seconds(knobs(), problem(16384)));
+  EXPECT_LT(seconds(knobs(), problem(64), memory), 0.7 * seconds(knobs(), problem(64)));
+  EXPECT_LT(seconds(knobs(), problem(16384), multipliers), 0.7 * seconds(knobs(), problem(16384)));
 }
 
 TEST(WgmmaCost, GoesByMeasuredRatesInPlaceOfTheDataSheet) {
@@ -69,8 +72,8 @@ TEST(WgmmaCost, GoesByMeasuredRatesInPlaceOfTheDataSheet) {
   unknown.measured = {.dense_flops = 785.7e12, .read_bandwidth = 4.482e12};  // of an H200
   slower.measured = {.dense_flops = 392.85e12, .read_bandwidth = 2.241e12};
   for (const int64_t tokens : {64, 16384}) {
-    EXPECT_NEAR(wgmma_seconds(knobs(), problem(tokens), unknown), seconds(knobs(), problem(tokens)), 1e-9);
-    EXPECT_GT(wgmma_seconds(knobs(), problem(tokens), slower), 1.8 * seconds(knobs(), problem(tokens)));
+    EXPECT_NEAR(seconds(knobs(), problem(tokens), unknown), seconds(knobs(), problem(tokens)), 1e-9);
+    EXPECT_GT(seconds(knobs(), problem(tokens), slower), 1.8 * seconds(knobs(), problem(tokens)));
   }
 }
 
@@ -109,7 +112,7 @@ TEST(WgmmaCost, RoundsThatBeginTogetherWaitForTheirHighestTile) {
   DeviceInfo device = h200();
   device.processors = 128;
   device.peak_bandwidth *= 100;
-  EXPECT_GT(wgmma_seconds(common, with_rows(mixed), device), 1.1 * wgmma_seconds(common, with_rows(apart), device));
+  EXPECT_GT(seconds(common, with_rows(mixed), device), 1.1 * seconds(common, with_rows(apart), device));
 }
 
 TEST(WgmmaCost, StoresOverlapWhereConsumersTakeTurns) {
