@@ -18,6 +18,7 @@
 #include "record/table/table.h"
 #include "tune/search/rehearsal.h"
 #include "tune/search/strategy.h"
+#include "variant/cost.h"
 
 namespace moetune {
 namespace {
@@ -25,7 +26,7 @@ namespace {
 constexpr double kMicro = 1e-6;
 
 struct ReplayOptions {
-  std::vector<std::string> journals, packs;
+  std::vector<std::string> journals, costs, packs;
   std::string strategy = "auto", runs = "10", max_candidates, max_loss, max_worst, format;
   bool cold = false;
 };
@@ -123,8 +124,41 @@ double limit_of(const std::string& text, const std::string& option) {
   return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(text, option);
 }
 
+// What each candidate of a kernel that is here took last, where its result was right.
+std::map<Candidate, double> last_seconds(const std::vector<Trial>& trials) {
+  std::map<Candidate, double> seconds;
+  for (const Trial& trial : trials)
+    if (trial.status == Status::ok && !no_kernel_of(trial.candidate))
+      seconds[trial.candidate] = trial.measurement.time.value;
+  return seconds;
+}
+
+void print_predictions(const JournalContents& journal, const std::vector<Variant>& models) {
+  for (const Cell& cell : journal.header.cells) {
+    const auto trials = journal.trials.find(id(cell));
+    if (trials == journal.trials.end()) continue;
+    const Problem problem = make_problem(cell);
+    for (const auto& [candidate, seconds] : last_seconds(trials->second)) {
+      Json line = {{"cell", trials->first}, {"candidate", text(candidate)}, {"measured_us", rounded(seconds / kMicro)}};
+      for (const Variant& model : models)
+        if (model.name == candidate.variant)
+          line["predicted_us"].push_back(rounded(model.seconds(candidate, problem, journal.header.device) / kMicro, 9));
+      if (line.contains("predicted_us")) print(line.dump() + "\n");
+    }
+  }
+}
+
 Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   add_packs(options.packs);
+  std::vector<Variant> models;
+  for (const std::string& file : options.costs) models.push_back(with_constants(JsonAt(read_json(file), file)));
+  if (!models.empty()) {
+    for (const std::string& file : options.journals) {
+      require_journal(file);
+      print_predictions(read_journal(file), models);
+    }
+    return Exit::yes;
+  }
   const Format format = parse_format(options.format, kFormats);
   RehearsalRequest request{.strategy = options.strategy, .warm_start = !options.cold};
   require_strategy(request.strategy);
@@ -182,6 +216,8 @@ Action declare_replay(OptionSet& set) {
   set.flag("--cold", options->cold, "Begin each cell without the winners of earlier cells");
   set.value("--max-loss", options->max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
   set.value("--max-worst", options->max_worst, "PERCENT", "Exit with 1 where any loss is higher");
+  set.list("--predict", options->costs, "FILE",
+           "Only print, as JSON lines, times that the cost model expects with the constants of FILE (configs/cost)");
   declare_packs(set, options->packs);
   declare_format(set, options->format, kFormats);
   return [options](const Invocation& invocation) { return run_replay(*options, invocation); };
