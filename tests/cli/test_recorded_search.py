@@ -2,11 +2,15 @@
 today's default of more cells."""
 import json
 import lzma
+import os
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 
-from conftest import SOURCE
+from conftest import BINARY, SOURCE
 
 FOLDER = pathlib.Path(SOURCE) / "tests/journals"
 
@@ -54,6 +58,30 @@ def test_a_search_never_ends_below_the_default(room, tmp_path):
 def test_the_models_first_eight_hold_a_good_candidate(room, journals):
     report = replay(room, journals, "--strategy", "model", "--max-candidates", "8", "--runs", "1")
     assert sum(cell["losses"][0] < 0.02 for cell in report["cells"]) >= 0.9 * len(report["cells"])
+
+
+def fit_cost(*arguments):
+    """The last line of its table: the error before and after, the loss of the first eight before and after."""
+    result = subprocess.run([sys.executable, SOURCE / "scripts/fit_cost", *arguments], stdout=subprocess.PIPE,
+                            env={**os.environ, "MOETUNE": BINARY}, check=True, text=True)
+    return [float(percent) for percent in re.findall(r"([\d.]+)%", result.stdout.splitlines()[-1])]
+
+
+def test_fit_cost_predicts_a_journal_that_is_held_back(room, tmp_path):
+    """It begins far from the constants of configs/cost. No cell of the held journal is in the others."""
+    pytest.importorskip("numpy")
+    names = ["nvidia-h100-training-step", "nvidia-h200-backward", "nvidia-h200-hopper-peers"]
+    *others, held = unpacked([FOLDER / f"searches/{name}.jsonl.xz" for name in names], tmp_path)
+    factors = iter([1.35, 0.74] * 50)
+    cost = json.loads((SOURCE / "configs/cost/wgmma.json").read_text())
+    for constant in cost["constants"].values():
+        constant["value"] *= next(factors)
+    spoiled, fitted = tmp_path / "spoiled.json", tmp_path / "fitted.json"
+    spoiled.write_text(json.dumps(cost))
+    today, _, loss_today, _ = fit_cost("--steps", "0", "-o", fitted, held)
+    before, after, _, loss = fit_cost("--cost", spoiled, "--steps", "3", "-o", fitted, "--hold", held, *others)
+    assert before > 5 * today and after < 2 * today < 10 and loss < loss_today + 0.5
+    room.ok("validate", fitted)
 
 
 @pytest.mark.parametrize("journal, space_file, count, size", [
