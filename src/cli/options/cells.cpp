@@ -99,14 +99,7 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
   return {maker_of_sizes(*experts, *top_k, *n, *k)};
 }
 
-Fusion fusion_of(const CellOptions& options, Projection projection, bool both) {
-  Fusion fusion{.permute_x = options.permute_x,
-                .permute_y = options.permute_y,
-                .topk_weights = options.topk_weights,
-                .accumulate = options.accumulate,
-                .fp32_dw = options.fp32_dw,
-                .sum_slots = options.sum_slots,
-                .weight_gradient = options.weight_gradient};
+Fusion fusion_of(Fusion fusion, Projection projection, bool both) {
   if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
   if (both && projection == Projection::down) fusion.permute_x = fusion.sum_slots = false;
   return fusion;
@@ -125,11 +118,12 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
     if (asked && ops.size() > 1 && std::ranges::find(ops, op) == ops.end())  // of one op require_valid tells more
       throw request_error(fmt::format("{} belongs to --op {}, which is not listed", option, name(op)));
   };
-  require(options.accumulate, "--accumulate", Op::dw);
-  require(options.fp32_dw, "--fp32-dw", Op::dw);
-  require(options.sum_slots, "--sum-slots", Op::dx);
-  require(options.weight_gradient, "--weight-gradient", Op::dx);
-  if (options.fp32_dw && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
+  const Fusion& fusion = options.fusion;
+  require(fusion.accumulate, "--accumulate", Op::dw);
+  require(fusion.fp32_dw, "--fp32-dw", Op::dw);
+  require(fusion.sum_slots, "--sum-slots", Op::dx);
+  require(fusion.weight_gradient, "--weight-gradient", Op::dx);
+  if (fusion.fp32_dw && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
 }
 
@@ -179,39 +173,74 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
   return cells;
 }
 
+std::vector<std::string> projection_words() { return {"up", "down"}; }
+std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
+
+using Options = CellOptions;
+constexpr CellOption kOptions[] = {
+    {"model",
+     "A preset (moetune list models) or a Hugging Face config.json",
+     "NAME|FILE",
+     &Options::models,
+     {},
+     {},
+     model_words},
+    {"experts", "Experts: of a layer given directly, or instead of the model's", "E", {}, &Options::experts},
+    {"top_k", "Experts that a token picks", "T", {}, &Options::top_k},
+    {"n", "Columns of Y, of a layer given directly", "N", {}, &Options::n},
+    {"k", "Columns of X, of a layer given directly", "K", {}, &Options::k},
+    {"hidden", "Width of an expert's input, to scale a model down", "H", {}, &Options::hidden},
+    {"intermediate", "Width of an expert, to scale a model down", "I", {}, &Options::intermediate},
+    {"projection", "up, down [up]", "LIST", &Options::projections, {}, {}, projection_words},
+    {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, {}, {}, op_words},
+    {"tokens", "Such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
+    {"routing", "Such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, {}, {}, routing_words},
+    {"dtype", "bf16, fp16, fp32 [bf16]", "LIST", &Options::dtypes, {}, {}, dtype_names},
+    {"tp", "Ranks that share each expert's width", "LIST", {}, &Options::tp},
+    {"ep", "Ranks that share the experts", "LIST", {}, &Options::ep},
+    {"permute_x",
+     "Gather rows of X while loading (of up, where both projections are listed)",
+     {},
+     {},
+     {},
+     &Fusion::permute_x},
+    {"permute_y",
+     "Scatter rows of Y to token order while storing (of down, where both are listed)",
+     {},
+     {},
+     {},
+     &Fusion::permute_y},
+    {"topk_weights", "Multiply rows by their weights (with --permute-y)", {}, {}, {}, &Fusion::topk_weights},
+    {"accumulate", "Add to dW in place of overwriting it (--op dw)", {}, {}, {}, &Fusion::accumulate},
+    {"fp32_dw", "Store dW of bf16 or fp16 inputs in fp32 (--op dw)", {}, {}, {}, &Fusion::fp32_dw},
+    {"sum_slots", "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)", {}, {}, {}, &Fusion::sum_slots},
+    {"weight_gradient",
+     "Gradient of the top-k weights too (--op dx, with --topk-weights)",
+     {},
+     {},
+     {},
+     &Fusion::weight_gradient},
+    {"seed", "Of routings and operands", "N", {}, &Options::seed}};
+
 }  // namespace
+
+std::span<const CellOption> cell_options() { return kOptions; }
+
+std::string typed_name(const CellOption& option) {
+  std::string name = fmt::format("--{}", option.name);
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
 
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME|FILE",
             "A named list of cells (moetune list suites), or a file; --tokens picks", suite_words);
-  set.list("--model", options.models, "NAME|FILE", "A preset (moetune list models) or a Hugging Face config.json",
-           model_words);
-  set.value("--experts", options.experts, "E", "Experts: of a layer given directly, or instead of the model's");
-  set.value("--top-k", options.top_k, "T", "Experts that a token picks");
-  set.value("--n", options.n, "N", "Columns of Y, of a layer given directly");
-  set.value("--k", options.k, "K", "Columns of X, of a layer given directly");
-  set.value("--hidden", options.hidden, "H", "Width of an expert's input, to scale a model down");
-  set.value("--intermediate", options.intermediate, "I", "Width of an expert, to scale a model down");
-  set.list("--projection", options.projections, "LIST", "up, down [up]", one_of({"up", "down"}));
-  set.list("--op", options.ops, "LIST", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]",
-           one_of({"fwd", "dx", "dw"}));
-  set.list("--tokens", options.tokens, "LIST", "Such as 1,16,64-4096*4 [256, or as recorded]");
-  set.list("--routing", options.routings, "LIST", "Such as uniform,zipf:1.0,trace:FILE [uniform]", routing_words);
-  set.list("--dtype", options.dtypes, "LIST", "bf16, fp16, fp32 [bf16]", dtype_names);
-  set.value("--tp", options.tp, "LIST", "Ranks that share each expert's width");
-  set.value("--ep", options.ep, "LIST", "Ranks that share the experts");
-  set.flag("--permute-x", options.permute_x,
-           "Gather rows of X while loading (of up, where both projections are listed)");
-  set.flag("--permute-y", options.permute_y,
-           "Scatter rows of Y to token order while storing (of down, where both are listed)");
-  set.flag("--topk-weights", options.topk_weights, "Multiply rows by their weights (with --permute-y)");
-  set.flag("--accumulate", options.accumulate, "Add to dW in place of overwriting it (--op dw)");
-  set.flag("--fp32-dw", options.fp32_dw, "Store dW of bf16 or fp16 inputs in fp32 (--op dw)");
-  set.flag("--sum-slots", options.sum_slots, "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)");
-  set.flag("--weight-gradient", options.weight_gradient,
-           "Gradient of the top-k weights too (--op dx, with --topk-weights)");
-  set.value("--seed", options.seed, "N", "Of routings and operands");
+  for (const CellOption& one : kOptions) {
+    if (one.list) set.list(typed_name(one), options.*one.list, one.placeholder, one.help, one.words);
+    if (one.value) set.value(typed_name(one), options.*one.value, one.placeholder, one.help, one.words);
+    if (one.flag) set.flag(typed_name(one), options.fusion.*one.flag, one.help);
+  }
   set.group("Options");
 }
 
@@ -242,7 +271,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
         for (const Projection projection : projections)
           for (const Op op : ops)
             for (const Dtype dtype : dtypes) {
-              Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options, projection, both)};
+              Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options.fusion, projection, both)};
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
@@ -254,7 +283,6 @@ std::vector<Cell> make_cells(const CellOptions& options) {
 
 std::vector<std::string> cell_arguments(const Cell& cell) {
   const Layer& layer = cell.shape.layer;
-  const Fusion& fusion = cell.shape.fusion;
   const bool up = layer.projection == Projection::up;  // tp divides the side that comes from the intermediate width
   std::vector<std::string> arguments;
   const auto add = [&](const std::string& option, const std::string& value) {
@@ -276,13 +304,8 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   add("--tokens", std::to_string(cell.tokens));
   add("--routing", text(cell.routing));
   if (cell.seed != 0) add("--seed", std::to_string(cell.seed));
-  if (fusion.permute_x) arguments.push_back("--permute-x");
-  if (fusion.permute_y) arguments.push_back("--permute-y");
-  if (fusion.topk_weights) arguments.push_back("--topk-weights");
-  if (fusion.accumulate) arguments.push_back("--accumulate");
-  if (fusion.fp32_dw) arguments.push_back("--fp32-dw");
-  if (fusion.sum_slots) arguments.push_back("--sum-slots");
-  if (fusion.weight_gradient) arguments.push_back("--weight-gradient");
+  for (const CellOption& one : kOptions)
+    if (one.flag && cell.shape.fusion.*one.flag) arguments.push_back(typed_name(one));
   return arguments;
 }
 

@@ -1,5 +1,6 @@
 // The options that make cells, the same on every command: a sweep is the product of its lists.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,24 @@ struct CellOptions {
   std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {};
   std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, tp = {}, ep = {}, seed = {};
   std::string suite = {};  // a name or a file, instead of all others but the seed
-  bool permute_x = false, permute_y = false, topk_weights = false, accumulate = false, fp32_dw = false,
-       sum_slots = false, weight_gradient = false;
+  Fusion fusion = {};
 
   bool operator==(const CellOptions&) const = default;
 };
+
+/// One of them but --suite: of `list`, `value` and `flag` the member that it sets.
+struct CellOption {
+  const char *name, *help;  // "top_k", as suites spell it: --top-k
+  const char* placeholder = nullptr;
+  std::vector<std::string> CellOptions::*list = nullptr;
+  std::string CellOptions::*value = nullptr;
+  bool Fusion::*flag = nullptr;
+  std::vector<std::string> (*words)() = nullptr;
+};
+std::span<const CellOption> cell_options();
+/// "--top-k".
+std::string typed_name(const CellOption& option);
+
 /// `title` is the heading of these options in --help.
 void declare(OptionSet& set, CellOptions& options, const std::string& title = "Cells: the product of these lists");
 

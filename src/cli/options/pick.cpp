@@ -50,12 +50,6 @@ void add_numbers(Criteria& criteria, std::string_view option, const std::string&
                       [of](const Cell& cell) { return std::to_string(of(cell)); }});
 }
 
-void add_flag(Criteria& criteria, std::string_view option, bool given, bool Fusion::*flag) {
-  if (!given) return;
-  criteria.push_back({std::string(option), [flag](const Cell& cell) { return cell.shape.fusion.*flag; },
-                      [](const Cell& cell) { return text(cell.shape.fusion); }});
-}
-
 // Sizes as the options give them: before tp divides the side that comes from the intermediate width.
 bool is_up(const Cell& cell) { return cell.shape.layer.projection == Projection::up; }
 int64_t whole_n(const Cell& cell) { return cell.shape.layer.n * (is_up(cell) ? cell.shape.layer.tp : 1); }
@@ -135,13 +129,10 @@ Criteria criteria_of(const TunedTable& table, const CellOptions& options) {
   add_numbers(criteria, "--tp", options.tp, [](const Cell& cell) { return cell.shape.layer.tp; });
   add_numbers(criteria, "--ep", options.ep, [](const Cell& cell) { return cell.shape.layer.ep; });
   add_numbers(criteria, "--seed", options.seed, [](const Cell& cell) { return static_cast<int64_t>(cell.seed); });
-  add_flag(criteria, "--permute-x", options.permute_x, &Fusion::permute_x);
-  add_flag(criteria, "--permute-y", options.permute_y, &Fusion::permute_y);
-  add_flag(criteria, "--topk-weights", options.topk_weights, &Fusion::topk_weights);
-  add_flag(criteria, "--accumulate", options.accumulate, &Fusion::accumulate);
-  add_flag(criteria, "--fp32-dw", options.fp32_dw, &Fusion::fp32_dw);
-  add_flag(criteria, "--sum-slots", options.sum_slots, &Fusion::sum_slots);
-  add_flag(criteria, "--weight-gradient", options.weight_gradient, &Fusion::weight_gradient);
+  for (const CellOption& one : cell_options())
+    if (one.flag && options.fusion.*one.flag)
+      criteria.push_back({typed_name(one), [flag = one.flag](const Cell& cell) { return cell.shape.fusion.*flag; },
+                          [](const Cell& cell) { return text(cell.shape.fusion); }});
   return criteria;
 }
 

@@ -14,61 +14,19 @@ namespace {
 
 constexpr std::string_view kFolder = "configs/suites/";
 
-struct ListKey {
-  std::string_view name;
-  std::vector<std::string> CellOptions::*values;
-};
-constexpr ListKey kLists[] = {{"model", &CellOptions::models},     {"projection", &CellOptions::projections},
-                              {"op", &CellOptions::ops},           {"tokens", &CellOptions::tokens},
-                              {"routing", &CellOptions::routings}, {"dtype", &CellOptions::dtypes}};
-
-struct ValueKey {
-  std::string_view name;
-  std::string CellOptions::*value;
-};
-constexpr ValueKey kValues[] = {{"experts", &CellOptions::experts},
-                                {"top_k", &CellOptions::top_k},
-                                {"hidden", &CellOptions::hidden},
-                                {"intermediate", &CellOptions::intermediate},
-                                {"n", &CellOptions::n},
-                                {"k", &CellOptions::k},
-                                {"tp", &CellOptions::tp},
-                                {"ep", &CellOptions::ep},
-                                {"seed", &CellOptions::seed}};
-
-struct FlagKey {
-  std::string_view name;
-  bool CellOptions::*value;
-};
-constexpr FlagKey kFlags[] = {{"permute_x", &CellOptions::permute_x},
-                              {"permute_y", &CellOptions::permute_y},
-                              {"topk_weights", &CellOptions::topk_weights},
-                              {"accumulate", &CellOptions::accumulate},
-                              {"fp32_dw", &CellOptions::fp32_dw},
-                              {"sum_slots", &CellOptions::sum_slots},
-                              {"weight_gradient", &CellOptions::weight_gradient}};
-
 // As on a command line: a number is the text that one would type.
 std::string typed(const JsonAt& json) {
   return json.value().is_number_integer() ? fmt::format("{}", json.integer()) : json.string();
 }
 
+// The schema refuses unknown keys.
 void read_key(const std::string& key, const JsonAt& value, CellOptions& options) {
-  std::vector<std::string> known;
-  for (const ListKey& list : kLists) {
-    if (list.name == key) return void((options.*list.values).push_back(typed(value)));
-    known.emplace_back(list.name);
+  for (const CellOption& one : cell_options()) {
+    if (key != one.name) continue;
+    if (one.list) (options.*one.list).push_back(typed(value));
+    if (one.value) options.*one.value = typed(value);
+    if (one.flag) options.fusion.*one.flag = value.boolean();
   }
-  for (const ValueKey& one : kValues) {
-    if (one.name == key) return void(options.*one.value = typed(value));
-    known.emplace_back(one.name);
-  }
-  for (const FlagKey& flag : kFlags) {
-    if (flag.name == key) return void(options.*flag.value = value.boolean());
-    known.emplace_back(flag.name);
-  }
-  const Error error = unknown_word("option", key, known);
-  value.fail(error.what(), error.hint());
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST(Pick, SizesAreThoseOfTheOptions) {
 TEST(Pick, SeedsAndFusions) {
   EXPECT_EQ(picked({.seed = "5"}), (Numbers{3}));
   EXPECT_EQ(picked({.seed = "0"}), (Numbers{0, 1, 2}));
-  EXPECT_EQ(picked({.permute_x = true}), (Numbers{3}));
+  EXPECT_EQ(picked({.fusion = {.permute_x = true}}), (Numbers{3}));
 }
 
 Error error_of(const CellOptions& options) {
@@ -106,7 +106,7 @@ TEST(Pick, NothingLeftIsAnAnswerThatTellsWhatThereIs) {
   const Error together = error_of({.projections = {"down"}, .tokens = {"16"}});
   EXPECT_EQ(together.exit(), Exit::no);
   EXPECT_STREQ(together.what(), "t.json: no cell has all of --projection down, --tokens 16");
-  EXPECT_STREQ(error_of({.permute_y = true}).what(),
+  EXPECT_STREQ(error_of({.fusion = {.permute_y = true}}).what(),
                "t.json: no cell has --permute-y (the table has plain, permute_x)");
   EXPECT_EQ(error_of({.suite = "hard"}).exit(), Exit::no);
 }

@@ -134,7 +134,7 @@ TEST(Suite, UnknownNamesTellTheNearest) {
 
 TEST(Suite, ContradictsOtherOptions) {
   for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.dtypes = {"fp16"}; },
-                      +[](CellOptions& o) { o.permute_x = true; }}) {
+                      +[](CellOptions& o) { o.fusion.permute_x = true; }}) {
     CellOptions options = suite("hopper-peers");
     change(options);
     EXPECT_EQ(error_of(options), "--suite excludes the other options of cells except --tokens and --seed");
@@ -214,8 +214,8 @@ TEST_F(SuiteFile, EveryKeyIsItsOption) {
   CellOptions typed;
   typed.experts = "8", typed.top_k = "2", typed.n = "64", typed.k = "32", typed.projections = {"down"};
   typed.ops = {"dw"}, typed.tokens = {"4,8"}, typed.routings = {"uniform,zipf:1.0"}, typed.dtypes = {"fp16"};
-  typed.tp = "2", typed.ep = "4", typed.seed = "7", typed.permute_y = typed.topk_weights = true;
-  typed.accumulate = typed.fp32_dw = true;
+  typed.tp = "2", typed.ep = "4", typed.seed = "7", typed.fusion.permute_y = typed.fusion.topk_weights = true;
+  typed.fusion.accumulate = typed.fusion.fp32_dw = true;
   const auto expected = make_cells(typed);
   for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(id(cells[i]), id(expected[i]));
 }
