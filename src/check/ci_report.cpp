@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "base/text/text.h"
 
@@ -13,30 +15,14 @@ namespace {
 
 // Control characters, which XML 1.0 cannot hold, and bytes that are not UTF-8 are made printable first.
 std::string escaped(const std::string& text) {
+  constexpr std::pair<char, std::string_view> kReferences[] = {{'&', "&amp;"},  {'<', "&lt;"},    {'>', "&gt;"},
+                                                               {'"', "&quot;"}, {'\'', "&apos;"}, {'\n', " "},
+                                                               {'\t', " "}};  // attributes don't preserve white space
   std::string safe;
-  for (const char c : printable(text)) switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      case '\'':
-        safe += "&apos;";
-        break;
-      case '\n':
-      case '\t':
-        safe += ' ';  // attributes don't preserve it
-        break;
-      default:
-        safe += c;
-    }
+  for (const char c : printable(text)) {
+    const auto found = std::ranges::find(kReferences, c, &std::pair<char, std::string_view>::first);
+    safe += found == std::end(kReferences) ? std::string(1, c) : std::string(found->second);
+  }
   return safe;
 }
 

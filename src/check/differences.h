@@ -16,12 +16,13 @@ std::string_view name(TimeChange change);
 
 /// One cell of either table. The tables must outlive it.
 struct CellDifference {
+  Cell cell;
   const Entry *old_entry = nullptr, *new_entry = nullptr;  // null: the cell is only in the other table
   bool winner_changed = false;                             // another candidate, or a winner in one of the tables alone
   std::optional<TimeChange> time = {};                     // nothing where times are not compared or one has no winner
-  Estimate ratio = {};  // new time over old time, where `time` has a value; of independent medians
+  Estimate ratio = {};                                     // new time over old time, where `time` has a value
 
-  const Cell& cell() const { return (old_entry ? old_entry : new_entry)->cell; }
+  bool is_alone() const { return !old_entry || !new_entry; }
   /// Whether anything differs that noise does not explain.
   bool differs() const;
 };

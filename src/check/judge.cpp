@@ -16,7 +16,7 @@ namespace {
 constexpr double kFalseDiscoveries = 0.05;  // among the cells that are called changed
 
 // A cell on its way to its finding.
-struct Case {
+struct CellCheck {
   const Entry* entry = nullptr;
   CellFinding finding = {};
   std::optional<Lineup> lineup = {};
@@ -76,7 +76,7 @@ bool screen(const Problem& problem, const Lineup& lineup, const CheckRequest& re
 
 // Turns faults that end only this cell into its finding.
 template <typename Work>
-CellFinding guarded(const Case& one, const CheckRequest& request, Work work) {
+CellFinding guarded(const CellCheck& one, const CheckRequest& request, Work work) {
   try {
     return work();
   } catch (const OutOfMemory& memory) {
@@ -86,7 +86,7 @@ CellFinding guarded(const Case& one, const CheckRequest& request, Work work) {
   }
 }
 
-void wait_for_quiet(Case& one, const CheckRequest& request) {
+void wait_for_quiet(CellCheck& one, const CheckRequest& request) {
   if (request.wait <= 0) return;
   Quiet& quiet = one.limits.quiet;
   if (!one.lineup->paired) {
@@ -97,7 +97,7 @@ void wait_for_quiet(Case& one, const CheckRequest& request) {
   }
 }
 
-CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request) {
+CellFinding screen_cell(CellCheck& one, Backend& backend, const CheckRequest& request) {
   const Entry& entry = *one.entry;
   CellFinding& finding = one.finding;
   if (request.against) {
@@ -130,7 +130,7 @@ CellFinding screen_cell(Case& one, Backend& backend, const CheckRequest& request
   });
 }
 
-CellFinding confirm_cell(Case& one, const CheckRequest& request) {
+CellFinding confirm_cell(CellCheck& one, const CheckRequest& request) {
   return guarded(one, request, [&] {
     const bool stayed = stays(make_problem(one.entry->cell), *one.lineup, request, one.limits, one.rounds);
     return judge_rounds(one.finding, one.rounds, *one.lineup, stayed, one.limits);
@@ -154,7 +154,7 @@ class Checking {
       screen_all();
       confirm_all();
     } catch (...) {
-      for (Case& one : cases_) give_up(one);
+      for (CellCheck& one : cases_) give_up(one);
       throw;
     }
     CheckResult result = result_of();
@@ -164,7 +164,7 @@ class Checking {
 
  private:
   template <typename Work>
-  void timed(Case& one, size_t left, Work work) {
+  void timed(CellCheck& one, size_t left, Work work) {
     if (request_.time_budget > 0) {
       const auto share = (end_ - Clock::now()) / static_cast<int64_t>(left);
       one.limits.end = Clock::now() + share;
@@ -179,7 +179,7 @@ class Checking {
 
   void screen_all() {
     for (size_t i = 0; i < cases_.size() && !stop_; ++i) {
-      Case& one = cases_[i];
+      CellCheck& one = cases_[i];
       one.finding.cell = one.entry->cell;
       one.limits = {.threshold = threshold_,
                     .patience = request_.patience,
@@ -195,8 +195,8 @@ class Checking {
   // Changes that chance explains among so many cells don't count.
   void discover() {
     std::vector<double> slower, faster;
-    std::vector<Case*> measured;
-    for (Case& one : cases_) {
+    std::vector<CellCheck*> measured;
+    for (CellCheck& one : cases_) {
       if (one.finding.rounds == 0) continue;
       const Estimate change = change_of_ratio(one.rounds, *one.lineup);
       slower.push_back(chance_of_slowdown(one.rounds, *one.lineup, threshold_));
@@ -206,7 +206,7 @@ class Checking {
     const std::vector<bool> slowed = discoveries(slower, kFalseDiscoveries),
                             sped = discoveries(faster, kFalseDiscoveries);
     for (size_t i = 0; i < measured.size(); ++i) {
-      Case& one = *measured[i];
+      CellCheck& one = *measured[i];
       if (one.suspect && !slowed[i]) {
         one.suspect = false;
         one.finding.reason += fmt::format("; among {} cells, chance explains such a slowdown", measured.size());
@@ -222,8 +222,8 @@ class Checking {
   }
 
   void confirm_all() {
-    auto left = static_cast<size_t>(std::ranges::count_if(cases_, &Case::suspect));
-    for (Case& one : cases_) {
+    auto left = static_cast<size_t>(std::ranges::count_if(cases_, &CellCheck::suspect));
+    for (CellCheck& one : cases_) {
       if (!one.suspect) continue;
       if (!stop_) timed(one, left, [&] { return confirm_cell(one, request_); });
       --left;
@@ -245,7 +245,7 @@ class Checking {
     if (std::ranges::any_of(result.findings, regressed)) return;
     std::vector<CellFinding> again;
     for (size_t i = 0; i < screened_ && !stop_; ++i) {
-      Case& one = cases_[i];
+      CellCheck& one = cases_[i];
       if (!has_part_in_mean(one.finding)) continue;
       again.push_back(guarded(one, request_, [&] {
         const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.lineup, request_, one.limits, false);
@@ -259,14 +259,14 @@ class Checking {
       result.mean = mean;
   }
 
-  void tell(Case& one) {
+  void tell(CellCheck& one) {
     if (one.done) return;
     one.done = true;
     if (listen_) listen_(one.finding);
   }
 
   // Tells the finding of a cell whose confirmation another cell's error prevented.
-  void give_up(Case& one) {
+  void give_up(CellCheck& one) {
     if (one.finding.rounds > 0) tell(one);
   }
 
@@ -276,7 +276,7 @@ class Checking {
   const std::atomic<bool>& stop_;
   double threshold_;
   Clock::time_point end_ = Clock::time_point::max();
-  std::vector<Case> cases_;
+  std::vector<CellCheck> cases_;
   size_t screened_ = 0;  // cells
 };
 

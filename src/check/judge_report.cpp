@@ -26,20 +26,10 @@ std::string percent_text(const Estimate& change) {
 
 // Correctness first.
 int severity(const CellFinding& finding) {
-  switch (finding.finding) {
-    case Finding::wrong_result:
-      return 3;
-    case Finding::failed:
-      return 2;
-    case Finding::regressed:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
-std::string counted(int64_t count, const std::string& one, const std::string& many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
+  return finding.finding == Finding::wrong_result ? 3
+         : finding.finding == Finding::failed     ? 2
+         : finding.finding == Finding::regressed  ? 1
+                                                  : 0;
 }
 
 // "1 wrong result, 2 regressions over 5 %, 1 undecided"
@@ -48,11 +38,10 @@ std::string tally(const CheckResult& result) {
     return std::ranges::count(result.findings, finding, &CellFinding::finding);
   };
   std::vector<std::string> parts;
-  if (const auto wrong = count(Finding::wrong_result)) parts.push_back(counted(wrong, "wrong result", "wrong results"));
-  if (const auto failed = count(Finding::failed)) parts.push_back(counted(failed, "failure", "failures"));
+  if (const auto wrong = count(Finding::wrong_result)) parts.push_back(counted(wrong, "wrong result"));
+  if (const auto failed = count(Finding::failed)) parts.push_back(counted(failed, "failure"));
   if (const auto slower = count(Finding::regressed))
-    parts.push_back(
-        fmt::format("{} over {:g} %", counted(slower, "regression", "regressions"), 100 * result.threshold));
+    parts.push_back(fmt::format("{} over {:g} %", counted(slower, "regression"), 100 * result.threshold));
   if (const auto open = count(Finding::inconclusive) + count(Finding::untrusted))
     parts.push_back(fmt::format("{} undecided", open));
   return fmt::format("{}", fmt::join(parts, ", "));
@@ -144,7 +133,7 @@ std::string sentence(const CheckResult& result) {
   const auto count = [&](bool (*holds)(Finding)) {
     return std::ranges::count_if(findings, [&](const CellFinding& finding) { return holds(finding.finding); });
   };
-  const std::string cells = counted(static_cast<int64_t>(findings.size()), "cell", "cells");
+  const std::string cells = counted(findings.size(), "cell");
   const std::string limit = fmt::format("{:g} %", 100 * result.threshold);
   if (count(is_no) > 0) return fmt::format("{}: {}; {}.", cells, tally(result), worst_text(findings));
   const auto open = count(is_open);

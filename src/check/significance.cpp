@@ -17,10 +17,6 @@ constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 
 constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
 constexpr double kDeviations = 1.959964;  // standard deviations in half a 95 % interval
 
-Estimate change_of(const Estimate& now, const Estimate& then) {
-  return around(std::log(now.value / then.value), std::hypot(log_half_width(now), log_half_width(then)));
-}
-
 std::string percent(double log_change) { return fmt::format("{:+.1f} %", 100 * std::expm1(log_change)); }
 
 std::string percent(const Estimate& change) {
@@ -172,6 +168,10 @@ void fill_changes(CellFinding& finding, const Rounds& rounds, const Lineup& line
 }  // namespace
 
 Estimate around(double middle, double half) { return {middle, middle - half, middle + half}; }
+
+Estimate change_of(const Estimate& now, const Estimate& then) {
+  return around(std::log(now.value / then.value), std::hypot(log_half_width(now), log_half_width(then)));
+}
 
 Estimate change_of_ratio(const Rounds& rounds, const Lineup& lineup) {
   return change_against(rounds, lineup, lineup.rivals.size() - 1);

@@ -23,6 +23,9 @@ struct Limits {
 /// A change is the logarithm of a ratio, with an interval as wide to both sides.
 Estimate around(double middle, double half);
 
+/// The change from one value to another, measured independently: the logarithm of their ratio.
+Estimate change_of(const Estimate& now, const Estimate& then);
+
 /// The change of the winner's ratio to the control.
 Estimate change_of_ratio(const Rounds& rounds, const Lineup& lineup);
 

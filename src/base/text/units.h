@@ -1,5 +1,6 @@
 // Numbers as people write and read them.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,11 @@ namespace moetune {
 std::string format_time(double seconds);  // "12.3 µs", "4.56 ms", "7.8 s", "3 min 20 s", "2 h 5 min"
 std::string format_bytes(double bytes);   // "1.88 GB" (powers of ten), "512 B"
 std::string format_count(double count);   // "1.2 k", "3.4 M", "17"
+
+/// "1 cell", "3 cells".
+std::string counted(std::integral auto count, std::string_view one) {
+  return std::to_string(count) + ' ' + std::string(one) + (count == 1 ? "" : "s");
+}
 
 /// "90s", "5m", "1h", "1h30m", "250ms", "45" (seconds) to seconds. Exit::request otherwise; for
 /// negative ones too, and for zero unless it may be.

@@ -184,12 +184,13 @@ void report(const std::vector<BenchResult>& results, const std::string& cells, c
                  [&] {
                    if (format != Format::text) return;
                    print(fmt::format("\n{} measured in {}{}.{}\n",
-                                     counted(static_cast<int64_t>(results.size()) - failed, "contender", "contenders"),
-                                     cells, failed > 0 ? fmt::format(", {} failed", failed) : "", written));
+                                     counted(static_cast<int64_t>(results.size()) - failed, "contender"), cells,
+                                     failed > 0 ? fmt::format(", {} failed", failed) : "", written));
                  }});
 }
 
-Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
+Exit run_bench(BenchOptions options, const Invocation& invocation) {
+  output_to_standard_output(options.output, options.format);
   add_packs(options.device.packs);
   parse_format(options.format, kFormats);
   const Regime regime = parse_regime(options.regime);
@@ -246,25 +247,20 @@ Exit run_bench(const BenchOptions& options, const Invocation& invocation) {
   return std::ranges::any_of(results, failed) ? Exit::no : Exit::machine;
 }
 
-Action declare_bench(OptionSet& set) {
-  const auto options = std::make_shared<BenchOptions>();
-  declare(set, options->cells, "Cells: lists to multiply, or to pick from --table");
-  declare(set, options->device);
-  declare(set, options->contenders);
-  set.value("--rounds", options->rounds, "N", "Interleaved rounds, one block of launches each");
-  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
-  set.value("--peers", options->peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
-  set.flag("--hot", options->hot, "Leave operands in the cache instead of rotating them");
-  set.flag("--in-process", options->in_process,
+void declare_bench(OptionSet& set, BenchOptions& options) {
+  declare(set, options.cells, "Cells: lists to multiply, or to pick from --table");
+  declare(set, options.device);
+  declare(set, options.contenders);
+  set.value("--rounds", options.rounds, "N", "Interleaved rounds, one block of launches each");
+  declare_regime(set, options.regime, "How a GPU is loaded while it is timed");
+  set.value("--peers", options.peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
+  set.flag("--hot", options.hot, "Leave operands in the cache instead of rotating them");
+  set.flag("--in-process", options.in_process,
            "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
-  set.value("-o,--output", options->output, "FILE", "Write the results as JSON; - is standard output");
-  declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates, roles and rates");
-  set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) {
-    output_to_standard_output(options->output, options->format);
-    return run_bench(*options, invocation);
-  };
+  set.value("-o,--output", options.output, "FILE", "Write the results as JSON; - is standard output");
+  declare_format(set, options.format, kFormats);
+  set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates, roles and rates");
+  set.flag("-q,--quiet", options.quiet, "No progress");
 }
 
 }  // namespace
@@ -276,7 +272,7 @@ Command bench_command() {
               "  moetune bench --table moetune-table.json\n"
               "  moetune bench --model qwen3-30b-a3b --tokens 256 --candidate \"simt\"\n"
               "  moetune bench --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 -o bench.json",
-          .declare = declare_bench};
+          .declare = with_options<BenchOptions, declare_bench, run_bench>};
 }
 
 }  // namespace moetune

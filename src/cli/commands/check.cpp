@@ -93,13 +93,9 @@ std::string interruption(bool stopped, const std::vector<CellFinding>& findings,
 
 // The commands that show where a regression's time goes, and which elements are wrong.
 TableCommands commands_for(const CheckOptions& options, Regime regime) {
-  std::vector<std::string> device;
-  if (options.device.device != "auto") device.insert(device.end(), {"--device", options.device.device});
-  if (!options.device.kernels.empty()) device.insert(device.end(), {"--kernels", options.device.kernels});
-  for (const std::string& pack : options.device.packs) device.insert(device.end(), {"--pack", pack});
   const auto command = [&](const std::string& verb) {
     std::vector<std::string> words = {"moetune", verb, "--table", options.table};
-    words.insert(words.end(), device.begin(), device.end());
+    std::ranges::move(device_arguments(options.device), std::back_inserter(words));
     return words;
   };
   TableCommands commands{.bench = command("bench"), .verify = command("verify")};
@@ -214,7 +210,8 @@ Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, c
   return updated.kept.empty() || run.undecided == Undecided::pass ? Exit::yes : Exit::inconclusive;
 }
 
-Exit run_check(const CheckOptions& options, const Invocation& invocation) {
+Exit run_check(CheckOptions options, const Invocation& invocation) {
+  output_to_standard_output(options.outputs.output, options.outputs.format);
   add_packs(options.device.packs);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
@@ -269,43 +266,37 @@ Exit run_check(const CheckOptions& options, const Invocation& invocation) {
   return static_cast<Exit>(exit_code(result, run.undecided));
 }
 
-Action declare_check(OptionSet& set) {
-  const auto options = std::make_shared<CheckOptions>();
-  set.argument("TABLE", options->table, "A tuned table");
-  declare(set, options->cells, "Cells to check: those that match all options");
-  declare(set, options->device);
+void declare_check(OptionSet& set, CheckOptions& options) {
+  set.argument("TABLE", options.table, "A tuned table");
+  declare(set, options.cells, "Cells to check: those that match all options");
+  declare(set, options.device);
   set.value(
-      "--against", options->against, "PATH",
+      "--against", options.against, "PATH",
       "Compare with another moetune binary, or this one with a folder of kernels: both run the table's winners in "
       "the same rounds, and its times are not used. Operands take twice the memory");
-  set.value("--threshold", options->threshold, "RATIO", "The smallest slowdown that counts");
-  set.value("--rounds", options->rounds, "N",
+  set.value("--threshold", options.threshold, "RATIO", "The smallest slowdown that counts");
+  set.value("--rounds", options.rounds, "N",
             "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive");
-  set.value("--patience", options->patience, "TIME",
+  set.value("--patience", options.patience, "TIME",
             "How long a slowdown must last to be a regression [30s on a cpu, 1s on a GPU]");
-  set.value("--wait", options->wait, "TIME",
+  set.value("--wait", options.wait, "TIME",
             "How long a cell may wait for undisturbed processors [30s on a cpu, 0s on a GPU]");
-  set.value("--inconclusive", options->inconclusive, "WORD",
+  set.value("--inconclusive", options.inconclusive, "WORD",
             "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of({"fail", "pass"}));
-  declare_regime(set, options->regime, "How a GPU is loaded while it is timed [as the table's was]");
-  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 5m");
-  set.value("-o,--output", options->outputs.output, "FILE", "Write the findings as JSON; - is standard output");
-  set.value("--junit", options->outputs.junit, "FILE", "Write them as JUnit XML");
-  set.value("--markdown", options->outputs.markdown, "FILE", "Write them as Markdown");
-  set.value("--benchmark", options->outputs.benchmark, "FILE",
+  declare_regime(set, options.regime, "How a GPU is loaded while it is timed [as the table's was]");
+  set.value("--time-budget", options.time_budget, "TIME", "Such as 90s or 5m");
+  set.value("-o,--output", options.outputs.output, "FILE", "Write the findings as JSON; - is standard output");
+  set.value("--junit", options.outputs.junit, "FILE", "Write them as JUnit XML");
+  set.value("--markdown", options.outputs.markdown, "FILE", "Write them as Markdown");
+  set.value("--benchmark", options.outputs.benchmark, "FILE",
             "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
-  set.flag("--annotate", options->outputs.annotate,
+  set.flag("--annotate", options.outputs.annotate,
            "Print ::error and ::warning lines on standard error, as where GITHUB_ACTIONS is true");
-  set.flag("--update", options->update, "Rewrite TABLE with the times measured now; its winners stay. Needs --reason");
-  set.value("--reason", options->reason, "TEXT", "Why: the table keeps it with the date and the tool");
-  declare_format(set, options->outputs.format, kFormatsButCsv);
-  set.flag("-v,--verbose", options->outputs.verbose,
-           "Print what changes are measured by, and all knobs of the winners");
-  set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) {
-    output_to_standard_output(options->outputs.output, options->outputs.format);
-    return run_check(*options, invocation);
-  };
+  set.flag("--update", options.update, "Rewrite TABLE with the times measured now; its winners stay. Needs --reason");
+  set.value("--reason", options.reason, "TEXT", "Why: the table keeps it with the date and the tool");
+  declare_format(set, options.outputs.format, kFormatsButCsv);
+  set.flag("-v,--verbose", options.outputs.verbose, "Print what changes are measured by, and all knobs of the winners");
+  set.flag("-q,--quiet", options.quiet, "No progress");
 }
 
 }  // namespace
@@ -318,7 +309,7 @@ Command check_command() {
               "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml\n"
               "  moetune check moetune-table.json --against ../main/build/release/moetune --threshold 2%\n"
               "  moetune check moetune-table.json --update --reason 'driver 580'",
-          .declare = declare_check};
+          .declare = with_options<CheckOptions, declare_check, run_check>};
 }
 
 }  // namespace moetune

@@ -1,14 +1,15 @@
 // What a subcommand is: its words for people, its options, and what it does. How a command line is parsed: options.h.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "cli/text/console.h"
-#include "cli/options/options.h"
 #include "backend/worker/worker.h"
+#include "base/error.h"
+#include "cli/options/options.h"
+#include "cli/text/console.h"
 #include "cli/text/output.h"
 
 namespace moetune {
@@ -27,6 +28,14 @@ struct Invocation {
 
 /// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.
 using Action = std::function<Exit(const Invocation&)>;
+
+/// Declares options that `declare(set, options)` describes, and runs `run(options, invocation)` with them.
+template <typename Options, auto declare, auto run>
+Action with_options(OptionSet& set) {
+  const auto options = std::make_shared<Options>();
+  declare(set, *options);
+  return [options](const Invocation& invocation) { return run(*options, invocation); };
+}
 
 struct Command {
   std::string_view name;

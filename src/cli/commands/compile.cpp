@@ -34,10 +34,8 @@ struct CompileOptions {
   CellOptions cells;
   SearchOptions search;
   std::vector<std::string> candidates, archs;
-  std::string max_candidates, kernels, threads, output, format;
+  std::string kernels, threads, output, format;
   bool show_unit = false, no_cache = false, quiet = false, verbose = false;
-
-  bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
 
 struct ListedKernel {
@@ -60,9 +58,9 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
     if (const auto reason = cannot_run(candidate, cell.shape, device))
       throw request_error(
           fmt::format("'{}' is illegal for {} on {}: {}", text(candidate), id(cell), device.name, *reason));
-  if (options.names_space())
+  if (options.search.names_space())
     for (const Candidate& candidate : offer.to(cell.shape, cell.seed)->legal) candidates.push_back(candidate);
-  if (!candidates.empty() || options.names_space()) return candidates;
+  if (!candidates.empty() || options.search.names_space()) return candidates;
   for (const Variant& variant : variants())
     if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
       candidates.push_back(variant.fallback(problem, device));
@@ -71,7 +69,7 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
 
 // The reason that prunes most of the named space.
 std::string why_none(const CompileOptions& options, const Cell& cell, Offer& offer) {
-  if (!options.names_space()) return "";
+  if (!options.search.names_space()) return "";
   const Grid pruned = pruned_grid(offer.to(cell.shape, cell.seed)->pruned);
   return ": " + (pruned.rows.empty() ? "its variants run on another device" : pruned.rows.front().front());
 }
@@ -81,8 +79,7 @@ std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::v
                                      const DeviceInfo& device) {
   std::vector<ListedKernel> kernels;
   std::unordered_set<std::string> seen;
-  Offer offer(make_space(options.search, "quick"), device,
-              candidate_limit(options.max_candidates, options.names_space()));
+  Offer offer(make_space(options.search, "quick"), device, candidate_limit(options.search));
   require_knobs(options.search, offer.space(), device);
   for (const Cell& cell : cells) {
     const Problem problem = make_problem(cell);
@@ -238,9 +235,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
       for (const ListedKernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
       continue;
     }
-    if (!options.quiet)
-      tell(fmt::format("compiling {} for {}\n", counted(static_cast<int64_t>(kernels.size()), "kernel", "kernels"),
-                       target));
+    if (!options.quiet) tell(fmt::format("compiling {} for {}\n", counted(kernels.size(), "kernel"), target));
     compile_all(options, target, kernels);
     std::ranges::move(kernels, std::back_inserter(all));
   }
@@ -248,43 +243,38 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   const auto failed =
       std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
   Json results = Json::array();
-  std::vector<Fields> rows;
-  for (const ListedKernel& kernel : all) results.push_back(to_json(kernel)), rows.push_back(fields_of(kernel));
+  for (const ListedKernel& kernel : all) results.push_back(to_json(kernel));
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.compile/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
                        {"results", std::move(results)}}));
-  if (format == Format::csv) print(csv_text(rows.front(), rows));
+  if (format == Format::csv) print(csv_of(all, fields_of));
   if (format == Format::text || format == Format::markdown)
     print(kernels_text(all, format, table_columns(format, invocation.terminal, options.verbose), options.verbose));
   if (format == Format::text)
-    print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel", "kernels"),
+    print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",
                       options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
   return failed > 0 ? Exit::no : Exit::yes;
 }
 
-Action declare_compile(OptionSet& set) {
-  const auto options = std::make_shared<CompileOptions>();
-  declare(set, options->cells);
-  declare(set, options->search, "");
+void declare_compile(OptionSet& set, CompileOptions& options) {
+  declare(set, options.cells);
+  declare(set, options.search);
   set.group("Candidates");
-  set.list("--candidate", options->candidates, "TEXT",
+  set.list("--candidate", options.candidates, "TEXT",
            "Such as \"mma block_m=128\"; the default's value for other knobs");
-  set.value("--max-candidates", options->max_candidates, "N",
-            "Draw at most N candidates of the space per cell, at random by the cell's seed");
   set.group("Options");
-  set.list("--arch", options->archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
-  set.flag("--show-unit", options->show_unit, "Print the C++ text of each kernel and stop");
-  set.value("--kernels", options->kernels, "DIR", "Read device code from here instead of from the binary");
-  set.flag("--no-cache", options->no_cache, "Do not read or write the cache of compiled kernels");
-  set.value("--threads", options->threads, "N", "Compile N kernels at a time [all cores]");
-  set.value("-o,--output", options->output, "DIR", "Keep cubins and the text of their units there");
-  declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates");
-  set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) { return run_compile(*options, invocation); };
+  set.list("--arch", options.archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
+  set.flag("--show-unit", options.show_unit, "Print the C++ text of each kernel and stop");
+  set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
+  set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
+  set.value("--threads", options.threads, "N", "Compile N kernels at a time [all cores]");
+  set.value("-o,--output", options.output, "DIR", "Keep cubins and the text of their units there");
+  declare_format(set, options.format, kFormats);
+  set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
+  set.flag("-q,--quiet", options.quiet, "No progress");
 }
 
 }  // namespace
@@ -296,7 +286,7 @@ Command compile_command() {
               "  moetune compile --model qwen3-30b-a3b --arch sm_80,sm_90a\n"
               "  moetune compile --model qwen3-30b-a3b --variant mma --space quick --arch sm_90a -o cubins\n"
               "  moetune compile --model qwen3-30b-a3b --show-unit",
-          .declare = declare_compile};
+          .declare = with_options<CompileOptions, declare_compile, run_compile>};
 }
 
 }  // namespace moetune

@@ -44,75 +44,27 @@ std::optional<Error> pick(TunedTable& table, const std::string& file, const Cell
   return std::nullopt;
 }
 
-std::string no_winner(const Entry& entry) { return "no winner: " + entry.skipped; }
+bool won(const Entry* entry) { return entry && entry->skipped.empty(); }
 
-bool is_tie(const Entry& entry, const Candidate& candidate) {
-  return std::ranges::find(entry.ties, candidate) != entry.ties.end();
+// Of a winner what differs from the default.
+std::string alone_text(const Entry& entry, const TunedTable& table) {
+  return won(&entry) ? winner_text(entry, table.device) : "no winner: " + entry.skipped;
 }
 
-// An entry and the device of its table.
-struct Side {
-  const Entry& entry;
-  const DeviceInfo& device;
-};
-
-std::string alone_text(const Side& side) {
-  return side.entry.skipped.empty() ? winner_text(side.entry, side.device) : no_winner(side.entry);
-}
-
-// Of two winners of a variant the knobs that differ, of other winners what differs from the default; "(tie)" where the
-// other table has it as a tie of its own winner.
-std::string beside_text(const Side& side, const Side& other) {
-  const Entry& entry = side.entry;
-  if (!entry.skipped.empty()) return no_winner(entry);
-  const bool one_variant = other.entry.skipped.empty() && entry.candidate.variant == other.entry.candidate.variant;
-  return (one_variant ? difference(entry.candidate, other.entry.candidate) : alone_text(side)) +
-         (is_tie(other.entry, entry.candidate) ? " (tie)" : "");
+// Of two winners of a variant the knobs that differ; "(tie)" where the other table has it as a tie of its own winner.
+std::string beside_text(const Entry& entry, const TunedTable& table, const Entry& other) {
+  if (!won(&entry)) return alone_text(entry, table);
+  const bool one_variant = won(&other) && entry.candidate.variant == other.candidate.variant;
+  const bool tie = std::ranges::find(other.ties, entry.candidate) != other.ties.end();
+  return (one_variant ? difference(entry.candidate, other.candidate) : alone_text(entry, table)) +
+         (tie ? " (tie)" : "");
 }
 
 std::string mark(TimeChange change) {
-  switch (change) {
-    case TimeChange::within_noise:
-      return "";
-    case TimeChange::faster:
-      return "faster";
-    case TimeChange::slower:
-      return "slower";
-    case TimeChange::untrusted:
-      return "noisy";
-    case TimeChange::other_rows:
-      return "other rows";
-  }
-  return "";
-}
-
-using Cells = std::vector<const CellDifference*>;
-
-Grid lone_grid(const Cells& cells, const Diff& diff) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.insert(grid.columns.end(), {{"only in"}, {"winner"}});
-  for (const CellDifference* one : cells) {
-    if (one->old_entry && one->new_entry) continue;
-    const Side side =
-        one->old_entry ? Side{*one->old_entry, diff.old_table.device} : Side{*one->new_entry, diff.new_table.device};
-    grid.rows.push_back(cell_row(one->cell()));
-    grid.rows.back().emplace_back(one->old_entry ? "old" : "new");
-    grid.rows.back().push_back(alone_text(side));
-  }
-  return grid;
-}
-
-Grid winner_grid(const Cells& cells, const Diff& diff) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.insert(grid.columns.end(), {{"old winner, by what differs"}, {"new winner"}});
-  for (const CellDifference* one : cells) {
-    if (!one->winner_changed) continue;
-    grid.rows.push_back(cell_row(one->cell()));
-    const Side before{*one->old_entry, diff.old_table.device}, after{*one->new_entry, diff.new_table.device};
-    grid.rows.back().push_back(beside_text(before, after));
-    grid.rows.back().push_back(beside_text(after, before));
-  }
-  return grid;
+  return change == TimeChange::within_noise ? ""
+         : change == TimeChange::untrusted  ? "noisy"
+         : change == TimeChange::other_rows ? "other rows"
+                                            : std::string(name(change));
 }
 
 // A change under 1 % is no "1.00x".
@@ -121,31 +73,29 @@ std::string change_text(const CellDifference& one) {
   return percent < 0.95 ? fmt::format("{:.3f}x ± {:.1f} %", one.ratio.value, percent) : ratio_text(one.ratio);
 }
 
-Grid time_grid(const Cells& cells) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.insert(grid.columns.end(), {{"old", true}, {"new", true}, {"new / old", true}, {"change"}});
-  for (const CellDifference* one : cells) {
-    if (!one->time) continue;
-    grid.rows.push_back(cell_row(one->cell()));
-    grid.rows.back().push_back(format_time(one->old_entry->measurement.time.value));
-    grid.rows.back().push_back(format_time(one->new_entry->measurement.time.value));
-    grid.rows.back().push_back(change_text(*one));
-    grid.rows.back().push_back(mark(*one->time));
-  }
-  return grid;
-}
-
-// Layer by layer.
+// Layer by layer the cells of one table alone, other winners, and times.
 std::vector<HeadedTable> tables_of(const Diff& diff) {
-  const TableDifferences& found = diff.found;
-  std::vector<Cell> cells;
-  for (const CellDifference& one : found.cells) cells.push_back(one.cell());
   std::vector<HeadedTable> tables;
-  for (const std::vector<size_t>& layer : by_layer(cells)) {
-    Cells here;
-    for (const size_t i : layer) here.push_back(&found.cells[i]);
-    for (Grid grid : {lone_grid(here, diff), winner_grid(here, diff), time_grid(here)})
-      if (!grid.rows.empty()) tables.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
+  for (const auto& layer : by_layer(diff.found.cells)) {
+    Grid alone = cell_grid({{"only in"}, {"winner"}});
+    Grid winners = cell_grid({{"old winner, by what differs"}, {"new winner"}});
+    Grid times = cell_grid({{"old", true}, {"new", true}, {"new / old", true}, {"change"}});
+    for (const CellDifference* one : layer) {
+      const Entry *before = one->old_entry, *after = one->new_entry;
+      if (one->is_alone())
+        add_row(alone, one->cell,
+                {before ? "old" : "new",
+                 before ? alone_text(*before, diff.old_table) : alone_text(*after, diff.new_table)});
+      if (one->winner_changed)
+        add_row(winners, one->cell,
+                {beside_text(*before, diff.old_table, *after), beside_text(*after, diff.new_table, *before)});
+      if (one->time)
+        add_row(times, one->cell,
+                {format_time(before->measurement.time.value), format_time(after->measurement.time.value),
+                 change_text(*one), mark(*one->time)});
+    }
+    for (Grid* grid : {&alone, &winners, &times})
+      if (!grid->rows.empty()) tables.push_back({{title(layer[0]->cell.shape)}, std::move(*grid)});
   }
   return tables;
 }
@@ -155,33 +105,30 @@ std::string answer(const TableDifferences& found) {
   int64_t differ = 0, lone = 0, winners = 0, slower = 0, faster = 0, rows = 0;
   for (const CellDifference& one : found.cells) {
     differ += one.differs();
-    lone += !one.old_entry || !one.new_entry;
+    lone += one.is_alone();
     winners += one.winner_changed;
     slower += one.time == TimeChange::slower;
     faster += one.time == TimeChange::faster;
     rows += one.time == TimeChange::other_rows;
   }
   std::vector<std::string> parts;
-  const auto add = [&](int64_t count, std::string_view what) {
+  const std::pair<int64_t, const char*> counts[] = {{lone, "in one table only"},
+                                                    {winners, "with another winner"},
+                                                    {slower, "slower"},
+                                                    {faster, "faster"},
+                                                    {rows, "with other rows"}};
+  for (const auto& [count, what] : counts)
     if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
-  };
-  add(lone, "in one table only");
-  add(winners, "with another winner");
-  add(slower, "slower");
-  add(faster, "faster");
-  add(rows, "with other rows");
-  const auto all = static_cast<int64_t>(found.cells.size());
+  const std::string all = counted(found.cells.size(), "cell");
   const std::string cells =
-      differ == 0 ? fmt::format("No difference in {}", counted(all, "cell", "cells"))
-                  : fmt::format("{} of {} differ: {}", differ, counted(all, "cell", "cells"), fmt::join(parts, ", "));
+      differ == 0 ? "No difference in " + all : fmt::format("{} of {} differ: {}", differ, all, fmt::join(parts, ", "));
   return fmt::format("{}.{}", cells, found.times_compared ? "" : " Times are not compared: the origins differ.");
 }
 
 std::string text_of(const DiffOptions& options, const Diff& diff, Format format, const Terminal& terminal) {
   const int columns = table_columns(format, terminal);
   const auto side = [](const std::string& which, const std::string& file, const TunedTable& table) {
-    return fmt::format("{}: {}, {} on {}", which, file,
-                       counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"), table.device.name);
+    return fmt::format("{}: {}, {} on {}", which, file, counted(table.entries.size(), "cell"), table.device.name);
   };
   std::string out =
       bullets({side("old", options.old_file, diff.old_table), side("new", options.new_file, diff.new_table)}, format,
@@ -198,13 +145,13 @@ Json side_json(const std::string& file, const TunedTable& table) {
 }
 
 Json winner_json(const Entry& entry) {
-  if (!entry.skipped.empty()) return {{"skipped", entry.skipped}};
+  if (!won(&entry)) return {{"skipped", entry.skipped}};
   return {{"candidate", to_json(entry.candidate)}, {"measurement", to_json(entry.measurement)}};
 }
 
 Json to_json(const CellDifference& one) {
-  Json json = {{"id", id(one.cell())}, {"cell", to_json(one.cell())}, {"differs", one.differs()}};
-  if (!one.old_entry || !one.new_entry) json["only_in"] = one.old_entry ? "old" : "new";
+  Json json = {{"id", id(one.cell)}, {"cell", to_json(one.cell)}, {"differs", one.differs()}};
+  if (one.is_alone()) json["only_in"] = one.old_entry ? "old" : "new";
   if (one.old_entry) json["old"] = winner_json(*one.old_entry);
   if (one.new_entry) json["new"] = winner_json(*one.new_entry);
   json["winner_changed"] = one.winner_changed;
@@ -228,35 +175,26 @@ Json to_json(const DiffOptions& options, const Diff& diff, const Invocation& inv
           {"cells", std::move(cells)}};
 }
 
-std::string winner_field(const Entry* entry) { return entry && entry->skipped.empty() ? text(entry->candidate) : ""; }
-
-Fields fields_of(const CellDifference* one) {
-  Fields row;
-  add_cell(row, one ? one->cell() : Cell{});
-  const Entry* old_entry = one ? one->old_entry : nullptr;
-  const Entry* new_entry = one ? one->new_entry : nullptr;
-  const bool timed = one && one->time;
+Fields fields_of(const CellDifference& one) {
+  const auto winner = [](const Entry* entry) { return won(entry) ? text(entry->candidate) : ""; };
   const auto time = [](const Entry* entry) {
-    return entry && entry->skipped.empty() ? number_field(entry->measurement.time.value * 1e6) : "";
+    return won(entry) ? number_field(entry->measurement.time.value * 1e6) : "";
   };
-  row.emplace_back("differs", one ? boolean_field(one->differs()) : "");
-  row.emplace_back("only_in", old_entry && new_entry ? "" : old_entry ? "old" : "new");
-  row.emplace_back("winner_changed", one ? boolean_field(one->winner_changed) : "");
-  row.emplace_back("old_winner", winner_field(old_entry));
-  row.emplace_back("new_winner", winner_field(new_entry));
-  row.emplace_back("old_us", time(old_entry));
-  row.emplace_back("new_us", time(new_entry));
-  row.emplace_back("time", timed ? std::string(name(*one->time)) : "");
-  row.emplace_back("ratio", timed ? number_field(one->ratio.value) : "");
-  row.emplace_back("ratio_low", timed ? number_field(one->ratio.low) : "");
-  row.emplace_back("ratio_high", timed ? number_field(one->ratio.high) : "");
+  const auto ratio = [&](double value) { return one.time ? number_field(value) : ""; };
+  Fields row;
+  add_cell(row, one.cell);
+  row.emplace_back("differs", boolean_field(one.differs()));
+  row.emplace_back("only_in", !one.is_alone() ? "" : one.old_entry ? "old" : "new");
+  row.emplace_back("winner_changed", boolean_field(one.winner_changed));
+  row.emplace_back("old_winner", winner(one.old_entry));
+  row.emplace_back("new_winner", winner(one.new_entry));
+  row.emplace_back("old_us", time(one.old_entry));
+  row.emplace_back("new_us", time(one.new_entry));
+  row.emplace_back("time", one.time ? name(*one.time) : "");
+  row.emplace_back("ratio", ratio(one.ratio.value));
+  row.emplace_back("ratio_low", ratio(one.ratio.low));
+  row.emplace_back("ratio_high", ratio(one.ratio.high));
   return row;
-}
-
-std::string csv(const TableDifferences& found) {
-  std::vector<Fields> rows;
-  for (const CellDifference& one : found.cells) rows.push_back(fields_of(&one));
-  return csv_text(fields_of(nullptr), rows);
 }
 
 Exit run_diff(const DiffOptions& options, const Invocation& invocation) {
@@ -269,17 +207,16 @@ Exit run_diff(const DiffOptions& options, const Invocation& invocation) {
   if (format == Format::json)
     print(pretty_json(to_json(options, diff, invocation)));
   else
-    print(format == Format::csv ? csv(diff.found) : text_of(options, diff, format, invocation.terminal));
+    print(format == Format::csv ? csv_of(diff.found.cells, fields_of)
+                                : text_of(options, diff, format, invocation.terminal));
   return diff.found.any() ? Exit::no : Exit::yes;
 }
 
-Action declare_diff(OptionSet& set) {
-  const auto options = std::make_shared<DiffOptions>();
-  set.argument("OLD", options->old_file, "A tuned table");
-  set.argument("NEW", options->new_file, "Another one");
-  declare(set, options->cells, "Cells to compare: those that match all options");
-  declare_format(set, options->format, kFormats);
-  return [options](const Invocation& invocation) { return run_diff(*options, invocation); };
+void declare_diff(OptionSet& set, DiffOptions& options) {
+  set.argument("OLD", options.old_file, "A tuned table");
+  set.argument("NEW", options.new_file, "Another one");
+  declare(set, options.cells, "Cells to compare: those that match all options");
+  declare_format(set, options.format, kFormats);
 }
 
 }  // namespace
@@ -290,7 +227,7 @@ Command diff_command() {
           .examples =
               "  moetune diff before.json after.json\n"
               "  moetune diff before.json after.json --op fwd --format markdown",
-          .declare = declare_diff};
+          .declare = with_options<DiffOptions, declare_diff, run_diff>};
 }
 
 }  // namespace moetune

@@ -143,12 +143,10 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   return Exit::yes;
 }
 
-Action declare_doctor(OptionSet& set) {
-  const auto options = std::make_shared<DoctorOptions>();
-  declare(set, options->device);
-  set.flag("--quick", options->quick, "Describe the machine without measuring it");
-  declare_format(set, options->format, kFormatsButCsv);
-  return [options](const Invocation& invocation) { return run_doctor(*options, invocation); };
+void declare_doctor(OptionSet& set, DoctorOptions& options) {
+  declare(set, options.device);
+  set.flag("--quick", options.quick, "Describe the machine without measuring it");
+  declare_format(set, options.format, kFormatsButCsv);
 }
 
 }  // namespace
@@ -160,7 +158,7 @@ Command doctor_command() {
               "  moetune doctor\n"
               "  moetune doctor --device cpu --format json\n"
               "  moetune doctor --device all --quick",
-          .declare = declare_doctor};
+          .declare = with_options<DoctorOptions, declare_doctor, run_doctor>};
 }
 
 }  // namespace moetune

@@ -118,7 +118,8 @@ TunedTable joined(const TunedTable& table, const ExportOptions& options, const T
   return result;
 }
 
-Exit run_export(const ExportOptions& options, const Invocation& invocation) {
+Exit run_export(ExportOptions options, const Invocation& invocation) {
+  if (options.output == "-") options.output.clear();
   const Exporter& exporter = find_exporter(options.format);
   if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
   if (!options.journal.empty() && !is_serving(options))
@@ -147,25 +148,20 @@ Exit run_export(const ExportOptions& options, const Invocation& invocation) {
   return Exit::yes;
 }
 
-Action declare_export(OptionSet& set) {
-  const auto options = std::make_shared<ExportOptions>();
-  options->format = "markdown";
-  set.argument("TABLE", options->table, "A tuned table");
-  set.value("--format", options->format, "NAME",
+void declare_export(OptionSet& set, ExportOptions& options) {
+  options.format = "markdown";
+  set.argument("TABLE", options.table, "A tuned table");
+  set.value("--format", options.format, "NAME",
             "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
             "list formats)",
             format_words);
-  set.value("-o,--output", options->output, "PATH",
+  set.value("-o,--output", options.output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");
-  set.value("--journal", options->journal, "FILE",
+  set.value("--journal", options.journal, "FILE",
             "For vllm and sglang: times by which up and down of a pack get one configuration [the one beside TABLE]");
-  set.list("--routing", options->routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
-  set.list("--arch", options->archs, "LIST", "Kernels for these architectures too, such as sm_80");
-  return [options](const Invocation& invocation) {
-    if (options->output == "-") options->output.clear();
-    return run_export(*options, invocation);
-  };
+  set.list("--routing", options.routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
+  set.list("--arch", options.archs, "LIST", "Kernels for these architectures too, such as sm_80");
 }
 
 }  // namespace
@@ -178,7 +174,7 @@ Command export_command() {
               "  moetune export moetune-table.json --format csv -o winners.csv\n"
               "  moetune export moetune-table.json --format vllm --routing zipf:1.0 -o configs/\n"
               "  moetune export moetune-table.json --format kernels -o kernels-h200",
-          .declare = declare_export};
+          .declare = with_options<ExportOptions, declare_export, run_export>};
 }
 
 }  // namespace moetune

@@ -205,8 +205,7 @@ std::string readme(const KernelExport& exported, const TunedTable& table) {
       "Every `.cu` is the text of a kernel. To compile it again, give it to NVRTC (nvcc has no `-default-device`)\n"
       "with these options, and read the cubin:\n\n"
       "```\n{} -arch={} -I kernels\n```\n",
-      table.device.name, counted(static_cast<int64_t>(exported.kernels.size()), "kernel", "kernels"), nvrtc_options(),
-      arch(table.device));
+      table.device.name, counted(exported.kernels.size(), "kernel"), nvrtc_options(), arch(table.device));
 }
 
 // Removes what an export from before wrote and loaders read.
@@ -283,9 +282,8 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   write_folder(collection.exported, table, options.output);
   std::set<std::string> cells;
   for (const ServedCell& served : collection.exported.cells) cells.insert(id(served.cell));
-  tell(fmt::format("wrote {} of {} to {}\n",
-                   counted(static_cast<int64_t>(collection.exported.kernels.size()), "kernel", "kernels"),
-                   counted(static_cast<int64_t>(cells.size()), "cell", "cells"), options.output));
+  tell(fmt::format("wrote {} of {} to {}\n", counted(collection.exported.kernels.size(), "kernel"),
+                   counted(cells.size(), "cell"), options.output));
   return Exit::yes;
 }
 #else

@@ -9,7 +9,6 @@
 #include "base/text/grid.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/commands/list.h"
 #include "cli/files/file_kinds.h"
 #include "cli/options/cells.h"
 #include "cli/options/device_options.h"
@@ -32,21 +31,26 @@ struct ListOptions {
   std::vector<std::string> packs;
 };
 
-// Each lister makes JSON objects that begin with a name; grids come from the same objects.
 std::vector<std::string> names_of(const std::vector<Knob>& knobs) {
   std::vector<std::string> names;
   for (const Knob& knob : knobs) names.push_back(knob.name);
   return names;
 }
 
+// Each lister makes JSON objects that begin with a name; grids come from the same objects.
+Json listed(const auto& items, auto object_of) {
+  Json objects = Json::array();
+  for (const auto& item : items) objects.push_back(object_of(item));
+  return objects;
+}
+
 Json list_variants() {
-  Json items = Json::array();
-  for (const Variant& variant : variants())
-    items.push_back({{"name", variant.name},
-                     {"device", variant.device == DeviceKind::cuda ? "cuda" : "cpu"},
-                     {"knobs", names_of(variant.knobs)},
-                     {"summary", variant.summary}});
-  return items;
+  return listed(variants(), [](const Variant& variant) -> Json {
+    return {{"name", variant.name},
+            {"device", variant.device == DeviceKind::cuda ? "cuda" : "cpu"},
+            {"knobs", names_of(variant.knobs)},
+            {"summary", variant.summary}};
+  });
 }
 
 // A knob that several variants have with the same words and help is told once.
@@ -69,22 +73,17 @@ Json list_knobs() {
 }
 
 Json list_models() {
-  Json items = Json::array();
-  for (const Model& model : model_presets())
-    items.push_back({{"name", model.name},
-                     {"experts", model.experts},
-                     {"top_k", model.top_k},
-                     {"hidden", model.hidden},
-                     {"intermediate", model.intermediate},
-                     {"gated", model.gated},
-                     {"aliases", model.aliases}});
-  return items;
+  return listed(model_presets(), [](const Model& model) -> Json {
+    return {{"name", model.name},      {"experts", model.experts},           {"top_k", model.top_k},
+            {"hidden", model.hidden},  {"intermediate", model.intermediate}, {"gated", model.gated},
+            {"aliases", model.aliases}};
+  });
 }
 
 Json list_routings() {
-  Json items = Json::array();
-  for (const RoutingKind& kind : routing_kinds())
-    items.push_back({{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}});
+  Json items = listed(routing_kinds(), [](const RoutingKind& kind) -> Json {
+    return {{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}};
+  });
   for (const std::string& name : embedded_names(kRoutings))
     items.push_back(
         {{"name", "trace:" + name}, {"usage", "trace:" + name + "[#LAYER]"}, {"description", "a built-in recording"}});
@@ -92,65 +91,57 @@ Json list_routings() {
 }
 
 Json list_spaces() {
-  Json items = Json::array();
-  for (const std::string& name : embedded_names(kSpaces)) {
+  return listed(embedded_names(kSpaces), [](const std::string& name) {
     Json item = {{"name", name}};
     for (const VariantSpace& part : load_space(name).variants) {
       int64_t product = 1;
       for (const auto& [knob, values] : part.values) product *= static_cast<int64_t>(values.size());
       item[part.variant] = product;
     }
-    items.push_back(std::move(item));
-  }
-  return items;
+    return item;
+  });
 }
 
 Json list_suites() {
-  Json items = Json::array();
-  for (const std::string& name : embedded_names(kSuites)) {
+  return listed(embedded_names(kSuites), [](const std::string& name) -> Json {
     CellOptions options;
     options.suite = name;
-    items.push_back({{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}});
-  }
-  return items;
+    return {{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}};
+  });
 }
 
 Json list_formats() {
-  Json items = Json::array();
-  for (const Exporter& exporter : exporters())
-    items.push_back({{"name", exporter.format}, {"description", exporter.description}});
-  return items;
+  return listed(exporters(), [](const Exporter& exporter) -> Json {
+    return {{"name", exporter.format}, {"description", exporter.description}};
+  });
 }
 
 Json list_devices_here() {
-  Json items = Json::array();
-  for (const ListedDevice& device : list_devices_in_worker(worker_options({})))
-    items.push_back({{"name", device.word},
-                     {"device", device.info.name},
-                     {"compute_capability", device.info.compute_capability},
-                     {"processors", device.info.processors},
-                     {"memory", format_bytes(static_cast<double>(device.info.memory_bytes))},
-                     {"memory_bytes", device.info.memory_bytes},
-                     {"id", device.info.id}});
-  return items;
+  return listed(list_devices_in_worker(worker_options({})), [](const ListedDevice& device) -> Json {
+    return {{"name", device.word},
+            {"device", device.info.name},
+            {"compute_capability", device.info.compute_capability},
+            {"processors", device.info.processors},
+            {"memory", format_bytes(static_cast<double>(device.info.memory_bytes))},
+            {"memory_bytes", device.info.memory_bytes},
+            {"id", device.info.id}};
+  });
 }
 
 Json list_strategies() {
-  Json items = Json::array();
-  for (const StrategyText& strategy : strategies())
-    items.push_back({{"name", strategy.name}, {"description", strategy.description}});
-  return items;
+  return listed(strategies(), [](const StrategyText& strategy) -> Json {
+    return {{"name", strategy.name}, {"description", strategy.description}};
+  });
 }
 
 Json list_schemas() {
-  Json items = Json::array();
-  for (const FileKind& kind : file_kinds())
-    items.push_back({{"name", kind.name},
-                     {"version", kind.version},
-                     {"written_by", kind.written_by},
-                     {"holds", kind.holds},
-                     {"file", fmt::format("configs/schema/{}.json", kind.name)}});
-  return items;
+  return listed(file_kinds(), [](const FileKind& kind) -> Json {
+    return {{"name", kind.name},
+            {"version", kind.version},
+            {"written_by", kind.written_by},
+            {"holds", kind.holds},
+            {"file", fmt::format("configs/schema/{}.json", kind.name)}};
+  });
 }
 
 struct Lister {
@@ -167,13 +158,16 @@ const std::vector<Lister>& listers() {
   return all;
 }
 
+std::vector<std::string> list_topics() {
+  std::vector<std::string> topics;
+  for (const Lister& lister : listers()) topics.push_back(lister.what);
+  return topics;
+}
+
 const Lister& find_lister(const std::string& what) {
-  std::vector<std::string> words;
-  for (const Lister& lister : listers()) {
-    if (lister.what == what) return lister;
-    words.push_back(lister.what);
-  }
-  throw unknown_word("list", what, words);
+  const auto found = std::ranges::find(listers(), what, &Lister::what);
+  if (found == listers().end()) throw unknown_word("list", what, list_topics());
+  return *found;
 }
 
 std::vector<std::string> shown_names() {
@@ -259,23 +253,15 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
   return Exit::yes;
 }
 
-Action declare_list(OptionSet& set) {
-  const auto options = std::make_shared<ListOptions>();
-  set.argument("WHAT", options->what, fmt::format("{}", fmt::join(list_topics(), ", ")), list_topics);
-  set.value("--show", options->show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
+void declare_list(OptionSet& set, ListOptions& options) {
+  set.argument("WHAT", options.what, fmt::format("{}", fmt::join(list_topics(), ", ")), list_topics);
+  set.value("--show", options.show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
             shown_names);
-  declare_packs(set, options->packs);
-  declare_format(set, options->format, kFormats);
-  return [options](const Invocation& invocation) { return run_list(*options, invocation); };
+  declare_packs(set, options.packs);
+  declare_format(set, options.format, kFormats);
 }
 
 }  // namespace
-
-std::vector<std::string> list_topics() {
-  std::vector<std::string> topics;
-  for (const Lister& lister : listers()) topics.push_back(lister.what);
-  return topics;
-}
 
 Command list_command() {
   return {.name = "list",
@@ -285,7 +271,7 @@ Command list_command() {
               "  moetune list routings\n"
               "  moetune list schemas --show table\n"
               "  moetune list devices --format json",
-          .declare = declare_list};
+          .declare = with_options<ListOptions, declare_list, run_list>};
 }
 
 }  // namespace moetune

@@ -37,13 +37,6 @@ struct Found {
   Answer answer;
 };
 
-// Entries have their JSON inside a table alone.
-Json entry_json(const TunedTable& table, const Entry& entry) {
-  TunedTable one = table;
-  one.entries = {entry};
-  return to_json(one)["entries"][0];
-}
-
 Json answer_json(const TunedTable& table, const Found& found) {
   Json json = {
       {"cell", to_json(found.cell)}, {"match", name(found.answer.match)}, {"explanation", found.answer.explanation}};
@@ -56,7 +49,7 @@ Json answer_json(const TunedTable& table, const Found& found) {
   if (const RobustChoice* choice = found.answer.choice)
     json["choice"] = to_json(*choice);
   else
-    json["entry"] = entry_json(table, *found.answer.entry);
+    json["entry"] = to_json(*found.answer.entry, table.device);
   return json;
 }
 
@@ -80,25 +73,19 @@ std::string winner_of(const TunedTable& table, const std::optional<Entry>& entry
 // Layer by layer what matched, then the winners, then why.
 std::string answers_text(const TunedTable& table, const std::vector<Found>& all, int columns, Format format,
                          bool verbose) {
-  std::vector<Cell> cells;
-  for (const Found& found : all) cells.push_back(found.cell);
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
-  for (const std::vector<size_t>& layer : by_layer(cells)) {
-    Grid matches{cell_columns(), {}}, winners{cell_columns(), {}};
-    matches.columns.insert(matches.columns.end(), {{"match"}, {"time", true}});
-    winners.columns.push_back({verbose ? "winner" : "winner, by what differs from the default"});
-    for (const size_t i : layer) {
-      const Answer& answer = all[i].answer;
+  for (const auto& layer : by_layer(all)) {
+    Grid matches = cell_grid({{"match"}, {"time", true}});
+    Grid winners = cell_grid({{verbose ? "winner" : "winner, by what differs from the default"}});
+    for (const Found* found : layer) {
+      const auto& [cell, answer] = *found;
       const std::optional<Entry> entry = answered(answer);
-      matches.rows.push_back(cell_row(cells[i]));
-      matches.rows.back().emplace_back(name(answer.match));
-      matches.rows.back().push_back(entry ? time_text(entry->measurement.time) : "");
-      winners.rows.push_back(cell_row(cells[i]));
-      winners.rows.back().push_back(winner_of(table, entry, verbose));
-      reasons.push_back(fmt::format("{}: {}", id(cells[i]), answer.explanation));
+      add_row(matches, cell, {std::string(name(answer.match)), entry ? time_text(entry->measurement.time) : ""});
+      add_row(winners, cell, {winner_of(table, entry, verbose)});
+      reasons.push_back(fmt::format("{}: {}", id(cell), answer.explanation));
     }
-    const std::vector<std::string> heading = {title(cells[layer[0]].shape)};
+    const std::vector<std::string> heading = {title(layer[0]->cell.shape)};
     tables.push_back({heading, std::move(matches)});
     tables.push_back({heading, std::move(winners)});
   }
@@ -121,12 +108,6 @@ Fields fields_of(const TunedTable& table, const Found& found) {
   add_measurement(row, entry && answer.choice == nullptr ? &entry->measurement : nullptr);
   row.emplace_back("explanation", answer.explanation);
   return row;
-}
-
-std::string csv(const TunedTable& table, const std::vector<Found>& all) {
-  std::vector<Fields> rows;
-  for (const Found& found : all) rows.push_back(fields_of(table, found));
-  return csv_text(fields_of(table, {}), rows);
 }
 
 Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
@@ -156,30 +137,27 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"table", options.table},
                        {"regime", name(table.regime)},
                        {"answers", std::move(answers)}}));
-  if (format == Format::csv) print(csv(table, all));
+  if (format == Format::csv) print(csv_of(all, [&](const Found& found) { return fields_of(table, found); }));
   if (format == Format::text || format == Format::markdown)
     print(
         answers_text(table, all, table_columns(format, invocation.terminal, options.verbose), format, options.verbose));
   if (format == Format::text)
     print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
-                      counted(static_cast<int64_t>(all.size()), "cell", "cells"), table.device.name,
-                      name(table.regime)));
+                      counted(all.size(), "cell"), table.device.name, name(table.regime)));
   return none > 0 ? Exit::no : Exit::yes;
 }
 
-Action declare_lookup(OptionSet& set) {
-  const auto options = std::make_shared<LookupOptions>();
-  set.argument("TABLE", options->table, "A tuned table");
-  declare(set, options->cells);
-  set.value("--max-distance", options->max_distance, "D",
+void declare_lookup(OptionSet& set, LookupOptions& options) {
+  set.argument("TABLE", options.table, "A tuned table");
+  declare(set, options.cells);
+  set.value("--max-distance", options.max_distance, "D",
             "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
-  set.flag("--prefer-choice", options->prefer_choice,
+  set.flag("--prefer-choice", options.prefer_choice,
            "Answer with the table's robust choice (tune --choose) even where a cell is exact");
-  set.value("--device", options->device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
+  set.value("--device", options.device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
             device_words);
-  declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners");
-  return [options](const Invocation& invocation) { return run_lookup(*options, invocation); };
+  declare_format(set, options.format, kFormats);
+  set.flag("-v,--verbose", options.verbose, "Print all knobs of the winners");
 }
 
 }  // namespace
@@ -190,7 +168,7 @@ Command lookup_command() {
           .examples =
               "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 300\n"
               "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 1-4096*2 --device auto --format json",
-          .declare = declare_lookup};
+          .declare = with_options<LookupOptions, declare_lookup, run_lookup>};
 }
 
 }  // namespace moetune

@@ -7,6 +7,7 @@
 #include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/system/lock.h"
+#include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
 #include "cli/text/output.h"
@@ -23,7 +24,7 @@ struct MergeOptions {
 };
 
 // The result of a merge, of tables or of journals.
-struct Product {
+struct MergeResult {
   std::string text;
   int64_t cells = 0;
   std::vector<std::string> missing;  // of the sweep whose shards were merged
@@ -31,25 +32,26 @@ struct Product {
   std::vector<std::string> dropped_choices = {};  // titles of layers
 };
 
-Product joined_tables(const MergeOptions& options, const Invocation& invocation) {
+MergeResult joined_tables(const MergeOptions& options, const Invocation& invocation) {
   std::vector<TunedTable> tables;
   for (const std::string& path : options.files) tables.push_back(read_table(path));
   Merged merged = merge(tables, options.prefer);
   merged.table.tool = tool_json(invocation.argv);
-  Product product{pretty_json(to_json(merged.table)), static_cast<int64_t>(merged.table.entries.size()),
-                  merged.table.sweep, merged.conflicts, merged.dropped_choices};
-  for (const Entry& entry : merged.table.entries) std::erase(product.missing, id(entry.cell));
-  return product;
+  MergeResult result{pretty_json(to_json(merged.table)), static_cast<int64_t>(merged.table.entries.size()),
+                     merged.table.sweep, merged.conflicts, merged.dropped_choices};
+  for (const Entry& entry : merged.table.entries) std::erase(result.missing, id(entry.cell));
+  return result;
 }
 
-Product joined_journals(const MergeOptions& options) {
+MergeResult joined_journals(const MergeOptions& options) {
   if (options.prefer == "fastest")
     throw request_error("--prefer fastest is for tables", "of journals, choose with --prefer first or last");
   const MergedJournal merged =
       merge_journals(std::vector<std::filesystem::path>(options.files.begin(), options.files.end()), options.prefer);
-  Product product{merged.text, static_cast<int64_t>(merged.header.cells.size()), merged.header.sweep, merged.conflicts};
-  for (const Cell& cell : merged.header.cells) std::erase(product.missing, id(cell));
-  return product;
+  MergeResult result{merged.text, static_cast<int64_t>(merged.header.cells.size()), merged.header.sweep,
+                     merged.conflicts};
+  for (const Cell& cell : merged.header.cells) std::erase(result.missing, id(cell));
+  return result;
 }
 
 // Whether the files are journals. Exit::request where they are of both kinds.
@@ -63,30 +65,31 @@ bool are_journals(const std::vector<std::string>& files) {
   return first;
 }
 
-void require_agreement(const MergeOptions& options, const Product& product, bool journals) {
-  if (product.conflicts.empty() || !options.prefer.empty()) return;
-  for (const std::string& cell : product.conflicts) tell(fmt::format("conflict: {}\n", cell));
-  throw Error(Exit::no,
-              fmt::format("the {} differ in {}", journals ? "journals" : "tables",
-                          counted(static_cast<int64_t>(product.conflicts.size()), "cell", "cells")),
-              journals ? "choose one with --prefer first or last" : "choose one with --prefer fastest, first or last");
+void require_agreement(const MergeOptions& options, const MergeResult& result, bool journals) {
+  if (result.conflicts.empty() || !options.prefer.empty()) return;
+  for (const std::string& cell : result.conflicts) tell(fmt::format("conflict: {}\n", cell));
+  throw Error(
+      Exit::no,
+      fmt::format("the {} differ in {}", journals ? "journals" : "tables", counted(result.conflicts.size(), "cell")),
+      journals ? "choose one with --prefer first or last" : "choose one with --prefer fastest, first or last");
 }
 
-void warn_of_missing(const Product& product, const Terminal& terminal) {
-  if (product.missing.empty()) return;
-  const auto missing = static_cast<int64_t>(product.missing.size());
+void warn_of_missing(const MergeResult& result, const Terminal& terminal) {
+  if (result.missing.empty()) return;
+  const auto missing = static_cast<int64_t>(result.missing.size());
   warn(terminal, fmt::format("{} of {} cells are not here ({}{}): merge the other shards too", missing,
-                             missing + product.cells, product.missing[0], missing > 1 ? ", ..." : ""));
+                             missing + result.cells, result.missing[0], missing > 1 ? ", ..." : ""));
 }
 
-void warn_of_dropped_choices(const Product& product, const Terminal& terminal) {
-  for (const std::string& layer : product.dropped_choices)
+void warn_of_dropped_choices(const MergeResult& result, const Terminal& terminal) {
+  for (const std::string& layer : result.dropped_choices)
     warn(terminal, fmt::format("the robust choices of {} are dropped, because winners of its cells changed: make "
                                "them again with tune --append --choose",
                                layer));
 }
 
-Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
+Exit run_merge(MergeOptions options, const Invocation& invocation) {
+  if (options.output == "-") options.output.clear();
   if (options.files.size() < 2) throw request_error("a merge needs two files or more", "name another table");
   if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
     throw unknown_word("--prefer", options.prefer, {"fastest", "first", "last"});
@@ -96,33 +99,28 @@ Exit run_merge(const MergeOptions& options, const Invocation& invocation) {
   require_outputs(files);
   std::optional<OutputLock> ours;  // before the inputs are read, of which it may be one
   if (!options.output.empty() && !journals) ours.emplace(options.output);
-  const Product product = journals ? joined_journals(options) : joined_tables(options, invocation);
-  require_agreement(options, product, journals);
-  warn_of_missing(product, invocation.terminal);
-  warn_of_dropped_choices(product, invocation.terminal);
+  const MergeResult result = journals ? joined_journals(options) : joined_tables(options, invocation);
+  require_agreement(options, result, journals);
+  warn_of_missing(result, invocation.terminal);
+  warn_of_dropped_choices(result, invocation.terminal);
   if (options.output.empty()) {
-    print(product.text);
+    print(result.text);
     return Exit::yes;
   }
-  const std::filesystem::path old = KeptFile(options.output).write(product.text);
+  const std::filesystem::path old = KeptFile(options.output).write(result.text);
   if (!old.empty()) note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
-  print(fmt::format("{} in {}{}.\n", counted(product.cells, "cell", "cells"), options.output,
-                    product.conflicts.empty() ? ""
-                                              : fmt::format(", {} of them in conflict: the {} won",
-                                                            product.conflicts.size(), options.prefer)));
+  print(fmt::format("{} in {}{}.\n", counted(result.cells, "cell"), options.output,
+                    result.conflicts.empty() ? ""
+                                             : fmt::format(", {} of them in conflict: the {} won",
+                                                           result.conflicts.size(), options.prefer)));
   return Exit::yes;
 }
 
-Action declare_merge(OptionSet& set) {
-  const auto options = std::make_shared<MergeOptions>();
-  set.arguments("FILES", options->files, "Tuned tables of one device, or journals of one run");
-  set.value("--prefer", options->prefer, "WORD", "Where they differ: fastest, first or last",
+void declare_merge(OptionSet& set, MergeOptions& options) {
+  set.arguments("FILES", options.files, "Tuned tables of one device, or journals of one run");
+  set.value("--prefer", options.prefer, "WORD", "Where they differ: fastest, first or last",
             one_of({"fastest", "first", "last"}));
-  set.value("-o,--output", options->output, "FILE", "The merged table or journal [standard output]");
-  return [options](const Invocation& invocation) {
-    if (options->output == "-") options->output.clear();
-    return run_merge(*options, invocation);
-  };
+  set.value("-o,--output", options.output, "FILE", "The merged table or journal [standard output]");
 }
 
 }  // namespace
@@ -134,7 +132,7 @@ Command merge_command() {
               "  moetune merge up.json down.json -o layer.json\n"
               "  moetune merge table.*-of-4.json -o table.json\n"
               "  moetune merge old.json new.json --prefer fastest -o best.json",
-          .declare = declare_merge};
+          .declare = with_options<MergeOptions, declare_merge, run_merge>};
 }
 
 }  // namespace moetune

@@ -85,23 +85,19 @@ Json json_of(const RehearsedCell& cell) {
   return json;
 }
 
-std::string csv_of(const std::vector<RehearsedCell>& cells) {
-  const auto fields_of = [](const RehearsedCell& cell, bool empty) {
-    const auto number = [&](double value) { return empty || !std::isfinite(value) ? "" : number_field(value); };
-    Fields row;
-    add_cell(row, cell.cell);
-    row.emplace_back("recorded", std::to_string(cell.recorded));
-    row.emplace_back("best_us", number(cell.best_seconds / kMicro));
-    row.emplace_back("default_loss", number(cell.default_loss));
-    row.emplace_back("mean_loss", empty ? "" : number(mean_loss(cell)));
-    row.emplace_back("worst_loss", empty ? "" : number(worst_loss(cell)));
-    row.emplace_back("mean_candidates", empty ? "" : std::to_string(mean(cell.candidates)));
-    row.emplace_back("most_candidates", empty ? "" : std::to_string(most(cell.candidates)));
-    return row;
-  };
-  std::vector<Fields> rows;
-  for (const RehearsedCell& cell : cells) rows.push_back(fields_of(cell, false));
-  return csv_text(fields_of({}, true), rows);
+Fields fields_of(const RehearsedCell& cell) {
+  const bool any = !cell.losses.empty();
+  const auto number = [&](double value) { return any && std::isfinite(value) ? number_field(value) : ""; };
+  Fields row;
+  add_cell(row, cell.cell);
+  row.emplace_back("recorded", std::to_string(cell.recorded));
+  row.emplace_back("best_us", number(cell.best_seconds / kMicro));
+  row.emplace_back("default_loss", number(cell.default_loss));
+  row.emplace_back("mean_loss", any ? number(mean_loss(cell)) : "");
+  row.emplace_back("worst_loss", any ? number(worst_loss(cell)) : "");
+  row.emplace_back("mean_candidates", any ? std::to_string(mean(cell.candidates)) : "");
+  row.emplace_back("most_candidates", any ? std::to_string(most(cell.candidates)) : "");
+  return row;
 }
 
 struct Summary {
@@ -194,33 +190,30 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
                        {"most_candidates", summary.most},
                        {"cells", std::move(list)}}));
   } else {
-    print(format == Format::csv ? csv_of(cells) : table_text(grid_of(cells), format, invocation.terminal));
+    print(format == Format::csv ? csv_of(cells, fields_of) : table_text(grid_of(cells), format, invocation.terminal));
   }
   const bool passed = summary.mean <= max_mean && summary.worst <= max_worst;
   if (format == Format::text)
     print(
         fmt::format("\n{} in {}: winners are {} slower than the journal's best (geometric mean), {} at worst, after {} "
                     "at most.{}\n",
-                    request.strategy, counted(std::ssize(cells), "cell", "cells"), loss_text(summary.mean),
-                    loss_text(summary.worst), counted(summary.most, "candidate", "candidates"),
-                    passed ? "" : " That is more than allowed."));
+                    request.strategy, counted(cells.size(), "cell"), loss_text(summary.mean), loss_text(summary.worst),
+                    counted(summary.most, "candidate"), passed ? "" : " That is more than allowed."));
   return passed ? Exit::yes : Exit::no;
 }
 
-Action declare_replay(OptionSet& set) {
-  const auto options = std::make_shared<ReplayOptions>();
-  set.arguments("JOURNAL", options->journals, "Journals of exhaustive runs");
-  set.value("--strategy", options->strategy, "NAME", "The strategy to try (moetune list strategies)");
-  set.value("--runs", options->runs, "N", "Runs of each cell, with the seeds 0 to N - 1");
-  set.value("--max-candidates", options->max_candidates, "N", "At most N candidates per cell");
-  set.flag("--cold", options->cold, "Begin each cell without the winners of earlier cells");
-  set.value("--max-loss", options->max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
-  set.value("--max-worst", options->max_worst, "PERCENT", "Exit with 1 where any loss is higher");
-  set.list("--predict", options->costs, "FILE",
+void declare_replay(OptionSet& set, ReplayOptions& options) {
+  set.arguments("JOURNAL", options.journals, "Journals of exhaustive runs");
+  set.value("--strategy", options.strategy, "NAME", "The strategy to try (moetune list strategies)");
+  set.value("--runs", options.runs, "N", "Runs of each cell, with the seeds 0 to N - 1");
+  set.value("--max-candidates", options.max_candidates, "N", "At most N candidates per cell");
+  set.flag("--cold", options.cold, "Begin each cell without the winners of earlier cells");
+  set.value("--max-loss", options.max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
+  set.value("--max-worst", options.max_worst, "PERCENT", "Exit with 1 where any loss is higher");
+  set.list("--predict", options.costs, "FILE",
            "Only print, as JSON lines, times that the cost model expects with the constants of FILE (configs/cost)");
-  declare_packs(set, options->packs);
-  declare_format(set, options->format, kFormats);
-  return [options](const Invocation& invocation) { return run_replay(*options, invocation); };
+  declare_packs(set, options.packs);
+  declare_format(set, options.format, kFormats);
 }
 
 }  // namespace
@@ -232,7 +225,7 @@ Command replay_command() {
               "  moetune replay moetune-table.json.journal.jsonl\n"
               "  moetune replay *.jsonl --strategy random --max-candidates 150 --runs 100\n"
               "  moetune replay *.jsonl --max-loss 0.5% --max-worst 1%",
-          .declare = declare_replay};
+          .declare = with_options<ReplayOptions, declare_replay, run_replay>};
 }
 
 }  // namespace moetune

@@ -71,16 +71,14 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   return Exit::yes;
 }
 
-Action declare_report(OptionSet& set) {
-  const auto options = std::make_shared<ReportOptions>();
-  set.argument("TABLE", options->table, "A tuned table");
-  set.value("--journal", options->journal, "FILE", "Journal of the run; without this the one beside the table");
-  set.value("--peers", options->peers, "FILE", "Other libraries' times (scripts/peers.py)");
-  set.value("-o,--output", options->output, "FILE",
+void declare_report(OptionSet& set, ReportOptions& options) {
+  set.argument("TABLE", options.table, "A tuned table");
+  set.value("--journal", options.journal, "FILE", "Journal of the run; without this the one beside the table");
+  set.value("--peers", options.peers, "FILE", "Other libraries' times (scripts/peers.py)");
+  set.value("-o,--output", options.output, "FILE",
             "The page; without this TABLE with .html or .md; - is standard output");
-  set.value("--format", options->format, "NAME",
-            "html, or markdown; without this what the name of FILE says, else html", one_of(kWords));
-  return [options](const Invocation& invocation) { return run_report(*options, invocation); };
+  set.value("--format", options.format, "NAME", "html, or markdown; without this what the name of FILE says, else html",
+            one_of(kWords));
 }
 
 }  // namespace
@@ -92,7 +90,7 @@ Command report_command() {
               "  moetune report moetune-table.json\n"
               "  moetune report moetune-table.json --peers peers.json -o report.html\n"
               "  moetune report moetune-table.json --format markdown -o -",
-          .declare = declare_report};
+          .declare = with_options<ReportOptions, declare_report, run_report>};
 }
 
 }  // namespace moetune

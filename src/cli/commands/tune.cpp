@@ -466,48 +466,45 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   return options.require_quiet && !noise_sentence(table).empty() ? Exit::inconclusive : Exit::yes;
 }
 
-Action declare_tune(OptionSet& set) {
-  const auto options = std::make_shared<TuneOptions>();
-  declare(set, options->cells);
-  declare(set, options->device);
-  declare(set, options->search, "all; quick for strategies that go through a list");
+void declare_tune(OptionSet& set, TuneOptions& options) {
+  declare(set, options.cells);
+  declare(set, options.device);
+  declare(set, options.search, "all; quick for strategies that go through a list");
   set.group("Device");
-  set.flag("--mixed-gpus", options->mixed, "With cuda:all, take GPUs of unlike models together");
-  set.value("--at-once", options->at_once, "N",
+  set.flag("--mixed-gpus", options.mixed, "With cuda:all, take GPUs of unlike models together");
+  set.value("--at-once", options.at_once, "N",
             "Tune N cells of a GPU by turns: one is measured while others wait for compilers [3]");
   set.group("Search");
-  set.value("--strategy", options->strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
-  set.value("--warm-start", options->warm_start, "TABLE",
-            "Begin each search with what won there, for any layer or GPU");
-  set.value("--max-candidates", options->max_candidates, "N",
+  set.value("--strategy", options.strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
+  set.value("--warm-start", options.warm_start, "TABLE", "Begin each search with what won there, for any layer or GPU");
+  set.value("--max-candidates", options.max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
-  set.value("--prune", options->prune, "FACTOR",
+  set.value("--prune", options.prune, "FACTOR",
             "Leave out of a list what models expect to take over FACTOR times as long as the fastest");
-  set.value("--time-budget", options->time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
+  set.value("--time-budget", options.time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
   set.value(
-      "--rounds", options->rounds, "N",
+      "--rounds", options.rounds, "N",
       "Rounds of a final at most [11 on a GPU, 40 on a cpu, and up to three times as many while the winner's ratio is "
       "uncertain]");
-  set.value("--wait", options->wait, "TIME",
+  set.value("--wait", options.wait, "TIME",
             "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
-  declare_regime(set, options->regime, "How a GPU is loaded while it is timed");
-  set.flag("--require-quiet", options->require_quiet, "Exit with 4 where a winner is too noisy to trust");
+  declare_regime(set, options.regime, "How a GPU is loaded while it is timed");
+  set.flag("--require-quiet", options.require_quiet, "Exit with 4 where a winner is too noisy to trust");
   set.value(
-      "--shard", options->shard, "i/n",
+      "--shard", options.shard, "i/n",
       "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
-  declare(set, options->choosing);
+  declare(set, options.choosing);
   set.group("Files");
-  set.value("-o,--output", options->output, "FILE", "The table; an existing one is kept as FILE.old");
-  set.value("--journal", options->journal, "FILE", "Every trial as it happens [beside the table]");
-  set.flag("--append", options->append, "Add cells to the table; those that it holds already are kept as they are");
-  set.flag("--resume", options->resume, "Continue the journal: no finished trial is repeated");
+  set.value("-o,--output", options.output, "FILE", "The table; an existing one is kept as FILE.old");
+  set.value("--journal", options.journal, "FILE", "Every trial as it happens [beside the table]");
+  set.flag("--append", options.append, "Add cells to the table; those that it holds already are kept as they are");
+  set.flag("--resume", options.resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
-  set.flag("--dry-run", options->dry_run,
+  set.flag("--dry-run", options.dry_run,
            "Print cells, candidates, what is pruned and why, and about how long the run takes; then stop");
-  declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Print all knobs of the winners, all baselines and rates");
-  set.flag("-q,--quiet", options->quiet, "No progress and no notes");
-  return [options](const Invocation& invocation) { return run_tune(*options, invocation); };
+  declare_format(set, options.format, kFormats);
+  set.flag("-v,--verbose", options.verbose, "Print all knobs of the winners, all baselines and rates");
+  set.flag("-q,--quiet", options.quiet, "No progress and no notes");
 }
 
 }  // namespace
@@ -523,7 +520,7 @@ Command tune_command() {
               "  moetune tune --model qwen3-30b-a3b --tokens 16-4096*4 --routing uniform,zipf:1.0 --choose worst "
               "--bucket-loss 2%\n"
               "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
-          .declare = declare_tune};
+          .declare = with_options<TuneOptions, declare_tune, run_tune>};
 }
 
 }  // namespace moetune

@@ -11,6 +11,7 @@
 #include "base/pretty.h"
 #include "base/schema.h"
 #include "base/system/file.h"
+#include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/files/file_kinds.h"
 #include "cli/files/files.h"
@@ -196,7 +197,7 @@ std::string faults_text(const std::vector<Judged>& all, Format format, int colum
 
 std::string sentence(const std::vector<Judged>& all) {
   const auto valid = std::ranges::count(all, Result::valid, &Judged::result);
-  return fmt::format("\n{} of {} valid.\n", valid, counted(static_cast<int64_t>(all.size()), "file", "files"));
+  return fmt::format("\n{} of {} valid.\n", valid, counted(all.size(), "file"));
 }
 
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
@@ -222,13 +223,11 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
   return exit;
 }
 
-Action declare_validate(OptionSet& set) {
-  const auto options = std::make_shared<ValidateOptions>();
+void declare_validate(OptionSet& set, ValidateOptions& options) {
   set.arguments(
-      "FILES", options->files,
+      "FILES", options.files,
       "Tables, journals, recordings, spaces, suites, results, ...; or folders: of a pack, of an export, of JSON files");
-  declare_format(set, options->format, kFormats);
-  return [options](const Invocation& invocation) { return run_validate(*options, invocation); };
+  declare_format(set, options.format, kFormats);
 }
 
 }  // namespace
@@ -239,7 +238,7 @@ Command validate_command() {
           .examples =
               "  moetune validate moetune-table.json\n"
               "  moetune validate my-pack exported tables/*.jsonl --format json",
-          .declare = declare_validate};
+          .declare = with_options<ValidateOptions, declare_validate, run_validate>};
 }
 
 }  // namespace moetune

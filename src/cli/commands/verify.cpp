@@ -35,19 +35,16 @@ struct VerifyOptions {
   DeviceOptions device;
   ContenderOptions contenders;
   SearchOptions search;
-  std::string max_candidates, repeat_for, output, format;
+  std::string repeat_for, output, format;
   bool quiet = false, verbose = false;
-
-  bool names_space() const { return !search.space.empty() || !search.variants.empty() || !search.settings.empty(); }
 };
 
 Offer offer_of(const VerifyOptions& options, const DeviceInfo& device) {
-  return Offer(make_space(options.search, kSpace), device,
-               candidate_limit(options.max_candidates, options.names_space()));
+  return Offer(make_space(options.search, kSpace), device, candidate_limit(options.search));
 }
 
 // One compiled candidate; after a good verdict it is launched again for `seconds`.
-void verify_one(Case& finding, double seconds, Backend& backend) {
+void verify_one(VerifyResult& finding, double seconds, Backend& backend) {
   const Contender contender{.baseline = "", .candidate = finding.candidate};
   try {
     finding.verdict = backend.verify(contender);
@@ -67,18 +64,19 @@ void verify_one(Case& finding, double seconds, Backend& backend) {
 // Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come. Launches are
 // repeated for `seconds` in all. False where a signal left some out.
 bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
-                 const std::atomic<bool>& stop, const std::function<void(const Case&)>& failed, Verdicts& verdicts) {
-  const auto add = [&](Case finding) {
+                 const std::atomic<bool>& stop, const std::function<void(const VerifyResult&)>& failed,
+                 Verdicts& verdicts) {
+  const auto add = [&](VerifyResult finding) {
     if (is_failed(finding)) failed(finding);
     if (is_pruned(finding)) ++verdicts.pruned[finding.reason.substr(0, finding.reason.find(':'))];
     verdicts.findings.push_back(std::move(finding));
   };
-  std::vector<Case> compilable;
+  std::vector<VerifyResult> compilable;
   for (const Entrant& entrant : work.entrants) {
-    Case finding{.cell = work.cell,
-                 .candidate = entrant.contender.candidate,
-                 .name = entrant.name,
-                 .of_space = entrant.role == kOfSpace};
+    VerifyResult finding{.cell = work.cell,
+                         .candidate = entrant.contender.candidate,
+                         .name = entrant.name,
+                         .of_space = entrant.role == kOfSpace};
     if (const auto reason = cannot_run(finding.candidate, problem.shape, backend.device())) {
       finding.status = Status::illegal, finding.reason = *reason;
       add(std::move(finding));
@@ -88,13 +86,13 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   }
   size_t done = 0;
   for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
-    const std::span<Case> batch =
+    const std::span<VerifyResult> batch =
         std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
     std::vector<Candidate> candidates;
-    for (const Case& finding : batch) candidates.push_back(finding.candidate);
+    for (const VerifyResult& finding : batch) candidates.push_back(finding.candidate);
     const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
     for (size_t i = 0; i < batch.size() && !stop; ++i) {
-      Case& finding = batch[i];
+      VerifyResult& finding = batch[i];
       finding.status = compiled[i].status, finding.reason = compiled[i].reason;
       if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
       add(std::move(finding));
@@ -109,7 +107,7 @@ void add_candidates(CellWork& work, const VerifyOptions& options, const Problem&
   const auto add = [&](const std::string& role, const Candidate& candidate) {
     add_entrant(work, role, {.baseline = "", .candidate = candidate});
   };
-  if (options.names_space()) {
+  if (options.search.names_space()) {
     const auto found = offer.to(work.cell.shape, work.cell.seed);
     if (std::exchange(before, found) != found)
       for (const auto& [reason, times] : found->pruned) verdicts.pruned[reason] += times;
@@ -122,7 +120,7 @@ Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invo
   Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())}, {"environment", backend.environment()},
                {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
-  for (const Case& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
+  for (const VerifyResult& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
   return json;
 }
@@ -147,12 +145,13 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
 
 // A problem that this machine can't hold says nothing about what is right.
 Exit answer(const Verdicts& verdicts) {
-  const auto wrong = [](const Case& finding) { return is_failed(finding) && !finding.no_memory; };
+  const auto wrong = [](const VerifyResult& finding) { return is_failed(finding) && !finding.no_memory; };
   if (std::ranges::any_of(verdicts.findings, wrong)) return Exit::no;
-  return std::ranges::any_of(verdicts.findings, &Case::no_memory) ? Exit::machine : Exit::yes;
+  return std::ranges::any_of(verdicts.findings, &VerifyResult::no_memory) ? Exit::machine : Exit::yes;
 }
 
-Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
+Exit run_verify(VerifyOptions options, const Invocation& invocation) {
+  output_to_standard_output(options.output, options.format);
   add_packs(options.device.packs);
   parse_format(options.format, kFormats);
   std::vector<std::string> told;
@@ -178,7 +177,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   std::shared_ptr<const Enumeration> before;  // the verdicts have its pruned candidates
   Verdicts verdicts;
   verdicts.asked = work.size();
-  const auto failed = [&](const Case& finding) {
+  const auto failed = [&](const VerifyResult& finding) {
     if (!options.quiet)
       warn(invocation.terminal,
            fmt::format("{}: {}: {}", name(finding.status), finding.reason, again(finding, options.device)));
@@ -192,7 +191,7 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
       name_entrants(one, problem, backend->device());
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
-                         counted(static_cast<int64_t>(one.entrants.size()), "candidate", "candidates")));
+                         counted(one.entrants.size(), "candidate")));
       try {
         backend->load(problem);
         if (!verify_cell(one, problem, *backend, repeat_for / static_cast<double>(work.size()), stop, failed, verdicts))
@@ -219,24 +218,17 @@ Exit run_verify(const VerifyOptions& options, const Invocation& invocation) {
   return answer(verdicts);
 }
 
-Action declare_verify(OptionSet& set) {
-  const auto options = std::make_shared<VerifyOptions>();
-  declare(set, options->cells, "Cells: lists to multiply, or to pick from --table");
-  declare(set, options->device);
-  declare(set, options->search, "");
-  declare(set, options->contenders);
-  set.value("--max-candidates", options->max_candidates, "N",
-            "Draw at most N candidates of the space per cell, at random by the cell's seed");
-  set.value("--repeat-for", options->repeat_for, "TIME",
+void declare_verify(OptionSet& set, VerifyOptions& options) {
+  declare(set, options.cells, "Cells: lists to multiply, or to pick from --table");
+  declare(set, options.device);
+  declare(set, options.search);
+  declare(set, options.contenders);
+  set.value("--repeat-for", options.repeat_for, "TIME",
             "Launch correct candidates again for TIME in all; every result must equal the first bit for bit");
-  set.value("-o,--output", options->output, "FILE", "Write the verdicts as JSON; - is standard output");
-  declare_format(set, options->format, kFormats);
-  set.flag("-v,--verbose", options->verbose, "Print all knobs of candidates");
-  set.flag("-q,--quiet", options->quiet, "No progress");
-  return [options](const Invocation& invocation) {
-    output_to_standard_output(options->output, options->format);
-    return run_verify(*options, invocation);
-  };
+  set.value("-o,--output", options.output, "FILE", "Write the verdicts as JSON; - is standard output");
+  declare_format(set, options.format, kFormats);
+  set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
+  set.flag("-q,--quiet", options.quiet, "No progress");
 }
 
 }  // namespace
@@ -249,7 +241,7 @@ Command verify_command() {
               "  moetune verify --device cpu --experts 8 --top-k 2 --n 65 --k 33 --tokens 17 --space quick\n"
               "  moetune verify --suite hard --seed 1 --space full --max-candidates 24\n"
               "  moetune verify --table moetune-table.json --repeat-for 5m",
-          .declare = declare_verify};
+          .declare = with_options<VerifyOptions, declare_verify, run_verify>};
 }
 
 }  // namespace moetune

@@ -98,6 +98,14 @@ void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Options");
 }
 
+std::vector<std::string> device_arguments(const DeviceOptions& options) {
+  std::vector<std::string> words;
+  if (options.device != "auto") words.insert(words.end(), {"--device", options.device});
+  if (!options.kernels.empty()) words.insert(words.end(), {"--kernels", options.kernels});
+  for (const std::string& pack : options.packs) words.insert(words.end(), {"--pack", pack});
+  return words;
+}
+
 void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
   set.list("--pack", packs, "DIR",
            "Add the kernels of a folder with a pack.json: made elsewhere, tuned like any variant");

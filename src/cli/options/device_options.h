@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/worker/worker.h"
 #include "base/system/lock.h"
 #include "cli/commands/command.h"
 #include "cli/options/options.h"
-#include "backend/worker/worker.h"
 #include "variant/pack/pack.h"
 
 namespace moetune {
@@ -22,6 +22,9 @@ struct DeviceOptions {
   bool no_cache = false;
 };
 void declare(OptionSet& set, DeviceOptions& options);
+
+/// The words of a command line that name this device, its kernels and packs.
+std::vector<std::string> device_arguments(const DeviceOptions& options);
 
 /// --pack DIR, as often as wanted; part of declare(OptionSet&, DeviceOptions&).
 void declare_packs(OptionSet& set, std::vector<std::string>& packs);

@@ -19,6 +19,9 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
             space_words);
   set.list("--variant", options.variants, "LIST", "Only these variants (moetune list variants)", variant_words);
   set.list("--set", options.settings, "KNOB=LIST", "Other values for a knob, such as block_m=64,128");
+  if (default_space.empty())
+    set.value("--max-candidates", options.max_candidates, "N",
+              "Draw at most N candidates of the space per cell, at random by the cell's seed");
   set.group("Options");
 }
 
@@ -48,11 +51,11 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
   }
 }
 
-int64_t candidate_limit(const std::string& text, bool names_space) {
-  if (text.empty()) return 0;
-  if (!names_space)
+int64_t candidate_limit(const SearchOptions& options) {
+  if (options.max_candidates.empty()) return 0;
+  if (!options.names_space())
     throw request_error("--max-candidates needs a space to draw from", "add --space quick or --space full");
-  return parse_integer(text, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  return parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
 }
 
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts) {

@@ -8,20 +8,21 @@
 #include "workload/routing/routing.h"
 
 namespace moetune {
+namespace {
+
+std::vector<std::string> names_of(const auto& items, auto name) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.emplace_back(item.*name);
+  return names;
+}
+
+}  // namespace
 
 std::vector<std::string> device_words() { return {"auto", "cpu", "cuda", "cuda:0", "cuda:all"}; }
 
-std::vector<std::string> format_words() {
-  std::vector<std::string> words;
-  for (const Exporter& exporter : exporters()) words.emplace_back(exporter.format);
-  return words;
-}
+std::vector<std::string> format_words() { return names_of(exporters(), &Exporter::format); }
 
-std::vector<std::string> model_words() {
-  std::vector<std::string> words;
-  for (const Model& model : model_presets()) words.push_back(model.name);
-  return words;
-}
+std::vector<std::string> model_words() { return names_of(model_presets(), &Model::name); }
 
 std::vector<std::string> routing_words() {
   std::vector<std::string> words;
@@ -35,10 +36,6 @@ std::vector<std::string> space_words() { return embedded_names("configs/spaces/"
 
 std::vector<std::string> suite_words() { return embedded_names("configs/suites/"); }
 
-std::vector<std::string> variant_words() {
-  std::vector<std::string> words;
-  for (const Variant& variant : variants()) words.push_back(variant.name);
-  return words;
-}
+std::vector<std::string> variant_words() { return names_of(variants(), &Variant::name); }
 
 }  // namespace moetune

@@ -18,18 +18,20 @@
 namespace moetune {
 namespace {
 
+void add_change(Json& json, const std::string& name, const Estimate& change) {
+  json[name] = rounded(change.value);
+  json[name + "_low"] = rounded(change.low);
+  json[name + "_high"] = rounded(change.high);
+}
+
 Json to_json(const CellFinding& finding, bool paired) {
   Json json = {{"cell", to_json(finding.cell)}, {"finding", name(finding.finding)}, {"reason", finding.reason}};
   if (finding.rounds == 0) return json;
   json["control"] = finding.control;
-  json["change"] = rounded(finding.change.value);
-  json["change_low"] = rounded(finding.change.low);
-  json["change_high"] = rounded(finding.change.high);
+  add_change(json, "change", finding.change);
   json["detectable"] = rounded(finding.detectable);
   if (!paired) {
-    json["time_change"] = rounded(finding.time_change.value);
-    json["time_change_low"] = rounded(finding.time_change.low);
-    json["time_change_high"] = rounded(finding.time_change.high);
+    add_change(json, "time_change", finding.time_change);
     json["by_ratio"] = name(finding.by_ratio);
     json["by_time"] = name(finding.by_time);
   }
@@ -42,9 +44,10 @@ Json to_json(const CellFinding& finding, bool paired) {
 }
 
 Json to_json(const MeanFinding& mean) {
-  return {{"finding", name(mean.finding)},          {"change", rounded(mean.change.value)},
-          {"change_low", rounded(mean.change.low)}, {"change_high", rounded(mean.change.high)},
-          {"detectable", rounded(mean.detectable)}, {"cells", mean.cells}};
+  Json json = {{"finding", name(mean.finding)}};
+  add_change(json, "change", mean.change);
+  json.update({{"detectable", rounded(mean.detectable)}, {"cells", mean.cells}});
+  return json;
 }
 
 Json to_json(const CheckResult& result, const CheckContext& context) {
@@ -86,11 +89,9 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
 
 std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& result, const TunedTable& table,
                                 bool verbose) {
-  std::vector<std::string> row = cell_row(finding.cell);
-  row.push_back(finding.before_seconds > 0 ? format_time(finding.before_seconds) : "");
-  row.push_back(finding.rounds > 0 ? format_time(finding.now.time.value) : "");
-  row.push_back(change_text(finding));
-  row.push_back(detectable_text(finding));
+  std::vector<std::string> row = {finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
+                                  finding.rounds > 0 ? format_time(finding.now.time.value) : "", change_text(finding),
+                                  detectable_text(finding)};
   if (verbose) row.push_back(judged_by(finding, result));
   row.push_back(fmt::format("{}{}", name(finding.finding), is_told_by_time(finding) ? ", by time" : ""));
   if (!verbose) return row;
@@ -120,18 +121,14 @@ std::string legend(const CheckResult& result) {
 }  // namespace
 
 std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose) {
-  const std::vector<CellFinding>& findings = result.findings;
-  std::vector<Cell> cells;
-  for (const CellFinding& finding : findings) cells.push_back(finding.cell);
   std::vector<HeadedTable> tables;
-  for (const std::vector<size_t>& layer : by_layer(cells)) {
-    Grid grid{cell_columns(), {}};
-    grid.columns.insert(grid.columns.end(), {{"before", true}, {"now", true}, {"change", true}, {"finds", true}});
+  for (const auto& layer : by_layer(result.findings)) {
+    Grid grid = cell_grid({{"before", true}, {"now", true}, {"change", true}, {"finds", true}});
     if (verbose) grid.columns.push_back({"by"});
     grid.columns.push_back({"verdict"});
     if (verbose) grid.columns.push_back({"winner"});
-    for (const size_t i : layer) grid.rows.push_back(row_of(findings[i], result, table, verbose));
-    tables.push_back({{title(cells[layer[0]].shape)}, std::move(grid)});
+    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, table, verbose));
+    tables.push_back({{title(layer[0]->cell.shape)}, std::move(grid)});
   }
   const int columns = table_columns(Format::text, terminal, verbose);
   std::string out = headed_tables_text(tables, Format::text, columns) + bullets(reasons(result), Format::text, columns);

@@ -53,36 +53,29 @@ std::string default_regret(const TunedTable& table, const RobustChoice& choice, 
 }
 
 Grid regrets_grid(const TunedTable& table, const Choices& choices) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.insert(grid.columns.end(), {{"time", true}, {"regret", true}, {"default's", true}, {"largest", true}});
+  Grid grid = cell_grid({{"time", true}, {"regret", true}, {"default's", true}, {"largest", true}});
   for (const RobustChoice* choice : choices)
     for (size_t cell = 0; cell < choice->cells.size(); ++cell) {
       const Estimate& time = choice->contenders[choice->chosen].times[cell];
       double largest = 0;
       for (size_t who = 0; who < choice->contenders.size(); ++who)
         largest = std::max(largest, regret(*choice, who, cell));
-      std::vector<std::string> row = cell_row(choice->cells[cell]);
-      row.push_back(time_text(time));
-      row.push_back(percent(regret(*choice, choice->chosen, cell)));
-      row.push_back(default_regret(table, *choice, cell));
-      row.push_back(percent(largest));
-      grid.rows.push_back(std::move(row));
+      add_row(grid, choice->cells[cell],
+              {time_text(time), percent(regret(*choice, choice->chosen, cell)), default_regret(table, *choice, cell),
+               percent(largest)});
     }
   return grid;
 }
 
 // All contenders in all cells.
 Grid matrix_grid(const Choices& choices) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.insert(grid.columns.end(), {{"regret", true}, {"contender"}});
+  Grid grid = cell_grid({{"regret", true}, {"contender"}});
   for (const RobustChoice* choice : choices)
     for (size_t cell = 0; cell < choice->cells.size(); ++cell)
-      for (size_t who = 0; who < choice->contenders.size(); ++who) {
-        std::vector<std::string> row = cell_row(choice->cells[cell]);
-        row.push_back(percent(regret(*choice, who, cell)));
-        row.push_back(text(choice->contenders[who].candidate) + (who == choice->chosen ? " (chosen)" : ""));
-        grid.rows.push_back(std::move(row));
-      }
+      for (size_t who = 0; who < choice->contenders.size(); ++who)
+        add_row(grid, choice->cells[cell],
+                {percent(regret(*choice, who, cell)),
+                 text(choice->contenders[who].candidate) + (who == choice->chosen ? " (chosen)" : "")});
   return grid;
 }
 
@@ -134,8 +127,7 @@ std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const 
   if (!quiet) {
     listener.note = [&](const std::string& text) { note(terminal, text); };
     listener.begins = [](const Cell& cell, size_t contenders) {
-      tell(fmt::format("choosing: {}, {}\n", id(cell),
-                       counted(static_cast<int64_t>(contenders), "contender", "contenders")));
+      tell(fmt::format("choosing: {}, {}\n", id(cell), counted(contenders, "contender")));
     };
   }
   for (size_t device = 0;; ++device) try {
@@ -177,9 +169,9 @@ std::string choices_sentence(const TunedTable& table) {
     cells += choice.cells.size();
   }
   return fmt::format("{}: at most {} slower than the fastest contender of a cell, {} on average ({}times ± {}).",
-                     counted(static_cast<int64_t>(table.choices.size()), "robust choice", "robust choices"),
-                     percent(worst), percent(sum / static_cast<double>(cells)),
-                     noise > kUncertainTime ? "too noisy to trust: " : "", percent(std::expm1(noise)));
+                     counted(table.choices.size(), "robust choice"), percent(worst),
+                     percent(sum / static_cast<double>(cells)), noise > kUncertainTime ? "too noisy to trust: " : "",
+                     percent(std::expm1(noise)));
 }
 
 }  // namespace moetune

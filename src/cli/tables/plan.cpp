@@ -34,7 +34,7 @@ std::string sentence(const RunForecast& run, const std::filesystem::path& journa
   const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
                                          : fmt::format("by the trials in {}", journal.string());
   return fmt::format("Would take about {} for about {} ({}).", format_time(run.seconds),
-                     counted(run.trials, "candidate", "candidates"), source);
+                     counted(run.trials, "candidate"), source);
 }
 
 }  // namespace
@@ -122,8 +122,8 @@ std::string plan_text(const Plan& plan, Format format, int columns) {
     if (item.listed)
       for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
   }
-  std::string text = fmt::format("{} on {}\n\n{}", counted(static_cast<int64_t>(plan.items.size()), "cell", "cells"),
-                                 words(plan.device.name), grid_text(cells, format, columns));
+  std::string text = fmt::format("{} on {}\n\n{}", counted(plan.items.size(), "cell"), words(plan.device.name),
+                                 grid_text(cells, format, columns));
   if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
   if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), format, columns);
   return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.forecast, plan.journal)),

@@ -20,13 +20,9 @@ std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
 }
 
 void add_rows(Grid& grid, const Step& step, const Cell& cell) {
-  std::vector<std::string> place = cell_row(cell);
   for (const ContenderTime& sum : step.sums) {
-    std::vector<std::string> row = place;
-    place.assign(place.size(), "");  // told once
-    const std::vector<std::string> told = sum_row(step, sum);
-    row.insert(row.end(), told.begin(), told.end());
-    grid.rows.push_back(std::move(row));
+    add_row(grid, cell, sum_row(step, sum));
+    if (&sum != step.sums.data()) grid.rows.back()[0] = grid.rows.back()[1] = "";  // told once
   }
 }
 
@@ -37,11 +33,8 @@ std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
   for (const Step& step : training_steps(cells)) {
     const std::string heading = heading_of(cells, step);
     if (tables.empty() || tables.back().heading[0] != heading) {
-      Grid grid{cell_columns(), {}};
-      grid.columns.insert(
-          grid.columns.end(),
-          {{"contender"}, {"six GEMMs", true}, {fmt::format("speedup of {}", step.sums[0].contender), true}});
-      tables.push_back({{heading}, std::move(grid)});
+      const std::string speedup = fmt::format("speedup of {}", step.sums[0].contender);
+      tables.push_back({{heading}, cell_grid({{"contender"}, {"six GEMMs", true}, {speedup, true}})});
     }
     add_rows(tables.back().grid, step, cells[step.cells[0]].cell);
   }

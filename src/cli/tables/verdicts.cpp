@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/text/units.h"
 #include "cli/options/cells.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
@@ -16,26 +17,25 @@ namespace {
 constexpr const char* kRepeatFor = "1m";
 constexpr size_t kFew = 20;  // findings that are told one by one even where all are right
 
-std::vector<Case> failures(const Verdicts& verdicts) {
-  std::vector<Case> failed;
+std::vector<VerifyResult> failures(const Verdicts& verdicts) {
+  std::vector<VerifyResult> failed;
   std::copy_if(verdicts.findings.begin(), verdicts.findings.end(), std::back_inserter(failed), is_failed);
   return failed;
 }
 
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
-std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
+std::string answer(const Verdicts& verdicts, const std::vector<VerifyResult>& failed) {
   const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
   const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
-  std::string sentence =
-      fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
-                  counted(ran, "candidate", "candidates"), cells_done(verdicts.cells, verdicts.asked));
+  std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
+                                     counted(ran, "candidate"), cells_done(verdicts.cells, verdicts.asked));
   if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
   int64_t launches = 0, same = 0;
-  for (const Case& finding : verdicts.findings)
+  for (const VerifyResult& finding : verdicts.findings)
     if (const auto& r = finding.repetition) launches += r->launches, same += r->launches - r->different;
   if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
   std::map<Status, int64_t> by_status;
-  for (const Case& finding : failed) ++by_status[finding.status];
+  for (const VerifyResult& finding : failed) ++by_status[finding.status];
   std::vector<std::string> words;
   for (const auto& [status, count] : by_status) words.push_back(fmt::format("{} {}", count, name(status)));
   if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
@@ -43,7 +43,7 @@ std::string answer(const Verdicts& verdicts, const std::vector<Case>& failed) {
   return sentence + ".";
 }
 
-std::vector<std::string> row_of(const Case& finding, bool verbose) {
+std::vector<std::string> row_of(const VerifyResult& finding, bool verbose) {
   const Verdict& verdict = finding.verdict;
   const bool ran = verdict.elements > 0;
   return {verbose ? text(finding.candidate) : finding.name,
@@ -55,8 +55,9 @@ std::vector<std::string> row_of(const Case& finding, bool verbose) {
 }
 
 // A table a cell. Findings of a cell follow each other.
-std::vector<HeadedTable> tables_of(const std::vector<Case>& findings, bool verbose) {
-  const bool repeated = std::any_of(findings.begin(), findings.end(), [](const Case& f) { return f.repetition; });
+std::vector<HeadedTable> tables_of(const std::vector<VerifyResult>& findings, bool verbose) {
+  const bool repeated =
+      std::any_of(findings.begin(), findings.end(), [](const VerifyResult& f) { return f.repetition; });
   Grid empty{{{"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
   if (repeated) empty.columns.push_back({"launches", true});
   std::vector<HeadedTable> tables;
@@ -69,14 +70,14 @@ std::vector<HeadedTable> tables_of(const std::vector<Case>& findings, bool verbo
   return tables;
 }
 
-std::string reason_of(const Case& finding) {
+std::string reason_of(const VerifyResult& finding) {
   return fmt::format("{}, {}: {}: {}", id(finding.cell), finding.name, name(finding.status), finding.reason);
 }
 
 }  // namespace
 
-bool is_pruned(const Case& finding) { return finding.of_space && finding.status == Status::spills; }
-bool is_failed(const Case& finding) { return finding.status != Status::ok && !is_pruned(finding); }
+bool is_pruned(const VerifyResult& finding) { return finding.of_space && finding.status == Status::spills; }
+bool is_failed(const VerifyResult& finding) { return finding.status != Status::ok && !is_pruned(finding); }
 
 std::string fault_of(const Verdicts& verdicts) {
   if (verdicts.whole()) return "";
@@ -84,18 +85,16 @@ std::string fault_of(const Verdicts& verdicts) {
                                 : verdicts.fault;
 }
 
-std::string again(const Case& finding, const DeviceOptions& device) {
+std::string again(const VerifyResult& finding, const DeviceOptions& device) {
   std::vector<std::string> argv = {"moetune", "verify"};
-  if (device.device != "auto") argv.insert(argv.end(), {"--device", device.device});
-  if (!device.kernels.empty()) argv.insert(argv.end(), {"--kernels", device.kernels});
-  for (const std::string& pack : device.packs) argv.insert(argv.end(), {"--pack", pack});
-  for (std::string& word : cell_arguments(finding.cell)) argv.push_back(std::move(word));
+  std::ranges::move(device_arguments(device), std::back_inserter(argv));
+  std::ranges::move(cell_arguments(finding.cell), std::back_inserter(argv));
   argv.insert(argv.end(), {"--candidate", text(finding.candidate)});
   if (finding.repetition) argv.insert(argv.end(), {"--repeat-for", kRepeatFor});
   return shell_line(argv);
 }
 
-Json to_json(const Case& finding, const DeviceOptions& device) {
+Json to_json(const VerifyResult& finding, const DeviceOptions& device) {
   Json json = {{"cell", to_json(finding.cell)},
                {"contender", to_json(Contender{.baseline = "", .candidate = finding.candidate})},
                {"status", name(finding.status)}};
@@ -106,8 +105,8 @@ Json to_json(const Case& finding, const DeviceOptions& device) {
   return json;
 }
 
-std::string csv(const std::vector<Case>& findings) {
-  const auto fields_of = [](const Case& finding) {
+std::string csv(const std::vector<VerifyResult>& findings) {
+  return csv_of(findings, [](const VerifyResult& finding) {
     const bool ran = finding.verdict.elements > 0;
     const auto& repetition = finding.repetition;
     Fields row;
@@ -121,26 +120,23 @@ std::string csv(const std::vector<Case>& findings) {
     row.emplace_back("repeated_launches", repetition ? std::to_string(repetition->launches) : "");
     row.emplace_back("different_launches", repetition ? std::to_string(repetition->different) : "");
     return row;
-  };
-  std::vector<Fields> rows;
-  for (const Case& finding : findings) rows.push_back(fields_of(finding));
-  return csv_text(fields_of({}), rows);
+  });
 }
 
 std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose) {
-  const std::vector<Case> failed = failures(verdicts);
+  const std::vector<VerifyResult> failed = failures(verdicts);
   const int columns = table_columns(Format::text, terminal, verbose);
   std::string text = headed_tables_text(
       tables_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose), Format::text, columns);
   if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
-  for (const Case& finding : failed)
+  for (const VerifyResult& finding : failed)
     text += bullets({reason_of(finding)}, Format::text, columns) + "Again: " + again(finding, device) + "\n";
   return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
 }
 
 std::string markdown(const Verdicts& verdicts, bool verbose) {
   std::vector<std::string> reasons;
-  for (const Case& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
+  for (const VerifyResult& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
   return headed_tables_text(tables_of(verdicts.findings, verbose), Format::markdown, 0) +
          bullets(reasons, Format::markdown, 0) + cut_short(fault_of(verdicts));
 }

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "cli/text/console.h"
 #include "cli/options/device_options.h"
+#include "cli/text/console.h"
 #include "workload/problem.h"
 
 namespace moetune {
 
 /// One candidate on one problem.
-struct Case {
+struct VerifyResult {
   Cell cell;
   Candidate candidate;
   std::string name = {};  // of the candidate in short
@@ -26,11 +26,11 @@ struct Case {
 };
 
 /// A candidate of a space whose registers spill is pruned like an illegal one: no search would take it.
-bool is_pruned(const Case& finding);
-bool is_failed(const Case& finding);
+bool is_pruned(const VerifyResult& finding);
+bool is_failed(const VerifyResult& finding);
 
 struct Verdicts {
-  std::vector<Case> findings;
+  std::vector<VerifyResult> findings;
   std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
   size_t cells = 0;                       // done
   size_t asked = 0;                       // cells to do
@@ -43,12 +43,12 @@ struct Verdicts {
 std::string fault_of(const Verdicts& verdicts);
 
 /// The command line that repeats a finding: this device, its cell, its candidate.
-std::string again(const Case& finding, const DeviceOptions& device);
+std::string again(const VerifyResult& finding, const DeviceOptions& device);
 
-Json to_json(const Case& finding, const DeviceOptions& device);
+Json to_json(const VerifyResult& finding, const DeviceOptions& device);
 
 /// One row per finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
-std::string csv(const std::vector<Case>& findings);
+std::string csv(const std::vector<VerifyResult>& findings);
 
 /// For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
 /// how to repeat them; the answer in a sentence, last. Candidates are in short, or with all knobs where `verbose`.

@@ -43,7 +43,7 @@ std::string against(const TunedTable& table, const std::string& name, int64_t wo
   const auto count = static_cast<int64_t>(speedups.size());
   return fmt::format("{} as fast as {}{}", factor_text(geometric_mean(speedups)),
                      name == "default" ? "the default" : name,
-                     count < won ? fmt::format(" in {}", counted(count, "cell", "cells")) : "");
+                     count < won ? fmt::format(" in {}", counted(count, "cell")) : "");
 }
 
 std::string marks(const Entry& entry) {
@@ -65,33 +65,32 @@ Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose)
   const bool any_loss = std::any_of(entries.begin(), entries.end(),
                                     [&](const Entry* entry) { return loss_to_balanced(table, *entry).has_value(); });
   const std::vector<size_t> told = told_figures(any_loss && !verbose);
-  Grid grid{cell_columns(), {}};
+  Grid grid = cell_grid({});
   for (const size_t i : told) grid.columns.push_back(figures_columns()[i]);
   grid.columns.push_back({"occupancy", true});
   if (any_loss) grid.columns.push_back({"loss", true});
   for (const Entry* entry : entries) {
-    std::vector<std::string> row = cell_row(entry->cell);
+    std::vector<std::string> row;
     const std::vector<std::string> texts = figures_row(entry->figures, entry->cell.shape.layer.local_experts());
     for (const size_t i : told) row.push_back(texts[i]);
     row.push_back(entry->skipped.empty() ? fmt::format("{:.0f} %", 100 * entry->occupancy) : "");
     const std::optional<double> loss = loss_to_balanced(table, *entry);
     if (any_loss) row.push_back(loss ? fmt::format("{:+.1f} %", 100 * *loss) : "");
-    grid.rows.push_back(std::move(row));
+    add_row(grid, entry->cell, row);
   }
   return grid;
 }
 
 // `rivals`: whom the winners are compared with.
 Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, bool verbose) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.push_back({"time", true});
+  Grid grid = cell_grid({{"time", true}});
   for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
   if (verbose) grid.columns.insert(grid.columns.end(), {{"TFLOP/s", true}, {"TB/s", true}, {"winner"}});
   for (const Entry* entry : entries) {
-    std::vector<std::string> row = cell_row(entry->cell);
+    std::vector<std::string> row;
     if (!entry->skipped.empty()) {
-      row.push_back("no winner");
-      row.resize(grid.columns.size());
+      row = {"no winner"};
+      row.resize(grid.columns.size() - 2);
       if (verbose) row.back() = "none: " + entry->skipped;
     } else {
       const bool noisy = !distrust(*entry).empty();
@@ -104,19 +103,16 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
         row.push_back(text(entry->candidate) + marks(*entry));
       }
     }
-    grid.rows.push_back(std::move(row));
+    add_row(grid, entry->cell, row);
   }
   return grid;
 }
 
 Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
-  Grid grid{cell_columns(), {}};
-  grid.columns.push_back({"winner, by what differs from the default"});
-  for (const Entry* entry : entries) {
-    std::vector<std::string> row = cell_row(entry->cell);
-    row.push_back(entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped);
-    grid.rows.push_back(std::move(row));
-  }
+  Grid grid = cell_grid({{"winner, by what differs from the default"}});
+  for (const Entry* entry : entries)
+    add_row(grid, entry->cell,
+            {entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped});
   return grid;
 }
 
@@ -128,12 +124,8 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
   const auto first = std::find_if(rivals.begin(), rivals.end(), is_baseline);
   if (!verbose && first != rivals.end())
     rivals.erase(std::remove_if(first + 1, rivals.end(), is_baseline), rivals.end());
-  std::vector<Cell> cells;
-  for (const Entry& entry : table.entries) cells.push_back(entry.cell);
   std::vector<HeadedTable> tables;
-  for (const std::vector<size_t>& layer : by_layer(cells)) {
-    Entries entries;
-    for (const size_t i : layer) entries.push_back(&table.entries[i]);
+  for (const Entries& entries : by_shape(table)) {
     const std::vector<std::string> heading = {title(entries[0]->cell.shape)};
     tables.push_back({heading, routing_grid(entries, table, verbose)});
     tables.push_back({heading, times_grid(entries, rivals, verbose)});
@@ -152,14 +144,13 @@ std::string noise_sentence(const TunedTable& table) {
   const size_t count = noisy.size();
   if (count > kNamed) noisy.resize(kNamed), noisy.push_back(fmt::format("and {} more", count - kNamed));
   return fmt::format("{} of {} {} too noisy to trust: {}; tune again with a longer --wait or on a quieter machine.",
-                     count, counted(static_cast<int64_t>(table.entries.size()), "cell", "cells"),
-                     count == 1 ? "is" : "are", fmt::join(noisy, ", "));
+                     count, counted(table.entries.size(), "cell"), count == 1 ? "is" : "are", fmt::join(noisy, ", "));
 }
 
 std::string answer(const TunedTable& table, size_t cells) {
   int64_t won = 0;
   for (const Entry& entry : table.entries) won += entry.skipped.empty();
-  std::string sentence = fmt::format("{} of {} tuned", won, counted(static_cast<int64_t>(cells), "cell", "cells"));
+  std::string sentence = fmt::format("{} of {} tuned", won, counted(cells, "cell"));
   std::vector<std::string> facts;
   for (const std::string& name : rival_names(table))
     if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)

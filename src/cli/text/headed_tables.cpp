@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
-#include "base/group.h"
 #include "cli/text/console.h"
 
 namespace moetune {
@@ -66,21 +63,20 @@ std::string paragraph(const std::string& sentence, int columns) {
   return fmt::format("{}\n", fmt::join(lines_of(sentence, columns), "\n"));
 }
 
-std::vector<Column> cell_columns() { return {{"tokens", true}, {"routing"}}; }
+Grid cell_grid(const std::vector<Column>& columns) {
+  Grid grid{{{"tokens", true}, {"routing"}}, {}};
+  grid.columns.insert(grid.columns.end(), columns.begin(), columns.end());
+  return grid;
+}
 
-std::vector<std::string> cell_row(const Cell& cell) {
-  return {fmt::format("{}", cell.tokens), shortened(text(cell.routing) + seed_text(cell), kRoutingColumns)};
+void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts) {
+  grid.rows.push_back({std::to_string(cell.tokens), shortened(text(cell.routing) + seed_text(cell), kRoutingColumns)});
+  grid.rows.back().insert(grid.rows.back().end(), texts.begin(), texts.end());
 }
 
 std::vector<std::string> cell_heading(const Cell& cell) {
   return {title(cell.shape), fmt::format("{} token{}, {}{}", cell.tokens, cell.tokens == 1 ? "" : "s",
                                          text(cell.routing), seed_text(cell))};
-}
-
-std::vector<std::vector<size_t>> by_layer(const std::vector<Cell>& cells) {
-  std::vector<size_t> all(cells.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  return grouped_by(all, [&](size_t i) -> const Shape& { return cells[i].shape; });
 }
 
 }  // namespace moetune

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/group.h"
 #include "base/text/grid.h"
 #include "cli/text/output.h"
 #include "workload/problem.h"
@@ -33,14 +34,20 @@ std::string bullets(const std::vector<std::string>& items, Format format, int co
 /// A sentence in lines that fit `columns`, with a line's end.
 std::string paragraph(const std::string& sentence, int columns);
 
-/// What tells the cells of one layer apart: tokens, and the routing with its seed, shortened.
-std::vector<Column> cell_columns();
-std::vector<std::string> cell_row(const Cell& cell);
+/// A table with a row a cell: what tells the cells of one layer apart (tokens, and the routing with its seed,
+/// shortened), then these columns.
+Grid cell_grid(const std::vector<Column>& columns);
+void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts);
 
 /// The headings of a cell: its layer, and "64 tokens, zipf:1, seed 3".
 std::vector<std::string> cell_heading(const Cell& cell);
 
-/// Indices of the cells, grouped by their layer, in the order of their first appearance.
-std::vector<std::vector<size_t>> by_layer(const std::vector<Cell>& cells);
+/// Items with a `cell`, grouped by their layer, in the order of their first appearance. The items must outlive it.
+template <typename Item>
+std::vector<std::vector<const Item*>> by_layer(const std::vector<Item>& items) {
+  std::vector<const Item*> all;
+  for (const Item& item : items) all.push_back(&item);
+  return grouped_by(all, [](const Item* item) -> const Shape& { return item->cell.shape; });
+}
 
 }  // namespace moetune

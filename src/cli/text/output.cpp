@@ -12,23 +12,13 @@ namespace moetune {
 namespace {
 
 std::string word_of(Format format) {
-  switch (format) {
-    case Format::text:
-      return "text";
-    case Format::markdown:
-      return "markdown";
-    case Format::json:
-      return "json";
-    case Format::csv:
-      return "csv";
-  }
-  return "";
+  constexpr const char* kWords[] = {"text", "markdown", "json", "csv"};
+  return kWords[static_cast<size_t>(format)];
 }
 
 std::vector<std::string> words_of(const std::vector<Format>& formats) {
   std::vector<std::string> words;
-  words.reserve(formats.size());
-  for (const Format format : formats) words.push_back(word_of(format));
+  std::ranges::transform(formats, std::back_inserter(words), word_of);
   return words;
 }
 

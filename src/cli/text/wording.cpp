@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/text/units.h"
+
 namespace moetune {
 
 std::string rate_text(double per_second, const std::string& unit) {
@@ -12,12 +14,8 @@ std::string rate_text(double per_second, const std::string& unit) {
   return fmt::format("{:.4g} {}{}/s", per_second / (tera ? 1e12 : 1e9), tera ? "T" : "G", unit);
 }
 
-std::string counted(int64_t count, const std::string& one, const std::string& many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
-}
-
 std::string cells_done(size_t done, size_t asked) {
-  const std::string all = counted(static_cast<int64_t>(asked), "cell", "cells");
+  const std::string all = counted(asked, "cell");
   return done < asked ? fmt::format("{} of {}", done, all) : all;
 }
 

@@ -12,9 +12,6 @@ namespace moetune {
 /// "3.87 TB/s", "550 GFLOP/s".
 std::string rate_text(double per_second, const std::string& unit);
 
-/// "1 cell", "3 cells", "2 entries" by `many`.
-std::string counted(int64_t count, const std::string& one, const std::string& many);
-
 /// "3 cells", "2 of 3 cells": how many of those asked for are done.
 std::string cells_done(size_t done, size_t asked);
 

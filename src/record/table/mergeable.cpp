@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "base/error.h"
@@ -19,23 +21,31 @@ std::string model_text(const DeviceInfo& device) {
                      device.kind == DeviceKind::cuda ? "SMs" : "threads");
 }
 
-std::vector<IdentityDifference> identity_differences(const Json& first, const Json& second) {
+std::vector<ValueDifference> value_differences(const Json& first, const Json& second, const std::string& path) {
+  const auto shown = [](const Json& side, const std::string& key) {
+    return side.contains(key) ? compact_json(side[key]) : "nothing";
+  };
+  std::set<std::string> keys;
+  for (const Json* side : {&first, &second})
+    for (const auto& item : side->items()) keys.insert(item.key());
+  std::vector<ValueDifference> differences;
+  for (const std::string& key : keys) {
+    const std::string one = shown(first, key), other = shown(second, key);
+    if (first.contains(key) && second.contains(key) && first[key].is_object() && second[key].is_object())
+      std::ranges::move(value_differences(first[key], second[key], path + key + "."), std::back_inserter(differences));
+    else if (one != other)
+      differences.push_back({path + key, one, other});
+  }
+  return differences;
+}
+
+std::vector<ValueDifference> identity_differences(const Json& first, const Json& second) {
   const auto identity = [](const Json& environment) {
     const Json told = environment.is_object() ? environment.value("identity", Json()) : Json();
     if (told.is_object()) return told;
     return told.is_null() ? Json::object() : Json{{"identity", told}};
   };
-  const auto shown = [](const Json& side, const std::string& key) {
-    return side.contains(key) ? side[key].dump() : "nothing";
-  };
-  const Json one = identity(first), other = identity(second);
-  std::set<std::string> keys;
-  for (const Json* side : {&one, &other})
-    for (const auto& item : side->items()) keys.insert(item.key());
-  std::vector<IdentityDifference> differences;
-  for (const std::string& key : keys)
-    if (shown(one, key) != shown(other, key)) differences.push_back({key, shown(one, key), shown(other, key)});
-  return differences;
+  return value_differences(identity(first), identity(second));
 }
 
 void require_mergeable(std::string_view what, const Origin& a, const Origin& b) {

@@ -23,11 +23,14 @@ bool same_model(const DeviceInfo& a, const DeviceInfo& b);
 /// "NVIDIA H200 with 132 SMs".
 std::string model_text(const DeviceInfo& device);
 
-/// What differs between two environments under "identity", such as the build of the kernels.
-struct IdentityDifference {
+/// A value that differs between two JSON objects, such as {"identity.driver", "\"570\"", "nothing"}.
+struct ValueDifference {
   std::string key, first, second;  // values as JSON; "nothing" where one side lacks the key
 };
-std::vector<IdentityDifference> identity_differences(const Json& first, const Json& second);
+std::vector<ValueDifference> value_differences(const Json& first, const Json& second, const std::string& path = "");
+
+/// The differences of two environments under "identity", such as the build of the kernels.
+std::vector<ValueDifference> identity_differences(const Json& first, const Json& second);
 
 /// Throws Exit::machine unless both are of one device, as GPUs of one model are, of one regime, and of equal
 /// environments under "identity". `what` names the files: "tables".

@@ -46,9 +46,9 @@ TEST(Wording, Rates) {
 }
 
 TEST(Wording, Plurals) {
-  EXPECT_EQ(counted(1, "cell", "cells"), "1 cell");
-  EXPECT_EQ(counted(0, "cell", "cells"), "0 cells");
-  EXPECT_EQ(counted(2, "cell", "cells"), "2 cells");
+  EXPECT_EQ(counted(1, "cell"), "1 cell");
+  EXPECT_EQ(counted(0, "cell"), "0 cells");
+  EXPECT_EQ(counted(2, "cell"), "2 cells");
 }
 
 TEST(Wording, ShellQuoting) {

@@ -122,7 +122,7 @@ TEST(Width, OfVerify) {
   EXPECT_TRUE(holds(told, "| wgmma, the default ")) << told;
   EXPECT_TRUE(holds(told, "| mma group=3 ")) << told;
   const std::string all = summary(verdicts, {}, {}, true);
-  for (const Case& finding : verdicts.findings) EXPECT_TRUE(holds(all, text(finding.candidate))) << all;
+  for (const VerifyResult& finding : verdicts.findings) EXPECT_TRUE(holds(all, text(finding.candidate))) << all;
 }
 
 TEST(Width, OfCheck) {
