@@ -56,16 +56,6 @@ TEST(CheckExitCode, FollowsTheWorstFinding) {
 // Without what aligns the columns.
 std::string unaligned(const std::string& text) { return std::regex_replace(text, std::regex(" +"), " "); }
 
-TEST(CheckMarkdown, HasARowACellAndASentence) {
-  const std::string text = markdown_of({finding(Finding::equivalent), finding(Finding::improved, -0.123, 64)}, 0.05);
-  const std::string cell = id(fake::small_cell());
-  EXPECT_TRUE(holds(unaligned(text), "| " + cell + " | 100 µs | 110 µs | +0.1 % ± 1.0 % | 2.3 % | loop | equivalent |"))
-      << text;
-  EXPECT_TRUE(holds(unaligned(text), "-12.3 % ± 1.0 % | 2.3 % | loop | improved |")) << text;
-  EXPECT_TRUE(text.ends_with("2 cells: none is slower than its table says by more than 5 %.\n")) << text;
-  EXPECT_FALSE(holds(text, "because")) << text;
-}
-
 TEST(CheckMarkdown, TellsWhichVerdictsAreByTheTime) {
   CellFinding timed = finding(Finding::regressed, 0.9);
   timed.by_time = Finding::regressed;
@@ -186,38 +176,12 @@ TEST(CheckJUnit, WhatIsUndecidedIsAnErrorOrSkippedWhereItMayPass) {
   EXPECT_TRUE(holds(passing, "<skipped message=\"inconclusive: because\"/>")) << passing;
 }
 
-TEST(CheckJUnit, CountsAndNamesTheCases) {
-  const std::string xml = junit({finding(Finding::equivalent), finding(Finding::regressed, 0.1, 64),
-                                 finding(Finding::inconclusive, 0, 256), finding(Finding::failed, 0, 512)});
-  EXPECT_TRUE(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n")) << xml;
-  EXPECT_TRUE(holds(xml, "tests=\"4\" failures=\"2\" errors=\"1\" skipped=\"0\"")) << xml;
-  EXPECT_TRUE(holds(xml, "name=\"" + id(fake::small_cell()) + "\" time=\"0.000\"/>")) << xml;
-  EXPECT_TRUE(holds(xml, "<failure message=\"regressed: because\" type=\"regressed\"/>")) << xml;
-}
-
 TEST(CheckJUnit, EscapesWhatXmlCannotHold) {
   CellFinding nasty = finding(Finding::failed);
   nasty.reason = "a<b> & \"c\" 'd'\x01\x1b[31m\n\x7f\xff\xc3\xa9";
   const std::string xml = junit({nasty});
   EXPECT_TRUE(holds(xml, "failed: a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;\\x01\\x1b[31m \\u007f\\xff\xc3\xa9\""))
       << xml;
-}
-
-TEST(CheckJUnit, AFaultIsACaseWithAnError) {
-  const std::string xml = junit({finding(Finding::equivalent)}, "the worker \"died\"");
-  EXPECT_TRUE(holds(xml, "tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"0\"")) << xml;
-  EXPECT_TRUE(holds(
-      xml,
-      "name=\"the cells left\" time=\"0.000\">\n    <error message=\"the worker &quot;died&quot;\" type=\"fault\"/>\n"))
-      << xml;
-}
-
-TEST(CheckJUnit, NoFindingsAreAnEmptySuite) { EXPECT_TRUE(holds(junit({}), "tests=\"0\"")) << junit({}); }
-
-TEST(FindingNames, AreDifferent) {
-  EXPECT_EQ(name(Finding::equivalent), "equivalent");
-  EXPECT_EQ(name(Finding::wrong_result), "wrong_result");
-  EXPECT_EQ(name(Finding::untrusted), "untrusted");
 }
 
 }  // namespace

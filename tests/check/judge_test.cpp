@@ -578,19 +578,19 @@ std::map<Finding, int> simulate(int times, double factor) {
 }
 
 TEST(CheckSimulation, UnchangedCodeOnANoisyMachineIsNeverARegression) {
-  const std::map<Finding, int> counts = simulate(200, 1);
+  const std::map<Finding, int> counts = simulate(60, 1);
   EXPECT_EQ(counts.contains(Finding::regressed), false);
   EXPECT_EQ(counts.contains(Finding::untrusted), false);
-  EXPECT_GE(counts.at(Finding::equivalent), 195);
+  EXPECT_GE(counts.at(Finding::equivalent), 58);
 }
 
 TEST(CheckSimulation, TenPercentOnANoisyMachineIsAlwaysARegression) {
-  EXPECT_EQ(simulate(200, 1.1).at(Finding::regressed), 200);
+  EXPECT_EQ(simulate(60, 1.1).at(Finding::regressed), 60);
 }
 
 TEST(CheckSimulation, OnAHopelessMachineTheAnswerIsThatThereIsNone) {
   std::map<Finding, int> counts;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     Script script;
     script.noise = {.sigma = 0.3};
     script.seed = 500 + 2 * seed;
@@ -599,7 +599,7 @@ TEST(CheckSimulation, OnAHopelessMachineTheAnswerIsThatThereIsNone) {
     ++counts[Checking(script).one(table).finding];
   }
   EXPECT_EQ(counts.contains(Finding::regressed), false);
-  EXPECT_GE(counts[Finding::inconclusive], 35);
+  EXPECT_GE(counts[Finding::inconclusive], 17);
 }
 
 }  // namespace

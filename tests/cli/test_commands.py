@@ -8,7 +8,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import CANDIDATE, CPU, FEW, LAYER, SLOW_TRIALS, TINY, h200_device, validate
+from conftest import CANDIDATE, CPU, FEW, LAYER, SLOW_TRIALS, TINY, validate
 
 
 def document(kind, room, *arguments, code=0):
@@ -28,7 +28,7 @@ def test_bench_always_has_the_default_and_the_baseline(room):
 
 
 def test_bench_of_a_table_measures_its_winners(room):
-    table = room.json(room.tuned())
+    table = room.json(room.made_table("moetune-table.json", tokens=(8,)))
     points = document("bench", room, "bench", "--table", "moetune-table.json", *CPU)["points"]
     assert points[0]["contender"]["candidate"] == table["entries"][0]["candidate"]
     assert points[0]["role"].startswith("winner")
@@ -62,10 +62,11 @@ def test_nothing_that_options_pick_is_exit_1(room, command):
     assert "did you mean 'gpt-oss-20b'?" in room.error(2, *command, table, "--model", "gpt-oss-20c")
 
 
-def test_bench_writes_json(room):
-    room.ok("bench", *TINY, "-o", "bench.json", "--rounds", "3")
-    validate("bench", room.path / "bench.json")
-    assert {point["measurement"]["samples"] for point in room.json("bench.json")["points"]} == {3}
+@pytest.mark.parametrize("command", [["bench", "--rounds", "3"], ["verify"]])
+def test_results_are_written_as_json(room, command):
+    room.ok(*command, *TINY, "-o", "results.json")
+    validate(command[0], room.path / "results.json")
+    assert all(point.get("measurement", {"samples": 3})["samples"] == 3 for point in room.json("results.json")["points"])
 
 
 def test_a_candidate_takes_what_it_does_not_name_from_the_default(room):
@@ -119,13 +120,8 @@ def test_verify_catches_a_wrong_kernel(planted):
     assert point["status"] == "wrong_result" and point["verdict"]["mismatches"] == 1
 
 
-def test_verify_writes_json(room):
-    room.ok("verify", *TINY, "-o", "verdicts.json")
-    validate("verify", room.path / "verdicts.json")
-
-
 def test_verify_of_a_table(room):
-    room.tuned()
+    room.made_table("moetune-table.json", tokens=(8,))
     assert "1 of 1 candidate right in 1 cell." in room.ok("verify", "--table", "moetune-table.json", *CPU).stdout
 
 
@@ -189,7 +185,7 @@ def test_verify_counts_spills_in_a_space_as_pruned(planted):
 
 
 def test_verify_launches_winners_again_and_again(room):
-    room.tuned()
+    room.made_table("moetune-table.json", tokens=(8,))
     begin = time.monotonic()
     verify = ["verify", "--table", "moetune-table.json", *CPU, "--repeat-for", "300ms"]
     point, = document("verify", room, *verify)["points"]
@@ -288,32 +284,22 @@ def test_check_of_the_same_program_is_exit_0(planted):
     assert "<failure" not in (planted.path / "check.xml").read_text()
 
 
-def test_check_finds_wrong_results(planted):
-    table = planted.tuned()
-    result = planted.run("check", table, *CPU, "--format", "json", env={"MOETUNE_PLANT": "wrong:"})
+@pytest.mark.parametrize("fault, finding", [("wrong", "wrong_result"), ("crash", "failed")])
+def test_check_of_a_winner_that_fails_is_exit_1(planted, fault, finding):
+    result = planted.run("check", planted.tuned(), *CPU, "--format", "json", env={"MOETUNE_PLANT": f"{fault}:"})
     assert result.returncode == 1
     validate("check", text=result.stdout)
-    assert json.loads(result.stdout)["findings"][0]["finding"] == "wrong_result"
-
-
-def test_check_of_a_winner_that_crashes_is_exit_1(planted):
-    table = planted.tuned()
-    result = planted.run("check", table, *CPU, "--format", "json", env={"MOETUNE_PLANT": "crash:"})
-    assert result.returncode == 1
-    assert json.loads(result.stdout)["findings"][0]["finding"] == "failed"
+    assert json.loads(result.stdout)["findings"][0]["finding"] == finding
 
 
 def test_check_without_a_control_is_inconclusive(room):
-    table = room.json(room.tuned())
-    table["entries"][0]["rivals"] = []
-    room.write("alone.json", table)
-    table_line = " ".join(table["tool"]["argv"])
+    room.made_table("alone.json", tokens=(8,))
     result = room.run("check", "alone.json", *CPU, "-o", "check.json")
     assert result.returncode == 4, result.stdout
     assert "inconclusive" in result.stdout
     finding, = room.json("check.json")["findings"]
     assert finding["finding"] == "inconclusive" and not disturbed(finding)
-    assert result.stdout.endswith(f"\nNext, tune again: {table_line}\n")
+    assert result.stdout.endswith(f"\nNext, tune again: moetune tune\n")
     for word, kind, code in [("fail", "error", 4), ("pass", "skipped", 0)]:
         assert room.run("check", "alone.json", *CPU, "--inconclusive", word, "--junit", "c.xml").returncode == code
         suite = xml.etree.ElementTree.parse(room.path / "c.xml").getroot()
@@ -336,23 +322,17 @@ def test_check_against_a_table_of_a_busy_machine_trusts_no_regression(planted):
     assert disturbed(finding)
 
 
-def test_check_of_another_device_is_exit_3(room):
-    table = room.json(room.tuned())
-    table["device"]["name"] = "NVIDIA H200"
-    room.write("h200.json", table)
-    text = room.error(3, "check", "h200.json", *CPU)
-    assert "NVIDIA H200" in text
-
-
-def test_check_of_a_table_without_entries(room):
-    table = room.json(room.tuned())
-    table["entries"] = []
-    room.write("empty.json", table)
-    assert "empty.json: the table has no entries" in room.error(2, "check", "empty.json", *CPU)
+def test_tables_that_cannot_be_checked_here(room):
+    table = room.json(room.made_table())
+    entries, table["entries"] = table["entries"], []
+    assert "empty.json: the table has no entries" in room.error(2, "check", room.write("empty.json", table), *CPU)
+    table["entries"], table["device"]["name"] = entries, "NVIDIA H200"
+    assert "NVIDIA H200" in room.error(3, "check", room.write("h200.json", table), *CPU)
+    assert "NVIDIA H200" in room.error(3, "merge", "table.json", "h200.json")
 
 
 def test_check_appends_the_step_summary(room):
-    room.tuned()
+    room.made_table("moetune-table.json", tokens=(8,))
     room.write("summary.md", "before\n")
     room.run("check", "moetune-table.json", *CPU, "--threshold", "90%",
              env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
@@ -362,28 +342,21 @@ def test_check_appends_the_step_summary(room):
 
 @pytest.mark.parametrize("threshold", ["-5%", "0", "abc", "500%", "%"])
 def test_check_thresholds(room, threshold):
-    room.tuned()
-    assert "--threshold" in room.error(2, "check", "moetune-table.json", "--threshold", threshold)
+    assert "--threshold" in room.error(2, "check", room.made_table(), "--threshold", threshold)
 
 
 # lookup
 
 def test_lookup_tells_how_good_the_match_is(room):
-    room.tuned()
-    answers = document("lookup", room, "lookup", "moetune-table.json", *LAYER, "--tokens", "8,12", "--routing",
-                       "uniform,single")["answers"]
+    asked = ["lookup", room.made_table(tokens=(8,))]
+    answers = document("lookup", room, *asked, *LAYER, "--tokens", "8,12", "--routing", "balanced,single")["answers"]
     assert [answer["match"] for answer in answers] == ["exact", "nearest", "other_routing", "other_routing"]
-
-
-def test_lookup_without_a_match_is_exit_1(room):
-    room.tuned()
-    answers = document("lookup", room, "lookup", "moetune-table.json", "--experts", "8", "--top-k", "2", "--n", "64", "--k",
-                       "64", code=1)["answers"]
-    assert answers[0]["match"] == "none"
+    answer, = document("lookup", room, *asked, "--experts", "8", *LAYER[2:], code=1)["answers"]
+    assert answer["match"] == "none"
 
 
 def test_lookup_for_another_device_says_so(room):
-    table = room.json(room.tuned())
+    table = room.json(room.made_table())
     table["device"]["name"] = "NVIDIA H200"
     room.write("h200.json", table)
     asked = ["lookup", "h200.json", *LAYER, "--tokens", "8"]
@@ -440,60 +413,32 @@ def test_compile_of_a_broken_kernel_is_exit_1(room):
 
 # export and merge
 
-def test_export_to_standard_output(room):
-    room.tuned()
-    assert room.ok("export", "moetune-table.json").stdout.startswith("# Tuned on")
-    assert room.ok("export", "moetune-table.json", "--format", "csv").stdout.startswith("device,")
-
-
-def test_export_to_a_file(room):
-    room.tuned()
-    result = room.ok("export", "moetune-table.json", "--format", "csv", "-o", "winners.csv")
+def test_where_an_export_goes(room):
+    table = room.made_table()
+    assert room.ok("export", table).stdout.startswith("# Tuned on")
+    assert room.ok("export", table, "--format", "csv").stdout.startswith("device,")
+    result = room.ok("export", table, "--format", "csv", "-o", "winners.csv")
     assert result.stdout == "" and "wrote winners.csv" in result.stderr
     assert (room.path / "winners.csv").read_text().startswith("device,")
-
-
-def test_export_of_a_nameless_file_to_a_folder(room):
-    room.tuned()
-    assert "give the name of a file" in room.error(2, "export", "moetune-table.json", "--format", "csv", "-o", "folder/")
-
-
-def test_export_for_vllm_of_a_cpu_table(room):
-    room.tuned()
-    text = room.error(2, "export", "moetune-table.json", "--format", "vllm")
+    assert "give the name of a file" in room.error(2, "export", table, "--format", "csv", "-o", "folder/")
+    text = room.error(2, "export", table, "--format", "vllm")
     assert "GPU" in text and "hint:" in text
-
-
-def test_export_formats_are_listed(room):
-    assert "did you mean 'vllm'?" in room.error(2, "export", room.tuned(), "--format", "vlm")
-
-
-def gpu_table(room):
-    """A cpu table told as if an H200 had made it, for formats of GPU programs."""
-    table = room.json(room.tuned())
-    table["device"] = h200_device()
-    entry = table["entries"][0]
-    entry["candidate"] = {"variant": "mma", "block_m": 64, "block_n": 64, "block_k": 64, "warps": 4, "stages": 3,
-                          "raster": "m", "group": 1}
-    entry["rivals"] = [r for r in entry["rivals"] if r["name"] != "default"]
-    entry["ties"] = []
-    return room.write("gpu.json", table)
+    assert "did you mean 'vllm'?" in room.error(2, "export", table, "--format", "vlm")
 
 
 def test_merge(room):
-    room.ok("tune", *TINY, *FEW, "-q", "-o", "a.json")
-    room.ok("tune", *CPU, *LAYER, "--tokens", "16", *FEW, "-q", "-o", "b.json")
-    assert "2 cells in both.json" in room.ok("merge", "a.json", "b.json", "-o", "both.json").stdout
+    parts = [room.made_table("a.json", tokens=(8,)), room.made_table("b.json", tokens=(16,))]
+    assert "2 cells in both.json" in room.ok("merge", *parts, "-o", "both.json").stdout
     validate("table", room.path / "both.json")
     assert len(room.json("both.json")["entries"]) == 2
-    validate("table", text=room.ok("merge", "a.json", "b.json").stdout)
+    validate("table", text=room.ok("merge", *parts).stdout)
+    assert "a merge needs two files or more" in room.error(2, "merge", "a.json")
 
 
 def test_merge_conflicts_need_a_preference(room):
-    table = room.json(room.tuned("-o", "a.json") and "a.json")
+    table = room.json(room.made_table("a.json"))
     table["entries"][0]["measurement"]["median_us"] *= 0.9
     table["entries"][0]["measurement"]["low_us"] *= 0.9
-    del table["entries"][0]["derived"]
     room.write("b.json", table)
     text = room.error(1, "merge", "a.json", "b.json", "-o", "both.json")
     assert "conflict: custom/" in text and "--prefer" in text
@@ -502,16 +447,6 @@ def test_merge_conflicts_need_a_preference(room):
     assert room.json("both.json")["entries"][0]["measurement"]["median_us"] == pytest.approx(
         table["entries"][0]["measurement"]["median_us"], rel=1e-4)
     assert "did you mean 'fastest'?" in room.error(2, "merge", "a.json", "b.json", "--prefer", "fastst")
-
-
-def test_merge_of_two_devices(room):
-    gpu = gpu_table(room)
-    assert "H200" in room.error(3, "merge", "moetune-table.json", gpu)
-
-
-def test_merge_of_one(room):
-    room.tuned()
-    assert "a merge needs two files or more" in room.error(2, "merge", "moetune-table.json")
 
 
 # list and doctor
@@ -524,6 +459,7 @@ def test_list(room, what):
     names = [(item["name"], tuple(item.get("variants", ()))) for item in items]
     assert names and len(names) == len(set(names))
     text = room.ok("list", what).stdout
+    assert text.startswith("| name ") and all(len(line) <= 80 for line in text.splitlines()), text
     assert all(f"| {name[0]}" in text for name in names)  # with its aliases, or its parameters
     assert len(room.ok("list", what, "--format", "csv").stdout.splitlines()) == len(names) + 1
 

@@ -1,7 +1,6 @@
 """tune --device cuda:all: a worker a GPU, one journal and one table. Planted GPUs are the cpu under several names."""
 import json
 import pathlib
-import signal
 
 import pytest
 
@@ -111,19 +110,6 @@ def test_all_gpus_lost_keeps_what_was_measured(planted):
     assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
 
 
-def test_ctrl_c_then_resume_repeats_no_trial(planted):
-    process = planted.start("tune", *ALL, *FIVE, env=gpus(2))
-    planted.wait_for_trials(process, 7)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and out.rstrip().endswith("--resume"), err
-    before = trials(planted.journal())
-    planted.ok("tune", *ALL, *FIVE, "--resume", env=gpus(2))
-    after = trials(planted.journal())
-    assert after[:len(before)] == before and len(after) == len(set(after)) == 20
-    assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
-
-
 def test_kill_9_of_the_parent_ends_all_workers_and_any_gpu_resumes(planted):
     process = planted.start("tune", *ALL, *FIVE, env=gpus(2))
     planted.wait_for_trials(process, 6)
@@ -169,11 +155,6 @@ def test_no_gpu_is_told_with_the_reason(room):
         pytest.skip("this machine has a GPU")
     assert "no CUDA device: " in room.error(3, "tune", *ALL)
     assert room.files() == []
-
-
-def test_dry_run_of_all_gpus(planted):
-    plan = json.loads(planted.ok("tune", *ALL, "--dry-run", "--format", "json", env=gpus(2)).stdout)
-    assert len(plan["cells"]) == 4
 
 
 def test_two_cells_of_a_gpu_are_tuned_by_turns(planted):

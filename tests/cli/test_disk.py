@@ -30,10 +30,6 @@ def test_a_read_only_folder(room):
     assert "cannot be written" in room.error(2, "tune", *TINY, "-o", "locked/table.json")
 
 
-def test_proc_takes_no_table(room):
-    room.error(2, "tune", *TINY, "-o", "/proc/moetune/table.json")
-
-
 @pytest.mark.parametrize("command", [["tune", *TINY, *FEW], ["bench", *TINY], ["verify", *TINY]])
 def test_devices_are_no_outputs(room, command):
     os.mkfifo(room.path / "pipe")
@@ -45,11 +41,6 @@ def test_a_full_standard_output(room):
         text = room.error(3, "tune", *TINY, *FEW, stdout=full)
     assert "cannot write to standard output: No space left on device" in text
     assert (room.path / "moetune-table.json").exists()  # the work is not lost
-
-
-def test_help_on_a_full_standard_output(room):
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        room.error(3, "--help", stdout=full)
 
 
 def test_a_closed_pipe_is_no_error(room):

@@ -20,33 +20,14 @@ def tune(room, *arguments):
     (["--experts", "4"], "--top-k is missing"),
     (["--experts", "4", "--top-k", "5", "--n", "64", "--k", "64"], "top_k 5 is more than the 4 experts"),
     (LAYER + ["--tokens", "0"], "--tokens: 0 is outside 1 to"),
-    (LAYER + ["--tokens", "-3"], "--tokens"),
-    (LAYER + ["--tokens", "8x"], "--tokens: '8x' is not a whole number"),
-    (LAYER + ["--tokens", "9-1"], "the range '9-1' ends before it begins"),
-    (LAYER + ["--tokens", "99999999999999999999"], "--tokens"),
     (LAYER + ["--tokens", "200000000"], "rows"),
-    (["--experts", "-4", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: -4 is outside 1 to"),
-    (["--experts", "4", "--top-k", "2", "--n", "0", "--k", "64"], "--n: 0 is outside 1 to"),
-    (["--experts", "4", "--top-k", "2", "--n", "64", "--k", "18446744073709551616"], "--k"),
-    (["--experts", "60000", "--top-k", "2", "--n", "16777216", "--k", "16777216"], "more than 2^46 weights"),
-    (["--experts", "4", "--top-k", "2", "--n", "64.5", "--k", "64"], "--n: '64.5' is not a whole number"),
     (LAYER + ["--ep", "3"], "ep 3 does not divide 4 experts"),
-    (LAYER + ["--tp", "5"], "--tp 5 does not divide --n 64"),
-    (LAYER + ["--permute-x", "--permute-y"], "permute_x and permute_y exclude each other"),
     (LAYER + ["--topk-weights"], "topk_weights needs permute_y"),
     (LAYER + ["--routing", "zipf:-1"], "outside 0 to"),
-    (LAYER + ["--routing", "zipf:x"], "not a number"),
     (LAYER + ["--routing", "uniform,"], "--routing: the list 'uniform,' has an empty word"),
-    (LAYER + ["--routing", ","], "--routing: the list ',' has an empty word"),
-    (LAYER + ["--routing", ""], "--routing: the value is empty"),
     (LAYER + ["--tokens", ""], "--tokens: the value is empty"),
     (LAYER + ["--tokens", "8,"], "--tokens: the list '8,' has an empty value"),
     (LAYER + ["--variant", ","], "--variant: the list ',' has an empty word"),
-    (LAYER + ["--tp", ""], "--tp: the value is empty"),
-    (LAYER + ["--seed", ""], "--seed: the value is empty"),
-    (["--experts", "70000", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 70000 is outside 1 to 65536"),
-    (["--experts", "4294967297", "--top-k", "2", "--n", "64", "--k", "64"], "--experts: 4294967297 is outside 1 to 65536"),
-    (LAYER + ["--dry-run=maybe"], "--dry-run is a flag: 'maybe' is neither true nor false"),
     (LAYER + ["--space", "quick", "--variant", "simt"], "the space 'quick' has no values for the variant 'simt'\nhint: use --space full"),
     (LAYER + ["--set", "stagse=3"], "unknown knob 'stagse'\nhint: did you mean 'stages'?"),
     (LAYER + ["--variant", "cpu", "--set", "stages=3"],
@@ -56,11 +37,11 @@ def tune(room, *arguments):
     (LAYER + ["--routing", "grouped:3:1"], "grouped"),
     (LAYER + ["--time-budget", "soon"], "'soon' is not a duration"),
     (LAYER + ["--time-budget", "0s"], "not a duration"),
+    (LAYER + ["--wait", "soon"], "soon"),
     (LAYER + ["--max-candidates", "0"], "--max-candidates"),
     (LAYER + ["--set", "block_m"], "must be knob=value,value"),
     (LAYER + ["--set", "block_m="], "empty"),
     (LAYER + ["--kernels", "nowhere"], "--kernels: nowhere is not a folder"),
-    (LAYER + ["--seed", "1.5"], "--seed"),
 ])
 def test_wrong_requests(room, arguments, words):
     assert words in tune(room, *arguments)
@@ -92,26 +73,14 @@ def trace(**changes):
 
 @pytest.mark.parametrize("content, words", [
     (trace(layers={"a": [6, 3, 2, 2]}), "layers.a: rows sum to 13, but 6 tokens with top_k 2 make 12"),
-    (trace(layers={"a": [7, 3, 1, 1]}), "layers.a: expert 0 has 7 rows, more than the 6 tokens"),
-    (trace(layers={"a": [6, 3, 3]}), "layers.a: has rows of 3 experts, expected 4"),
     (trace(layers={"a": [6, -3, 8, 1]}), "layers.a[1]: -3 is outside 0 to"),
-    (trace(top_k=3), "top_k: the recording has 3, the layer 2"),
     (trace(tokens=0), "tokens: 0 is outside 1 to"),
-    (trace(layers={}), "layers: has no layers"),
     ([1, 2, 3], "expected a recording"),
-    ({"experts": 4}, "expected a recording"),
 ])
 def test_traces_that_contradict_themselves(room, content, words):
     room.write("loads.json", content)
     text = room.error(2, "tune", *CPU, *LAYER, "--routing", "trace:loads.json")
     assert text.startswith("moetune: error: loads.json: ") and words in text
-
-
-def test_a_trace_of_another_layer(room):
-    room.write("loads.json", trace())
-    text = room.error(2, "tune", *CPU, "--experts", "8", "--top-k", "2", "--n", "64", "--k", "64", "--routing",
-                      "trace:loads.json")
-    assert "experts" in text
 
 
 @pytest.mark.parametrize("name, content, words", [
@@ -135,8 +104,7 @@ def test_broken_tables(room, command, name, content, words):
 
 
 def test_a_table_with_a_wrong_value_names_its_place(room):
-    path = room.tuned()
-    table = json.loads(path.read_text())
+    table = room.json(room.made_table())
     table["entries"][0]["measurement"]["median_us"] = "fast"
     room.write("wrong.json", table)
     assert "wrong.json: entries[0].measurement.median_us: expected a number, found a string" in room.error(2, "check", "wrong.json")
@@ -144,23 +112,10 @@ def test_a_table_with_a_wrong_value_names_its_place(room):
 
 def test_tables_that_contradict_themselves_name_the_place(room):
     name = room.made_table()
-    good = room.json(name)
-    cases = []
-
-    def damaged(words, change):
-        table = json.loads(json.dumps(good))
-        change(table["entries"][0])
-        cases.append((table, words))
-
-    damaged("wrong.json: entries[0].id: 'x' contradicts the cell, which is custom/up/", lambda entry: entry.update(id="x"))
-    damaged("wrong.json: entries[0].candidate: the table's own device cannot run it: ",
-            lambda entry: entry["candidate"].update(threads=100000))
-    damaged("wrong.json: entries[0].figures.max_over_mean: 4 contradicts m_sizes",
-            lambda entry: entry["figures"].update(max_over_mean=4))
-    damaged("wrong.json: entries[0].derived.tflops: ", lambda entry: entry["derived"].update(tflops=12345))
-    for table, words in cases:
-        room.write("wrong.json", table)
-        assert words in room.error(2, "check", "wrong.json")
+    table = room.json(name)
+    table["entries"][0]["figures"]["max_over_mean"] = 4
+    room.write("wrong.json", table)
+    assert "wrong.json: entries[0].figures.max_over_mean: 4 contradicts m_sizes" in room.error(2, "check", "wrong.json")
     doubled = (room.path / name).read_text().replace('"median_us"', '"low_us": 1, "median_us"', 1)
     room.write("wrong.json", doubled)
     assert "wrong.json: the key entries[0].measurement.low_us appears twice" in room.error(2, "lookup", "wrong.json", *LAYER)
@@ -191,23 +146,10 @@ def test_a_folder_for_a_file(room):
     assert "is a folder" in room.error(2, "check", "folder")
 
 
-def test_output_and_journal_are_one_file(room):
-    for journal in ("x.json", "./x.json", room.path / "x.json"):
-        assert "name the same file" in room.error(2, "tune", *TINY, "-o", "x.json", "--journal", journal)
-
-
 def test_candidates_that_cannot_run_are_told(room):
     result = room.run("bench", *TINY, "--candidate", "simt block_m=16 block_n=64 block_k=16")
     assert result.returncode == 1
     assert "simt: illegal: simt runs on GPUs only" in " ".join(result.stdout.split())
-
-
-def test_knobs_that_a_candidate_leaves_out_come_from_the_default(room):
-    result = room.ok("bench", *TINY, "--rounds", "1", "--candidate", "cpu", "--format", "json")
-    assert [point["role"] for point in json.loads(result.stdout)["points"]] == ["candidate+default", "baseline"]
-    result = room.ok("verify", *TINY, "--candidate", "cpu block_m=24", "--format", "json")
-    (point,) = json.loads(result.stdout)["points"]
-    assert point["contender"]["candidate"]["block_m"] == 24 and point["contender"]["candidate"]["threads"] > 0
 
 
 def test_a_dry_run_ends_as_the_run_does(room):
@@ -230,12 +172,6 @@ def test_errors_of_spaces_name_the_file_once(room, knobs, words):
     room.write("s.json", {"schema": "moetune.space/1", "variants": {"cpu": knobs}})
     text = room.error(2, "tune", *TINY, "--space", "s.json")
     assert text.startswith("moetune: error: " + words) and text.count("s.json") == 1, text
-
-
-def test_errors_of_spaces_name_the_file_of_an_unknown_variant(room):
-    room.write("s.json", {"schema": "moetune.space/1", "variants": {"cpuu": {}}})
-    assert room.error(2, "tune", *TINY, "--space", "s.json") == (
-        "moetune: error: s.json: variants.cpuu: unknown variant 'cpuu'\nhint: did you mean 'cpu'?\n")
 
 
 def large_space(room):
@@ -326,11 +262,6 @@ def test_arguments_that_are_no_utf8_are_escaped(room):
                                 stderr=subprocess.PIPE)
         assert result.returncode == 2
         assert b"\\xff" in result.stderr and is_clean(result.stderr.decode("utf-8"))
-
-
-def test_candidate_texts(room):
-    assert "block_q" in room.error(2, "bench", *TINY, "--candidate", "cpu block_q=8")
-    assert "8x" in room.error(2, "bench", *TINY, "--candidate", "cpu block_m=8x")
 
 
 def test_resume_of_another_run(room):

@@ -19,24 +19,16 @@ def start(room, *more, env=SLOW_TRIALS):
     return process
 
 
-def test_ctrl_c_keeps_what_is_measured(planted):
+def test_ctrl_c_then_resume_repeats_no_trial(planted):
     process = start(planted)
     planted.wait_for_trials(process, 5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopping after this trial" in err
+    assert "stopping after this trial" in err and out.rstrip().splitlines()[-1].endswith("--resume")
     validate("table", planted.path / "moetune-table.json")
     assert not planted.json("moetune-table.json")["entries"][-1]["complete"]
-    assert out.rstrip().splitlines()[-1].endswith("--resume")
     validate("journal", planted.path / "moetune-table.json.journal.jsonl")
-
-
-def test_ctrl_c_then_resume_repeats_no_trial(planted):
-    process = start(planted)
-    planted.wait_for_trials(process, 5)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
     before = trials(planted.journal())
     planted.ok("tune", *CELLS, "--resume")
     after = trials(planted.journal())
@@ -90,8 +82,9 @@ def test_kill_9_of_the_parent_then_resume_repeats_no_finished_trial(planted):
     process.communicate()
     assert worker is None or wait_until_gone(worker), "the worker outlives its parent"
     before = trials(planted.journal())
-    assert len(before) >= 7
+    assert len(before) >= 7 and "moetune-table.json.lock" in planted.files()
     planted.ok("tune", *CELLS, "--resume")
+    assert "moetune-table.json.lock" not in planted.files()
     after = trials(planted.journal())
     assert after[:len(before)] == before
     assert len(after) == len(set(after)), "a finished trial was repeated"
@@ -99,21 +92,6 @@ def test_kill_9_of_the_parent_then_resume_repeats_no_finished_trial(planted):
     assert len(table["entries"]) == 2 and all(entry["complete"] for entry in table["entries"])
     validate("table", planted.path / "moetune-table.json")
     validate("journal", planted.path / "moetune-table.json.journal.jsonl")
-
-
-def test_kill_9_again_and_again(planted):
-    seen = []
-    for count in (3, 6, 9):
-        process = start(planted, "--resume")
-        planted.wait_for_trials(process, count)
-        process.kill()
-        process.communicate()
-        now = trials(planted.journal())
-        assert now[:len(seen)] == seen
-        seen = now
-    planted.ok("tune", *CELLS, "--resume")
-    after = trials(planted.journal())
-    assert len(after) == len(set(after))
 
 
 def finals(journal):
@@ -219,13 +197,16 @@ def kill_workers(planted, process, journal, draw, most):
     return kills
 
 
+MOMENTS = 20
+
+
 @pytest.mark.parametrize("strategy", ["exhaustive", "auto"])
-def test_kill_9_of_the_worker_at_50_random_moments(planted, strategy):
+def test_kill_9_of_the_worker_at_random_moments(planted, strategy):
     draw, kills = random.Random(7), 0
     for run in range(5):
         process = planted.start("tune", *SEARCH, "--strategy", strategy, "--wait", "0", "-o", f"{run}.json",
                                 env={"MOETUNE_PLANT": "trial_ms:40"})
-        kills += kill_workers(planted, process, f"{run}.json.journal.jsonl", draw, 50 - kills)
+        kills += kill_workers(planted, process, f"{run}.json.journal.jsonl", draw, MOMENTS - kills)
         out, err = process.communicate(timeout=200)
         assert process.returncode == 0, err
         journal = planted.journal(f"{run}.json.journal.jsonl")
@@ -236,9 +217,9 @@ def test_kill_9_of_the_worker_at_50_random_moments(planted, strategy):
         assert set(statuses) <= {"ok", "crashed"} and statuses.count("crashed") <= 2
         table = planted.json(f"{run}.json")
         assert len(table["entries"]) == 2 and all(entry["complete"] for entry in table["entries"])
-        if kills == 50:
+        if kills == MOMENTS:
             break
-    assert kills == 50
+    assert kills == MOMENTS
 
 
 def test_kill_9_of_the_worker_costs_one_trial(planted):
@@ -368,16 +349,6 @@ def test_who_replaces_a_table_that_is_being_tuned_is_refused(planted):
     assert len(planted.json("moetune-table.json")["entries"]) == 2
     planted.ok("merge", "moetune-table.json", "other.json", "-o", "moetune-table.json")
     assert len(planted.json("moetune-table.json")["entries"]) == 3
-    assert "moetune-table.json.lock" not in planted.files()
-
-
-def test_a_killed_tuners_table_is_free(planted):
-    process = start(planted)
-    planted.wait_for_trials(process, 1)
-    process.kill()
-    process.communicate()
-    assert "moetune-table.json.lock" in planted.files()
-    planted.ok("tune", *CELLS, "--resume")
     assert "moetune-table.json.lock" not in planted.files()
 
 

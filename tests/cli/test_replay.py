@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import CPU, LAYER, Room, TINY
+from conftest import CPU, LAYER, Room
 
 JOURNAL = "moetune-table.json.journal.jsonl"
 SET = ["--set", "block_m=24,96", "--set", "block_n=64,128", "--set", "block_k=128", "--set", "threads=1,2"]

@@ -194,13 +194,6 @@ def test_peers_of_another_device_are_refused(recorded):
     assert "another device" in recorded.error(3, "report", "table.json", "--peers", "peers.json")
 
 
-def test_the_report_of_a_run(room):
-    room.tuned()
-    text = room.ok("report", "moetune-table.json", "--format", "markdown", "-o", "-").stdout
-    assert "1 of 1 cells have a winner." in text
-    assert "There is no journal" not in text
-
-
 # --- hostile names ---
 
 

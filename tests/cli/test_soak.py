@@ -1,12 +1,9 @@
 """scripts/soak on the cpu: what it counts, and that failures don't end it."""
-import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-
-import pytest
 
 from conftest import SOURCE
 

@@ -15,12 +15,10 @@ VLLM_NAME = "E=4,N=32,device_name=NVIDIA_H200.json"
 
 def gpu_table(room, candidate=MMA):
     """A tuned table as if of a GPU."""
-    table = room.json(room.tuned())
+    table = room.json(room.made_table(tokens=(8,)))
     table["device"] = h200_device()
     for entry in table["entries"]:
-        entry["candidate"] = dict(candidate)
-        entry["ties"] = []
-        entry["rivals"] = [rival for rival in entry["rivals"] if rival["name"] != "default"]
+        entry.update(candidate=dict(candidate), occupancy=round(4 / 64, 5))
     return table
 
 
@@ -107,8 +105,7 @@ def test_a_file_in_the_folders_place_is_refused(room):
 
 
 def test_csv_goes_to_a_file_of_any_name(room):
-    room.tuned()
-    room.ok("export", "moetune-table.json", "--format", "csv", "-o", "winners")
+    room.ok("export", room.made_table(), "--format", "csv", "-o", "winners")
     assert (room.path / "winners").is_file()
 
 
