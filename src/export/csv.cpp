@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "export/text_export.h"
+#include "export/exporter.h"
 #include "record/fields.h"
 #include "record/step.h"
 #include "variant/variant.h"

@@ -2,8 +2,6 @@
 #include "export/exporter.h"
 
 #include "base/error.h"
-#include "export/serving/serving_export.h"
-#include "export/text_export.h"
 
 namespace moetune {
 

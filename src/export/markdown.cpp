@@ -6,7 +6,7 @@
 
 #include "base/text/grid.h"
 #include "base/text/units.h"
-#include "export/text_export.h"
+#include "export/exporter.h"
 #include "record/step.h"
 
 namespace moetune {

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "base/pretty.h"
+#include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"
-#include "export/text_export.h"
 #include "variant/variant.h"
 
 namespace moetune {

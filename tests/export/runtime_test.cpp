@@ -1,8 +1,8 @@
 // The compact table for programs that pick kernels.
 #include "base/json.h"
-#include "record/chosen.h"
+#include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"
-#include "export/text_export.h"
+#include "record/chosen.h"
 #include "variant/variant.h"
 
 namespace moetune {

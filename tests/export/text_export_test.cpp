@@ -1,5 +1,5 @@
 // CSV and Markdown.
-#include "export/text_export.h"
+#include "export/exporter.h"
 
 #include <map>
 

@@ -8,7 +8,7 @@
 #include "base/pretty.h"
 #include "base/random.h"
 #include "export/exporter.h"
-#include "export/serving/serving.h"
+#include "export/serving/serving_rows.h"
 #include "record/chosen.h"
 
 namespace moetune {
@@ -341,13 +341,6 @@ TEST(MergeOfChoices, OfTwoTablesThePreferredOnesCount) {
   EXPECT_EQ(merge({each, one}, "last").table.choices.size(), 1u);
 }
 
-ServingRow row_of(const Export& result, int64_t tokens) {
-  for (const auto& [key, row] : load_serving(Server::vllm, result.files[0].text, "f"))
-    if (key == tokens) return row;
-  ADD_FAILURE() << "no row for " << tokens;
-  return {};
-}
-
 TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
   TunedTable table = chosen_table(two_counts(sample::qwen_up()));
   for (RobustChoice& choice : table.choices)
@@ -355,7 +348,7 @@ TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
       contender.candidate = sample::triton(block_m_of(contender.candidate).value());
   const Export result = find_exporter("vllm").write(table);
   for (const int64_t tokens : serving_token_counts())
-    EXPECT_EQ(row_of(result, tokens).block_m, tokens <= 32 ? 16 : 64) << tokens;
+    EXPECT_EQ(row_of(result.files[0], tokens).block_m, tokens <= 32 ? 16 : 64) << tokens;
   std::string notes;
   for (const std::string& note : result.notes) notes += note + "\n";
   EXPECT_TRUE(holds(notes, "the winners of up are the table's robust choices, for 1 to 32, 33 and more tokens"))

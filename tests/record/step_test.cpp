@@ -1,7 +1,7 @@
 // Which cells make a training step, and its sums.
 #include "record/step.h"
 
-#include "export/text_export.h"
+#include "export/exporter.h"
 #include "record/sample.h"
 
 namespace moetune {

@@ -25,12 +25,8 @@ Key key_of(const Candidate& candidate, const std::vector<std::string>& shared) {
   return key;
 }
 
-// hidden is k of up and n of down.
 auto layer_of(const Cell& cell) {
-  const Layer& layer = cell.shape.layer;
-  const int64_t hidden = layer.projection == Projection::up ? layer.k : layer.n;
-  return std::tuple(layer.model, layer.experts, layer.top_k, layer.dtype, layer.tp, layer.ep, hidden, cell.tokens,
-                    text(cell.routing), cell.seed);
+  return std::tuple(key_of_layer(cell.shape.layer), cell.tokens, text(cell.routing), cell.seed);
 }
 
 // The hash of its manifest; empty where the candidate is of no pack.
@@ -119,6 +115,10 @@ std::optional<Pair> best_pair(const Entry& up, const Entry& down, const JournalC
 }
 
 }  // namespace
+
+LayerKey key_of_layer(const Layer& layer) {
+  return {layer.model, layer.experts, layer.top_k, layer.dtype, layer.tp, layer.ep, hidden_size(layer)};
+}
 
 bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty(); }
 

@@ -1,6 +1,7 @@
 // One configuration for the up and the down projection of a layer, for servers that launch both with the same knobs.
 #pragma once
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "record/journal/journal.h"
@@ -10,6 +11,11 @@ namespace moetune {
 
 /// Whether a candidate is of a pack of kernels made elsewhere, in the catalog or not.
 bool is_packed(const Candidate& candidate);
+
+/// Equal for the two projections of one layer.
+using LayerKey = std::tuple<std::string, int64_t, int64_t, Dtype, int64_t, int64_t, int64_t>;
+LayerKey key_of_layer(const Layer& layer);
+inline int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
 
 /// Whether the table has forward winners of one pack for both projections of a layer, token count, routing and seed.
 bool has_pairs(const TunedTable& table);

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,36 +11,6 @@
 
 namespace moetune {
 namespace {
-
-// Python's int(text): white space around it, a sign, single underscores between digits; nothing else.
-std::optional<int64_t> python_int(std::string_view text) {
-  const auto space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  const bool negative = text.starts_with('-');
-  if (negative || text.starts_with('+')) text.remove_prefix(1);
-  int64_t value = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool between = i > 0 && i + 1 < text.size() && text[i - 1] != '_';
-    if (text[i] == '_' && between) continue;
-    if (text[i] < '0' || text[i] > '9' || value > INT64_MAX / 10 - 1) return std::nullopt;
-    value = 10 * value + (text[i] - '0');
-  }
-  if (text.empty()) return std::nullopt;
-  return negative ? -value : value;
-}
-
-ServingRow row_from_json(const JsonAt& json) {
-  ServingRow row{.block_m = json["BLOCK_SIZE_M"].integer(1),
-                 .block_n = json["BLOCK_SIZE_N"].integer(1),
-                 .block_k = json["BLOCK_SIZE_K"].integer(1),
-                 .group_m = json["GROUP_SIZE_M"].integer(1),
-                 .use_tma = {}};
-  if (json.has("num_warps")) row.warps = json["num_warps"].integer(1);
-  if (json.has("num_stages")) row.stages = json["num_stages"].integer(1);
-  if (json.has("USE_TMA")) row.use_tma = json["USE_TMA"].boolean();
-  return row;
-}
 
 // SGLang lacks vLLM's rule for the H200 family.
 std::string device_part(Server server, const std::string& device) {
@@ -97,33 +65,6 @@ std::string serving_text(const ServingRows& rows) {
     if (row.use_tma) item["USE_TMA"] = *row.use_tma;
   }
   return json.dump(4) + "\n";
-}
-
-ServingRows load_serving(Server server, std::string_view text, const std::string& where) {
-  const Json json = parse_json(text, where);
-  const JsonAt root(json, where);
-  if (!json.is_object()) root.fail("expected an object: token count -> configuration");
-  ServingRows rows;
-  for (const auto& item : json.items()) {
-    if (server == Server::vllm && item.key() == "triton_version") continue;
-    const auto tokens = python_int(item.key());
-    if (!tokens) root.fail(fmt::format("{} takes the key '{}' for a token count", name(server), item.key()));
-    const ServingRow row = row_from_json(root[item.key()]);
-    const auto known = std::find_if(rows.begin(), rows.end(), [&](const auto& old) { return old.first == *tokens; });
-    if (known != rows.end())
-      known->second = row;
-    else
-      rows.emplace_back(*tokens, row);
-  }
-  if (rows.empty()) root.fail("it has no configuration");
-  return rows;
-}
-
-const ServingRow& row_for(const ServingRows& rows, int64_t tokens) {
-  const auto distance = [&](const auto& row) { return std::abs(row.first - tokens); };
-  return std::min_element(rows.begin(), rows.end(),
-                          [&](const auto& a, const auto& b) { return distance(a) < distance(b); })
-      ->second;
 }
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// The tuned-configuration files of vLLM and SGLang: their rows, names, limits, defaults and the rules of their loaders.
+// The tuned-configuration files of vLLM and SGLang: their rows, names and defaults.
 // Which entry of a table becomes which row: serving_layer.h.
 #pragma once
 #include <cstdint>
@@ -40,12 +40,5 @@ std::string serving_file_name(Server server, int64_t experts, int64_t intermedia
 
 /// Indent 4 and a newline at the end, as both programs write them.
 std::string serving_text(const ServingRows& rows);
-
-/// Reads a file with the server's own rules: vLLM drops a top-level triton_version, SGLang takes every key for a
-/// number; the last of equal keys counts. Exit::request with the place where the server would fail.
-ServingRows load_serving(Server server, std::string_view text, const std::string& where);
-
-/// The row that the server takes for `tokens`: the nearest key, the first of two equally near ones.
-const ServingRow& row_for(const ServingRows& rows, int64_t tokens);
 
 }  // namespace moetune

@@ -1,5 +1,5 @@
 // Writes tables as vLLM's and SGLang's files, with notes on what the knobs mean in those programs.
-#include "export/serving/serving_export.h"
+#include "export/exporter.h"
 
 #include <fmt/format.h>
 
@@ -94,14 +94,6 @@ void tell(const Writer& writer, const std::string& file, const Tally& tally, std
                                 count == 1 ? "winner is" : "winners are", server, reason));
 }
 
-// Adds a file after the other program's rules have read the same rows back from its text.
-void add_file(const Writer& writer, const std::string& file, const ServingRows& rows, Export& result) {
-  std::string text = serving_text(rows);
-  if (load_serving(writer.server, text, file) != rows)
-    throw Error(Exit::bug, fmt::format("{}: {} would not read back what was meant", file, name(writer.server)));
-  result.files.push_back({file, std::move(text)});
-}
-
 // The rows of one token count: up's, or down's where it is alone; and down's of SGLang's second file.
 struct RowPair {
   ServingRow first, second;
@@ -179,8 +171,8 @@ void write_layer(const Writer& writer, Export& result) {
     second_rows.emplace_back(tokens, pair.second);
     second_rows.back().second.use_tma = false;
   }
-  add_file(writer, file, first_rows, result);
-  if (!down_tally.tuned.empty()) add_file(writer, down_file, second_rows, result);
+  result.files.push_back({file, serving_text(first_rows)});
+  if (!down_tally.tuned.empty()) result.files.push_back({down_file, serving_text(second_rows)});
 }
 
 // A row of another kernel's knobs would replace what the server bundles for its own, and make it slower.

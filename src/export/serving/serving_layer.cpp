@@ -16,13 +16,8 @@ namespace {
 constexpr const char* kBlockM = "BLOCK_SIZE_M";
 constexpr const char* kBlockN = "BLOCK_SIZE_N";
 
-int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
-
 // The same layer of the same model, whichever projection.
-bool siblings(const Layer& a, const Layer& b) {
-  return std::tuple(a.model, a.experts, a.top_k, a.dtype, a.tp, a.ep, hidden_size(a)) ==
-         std::tuple(b.model, b.experts, b.top_k, b.dtype, b.tp, b.ep, hidden_size(b));
-}
+bool siblings(const Layer& a, const Layer& b) { return key_of_layer(a) == key_of_layer(b); }
 
 // k of down. For up: k of the table's own down projection, else from the preset, else n / 2 as of a gated model.
 int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vector<std::string>& notes) {

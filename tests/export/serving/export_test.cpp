@@ -1,7 +1,7 @@
 // Tables in vLLM's and SGLang's formats: which entry becomes which row, and what is said about it.
 #include "export/exporter.h"
+#include "export/serving/serving_rows.h"
 #include "record/sample.h"
-#include "export/serving/serving.h"
 
 namespace moetune {
 namespace {
@@ -21,13 +21,6 @@ bool noted(const Export& result, const std::string& part) {
   for (const std::string& note : result.notes) all += note + "\n";
   ADD_FAILURE() << "no note says '" << part << "':\n" << all;
   return false;
-}
-
-ServingRow row_of(const ExportedFile& file, int64_t tokens, Server server = Server::vllm) {
-  for (const auto& [key, row] : load_serving(server, file.text, file.name))
-    if (key == tokens) return row;
-  ADD_FAILURE() << "no row for " << tokens;
-  return {};
 }
 
 TunedTable qwen_table() {
@@ -104,7 +97,7 @@ TEST(Servers, RefuseACpuTable) {
 
 TEST(Vllm, OtherTokenCountsAreAddedInOrder) {
   const Export result = export_to("vllm", sample::table({entry(cell(qwen_up(), 20), triton(32), 1)}));
-  const ServingRows rows = load_serving(Server::vllm, result.files[0].text, "f");
+  const ServingRows rows = rows_of(result.files[0].text);
   ASSERT_EQ(rows.size(), 19u);
   EXPECT_EQ(rows[4].first, 16);
   EXPECT_EQ(rows[5].first, 20);
@@ -114,7 +107,7 @@ TEST(Vllm, OtherTokenCountsAreAddedInOrder) {
 
 std::vector<int64_t> keys_of(const ExportedFile& file) {
   std::vector<int64_t> keys;
-  for (const auto& [key, row] : load_serving(Server::vllm, file.text, file.name)) keys.push_back(key);
+  for (const auto& [key, row] : rows_of(file.text)) keys.push_back(key);
   return keys;
 }
 
@@ -134,7 +127,11 @@ TEST(Vllm, CountsOfDownAloneGetNoRow) {
   EXPECT_EQ(keys_of(result.files[0]), serving_token_counts());
 }
 
-TEST(Vllm, UniformRoutingIsPreferredThenBalanced) {
+TEST(Vllm, AFusedEntryThenUniformRoutingThenBalancedIsPreferred) {
+  Cell fused = cell(qwen_up(), 16);
+  fused.shape.fusion.permute_x = true;
+  const TunedTable both = sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(fused, triton(32), 1)});
+  EXPECT_EQ(row_of(export_to("vllm", both).files[0], 16).block_m, 32);
   const Export result = export_to(
       "vllm",
       sample::table(
@@ -150,36 +147,26 @@ TEST(Vllm, UniformRoutingIsPreferredThenBalanced) {
   EXPECT_TRUE(noted(result, "for 256 tokens the one with zipf:1 routing was taken"));
 }
 
-TEST(Vllm, AFusedEntryIsNearerToTheirKernel) {
-  Cell fused = cell(qwen_up(), 16);
-  fused.shape.fusion.permute_x = true;
-  const Export result =
-      export_to("vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(fused, triton(32), 1)}));
-  EXPECT_EQ(row_of(result.files[0], 16).block_m, 32);
-}
-
-TEST(Vllm, ShardsAreNamedByWhatOneRankHolds) {
+TEST(Vllm, FilesAreNamedByWhatOneRankHoldsAndByTheGate) {
   Layer sharded = qwen_up();
-  sharded.n = 1536 / 2;
-  sharded.tp = 2;
-  sharded.ep = 4;
-  const Export result = export_to("vllm", sample::table({entry(cell(sharded, 64), triton(16), 1)}));
-  EXPECT_EQ(result.files[0].name, "E=32,N=384,device_name=NVIDIA_H200.json");
-}
-
-TEST(Vllm, ExpertsWithoutAGateKeepTheirWholeN) {
-  const Layer nemotron = sample::layer("nemotron-3-nano-30b", Projection::up, 128, 6, 1856, 2688);
-  const Export result = export_to("vllm", sample::table({entry(cell(nemotron, 16), triton(16), 1)}));
-  EXPECT_EQ(result.files[0].name, "E=128,N=1856,device_name=NVIDIA_H200.json");
-}
-
-TEST(Vllm, TheTablesOwnDownProjectionTellsWhetherThereIsAGate) {
-  const Layer up = sample::layer("mine", Projection::up, 8, 2, 512, 256);
-  const Layer down = sample::layer("mine", Projection::down, 8, 2, 256, 512);
-  const Export result =
-      export_to("vllm", sample::table({entry(cell(up, 16), triton(16), 1), entry(cell(down, 16), triton(16), 1)}));
-  ASSERT_EQ(result.files.size(), 1u);
-  EXPECT_EQ(result.files[0].name, "E=8,N=512,device_name=NVIDIA_H200.json");
+  sharded.n = 1536 / 2, sharded.tp = 2, sharded.ep = 4;
+  const auto names = [](const std::vector<Layer>& layers) {
+    std::vector<Entry> entries;
+    for (const Layer& layer : layers) entries.push_back(entry(cell(layer, 16), triton(16), 1));
+    std::vector<std::string> names;
+    for (const ExportedFile& file : export_to("vllm", sample::table(entries)).files)
+      names.push_back(file.name.substr(0, file.name.find(",device_name=NVIDIA_H200.json")));
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({sharded}), Names{"E=32,N=384"});
+  EXPECT_EQ(names({sample::layer("nemotron-3-nano-30b", Projection::up, 128, 6, 1856, 2688)}), Names{"E=128,N=1856"});
+  EXPECT_EQ(names({sample::layer("mine", Projection::up, 8, 2, 512, 256),
+                   sample::layer("mine", Projection::down, 8, 2, 256, 512)}),
+            Names{"E=8,N=512"})
+      << "down tells that there is no gate";
+  EXPECT_EQ(names({qwen_up(), sample::layer("mixtral-8x7b", Projection::up, 8, 2, 28672, 4096)}),
+            (Names{"E=128,N=768", "E=8,N=14336"}));
 }
 
 TEST(Vllm, AnUnknownModelIsTakenForGatedAndSaidSo) {
@@ -221,14 +208,6 @@ TEST(Vllm, TwoLayersOfOneFileNameKeepTheFirst) {
   EXPECT_TRUE(noted(result, "left out, because the file name is the same: qwen3-30b-a3b (fp16, top 8, hidden 2048)"));
 }
 
-TEST(Vllm, SeveralModelsAreSeveralFiles) {
-  const Layer mixtral = sample::layer("mixtral-8x7b", Projection::up, 8, 2, 28672, 4096);
-  const Export result = export_to(
-      "vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(cell(mixtral, 16), triton(16), 1)}));
-  ASSERT_EQ(result.files.size(), 2u);
-  EXPECT_EQ(result.files[1].name, "E=8,N=14336,device_name=NVIDIA_H200.json");
-}
-
 TEST(Sglang, HasASecondFileForDown) {
   const Export result = export_to("sglang", qwen_table());
   ASSERT_EQ(result.files.size(), 2u);
@@ -237,25 +216,23 @@ TEST(Sglang, HasASecondFileForDown) {
   sample::expect_golden("sglang.json", result.files[0].text);
   sample::expect_golden("sglang_down.json", result.files[1].text);
   EXPECT_TRUE(noted(result, "configs/triton_X_Y_Z"));
+  EXPECT_FALSE(holds(result.files[0].text, "USE_TMA"));
+  for (const auto& [tokens, row] : rows_of(result.files[1].text)) EXPECT_EQ(row.use_tma, false) << tokens;
+  const Export up = export_to("sglang", sample::table({entry(cell(qwen_up(), 16), triton(16), 1)}));
+  ASSERT_EQ(up.files.size(), 1u);
+  EXPECT_EQ(row_of(up.files[0], 64), default_row(Server::sglang, 64, 128));
 }
 
 TEST(Sglang, BothFilesAgreeOnBlockMForEveryTokenCount) {
   const Export result = export_to("sglang", qwen_table());
-  const ServingRows up = load_serving(Server::sglang, result.files[0].text, "up");
-  const ServingRows down = load_serving(Server::sglang, result.files[1].text, "down");
+  const ServingRows up = rows_of(result.files[0].text);
+  const ServingRows down = rows_of(result.files[1].text);
   for (int64_t tokens = 1; tokens <= 8192; ++tokens)
     ASSERT_EQ(row_for(up, tokens).block_m, row_for(down, tokens).block_m) << tokens;
 }
 
-TEST(Sglang, UseTmaIsTheDownFilesAlone) {
-  const Export result = export_to("sglang", qwen_table());
-  EXPECT_FALSE(holds(result.files[0].text, "USE_TMA"));
-  for (const auto& [tokens, row] : load_serving(Server::sglang, result.files[1].text, "down"))
-    EXPECT_EQ(row.use_tma, false) << tokens;
-}
-
 TEST(Sglang, ADownWinnerWithUpsBlockMIsTakenWhole) {
-  const ServingRow row = row_of(export_to("sglang", qwen_table()).files[1], 16, Server::sglang);
+  const ServingRow row = row_of(export_to("sglang", qwen_table()).files[1], 16);
   EXPECT_EQ(row.block_n, 128);
   EXPECT_EQ(row.stages, 5);
 }
@@ -264,7 +241,7 @@ TEST(Sglang, ATieWithUpsBlockMIsBetterThanAReplacedOne) {
   TunedTable table = qwen_table();
   table.entries[3].ties = {triton(32), triton(128, 64, 64, 8, 4)};
   const Export result = export_to("sglang", table);
-  const ServingRow row = row_of(result.files[1], 4096, Server::sglang);
+  const ServingRow row = row_of(result.files[1], 4096);
   EXPECT_EQ(row.block_m, 128);
   EXPECT_EQ(row.block_n, 64);
   for (const std::string& note : result.notes) EXPECT_FALSE(holds(note, "another BLOCK_SIZE_M")) << note;
@@ -275,21 +252,15 @@ TEST(Sglang, ADownWinnerOfAnotherBlockMGivesWayToTheDefaultWithUps) {
   ServingRow row = default_row(Server::sglang, 4096, 128);
   row.block_m = 128;
   row.use_tma = false;
-  EXPECT_EQ(row_of(result.files[1], 4096, Server::sglang), row);
+  EXPECT_EQ(row_of(result.files[1], 4096), row);
   EXPECT_TRUE(noted(result, "1 winner is replaced by SGLang's default: it has another BLOCK_SIZE_M than up"));
 }
 
 TEST(Sglang, DownAloneStillNeedsAnUpFileOfDefaults) {
   const Export result = export_to("sglang", sample::table({entry(cell(qwen_down(), 16), triton(16, 256), 1)}));
   ASSERT_EQ(result.files.size(), 2u);
-  EXPECT_EQ(row_of(result.files[0], 16, Server::sglang), default_row(Server::sglang, 16, 128));
-  EXPECT_EQ(row_of(result.files[1], 16, Server::sglang).block_n, 256);
-}
-
-TEST(Sglang, WithoutDownEntriesThereIsOneFile) {
-  const Export result = export_to("sglang", sample::table({entry(cell(qwen_up(), 16), triton(16), 1)}));
-  ASSERT_EQ(result.files.size(), 1u);
-  EXPECT_EQ(row_of(result.files[0], 64, Server::sglang), default_row(Server::sglang, 64, 128));
+  EXPECT_EQ(row_of(result.files[0], 16), default_row(Server::sglang, 16, 128));
+  EXPECT_EQ(row_of(result.files[1], 16).block_n, 256);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "export/serving/joint_winners.h"
 
 #include "export/exporter.h"
-#include "export/serving/serving.h"
+#include "export/serving/serving_rows.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -127,13 +127,6 @@ TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
                                         sample::entry(cell(qwen_down(), 16), sample::mma(16), 10)})));
 }
 
-ServingRow row_of(const ExportedFile& file, int64_t tokens, Server server) {
-  for (const auto& [key, row] : load_serving(server, file.text, file.name))
-    if (key == tokens) return row;
-  ADD_FAILURE() << "no row for " << tokens;
-  return {};
-}
-
 bool noted(const Export& result, const std::string& part) {
   return std::ranges::any_of(result.notes, [&](const std::string& note) { return holds(note, part); });
 }
@@ -142,7 +135,7 @@ TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
   std::vector<std::string> notes;
   const Export result = find_exporter("vllm").write(with_joint_winners(apart(), timed(), {}, notes));
   ASSERT_EQ(result.files.size(), 1u);
-  EXPECT_EQ(row_of(result.files[0], 16, Server::vllm),
+  EXPECT_EQ(row_of(result.files[0], 16),
             (ServingRow{
                 .block_m = 32, .block_n = 128, .block_k = 64, .group_m = 16, .warps = 8, .stages = 4, .use_tma = {}}));
   EXPECT_FALSE(noted(result, "these are up's winners"));
@@ -154,8 +147,8 @@ TEST(TritonPacks, AreExportedToSglangInTwoFilesOfOneBlockM) {
   std::vector<std::string> notes;
   const Export result = find_exporter("sglang").write(with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes));
   ASSERT_EQ(result.files.size(), 2u);
-  EXPECT_EQ(row_of(result.files[0], 16, Server::sglang).stages, 3);
-  EXPECT_EQ(row_of(result.files[1], 16, Server::sglang).stages, 4);
+  EXPECT_EQ(row_of(result.files[0], 16).stages, 3);
+  EXPECT_EQ(row_of(result.files[1], 16).stages, 4);
 }
 
 TEST(TritonPacks, OfDownWithAnotherBlockMThanUpGiveWayToTheDefault) {
@@ -168,7 +161,7 @@ TEST(TritonPacks, GetNoRowsOfOtherKernels) {
   TunedTable mixed = apart();
   mixed.entries.push_back(sample::entry(cell(qwen_up(), 32), sample::mma(32), 15));
   const Export result = find_exporter("vllm").write(mixed);
-  EXPECT_EQ(row_of(result.files[0], 32, Server::vllm), default_row(Server::vllm, 32, 128));
+  EXPECT_EQ(row_of(result.files[0], 32), default_row(Server::vllm, 32, 128));
   EXPECT_TRUE(noted(result, "1 winner is replaced by vLLM's default: winners of mma are of another kernel"));
   EXPECT_TRUE(noted(result, "as they were measured"));
 }

@@ -1,18 +1,13 @@
-// The servers' own files: names, defaults, limits, and their loaders' rules on real files and on wrong ones.
+// The servers' own files: names, defaults, and real ones.
 #include "export/serving/serving.h"
 
 #include <algorithm>
 
-#include "base/json.h"
+#include "export/serving/serving_rows.h"
 #include "record/sample.h"
 
 namespace moetune {
 namespace {
-
-std::string row_text(const std::string& more = "") {
-  return R"({"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2)" +
-         more + "}";
-}
 
 TEST(ServingName, TellsExpertsSizeAndDevice) {
   EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", Dtype::bf16, false),
@@ -92,70 +87,12 @@ TEST(ServingText, IsIndentedByFourWithANewlineAtTheEnd) {
 )");
 }
 
-TEST(ServingText, IsReadBackByBothLoaders) {
-  const ServingRows rows = {{1, good_row()}, {4096, default_row(Server::vllm, 4096, 8)}};
-  EXPECT_EQ(load_serving(Server::vllm, serving_text(rows), "f"), rows);
-  EXPECT_EQ(load_serving(Server::sglang, serving_text(rows), "f"), rows);
-}
-
 TEST(ServingText, UseTmaIsKept) {
   ServingRow row = good_row();
   row.use_tma = false;
   const std::string text = serving_text({{16, row}});
   EXPECT_TRUE(holds(text, "\"USE_TMA\": false\n"));
-  EXPECT_EQ(load_serving(Server::sglang, text, "f")[0].second.use_tma, false);
-}
-
-TEST(ServingLoader, VllmDropsTheTritonVersionAndSglangFails) {
-  const std::string text = R"({"triton_version": "3.5.0", "16": )" + row_text() + "}";
-  const ServingRows rows = load_serving(Server::vllm, text, "f.json");
-  ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].first, 16);
-  EXPECT_EQ(error_of([&] { load_serving(Server::sglang, text, "f.json"); }).what,
-            "f.json: SGLang takes the key 'triton_version' for a token count");
-}
-
-TEST(ServingLoader, KeysAreWhatPythonTakesForIntegers) {
-  const auto key = [](const std::string& word) {
-    return load_serving(Server::vllm, "{\"" + word + "\": " + row_text() + "}", "f")[0].first;
-  };
-  EXPECT_EQ(key("16"), 16);
-  EXPECT_EQ(key(" 16 "), 16);
-  EXPECT_EQ(key("+16"), 16);
-  EXPECT_EQ(key("-16"), -16);
-  EXPECT_EQ(key("0016"), 16);
-  EXPECT_EQ(key("1_6"), 16);
-  for (const char* wrong : {"", " ", "16.0", "1e3", "0x10", "_16", "16_", "1__6", "+", "16a", "99999999999999999999"})
-    EXPECT_TRUE(holds(error_of([&] { key(wrong); }).what, "for a token count")) << wrong;
-}
-
-TEST(ServingLoader, AKeyTwiceCountsWithItsLastRow) {
-  const std::string text = "{\"16\": " + row_text() + ", \"016\": " + row_text(R"(, "USE_TMA": true)") + "}";
-  const ServingRows rows = load_serving(Server::vllm, text, "f");
-  ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].second.use_tma, true);
-}
-
-TEST(ServingLoader, WrongRowsNameTheirPlace) {
-  const auto said = [](const std::string& text) {
-    return error_of([&] { load_serving(Server::vllm, text, "f.json"); }).what;
-  };
-  EXPECT_EQ(said("[]"), "f.json: expected an object: token count -> configuration");
-  EXPECT_EQ(said("{}"), "f.json: it has no configuration");
-  EXPECT_EQ(said(R"({"16": {}})"), "f.json: 16: 'BLOCK_SIZE_M' is missing");
-  EXPECT_EQ(said(R"({"16": {"BLOCK_SIZE_M": "64"}})"), "f.json: 16.BLOCK_SIZE_M: expected an integer, found a string");
-  EXPECT_EQ(said(R"({"16": {"BLOCK_SIZE_M": 0}})"), "f.json: 16.BLOCK_SIZE_M: 0 is outside 1 to 9223372036854775807");
-  EXPECT_TRUE(holds(said(R"({"16": {)"), "f.json:1:9: the JSON ends too early"));
-}
-
-TEST(RowFor, TakesTheNearestKeyAndTheFirstOfTwo) {
-  ServingRow a = good_row(), b = good_row();
-  b.block_m = 128;
-  EXPECT_EQ(row_for({{16, a}, {32, b}}, 1).block_m, 64);
-  EXPECT_EQ(row_for({{16, a}, {32, b}}, 25).block_m, 128);
-  EXPECT_EQ(row_for({{16, a}, {32, b}}, 24).block_m, 64);
-  EXPECT_EQ(row_for({{32, b}, {16, a}}, 24).block_m, 128);
-  EXPECT_EQ(row_for({{16, a}, {32, b}}, 100000).block_m, 128);
+  EXPECT_EQ(rows_of(text)[0].second, row);
 }
 
 // The real files of vLLM, where they are.
@@ -177,8 +114,7 @@ TEST_F(RealFiles, AreReadByVllmsRules) {
   int of_16_bit = 0;
   for (const auto& file : files_) {
     std::vector<int64_t> keys;
-    for (const auto& [tokens, row] : load_serving(Server::vllm, read_text(file), file.filename()))
-      keys.push_back(tokens);
+    for (const auto& [tokens, row] : rows_of(read_text(file))) keys.push_back(tokens);
     ASSERT_FALSE(keys.empty()) << file;
     EXPECT_TRUE(std::is_sorted(keys.begin(), keys.end())) << file;
     if (!is_16_bit(file)) continue;
@@ -194,7 +130,7 @@ TEST_F(RealFiles, AreWrittenBackByteForByte) {
     Json json = parse_json(text, file);
     if (json.erase("triton_version") > 0) text = json.dump(4);
     if (text.back() != '\n') text += '\n';  // some files end without it
-    EXPECT_EQ(serving_text(load_serving(Server::vllm, text, file)), text) << file;
+    EXPECT_EQ(serving_text(rows_of(text)), text) << file;
   }
 }
 
