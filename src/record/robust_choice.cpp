@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "record/table/match.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

@@ -8,7 +8,6 @@
 #include "base/group.h"
 #include "base/pretty.h"
 #include "record/time_text.h"
-#include "record/winner_text.h"
 #include "report/chart.h"
 #include "report/report_content.h"
 

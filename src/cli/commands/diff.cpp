@@ -17,7 +17,7 @@
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
-#include "record/winner_text.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

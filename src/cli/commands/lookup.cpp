@@ -20,7 +20,6 @@
 #include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/table/table.h"
-#include "record/winner_text.h"
 
 namespace moetune {
 namespace {

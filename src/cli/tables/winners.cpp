@@ -11,7 +11,7 @@
 #include "cli/tables/steps.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
-#include "record/winner_text.h"
+#include "record/table/table.h"
 #include "variant/variant.h"
 
 namespace moetune {

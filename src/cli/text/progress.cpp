@@ -11,7 +11,7 @@
 #include "base/text/units.h"
 #include "cli/tables/winners.h"
 #include "cli/text/wording.h"
-#include "record/winner_text.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

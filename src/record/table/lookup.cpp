@@ -6,7 +6,6 @@
 #include <tuple>
 #include <vector>
 
-#include "record/table/match.h"
 #include "record/table/table.h"
 #include "variant/variant.h"
 
@@ -142,22 +141,26 @@ std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, c
 
 }  // namespace
 
+std::vector<std::string> shape_differences(const Shape& asked, const Shape& found) {
+  std::vector<std::string> result;
+  const auto compare = [&](std::string_view what, const auto& a, const auto& b) {
+    if (a != b) result.push_back(fmt::format("{} {} (asked: {})", what, b, a));
+  };
+  const Layer &a = asked.layer, &b = found.layer;
+  compare("experts", a.experts, b.experts);
+  compare("top_k", a.top_k, b.top_k);
+  compare("n", a.n, b.n);
+  compare("k", a.k, b.k);
+  compare("ep", a.ep, b.ep);
+  compare("dtype", name(a.dtype), name(b.dtype));
+  compare("op", name(asked.op), name(found.op));
+  compare("fusion", text(asked.fusion), text(found.fusion));
+  return result;
+}
+
 std::string_view name(Match match) {
-  switch (match) {
-    case Match::none:
-      return "none";
-    case Match::other_device:
-      return "other_device";
-    case Match::other_routing:
-      return "other_routing";
-    case Match::nearest:
-      return "nearest";
-    case Match::choice:
-      return "choice";
-    case Match::exact:
-      return "exact";
-  }
-  return "none";
+  static constexpr std::string_view kNames[] = {"none", "other_device", "other_routing", "nearest", "choice", "exact"};
+  return kNames[static_cast<size_t>(match)];
 }
 
 std::string text(const Distance& distance) {

@@ -10,7 +10,6 @@
 #include "base/system/file.h"
 #include "record/measurement.h"
 #include "record/robust_choice.h"
-#include "record/table/update.h"
 #include "variant/device.h"
 #include "workload/problem.h"
 
@@ -41,6 +40,14 @@ struct Entry {
   std::string skipped;              // a sentence where there is no winner (out of memory, no correct candidate)
 };
 
+/// One `check --update`.
+struct Update {
+  std::string date;                // UTC: "2026-11-23T01:26:06"
+  std::string reason;              // the user's words
+  Json tool;                       // that measured, as in a table
+  std::vector<std::string> cells;  // ids of those whose times it replaced
+};
+
 struct TunedTable {
   Json tool;  // version, commit, dirty, argv
   DeviceInfo device;
@@ -56,6 +63,7 @@ void drop_choices(TunedTable& table, const Shape& shape);
 
 Json to_json(const Entry& entry, const DeviceInfo& device);
 Entry entry_from_json(const JsonAt& json, const DeviceInfo& device);
+Json to_json(const Update& update);
 Json to_json(const TunedTable& table);
 TunedTable table_from_json(const JsonAt& json);
 TunedTable read_table(const std::filesystem::path& path);
@@ -68,6 +76,10 @@ Json tool_json(const std::vector<std::string>& argv);
 using Entries = std::vector<const Entry*>;
 /// The entries of each shape, in the order of the table.
 std::vector<Entries> by_shape(const TunedTable& table);
+
+/// The winner in short, by what differs from the default that it was tuned with: "wgmma block_m=64 stages=4", "wgmma,
+/// the default". `device` is the table's.
+std::string winner_text(const Entry& entry, const DeviceInfo& device);
 
 /// Derived figures of an entry.
 double tflops(const Entry& entry);  // on real rows
@@ -109,6 +121,10 @@ struct Merged {
   std::vector<std::string> dropped_choices = {};  // titles of shapes
 };
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer);
+
+/// Differences that make two shapes different computations, as in "experts 8 (asked: 4)". The names of model and
+/// projection do not count.
+std::vector<std::string> shape_differences(const Shape& asked, const Shape& found);
 
 /// How well an entry answers for a cell.
 enum class Match { none, other_device, other_routing, nearest, choice, exact };

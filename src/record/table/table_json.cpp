@@ -85,6 +85,13 @@ Json steps_json(const TunedTable& table) {
   return steps_json(cells);
 }
 
+Update update_from_json(const JsonAt& json) {
+  Update update{
+      .date = json["date"].string(), .reason = json["reason"].string(), .tool = json["tool"].value(), .cells = {}};
+  for (size_t i = 0; i < json["cells"].size(); ++i) update.cells.push_back(json["cells"][i].string());
+  return update;
+}
+
 RoutingFigures figures_from_json(const JsonAt& json) {
   return {.rows = json["rows"].integer(0),
           .active_experts = json["active_experts"].integer(0),
@@ -207,6 +214,10 @@ Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
   entry.complete = json["complete"].boolean();
   require_consistent(entry, device, json);
   return entry;
+}
+
+Json to_json(const Update& update) {
+  return {{"date", update.date}, {"reason", update.reason}, {"tool", update.tool}, {"cells", update.cells}};
 }
 
 Json to_json(const TunedTable& table) {
