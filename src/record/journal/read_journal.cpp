@@ -16,8 +16,7 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{64} << 20;  // more than the header of 100,000 cells
-constexpr size_t kMaxFileBytes = size_t{4} << 30;
+constexpr uintmax_t kMaxBytes = uintmax_t{4} << 30;
 constexpr std::string_view kAfresh = "start afresh without --resume";
 
 // Whole lines of a file; a last line without a newline was cut off while it was written and is left out.
@@ -29,47 +28,27 @@ class Lines {
       throw request_error(fmt::format("{}: there is no such journal", path.string()), std::string(kAfresh));
     if (!fs::is_regular_file(path, ignored))
       throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
+    if (fs::file_size(path, ignored) > kMaxBytes)
+      throw request_error(fmt::format("{}: far too long for a journal", path.string()));
     file_.open(path, std::ios::binary);
     if (!file_) throw request_error(fmt::format("{}: cannot be read", path.string()));
   }
 
   std::optional<std::string> next() {
-    for (;;) {
-      const size_t end = buffer_.find('\n', searched_);
-      if (end != std::string::npos) {
-        std::string line = buffer_.substr(start_, end - start_);
-        start_ = searched_ = end + 1;
-        ++number_;
-        return line;
-      }
-      if (!fill()) return std::nullopt;
+    std::string line;
+    if (!std::getline(file_, line) || file_.eof()) {
+      if (file_.bad()) throw request_error(fmt::format("{}: cannot be read", path_.string()));
+      return std::nullopt;
     }
+    ++number_;
+    return line;
   }
 
   std::string place() const { return fmt::format("{}:{}", path_.string(), number_); }
-  int64_t number() const { return number_; }
-  const fs::path& path() const { return path_; }
 
  private:
-  bool fill() {
-    buffer_.erase(0, start_);
-    start_ = 0;
-    searched_ = buffer_.size();
-    if (buffer_.size() > kMaxLineBytes || total_ > kMaxFileBytes)
-      throw request_error(fmt::format("{}:{}: far too long for a journal", path_.string(), number_ + 1));
-    buffer_.resize(searched_ + (size_t{1} << 16));
-    file_.read(buffer_.data() + searched_, 1 << 16);
-    const auto got = static_cast<size_t>(file_.gcount());
-    if (file_.bad()) throw request_error(fmt::format("{}: cannot be read", path_.string()));
-    buffer_.resize(searched_ + got);
-    total_ += got;
-    return got > 0;
-  }
-
   fs::path path_;
   std::ifstream file_;
-  std::string buffer_;
-  size_t start_ = 0, searched_ = 0, total_ = 0;
   int64_t number_ = 0;
 };
 
