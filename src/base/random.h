@@ -19,7 +19,6 @@ class Random {
   uint64_t below(uint64_t bound);  // in [0, bound), without bias (Lemire 2019); bound > 0
   double normal();                 // polar method (Marsaglia)
   double exponential() { return -portable_log(uniform()); }
-  double gumbel() { return -portable_log(exponential()); }
 
  private:
   uint64_t state_[4];

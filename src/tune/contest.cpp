@@ -57,11 +57,22 @@ struct Fault {
   std::string reason;
 };
 
-// One cell with its contenders.
-struct Meeting {
+// What all cells of a shape have in common.
+struct Field {
   Backend& backend;
   const ContestRequest& request;
+  const ContestListener& listener;
   const std::atomic<bool>& stop;
+
+  bool over() const { return stop || std::chrono::steady_clock::now() >= request.end; }
+  void note(const std::string& text) const {
+    if (listener.note) listener.note(text);
+  }
+};
+
+// One cell with its contenders.
+struct Meeting {
+  const Field& field;
   Problem problem;
   std::vector<Candidate> able;
   std::vector<Fault> faults = {};
@@ -75,7 +86,7 @@ struct Meeting {
 void verify_all(Meeting& meeting) {
   for (const Candidate& candidate : std::vector<Candidate>(meeting.able)) {
     try {
-      const Verdict verdict = meeting.backend.verify({.baseline = "", .candidate = candidate});
+      const Verdict verdict = meeting.field.backend.verify({.baseline = "", .candidate = candidate});
       if (!verdict.ok) meeting.drop(candidate, fmt::format("its result is wrong: {}", verdict.reason));
     } catch (const CandidateFault& fault) {
       meeting.drop(candidate, fault.what());
@@ -87,13 +98,13 @@ void verify_all(Meeting& meeting) {
 Rounds play(Meeting& meeting) {
   std::vector<Contender> contenders;
   for (const Candidate& candidate : meeting.able) contenders.push_back({.baseline = "", .candidate = candidate});
-  Quiet quiet{.wait = meeting.request.wait, .stop = &meeting.stop};
-  const int looks = std::max(meeting.request.looks, 1);
+  Quiet quiet{.wait = meeting.field.request.wait, .stop = &meeting.field.stop};
+  const int looks = std::max(meeting.field.request.looks, 1);
   Rounds rounds;
-  for (int look = 0; look < looks && !meeting.stop; ++look) {
-    if (look > 0) meeting.backend.load(meeting.problem);
-    append(rounds, measure_rounds(meeting.backend, contenders, std::max(meeting.request.rounds / looks, 1),
-                                  meeting.request.sample, quiet));
+  for (int look = 0; look < looks && !meeting.field.stop; ++look) {
+    if (look > 0) meeting.field.backend.load(meeting.problem);
+    append(rounds, measure_rounds(meeting.field.backend, contenders, std::max(meeting.field.request.rounds / looks, 1),
+                                  meeting.field.request.sample, quiet));
   }
   return rounds;
 }
@@ -101,7 +112,7 @@ Rounds play(Meeting& meeting) {
 // A contender that fails twice is dropped.
 Rounds settle(Meeting& meeting) {
   std::map<Candidate, int> strikes;
-  while (!meeting.able.empty() && !meeting.stop) try {
+  while (!meeting.able.empty() && !meeting.field.stop) try {
       return play(meeting);
     } catch (const ContenderFault& fault) {
       const Candidate culprit = meeting.able[fault.contender];
@@ -109,19 +120,6 @@ Rounds settle(Meeting& meeting) {
     }
   return {};
 }
-
-// What all cells of a shape have in common.
-struct Field {
-  Backend& backend;
-  const ContestRequest& request;
-  const ContestListener& listener;
-  const std::atomic<bool>& stop;
-
-  bool over() const { return stop || std::chrono::steady_clock::now() >= request.end; }
-  void note(const std::string& text) const {
-    if (listener.note) listener.note(text);
-  }
-};
 
 struct Pool {
   Entries entries;
@@ -146,7 +144,7 @@ void compile(const Field& field, Contest& contest, std::vector<Pool>& pools) {
 
 // Adds the cell and the times of its contenders. Nothing is added where it does not fit into memory.
 void add_cell(Contest& contest, const Field& field, const Entry& entry, const std::vector<Candidate>& contenders) {
-  Meeting meeting{field.backend, field.request, field.stop, make_problem(entry.cell), contenders};
+  Meeting meeting{field, make_problem(entry.cell), contenders};
   if (field.listener.begins) field.listener.begins(entry.cell, contenders.size());
   Rounds rounds;
   try {

@@ -153,12 +153,6 @@ void work(Run& run) {
 
 }  // namespace
 
-TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const JournalContents& before,
-                const Listener& listen, const std::atomic<bool>& stop,
-                const std::function<void(const TunedTable&)>& after_cell) {
-  return tune(request, std::vector<Backend*>{&backend}, journal, before, listen, stop, after_cell);
-}
-
 TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
                 const JournalContents& before, const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell) {

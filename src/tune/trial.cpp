@@ -2,10 +2,8 @@
 #include "tune/trial.h"
 
 #include <algorithm>
-#include <span>
 
 #include "base/error.h"
-#include "tune/tuner.h"
 
 namespace moetune {
 namespace {
@@ -72,12 +70,6 @@ Trial measure_more(Backend& backend, Trial trial, const SampleRequest& request) 
     trial.measurement = summarise(trial.blocks);
   });
   return trial;
-}
-
-Trial run_trial(Backend& backend, const Shape& shape, const Candidate& candidate, const SampleRequest& request) {
-  const std::vector<CompileResult> results = backend.compile(shape, std::span(&candidate, 1));
-  if (results.size() != 1) throw Error(Exit::bug, "compiling one candidate gave no single result");
-  return try_compiled(backend, candidate, results[0], request, std::nullopt);
 }
 
 }  // namespace moetune

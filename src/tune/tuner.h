@@ -76,20 +76,14 @@ int64_t drawn_candidates(const TuneRequest& request);
 /// first cell, where it holds entries of earlier runs, and after each cell. Stops early, with the table so far, when
 /// `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the machine throw. The
 /// default candidate is always tried first; the winner is never one that the default beats.
-TunedTable tune(const TuneRequest& request, Backend& backend, Journal& journal, const JournalContents& before,
-                const Listener& listen, const std::atomic<bool>& stop,
-                const std::function<void(const TunedTable&)>& after_cell);
-
-/// The same with several devices of one model, or workers that take turns on one, each in a thread of its own:
-/// whichever is free takes the next cell. Entries come in the order of the request's cells, whoever tuned them; events,
-/// journal and `after_cell` are called by one thread at a time. A device whose worker cannot go on (an Error of
-/// Exit::machine) is retired with a note and another goes on with its cell, with the trials it has made; when the last
-/// one is lost, its error is thrown. A worker that finds no memory beside others on its device leaves its cell to them.
+///
+/// Several devices are of one model, or workers that take turns on one, each in a thread of its own: whichever is free
+/// takes the next cell. Entries come in the order of the request's cells, whoever tuned them; events, journal and
+/// `after_cell` are called by one thread at a time. A device whose worker cannot go on (an Error of Exit::machine) is
+/// retired with a note and another goes on with its cell, with the trials it has made; when the last one is lost, its
+/// error is thrown. A worker that finds no memory beside others on its device leaves its cell to them.
 TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices, Journal& journal,
                 const JournalContents& before, const Listener& listen, const std::atomic<bool>& stop,
                 const std::function<void(const TunedTable&)>& after_cell);
-
-/// One candidate: compile, verify, measure. Never throws CandidateFault.
-Trial run_trial(Backend& backend, const Shape& shape, const Candidate& candidate, const SampleRequest& request);
 
 }  // namespace moetune

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backend/worker/worker.h"
 #include "tune/fake_backend.h"
 #include "tune/tuner.h"
-#include "backend/worker/worker.h"
 
 namespace moetune {
 namespace {
@@ -69,7 +69,7 @@ TEST(Memory, IsFlatOverThousandsOfTrials) {
   };
   Journal journal;  // writes nowhere: waiting for the disk would take most of the time
   const std::atomic<bool> stop = false;
-  tune(request, *backend, journal, {}, listen, stop, {});
+  tune(request, {backend.get()}, journal, {}, listen, stop, {});
   ASSERT_GT(worker_early, 0);
   ASSERT_GT(worker_late, 0) << "the worker that began is there at the end";
   EXPECT_LT(parent_late - parent_early, kGrowth) << "of " << parent_early << " MiB";

@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "base/error.h"
 #include "tune/fake_backend.h"
-#include "tune/tuner.h"
 
 namespace moetune {
 namespace {
@@ -14,9 +15,15 @@ using fake::cpu;
 
 const SampleRequest kFiveBlocks{.blocks = 5};
 
+Trial run_trial(Backend& backend) {
+  const Candidate candidate = cpu(24);
+  const auto results = backend.compile(fake::small_cell().shape, std::span(&candidate, 1));
+  return try_compiled(backend, candidate, results.at(0), kFiveBlocks, std::nullopt);
+}
+
 TEST(RunTrial, CompilesVerifiesAndMeasuresInThisOrder) {
   fake::FakeBackend backend;
-  const Trial trial = run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks);
+  const Trial trial = run_trial(backend);
   EXPECT_EQ(trial.status, Status::ok);
   EXPECT_EQ(trial.measurement.time.samples, 5);
   EXPECT_EQ(trial.measurement.launches, 50);
@@ -30,7 +37,7 @@ TEST(RunTrial, ACompileErrorIsNeitherVerifiedNorTimed) {
   backend.script.compile = [](const Candidate&) {
     return CompileResult{.status = Status::spills, .reason = "24 bytes of spills", .registers = 255, .spill_bytes = 24};
   };
-  const Trial trial = run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks);
+  const Trial trial = run_trial(backend);
   EXPECT_EQ(trial.status, Status::spills);
   EXPECT_EQ(trial.reason, "24 bytes of spills");
   EXPECT_EQ(trial.compile.spill_bytes, 24);
@@ -41,7 +48,7 @@ TEST(RunTrial, ACompileErrorIsNeitherVerifiedNorTimed) {
 TEST(RunTrial, AWrongResultIsNotTimed) {
   fake::FakeBackend backend;
   backend.script.verify = [](const Contender&) { return fake::wrong(); };
-  const Trial trial = run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks);
+  const Trial trial = run_trial(backend);
   EXPECT_EQ(trial.status, Status::wrong_result);
   EXPECT_EQ(trial.reason, "7 of 2048 elements differ");
   EXPECT_EQ(trial.verdict.mismatches, 7);
@@ -55,7 +62,7 @@ TEST(RunTrial, FaultsOfVerifyAndOfSampleBecomeData) {
     backend.script.before = [&](const std::string& call, const Contender&) {
       if (call == faulty) throw CandidateFault(Status::launch_error, "too many resources in " + call);
     };
-    const Trial trial = run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks);
+    const Trial trial = run_trial(backend);
     EXPECT_EQ(trial.status, Status::launch_error);
     EXPECT_EQ(trial.reason, "too many resources in " + faulty);
     EXPECT_EQ(trial.measurement.time.samples, 0);
@@ -65,7 +72,7 @@ TEST(RunTrial, FaultsOfVerifyAndOfSampleBecomeData) {
 TEST(RunTrial, AFaultOfTheMachineIsNoTrial) {
   fake::FakeBackend backend;
   backend.script.before = [](const std::string&, const Contender&) { throw machine_error("the GPU is gone"); };
-  EXPECT_THROW(run_trial(backend, fake::small_cell().shape, cpu(24), kFiveBlocks), Error);
+  EXPECT_THROW(run_trial(backend), Error);
 }
 
 Trial against(double best, double seconds, fake::FakeBackend& backend, const SampleRequest& request = kFiveBlocks) {

@@ -38,7 +38,7 @@ struct Tuning {
 
   TunedTable run() {
     return tune(
-        request, backend, journal, before, [this](const Event& event) { hear(event); }, stop,
+        request, {&backend}, journal, before, [this](const Event& event) { hear(event); }, stop,
         [this](const TunedTable& table) { tables.push_back(table.entries.size()); });
   }
 

@@ -24,13 +24,6 @@ namespace {
 
 constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 std::string nearest_in_folder(const fs::path& path) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -63,18 +56,18 @@ bool is_special(const fs::path& path) {
 }
 
 void write_through(const fs::path& path, std::string_view text) {
-  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
-  if (file.fd < 0) throw cannot_write(path);
-  write_all(file.fd, text, path);
+  const Fd file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+  if (file.get() < 0) throw cannot_write(path);
+  write_all(file.get(), text, path);
 }
 
 // A new file beside `path`, under a name that nobody has. A negative descriptor where none can be made: errno says why.
-std::pair<int, fs::path> make_temporary(const fs::path& path, mode_t mode) {
+std::pair<Fd, fs::path> make_temporary(const fs::path& path, mode_t mode) {
   constexpr int kMostTries = 100;
   for (int i = 0;; ++i) {
     const fs::path name = path.string() + fmt::format(".{}{}.tmp", ::getpid(), i == 0 ? "" : fmt::format("-{}", i));
-    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd >= 0 || errno != EEXIST || i == kMostTries) return {fd, name};
+    Fd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    if (fd.get() >= 0 || errno != EEXIST || i == kMostTries) return {std::move(fd), name};
   }
 }
 
@@ -100,19 +93,22 @@ fs::path behind_links(const fs::path& name) {
   return path ? *path : throw cannot_write(name);
 }
 
+// Writes to a new file, and removes it where that fails.
+void write_and_sync(const Fd& fd, std::string_view text, const fs::path& file, const fs::path& told) {
+  try {
+    write_all(fd.get(), text, told);
+    if (::fsync(fd.get()) != 0 && errno != EINVAL) throw cannot_write(told);
+  } catch (...) {
+    ::unlink(file.c_str());
+    throw;
+  }
+}
+
 // Writes the text to a temporary in the same folder, and syncs it.
 fs::path write_temporary(const fs::path& path, std::string_view text) {
   const auto [fd, temporary] = make_temporary(path, 0644);
-  if (fd < 0) throw cannot_write(path);
-  try {
-    write_all(fd, text, path);
-    if (::fsync(fd) != 0 && errno != EINVAL) throw cannot_write(path);
-  } catch (...) {
-    ::close(fd);
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  ::close(fd);
+  if (fd.get() < 0) throw cannot_write(path);
+  write_and_sync(fd, text, temporary, path);
   return temporary;
 }
 
@@ -137,32 +133,26 @@ int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'
 
 // Returns false and sets errno where the name exists or cannot be created.
 bool write_new(const fs::path& name, std::string_view text) {
-  const Descriptor file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
-  if (file.fd < 0) return false;
-  try {
-    write_all(file.fd, text, name);
-    if (::fsync(file.fd) != 0 && errno != EINVAL) throw cannot_write(name);
-  } catch (...) {
-    ::unlink(name.c_str());
-    throw;
-  }
+  const Fd file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
+  if (file.get() < 0) return false;
+  write_and_sync(file, text, name, name);
   return true;
 }
 
 }  // namespace
 
 std::string read_text(const fs::path& path, int64_t limit) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0)
+  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.get() < 0)
     throw request_error(fmt::format("{}: {}", path.string(), std::strerror(errno)),
                         errno == ENOENT ? nearest_in_folder(path) : "");
   struct stat info {};
-  if (::fstat(file.fd, &info) == 0 && S_ISDIR(info.st_mode))
+  if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode))
     throw request_error(fmt::format("{}: is a folder, expected a file", path.string()));
   std::string text;
   std::vector<char> buffer(size_t{1} << 16);
   for (;;) {
-    const ssize_t got = ::read(file.fd, buffer.data(), buffer.size());
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw request_error(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
     if (got == 0) return text;
@@ -197,8 +187,7 @@ void require_writable(const fs::path& path, bool make_folder) {
   if (is_special(path)) return;
   // Root passes every access(2) check, a read-only file system or /proc included: try for real.
   const auto [fd, probe] = make_temporary(behind_links(path), 0600);
-  if (fd < 0) throw cannot_be_written(path, std::strerror(errno));
-  ::close(fd);
+  if (fd.get() < 0) throw cannot_be_written(path, std::strerror(errno));
   ::unlink(probe.c_str());
 }
 
@@ -256,39 +245,30 @@ void KeptFile::take_over() {
     device_ = info.st_dev, inode_ = info.st_ino, modified_ = nanoseconds(info.st_mtim);
 }
 
-AppendFile::AppendFile(const fs::path& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw request_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
-}
-
-AppendFile::AppendFile(AppendFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
-
-AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-AppendFile::~AppendFile() {
+Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void AppendFile::append(std::string_view line) {
-  write_all(fd_, std::string(line) + "\n", path_);
-  // Pipes and devices have nothing to sync.
-  if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) throw cannot_write(path_);
+AppendFile::AppendFile(const fs::path& path)
+    : fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)), path_(path) {
+  if (fd_.get() < 0) throw cannot_be_written(path, std::strerror(errno));
 }
 
-void AppendFile::lock() { lock_file(fd_, path_); }
+void AppendFile::append(std::string_view line) {
+  write_all(fd_.get(), std::string(line) + "\n", path_);
+  // Pipes and devices have nothing to sync.
+  if (::fdatasync(fd_.get()) != 0 && errno != EINVAL && errno != EROFS) throw cannot_write(path_);
+}
+
+void AppendFile::lock() { lock_file(fd_.get(), path_); }
 
 bool AppendFile::empty() const {
   struct stat info {};
-  return ::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0;
+  return ::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0;
 }
 
 void AppendFile::clear() {
-  if (!empty() && ::ftruncate(fd_, 0) != 0) throw cannot_write(path_);
+  if (!empty() && ::ftruncate(fd_.get(), 0) != 0) throw cannot_write(path_);
 }
 
 fs::path cache_folder() {

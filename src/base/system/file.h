@@ -51,23 +51,36 @@ class KeptFile {
   int64_t modified_ = 0;             // nanoseconds
 };
 
+/// A file descriptor that closes itself.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
 /// A file that grows by whole lines, each on disk (fdatasync) when append returns.
 class AppendFile {
  public:
   AppendFile() = default;
   explicit AppendFile(const std::filesystem::path& path);  // opens or creates; throws like require_writable
-  AppendFile(AppendFile&& other) noexcept;
-  AppendFile& operator=(AppendFile&& other) noexcept;
-  ~AppendFile();
-  void append(std::string_view line);  // adds the newline; throws Exit::machine (disk full)
-  void lock();                         // until it is closed; throws like lock_file
-  bool empty() const;                  // always true of a device or a pipe
-  void clear();                        // throws Exit::machine
-  bool is_open() const { return fd_ >= 0; }
+  void append(std::string_view line);                      // adds the newline; throws Exit::machine (disk full)
+  void lock();                                             // until it is closed; throws like lock_file
+  bool empty() const;                                      // always true of a device or a pipe
+  void clear();                                            // throws Exit::machine
+  bool is_open() const { return fd_.get() >= 0; }
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  int fd_ = -1;
+  Fd fd_;
   std::filesystem::path path_;
 };
 

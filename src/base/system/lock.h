@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/system/process.h"
+#include "base/system/file.h"
 
 namespace moetune {
 

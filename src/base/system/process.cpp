@@ -56,15 +56,6 @@ void set_signals(posix_spawnattr_t& attributes) {
 
 }  // namespace
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 std::string text(const Ending& ending) {
   if (ending.signal == 0) return fmt::format("exited with code {}", ending.code);
   const char* name = ::sigdescr_np(ending.signal);

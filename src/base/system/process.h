@@ -6,20 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/system/file.h"
+
 namespace moetune {
-
-/// A file descriptor that closes itself.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd();
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// How a process ended: by a signal, or by itself with an exit code.
 struct Ending {

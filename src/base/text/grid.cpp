@@ -148,29 +148,9 @@ std::string csv(const Grid& grid) {
   return out;
 }
 
-std::string one_line(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    if (c == '|') out += '\\';
-    out += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return out;
-}
+std::string one_line(std::string_view text) { return replaced(printable(text), "|\n\r", {"\\|", " ", " "}); }
 
-std::string markdown_text(std::string_view text) {
-  std::string out;
-  for (const char c : one_line(text)) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += c;
-  }
-  return out;
-}
+std::string markdown_text(std::string_view text) { return replaced(one_line(text), "&<>", {"&amp;", "&lt;", "&gt;"}); }
 
 std::string cut_short(std::string_view fault, std::string (*shown)(std::string_view)) {
   return fault.empty() ? "" : "\nCut short: " + shown(fault) + "\n";

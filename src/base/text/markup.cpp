@@ -18,33 +18,7 @@ bool is_inside_word(std::string_view text, size_t i) {
 }  // namespace
 
 std::string html_text(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '\n':
-      case '\t':
-        out += ' ';
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return replaced(printable(text), "&<>\"'\n\t", {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;", " ", " "});
 }
 
 std::string plain_markdown(std::string_view text) {

@@ -53,6 +53,15 @@ std::string printable(std::string_view text) {
   return safe;
 }
 
+std::string replaced(std::string_view text, std::string_view special, std::initializer_list<std::string_view> words) {
+  std::string out;
+  for (const char c : text) {
+    const size_t place = special.find(c);
+    out += place == std::string_view::npos ? std::string_view(&c, 1) : words.begin()[place];
+  }
+  return out;
+}
+
 bool is_printable(std::string_view text) {
   return text.find_first_of("\n\t") == std::string_view::npos && printable(text) == text;
 }

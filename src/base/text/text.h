@@ -1,5 +1,6 @@
 // Makes text from files, arguments and devices safe to print.
 #pragma once
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,9 @@ namespace moetune {
 /// characters as \xHH, delete, C1 controls, invisible characters and changes of writing direction as \uHHHH, so that a
 /// JSON document stays one. Line feeds and tabs stay.
 std::string printable(std::string_view text);
+
+/// `text` with each of the characters `special` replaced by the word in its place.
+std::string replaced(std::string_view text, std::string_view special, std::initializer_list<std::string_view> words);
 
 /// True where printable() changes nothing and there is no line feed or tab either: fit for a name.
 bool is_printable(std::string_view text);

@@ -55,13 +55,6 @@ std::string format_bytes(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : scaled(bytes, kUnits[unit]);
 }
 
-std::string format_count(double count) {
-  if (count < 9999.5) return fmt::format("{:.0f}", count);
-  return count < 999.5e3   ? scaled(count / 1e3, "k")
-         : count < 999.5e6 ? scaled(count / 1e6, "M")
-                           : scaled(count / 1e9, "G");
-}
-
 double parse_number(std::string_view text, std::string_view what) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -10,7 +10,6 @@ namespace moetune {
 
 std::string format_time(double seconds);  // "12.3 µs", "4.56 ms", "7.8 s", "3 min 20 s", "2 h 5 min"
 std::string format_bytes(double bytes);   // "1.88 GB" (powers of ten), "512 B"
-std::string format_count(double count);   // "1.2 k", "3.4 M", "17"
 
 /// "1 cell", "3 cells".
 std::string counted(std::integral auto count, std::string_view one) {

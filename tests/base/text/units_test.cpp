@@ -51,12 +51,6 @@ TEST(FormatBytes, UsesPowersOfTen) {
   EXPECT_EQ(format_bytes(999.6), "1.00 kB");
   EXPECT_EQ(format_bytes(1e18), "1000 PB");
 }
-TEST(FormatCount, Shortens) {
-  EXPECT_EQ(format_count(17), "17");
-  EXPECT_EQ(format_count(12345), "12.3 k");
-  EXPECT_EQ(format_count(3.4e6), "3.40 M");
-}
-
 TEST(ParseNumber, WantsAFiniteNumberAlone) {
   EXPECT_EQ(parse_number("-1.5e3", "x"), -1500);
   for (const char* text : {"", "1x", " 1", "nan", "inf", "1e999", "0x10"})
