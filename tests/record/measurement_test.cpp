@@ -18,7 +18,11 @@ Measurement reread(const Measurement& measurement) {
 }
 
 TEST(Summarise, TakesTheMedianAndCountsEverything) {
-  const Measurement m = summarise({block(3, 10, 1900), block(1, 20, 1980), block(2, 30, 1950)});
+  std::vector<Block> blocks = {block(3, 10, 1900), block(1, 20, 1980), block(2, 30, 1950)};
+  blocks[1].waited = 0.3;
+  const Measurement m = summarise(blocks);
+  EXPECT_DOUBLE_EQ(m.waited, 0.1);
+  EXPECT_EQ(summarise({}).time.samples, 0);
   EXPECT_DOUBLE_EQ(m.time.value, 2e-6);
   EXPECT_EQ(m.time.samples, 3);
   EXPECT_EQ(m.launches, 60);
@@ -43,18 +47,6 @@ TEST(Summarise, ManyBlocksGiveThe95PercentInterval) {
 TEST(Summarise, UnknownClocksDontDragTheMedianDown) {
   EXPECT_DOUBLE_EQ(summarise({block(1, 1, 0), block(1, 1, 1900), block(1, 1, 0)}).clock_mhz, 1900);
   EXPECT_DOUBLE_EQ(summarise({block(1), block(2)}).clock_mhz, 0);
-}
-
-TEST(Summarise, WaitingIsTheMeanOverBlocks) {
-  std::vector<Block> blocks = {block(1), block(2), block(3)};
-  blocks[1].waited = 0.3;
-  EXPECT_DOUBLE_EQ(summarise(blocks).waited, 0.1);
-}
-
-TEST(Summarise, NoBlocksAreNoSamples) {
-  const Measurement m = summarise({});
-  EXPECT_EQ(m.time.samples, 0);
-  EXPECT_DOUBLE_EQ(m.time.value, 0);
 }
 
 TEST(MeasurementJson, SpeaksInMicrosecondsWithSixDigits) {
@@ -113,11 +105,6 @@ INSTANTIATE_TEST_SUITE_P(
         WrongMeasurement{"launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"},
         WrongMeasurement{"clock_mhz", "\"fast\"", "t.json: m.clock_mhz: expected a number, found a string"}));
 
-TEST(MeasurementJson, ANumberBeyondDoublesIsRefused) {
-  const Json json = Json::parse(R"({"median_us":1,"low_us":1,"high_us":1e308,"samples":1,"launches":1,"clock_mhz":0})");
-  EXPECT_NO_THROW(measurement_from_json(JsonAt(json, "m")));
-}
-
 TEST(TrialJson, AGoodTrialComesBack) {
   const Trial trial = sample::trial(sample::mma(128), 42);
   const Json json = to_json(trial);
@@ -130,20 +117,13 @@ TEST(TrialJson, AGoodTrialComesBack) {
 }
 
 TEST(TrialJson, AFailedTrialKeepsItsReasonAndHasNoTime) {
-  const Trial trial = sample::failed_trial(sample::mma(64), Status::timeout, "no answer for 20 s");
-  const Json json = to_json(trial);
-  EXPECT_FALSE(json.contains("measurement"));
-  EXPECT_FALSE(json.contains("verdict"));
-  const Trial again = trial_from_json(JsonAt(json, "t"));
-  EXPECT_EQ(again.status, Status::timeout);
-  EXPECT_EQ(again.reason, "no answer for 20 s");
-}
-
-TEST(TrialJson, EveryStatusComesBack) {
   for (const Status status : {Status::illegal, Status::compile_error, Status::spills, Status::launch_error,
                               Status::wrong_result, Status::timeout, Status::crashed}) {
     const Json json = to_json(sample::failed_trial(sample::mma(64), status, "why"));
-    EXPECT_EQ(trial_from_json(JsonAt(json, "t")).status, status);
+    EXPECT_FALSE(json.contains("measurement") || json.contains("verdict"));
+    const Trial again = trial_from_json(JsonAt(json, "t"));
+    EXPECT_EQ(again.status, status);
+    EXPECT_EQ(again.reason, "why");
   }
 }
 
@@ -165,17 +145,13 @@ TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
   EXPECT_FALSE(to_json(trial).contains("compile"));
 }
 
-TEST(TrialJson, OkWithoutATimeIsAnError) {
-  Json json = to_json(sample::trial(sample::mma(64), 1));
-  json.erase("measurement");
-  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: 'measurement' is missing");
-}
-
 TEST(TrialJson, OkWithAWrongResultIsAContradiction) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json["verdict"]["ok"] = false;
   EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what,
             "j:2: the status is ok, but the result was not found right");
+  json.erase("measurement");
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: 'measurement' is missing");
 }
 
 TEST(TrialJson, UnknownWordsNameTheirPlaceAndTheNearestWord) {

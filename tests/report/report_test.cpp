@@ -32,7 +32,7 @@ Trial clocked(Trial trial, double mhz) {
 }
 
 JournalContents journal() {
-  JournalContents replay{.header = sample::header(), .trials = {}, .unfinished = {}};
+  JournalContents contents{.header = sample::header(), .trials = {}, .unfinished = {}};
   contents.trials[id(first_cell())] = {
       trial(mma(32, 128), 20),
       failed_trial(mma(16, 64, 32), Status::wrong_result, "row 3 differs"),
@@ -45,7 +45,7 @@ JournalContents journal() {
   contents.trials[id(second_cell())] = {trial(mma(32, 64), 20)};
   contents.unfinished[id(second_cell())] = {{text(mma(128)), 2}};
   contents.final_seconds[id(first_cell())] = 1.5;
-  return replay;
+  return contents;
 }
 
 Peers peers() {
@@ -84,9 +84,9 @@ std::string all_text(const ReportSection& section) {
 // A report of everything that the tests have.
 struct Inputs {
   TunedTable table = small_table();
-  JournalContents replay = journal();
+  JournalContents contents = journal();
   Peers others = peers();
-  ReportInput all() const { return {&table, &replay, &others}; }
+  ReportInput all() const { return {&table, &contents, &others}; }
   ReportInput alone() const { return {&table, nullptr, nullptr}; }
 };
 
@@ -208,7 +208,7 @@ TEST(Report, RoutingCountsExpertsByTheirRows) {
 TEST(Report, AnEmptyTableIsAReportToo) {
   const TunedTable table = sample::table();
   const JournalContents contents = journal();
-  for (const JournalContents* journal : {static_cast<const JournalContents*>(nullptr), &replay}) {
+  for (const JournalContents* journal : {static_cast<const JournalContents*>(nullptr), &contents}) {
     EXPECT_TRUE(holds(report_markdown({&table, journal, nullptr}), "0 of 0 cells have a winner."));
     EXPECT_TRUE(holds(report_html({&table, journal, nullptr}), "The table has no entries."));
   }

@@ -154,7 +154,7 @@ Json alone(const TuneRequest& request) {
 }
 
 // Every candidate once in each cell, each of them right.
-void expect_each_trial_once(const JournalContents& replay, const Team& team) {
+void expect_each_trial_once(const JournalContents& contents, const Team& team) {
   for (const Cell& cell : team.request.cells) {
     std::set<Candidate> seen;
     for (const Trial& trial : contents.trials.at(id(cell))) {
@@ -357,7 +357,7 @@ TEST(Devices, AWorkerProcessThatIsLostForGoodIsRetired) {
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   ASSERT_EQ(team.notes.size(), 1u);
   EXPECT_TRUE(team.notes[0].ends_with("no such GPU")) << team.notes[0];
-  JournalContents replay = read_journal(folder.path() / "j");
+  JournalContents contents = read_journal(folder.path() / "j");
   int faults = 0;
   for (const auto& [cell, trials] : contents.trials)
     for (const Trial& trial : trials) faults += trial.status == Status::ok ? 0 : 1;

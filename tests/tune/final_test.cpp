@@ -52,66 +52,33 @@ TEST(Decide, TheFinalOverrulesTheScreening) {
   EXPECT_EQ(deciding.entry.measurement.time.samples, 11);
 }
 
-TEST(Decide, LooksGetOperandsMadeAnew) {
-  Deciding deciding(times({{12, 100}}));
-  deciding.trials = {screened(cpu(12), 100)};
-  deciding.request.looks = 4;
-  deciding.request.rounds = 20;
-  int reloads = 0;
-  deciding.request.reload = [&] { ++reloads; };
-  ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(reloads, 3);
-  EXPECT_EQ(deciding.entry.measurement.time.samples, 20);
-}
-
-TEST(Decide, NoLookBeginsLateOrWithoutMemory) {
-  for (const bool late : {true, false}) {
+// How many rounds a final of four looks and 20 rounds has, and how often its operands are made anew.
+TEST(Decide, LooksGetOperandsMadeAnewWhileThereAreTimeAndMemoryAndNoStop) {
+  struct Case {
+    double reload_seconds;
+    bool fits, stopped, stops;
+    int samples, reloads;
+  };
+  for (const Case& look :
+       {Case{1e9, true, false, false, 20, 3}, Case{0, true, false, false, 5, 0}, Case{1e9, false, false, false, 5, 1},
+        Case{1e9, true, false, true, 10, 1}, Case{1e9, true, true, false, 5, 0}}) {
+    std::atomic<bool> stop = look.stopped;
+    int reloads = 0;
     Deciding deciding(times({{12, 100}}));
     deciding.trials = {screened(cpu(12), 100)};
     deciding.request.looks = 4;
     deciding.request.rounds = 20;
+    deciding.request.reload_seconds = look.reload_seconds;
+    deciding.request.stop = &stop;
     deciding.request.reload = [&] {
-      if (!late) throw OutOfMemory("somebody took it", 9);
+      ++reloads;
+      stop = look.stops;
+      if (!look.fits) throw OutOfMemory("somebody took it", 9);
     };
-    if (late) deciding.request.reload_seconds = 0;
     ASSERT_TRUE(deciding.run());
-    EXPECT_EQ(deciding.entry.measurement.time.samples, 5);
+    EXPECT_EQ(deciding.entry.measurement.time.samples, look.samples);
+    EXPECT_EQ(reloads, look.reloads);
   }
-}
-
-TEST(Decide, TheOnlyLookGoesOnUntilThereIsAnInterval) {
-  Deciding deciding(times({{12, 100}}));
-  deciding.trials = {screened(cpu(12), 100)};
-  deciding.request.looks = 8;
-  deciding.request.rounds = 24;
-  deciding.request.reload = [] {};
-  deciding.request.reload_seconds = 0;
-  ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.measurement.time.samples, 5);
-}
-
-TEST(Decide, NoLookFollowsAStop) {
-  std::atomic<bool> stop = false;
-  Deciding deciding(times({{12, 100}}));
-  deciding.trials = {screened(cpu(12), 100)};
-  deciding.request.looks = 4;
-  deciding.request.rounds = 20;
-  deciding.request.stop = &stop;
-  deciding.request.reload = [&] { stop = true; };  // in the middle of it
-  ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.measurement.time.samples, 10);
-}
-
-TEST(Decide, AStopBeforehandLeavesFewRoundsOfOneLook) {
-  const std::atomic<bool> stop = true;
-  Deciding deciding(times({{12, 100}}));
-  deciding.trials = {screened(cpu(12), 100)};
-  deciding.request.looks = 4;
-  deciding.request.rounds = 40;
-  deciding.request.stop = &stop;
-  deciding.request.reload = [] { ADD_FAILURE() << "no look follows"; };
-  ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.measurement.time.samples, 5);
 }
 
 TEST(Decide, OnlyThreeAndOnlyOverlappingIntervalsTakePart) {
@@ -138,20 +105,6 @@ TEST(Decide, TheDefaultAlwaysTakesPart) {
   EXPECT_NEAR(fallback.measurement.time.value, 300e-6, 1e-12);
 }
 
-TEST(Decide, BaselinesFollowTheDefaultInTheirOrder) {
-  Script script = times({{12, 100}});
-  script.baselines = {{"loop", 200e-6}, {"grouped", 400e-6}};
-  Deciding deciding(script);
-  deciding.trials = {screened(cpu(12), 100)};
-  ASSERT_TRUE(deciding.run());
-  ASSERT_EQ(deciding.entry.rivals.size(), 2U);
-  EXPECT_EQ(deciding.entry.rivals[0].name, "loop");
-  EXPECT_NEAR(deciding.entry.rivals[0].ratio.value, 0.5, 1e-9);
-  EXPECT_EQ(deciding.entry.rivals[1].name, "grouped");
-  EXPECT_NEAR(deciding.entry.rivals[1].ratio.value, 0.25, 1e-9);
-  EXPECT_EQ(deciding.entry.rivals[1].candidate, Candidate{});
-}
-
 // The default beats a candidate whose median is lower: in each pair the default is the faster one.
 TEST(Decide, TheWinnerIsNeverOneThatTheDefaultBeatsByThePairedRatio) {
   Script script;
@@ -170,14 +123,11 @@ TEST(Decide, TheWinnerIsNeverOneThatTheDefaultBeatsByThePairedRatio) {
   ASSERT_TRUE(deciding.run());
   EXPECT_EQ(deciding.entry.candidate, cpu(96));  // medians 4.9 and 5, but 4 pairs of 5 go to the default
   EXPECT_EQ(deciding.entry.rivals[0].ratio.value, 1);
-}
-
-TEST(Decide, ATieGoesToTheDefault) {
-  Deciding deciding(times({{12, 100}, {96, 100}}));
-  deciding.trials = {screened(cpu(12), 100), screened(cpu(96), 100)};
-  deciding.request.fallback = cpu(96);
-  ASSERT_TRUE(deciding.run());
-  EXPECT_EQ(deciding.entry.candidate, cpu(96));
+  Deciding tie(times({{12, 100}, {96, 100}}));
+  tie.trials = {screened(cpu(12), 100), screened(cpu(96), 100)};
+  tie.request.fallback = cpu(96);
+  ASSERT_TRUE(tie.run());
+  EXPECT_EQ(tie.entry.candidate, cpu(96));
 }
 
 TEST(Decide, AnOverNoisyRunNeverMakesAWinnerThatTheDefaultBeats) {
@@ -213,29 +163,25 @@ TEST(Decide, TiesAreTheOthersWhoseScreeningOverlapsTheWinners) {
   EXPECT_EQ(deciding.entry.ties, (std::vector<Candidate>{cpu(24), cpu(96)}));
 }
 
-TEST(Decide, ABaselineThatFailsIsLeftOutWithANote) {
+TEST(Decide, BaselinesFollowTheDefaultInTheirOrderWithoutThoseThatFailOrAreWrong) {
   Script script = times({{12, 100}});
-  script.baselines = {{"loop", 200e-6}, {"grouped", 400e-6}};
+  script.baselines = {{"loop", 200e-6}, {"grouped", 400e-6}, {"third", 500e-6}, {"fourth", 800e-6}};
+  script.verify = [](const Contender& who) { return who.baseline == "third" ? fake::wrong() : fake::right(); };
   script.before = [](const std::string&, const Contender& who) {
     if (who.baseline == "grouped") throw CandidateFault(Status::illegal, "it knows no fp32");
   };
   Deciding deciding(script);
   deciding.trials = {screened(cpu(12), 100)};
   ASSERT_TRUE(deciding.run());
-  ASSERT_EQ(deciding.entry.rivals.size(), 1U);
+  ASSERT_EQ(deciding.entry.rivals.size(), 2U);
   EXPECT_EQ(deciding.entry.rivals[0].name, "loop");
-  ASSERT_EQ(deciding.notes.size(), 1U);
-  EXPECT_EQ(deciding.notes[0], "the baseline grouped is left out: it knows no fp32");
-}
-
-TEST(Decide, ABaselineWithAWrongResultIsNoRival) {
-  Script script = times({{12, 100}});
-  script.verify = [](const Contender& who) { return who.baseline.empty() ? fake::right() : fake::wrong(); };
-  Deciding deciding(script);
-  deciding.trials = {screened(cpu(12), 100)};
-  ASSERT_TRUE(deciding.run());
-  EXPECT_TRUE(deciding.entry.rivals.empty());
-  EXPECT_EQ(deciding.notes.at(0), "the baseline loop is left out: its result is wrong: 7 of 2048 elements differ");
+  EXPECT_NEAR(deciding.entry.rivals[0].ratio.value, 0.5, 1e-9);
+  EXPECT_EQ(deciding.entry.rivals[1].name, "fourth");
+  EXPECT_NEAR(deciding.entry.rivals[1].ratio.value, 0.125, 1e-9);
+  EXPECT_EQ(deciding.entry.rivals[1].candidate, Candidate{});
+  EXPECT_EQ(deciding.notes, (std::vector<std::string>{
+                                "the baseline grouped is left out: it knows no fp32",
+                                "the baseline third is left out: its result is wrong: 7 of 2048 elements differ"}));
 }
 
 TEST(Decide, AFinalistThatFailsTwiceMakesRoomForTheNext) {

@@ -16,7 +16,7 @@ constexpr int64_t kTokens = 16, kOthers = 16384;
 
 // Trials of three candidates and a final of the cell of kTokens.
 JournalContents journal() {
-  JournalContents replay;
+  JournalContents contents;
   contents.header.cells = {fake::small_cell(kTokens), fake::small_cell(64)};
   contents.header.device.processors = 2;
   const auto add = [&](const Candidate& candidate, double took) {
@@ -30,7 +30,7 @@ JournalContents journal() {
   add(cpu(48), 0.4);
   add(cpu(48), 0.2);  // more blocks
   contents.final_seconds[id(contents.header.cells[0])] = 4;
-  return replay;
+  return contents;
 }
 
 CellWorkload workload(int64_t tokens, int64_t trials) {
@@ -38,9 +38,9 @@ CellWorkload workload(int64_t tokens, int64_t trials) {
   return {id(cell), trials, flops(product_of(make_problem(cell)))};
 }
 
-double seconds(const JournalContents& replay, int64_t tokens, int64_t trials, bool* guessed = nullptr,
+double seconds(const JournalContents& contents, int64_t tokens, int64_t trials, bool* guessed = nullptr,
                Regime regime = Regime::burst) {
-  return forecast_seconds(workload(tokens, trials), pace_of(replay), contents.header.device, regime, guessed);
+  return forecast_seconds(workload(tokens, trials), pace_of(contents), contents.header.device, regime, guessed);
 }
 
 TEST(Estimate, ACellOfTheJournalTakesWhatItTook) {

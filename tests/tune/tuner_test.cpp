@@ -18,19 +18,19 @@ using fake::Tuning;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(Tune, FindsTheBestCandidate) {
+TEST(Tune, FindsTheBestCandidateAndTellsTheCellInFull) {
   Tuning tuning;
+  tuning.request.time_budget = 1000;  // far more than it takes
+  const auto& legal = enumerate(tuning.request.space, fake::small_cell().shape, tuning.backend.device()).legal;
+  ASSERT_EQ(std::count(legal.begin(), legal.end(), tuning.fallback()), 0) << "the test needs a default outside";
   const Entry entry = tuning.run_one();
-  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
-  EXPECT_NEAR(entry.measurement.time.value, 100e-6, 1e-9);
-  EXPECT_TRUE(entry.verdict.ok);
-  EXPECT_TRUE(entry.complete);
-  EXPECT_EQ(entry.skipped, "");
-}
-
-TEST(Tune, AnEntryTellsTheCellInFull) {
-  Tuning tuning;
-  const Entry entry = tuning.run_one();
+  EXPECT_EQ(tuning.trials.at(0).candidate, tuning.fallback());
+  EXPECT_EQ(tuning.trials.at(0).measurement.time.samples, 5);
+  EXPECT_GT(std::ranges::count_if(tuning.trials, [](const Trial& one) { return one.measurement.time.samples == 2; }), 5)
+      << "hopeless ones";
+  EXPECT_EQ(tuning.planned, 49);
+  EXPECT_EQ(entry.legal, 49);
+  EXPECT_EQ(entry.measured, 49);
   const Problem problem = make_problem(fake::small_cell());
   EXPECT_EQ(entry.cell, fake::small_cell());
   EXPECT_EQ(entry.m_sizes, problem.routing.m_sizes);
@@ -38,34 +38,23 @@ TEST(Tune, AnEntryTellsTheCellInFull) {
   EXPECT_EQ(entry.bytes, bytes(product_of(problem)));
   EXPECT_EQ(entry.figures.rows, 32);
   EXPECT_DOUBLE_EQ(entry.occupancy, tile_occupancy(product_of(problem), 48));
+  EXPECT_EQ(entry.candidate, fake::best_of_small_space());
+  EXPECT_NEAR(entry.measurement.time.value, 100e-6, 1e-9);
+  EXPECT_TRUE(entry.verdict.ok);
+  EXPECT_TRUE(entry.complete);
+  EXPECT_EQ(entry.skipped, "");
 }
 
-TEST(Tune, ATableTellsToolDeviceAndEnvironment) {
+TEST(Tune, ATableTellsToolDeviceEnvironmentAndRegime) {
   Tuning tuning;
+  tuning.request.regime = Regime::sustained;
   tuning.request.tool = {{"version", "1"}};
   const TunedTable table = tuning.run();
   EXPECT_EQ(table.tool["version"], "1");
   EXPECT_EQ(table.device.name, "fake");
   EXPECT_EQ(table.environment, tuning.backend.environment());
-  EXPECT_EQ(table.regime, Regime::burst);
-}
-
-TEST(Tune, EveryTimeIsOfTheRegimeThatIsAskedFor) {
-  Tuning tuning;
-  tuning.request.regime = Regime::sustained;
-  EXPECT_EQ(tuning.run().regime, Regime::sustained);
+  EXPECT_EQ(table.regime, Regime::sustained);
   EXPECT_EQ(tuning.backend.regimes, std::set{Regime::sustained});
-}
-
-TEST(Tune, TheDefaultIsTriedFirstEvenOutsideTheSpace) {
-  Tuning tuning;
-  const auto& legal = enumerate(tuning.request.space, fake::small_cell().shape, tuning.backend.device()).legal;
-  ASSERT_EQ(std::count(legal.begin(), legal.end(), tuning.fallback()), 0) << "the test needs a default outside";
-  const Entry entry = tuning.run_one();
-  EXPECT_EQ(tuning.trials.at(0).candidate, tuning.fallback());
-  EXPECT_EQ(tuning.planned, 49);
-  EXPECT_EQ(entry.legal, 49);
-  EXPECT_EQ(entry.measured, 49);
 }
 
 TEST(Tune, TheDefaultInsideTheSpaceIsTriedOnce) {
@@ -101,17 +90,13 @@ TEST(Tune, NothingIsCompiledBetweenTheTrialsOfABatch) {
   ASSERT_GE(tuning.backend.batches.size(), 2U);
   EXPECT_EQ(tuning.backend.batches[0], 49U);  // all at once, then the finalists
   EXPECT_EQ(tuning.backend.batches.size(), 2U);
-}
-
-TEST(Tune, ALargeSpaceIsCompiledInBatches) {
-  Tuning tuning;
-  tuning.request.space.variants[0].values[0].second = {8, 16, 24, 48, 64, 72, 80, 96};
-  tuning.request.space.variants[0].values[1].second = {32, 64, 128, 256};
-  tuning.run();
-  EXPECT_EQ(tuning.planned, 129);
-  EXPECT_EQ(tuning.backend.batches[0], 64U);
-  EXPECT_EQ(tuning.backend.batches[1], 64U);
-  EXPECT_EQ(tuning.backend.batches[2], 1U);
+  Tuning large;
+  large.request.space.variants[0].values[0].second = {8, 16, 24, 48, 64, 72, 80, 96};
+  large.request.space.variants[0].values[1].second = {32, 64, 128, 256};
+  large.run();
+  EXPECT_EQ(large.planned, 129);
+  EXPECT_EQ(std::vector(large.backend.batches.begin(), large.backend.batches.begin() + 3),
+            (std::vector<size_t>{64, 64, 1}));
 }
 
 TEST(Tune, WhatComesNextIsCompiledAheadWhileABatchIsTried) {
@@ -232,15 +217,6 @@ TEST(Tune, ACrashingCandidateCostsItselfAlone) {
   EXPECT_EQ(entry.failed, 12);
 }
 
-TEST(Tune, HopelessCandidatesAreRecordedWithFewSamples) {
-  Tuning tuning;
-  tuning.run();
-  int few = 0;
-  for (const Trial& trial : tuning.trials) few += trial.measurement.time.samples == 2;
-  EXPECT_GT(few, 5);
-  EXPECT_EQ(tuning.trials.at(0).measurement.time.samples, 5);
-}
-
 TEST(Tune, EventsComeInOrder) {
   Tuning tuning;
   tuning.request.max_candidates = 2;
@@ -270,20 +246,12 @@ TEST(Tune, FinishedTrialsTellTheBestSoFarAndTheCount) {
   EXPECT_EQ(done, 49);
 }
 
-TEST(Tune, MaxCandidatesCountsTheDefault) {
-  Tuning tuning;
-  tuning.request.max_candidates = 5;
-  const Entry entry = tuning.run_one();
-  EXPECT_EQ(tuning.planned, 5);
-  EXPECT_EQ(entry.measured, 5);
-  EXPECT_TRUE(entry.complete);
-}
-
 TEST(Tune, MaxCandidatesOfOneMakesTheDefaultTheWinner) {
   Tuning tuning;
   tuning.request.max_candidates = 1;
   const Entry entry = tuning.run_one();
   EXPECT_EQ(entry.candidate, tuning.fallback());
+  EXPECT_TRUE(entry.complete);
   ASSERT_EQ(entry.rivals.size(), 2U);
   EXPECT_EQ(entry.rivals[0].name, "default");
   EXPECT_EQ(entry.rivals[0].ratio, (Estimate{1, 1, 1}));
@@ -331,20 +299,17 @@ TEST(Tune, RandomDrawsWithoutListingTheSpace) {
   const std::vector<Candidate> drawn =
       draw(tuning.request.space, tuning.request.cells[0].shape, tuning.backend.device(), 3, 5).legal;
   EXPECT_EQ(drawn_candidates(tuning.request), 3);
+  TuneRequest whole = tuning.request;
+  whole.max_candidates = 0;
+  EXPECT_EQ(drawn_candidates(whole), 0);
+  whole.strategy = "exhaustive", whole.max_candidates = 3;
+  EXPECT_EQ(drawn_candidates(whole), 0);
   const Entry entry = tuning.run_one();
   EXPECT_EQ(entry.legal, 3);
   ASSERT_EQ(tuning.trials.size(), 3U);
   EXPECT_EQ(tuning.trials[0].candidate, tuning.fallback());
   for (size_t i = 1; i < 3; ++i)
     EXPECT_NE(std::find(drawn.begin(), drawn.end(), tuning.trials[i].candidate), drawn.end());
-}
-
-TEST(Tune, RandomListsASpaceThatItIsToTryWhole) {
-  Tuning tuning;
-  tuning.request.strategy = "random";
-  EXPECT_EQ(drawn_candidates(tuning.request), 0);
-  tuning.request.strategy = "exhaustive", tuning.request.max_candidates = 3;
-  EXPECT_EQ(drawn_candidates(tuning.request), 0);
 }
 
 TEST(Tune, ACellWithoutACorrectCandidateSaysWhy) {
@@ -365,10 +330,6 @@ TEST(Tune, ASpaceOfAnotherDeviceIsARequestError) {
   const Caught caught = error_of([&] { tuning.run(); });
   EXPECT_EQ(caught.exit, Exit::request);
   EXPECT_EQ(caught.what, "no variant of the space 'mine' runs on a cpu");
-}
-
-TEST(Tune, AnUnknownStrategyIsFoundBeforeAnythingRuns) {
-  Tuning tuning;
   tuning.request.strategy = "clever";
   EXPECT_EQ(error_of([&] { tuning.run(); }).exit, Exit::request);
   EXPECT_TRUE(tuning.backend.calls.empty());
@@ -468,12 +429,6 @@ TEST(TuneBudget, IsSharedOutOverTheCells) {
     EXPECT_LT(entry.measured, 45);
     EXPECT_FALSE(entry.complete);
   }
-}
-
-TEST(TuneBudget, AGenerousOneChangesNothing) {
-  Tuning tuning;
-  tuning.request.time_budget = 1000;
-  EXPECT_TRUE(tuning.run_one().complete);
 }
 
 // Its baseline has two speeds, for no other program's fault, and the faster one does not come again.

@@ -136,20 +136,15 @@ TEST_F(Worker, ServesAThreadOfTheSameProcessToo) {
 }
 
 TEST_F(Worker, ACrashIsTheCandidatesAndTheRunGoesOn) {
-  auto backend = loaded("crash=block_m=24");
+  auto backend = loaded("crash=block_m=24;say=CUDA error 700:\n  an illegal address");
   const CandidateFault fault = fault_of([&] { backend->verify(contender(cpu(24))); });
   EXPECT_EQ(fault.status, Status::crashed);
   EXPECT_TRUE(holds(fault.what(), "the worker died of signal 6 (Aborted) in verify")) << fault.what();
+  EXPECT_TRUE(holds(fault.what(), "its last words: \"CUDA error 700: an illegal address")) << fault.what();
   EXPECT_TRUE(backend->verify(contender(cpu(48))).ok);
   EXPECT_EQ(backend->sample(contender(cpu(48)), {.blocks = 2}).size(), 2U);
   EXPECT_EQ(count("hello"), 2);
   EXPECT_EQ(count("load"), 2);  // the new worker has what the old one had
-}
-
-TEST_F(Worker, ACrashQuotesTheLastWords) {
-  auto backend = loaded("crash=block_m=24;say=CUDA error 700:\n  an illegal address");
-  const CandidateFault fault = fault_of([&] { backend->verify(contender(cpu(24))); });
-  EXPECT_TRUE(holds(fault.what(), "its last words: \"CUDA error 700: an illegal address")) << fault.what();
 }
 
 TEST_F(Worker, AFloodOnStandardErrorNeitherBlocksNorFillsMemory) {
@@ -160,8 +155,12 @@ TEST_F(Worker, AFloodOnStandardErrorNeitherBlocksNorFillsMemory) {
 }
 
 TEST_F(Worker, AHangIsKilledWhenItsTimeIsUp) {
-  auto backend = open_impatient("hang=block_m=24");
+  auto backend = open_impatient("hang=block_m=24;hang-sample=block_m=36");
   backend->load(problem_);
+  EXPECT_TRUE(backend->verify(contender(cpu(36))).ok);
+  const CandidateFault sampled = fault_of([&] { backend->sample(contender(cpu(36)), {}); });
+  EXPECT_EQ(sampled.status, Status::timeout);
+  EXPECT_TRUE(holds(sampled.what(), "sample took longer than")) << sampled.what();
   const auto begin = std::chrono::steady_clock::now();
   const CandidateFault fault = fault_of([&] { backend->verify(contender(cpu(24))); });
   EXPECT_EQ(fault.status, Status::timeout);
@@ -188,15 +187,6 @@ TEST_F(Worker, AHangInTheReferencesIsTheMachines) {
   const Caught caught = error_of([&] { backend->verify(contender(cpu(24))); });
   EXPECT_EQ(caught.exit, Exit::machine);
   EXPECT_TRUE(holds(caught.what, "references took longer than 500 ms")) << caught.what;
-}
-
-TEST_F(Worker, AHangInSampleIsKilledToo) {
-  auto backend = open_impatient("hang-sample=block_m=24");
-  backend->load(problem_);
-  EXPECT_TRUE(backend->verify(contender(cpu(24))).ok);
-  const CandidateFault fault = fault_of([&] { backend->sample(contender(cpu(24)), {}); });
-  EXPECT_EQ(fault.status, Status::timeout);
-  EXPECT_TRUE(holds(fault.what(), "sample took longer than")) << fault.what();
 }
 
 TEST_F(Worker, RepeatsMayTakeAsLongAsTheyAreTold) {
@@ -255,24 +245,14 @@ TEST_F(Worker, ThreeDeathsWithNothingThatRunsAreTheMachines) {
 }
 
 TEST_F(Worker, ACompilerCrashIsFoundByHalving) {
-  auto backend = loaded("compile-crash=block_m=24");
-  const std::vector<Candidate> candidates = {cpu(12), cpu(24), cpu(36), cpu(48), cpu(60)};
+  auto backend = loaded("compile-crash=block_n=128");
+  const std::vector<Candidate> candidates = {cpu(12), cpu(24, 128), cpu(36), cpu(48), cpu(60, 128)};
   const std::vector<CompileResult> results = backend->compile(shape_, candidates);
   ASSERT_EQ(results.size(), 5U);
-  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(results[i].status, i == 1 ? Status::compile_error : Status::ok) << i;
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(results[i].status, i == 1 || i == 4 ? Status::compile_error : Status::ok) << i;
   EXPECT_TRUE(holds(results[1].reason, "the compiler crashed: the worker died of signal 6")) << results[1].reason;
   EXPECT_TRUE(backend->verify(contender(cpu(12))).ok);
-}
-
-TEST_F(Worker, SeveralCompilerCrashesAreAllFound) {
-  auto backend = loaded("compile-crash=block_n=128");
-  std::vector<Candidate> candidates;
-  for (const int m : {12, 24, 36, 48})
-    for (const int n : {64, 128}) candidates.push_back(cpu(m, n));
-  const std::vector<CompileResult> results = backend->compile(shape_, candidates);
-  for (size_t i = 0; i < candidates.size(); ++i)
-    EXPECT_EQ(results.at(i).status, find_value(candidates[i], "block_n") == 128 ? Status::compile_error : Status::ok)
-        << i;
 }
 
 TEST_F(Worker, ACompilerHangIsACompileError) {
@@ -301,45 +281,40 @@ TEST_F(Worker, NoSuchProgramIsTheMachines) {
   EXPECT_EQ(caught.what, "cannot start '/nowhere/moetune': No such file or directory");
 }
 
-TEST_F(Worker, AnErrorOfTheBackendCrossesAsItIs) {
-  const Caught caught = error_of([&] { open("hello-error"); });
-  EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_EQ(caught.what, "no such GPU");
-  EXPECT_EQ(caught.hint, "try another");
-}
+struct Fault {
+  std::string word, faults;  // the worker's argument, and what is planted
+  Exit exit;
+  std::string told;
+  int hellos, loads;
+};
 
-TEST_F(Worker, ADeathAtTheStartIsTheMachines) {
-  const Caught caught = error_of([&] { open("hello-crash"); });
-  EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_TRUE(holds(caught.what, "did not start: the worker died of signal 6")) << caught.what;
-  EXPECT_EQ(count("hello"), 3);
+// Where a worker starts or loads. A crash is tried once more.
+TEST_F(Worker, FaultsBeforeATrialAreNoCandidates) {
+  for (const Fault& fault : std::initializer_list<Fault>{
+           {"serve", "hello-error", Exit::machine, "no such GPU", 1, 0},
+           {"serve", "hello-crash", Exit::machine, "did not start: the worker died of signal 6", 3, 0},
+           {"serve", "hello-hang", Exit::machine, "hello took longer than 500 ms", 1, 0},
+           {"leave", "", Exit::machine, "exited with code 7", 0, 0},
+           {"babble", "", Exit::request, "the worker's answer:1:1: not valid JSON", 0, 0},
+           {"serve", "load-crash", Exit::machine, "could not be loaded: the worker died of signal 6", 2, 2},
+           {"serve", "load-hang", Exit::machine, "load took longer than 500 ms", 1, 1},
+           {"serve", "load-error", Exit::bug, "an invariant broke", 1, 1}}) {
+    std::filesystem::remove(log_path());
+    WorkerOptions faulty = options(fault.faults);
+    faulty.command[1] = fault.word;
+    faulty.load_seconds = fault.faults == "load-hang" ? 0.5 : faulty.load_seconds;
+    faulty.start_seconds = fault.faults == "hello-hang" ? 0.5 : faulty.start_seconds;
+    const Caught caught = error_of([&] { make_worker_backend(faulty)->load(problem_); });
+    EXPECT_EQ(caught.exit, fault.exit) << caught.what;
+    EXPECT_TRUE(holds(caught.what, fault.told)) << caught.what;
+    EXPECT_EQ(count("hello"), fault.hellos) << fault.faults;
+    EXPECT_EQ(count("load"), fault.loads) << fault.faults;
+  }
 }
 
 TEST_F(Worker, OneThatIsKilledAtTheStartIsStartedAgain) {
   open("hello-kill-once=" + (folder_.path() / "once").string());
   EXPECT_EQ(count("hello"), 2);
-}
-
-TEST_F(Worker, AProgramThatLeavesAtOnceIsTheMachines) {
-  WorkerOptions leaving = options("");
-  leaving.command[1] = "leave";
-  const Caught caught = error_of([&] { make_worker_backend(leaving); });
-  EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_TRUE(holds(caught.what, "exited with code 7")) << caught.what;
-}
-
-TEST_F(Worker, AHangAtTheStartIsTheMachines) {
-  WorkerOptions slow = options("hello-hang");
-  slow.start_seconds = 0.5;
-  const Caught caught = error_of([&] { make_worker_backend(slow); });
-  EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_TRUE(holds(caught.what, "hello took longer than 500 ms")) << caught.what;
-}
-
-TEST_F(Worker, NonsenseIsAnError) {
-  WorkerOptions babbling = options("");
-  babbling.command[1] = "babble";
-  EXPECT_TRUE(holds(error_of([&] { make_worker_backend(babbling); }).what, "the worker's answer:1:1: not valid JSON"));
 }
 
 TEST_F(Worker, OutOfMemoryCrossesWithItsSize) {
@@ -359,29 +334,6 @@ TEST_F(Worker, AWorkerThatIsKilledTwiceInLoadIsOutOfMemory) {
   auto backend = open("load-kill");
   EXPECT_THROW(backend->load(problem_), OutOfMemory);
   EXPECT_EQ(count("load"), 2);
-}
-
-TEST_F(Worker, ACrashInLoadIsTheMachinesAfterOneMoreTry) {
-  auto backend = open("load-crash");
-  const Caught caught = error_of([&] { backend->load(problem_); });
-  EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_TRUE(holds(caught.what, "could not be loaded: the worker died of signal 6")) << caught.what;
-  EXPECT_FALSE(caught.hint.empty());
-  EXPECT_EQ(count("load"), 2);
-}
-
-TEST_F(Worker, AHangInLoadIsTheMachines) {
-  auto backend = open_impatient("load-hang");
-  const Caught caught = error_of([&] { backend->load(problem_); });
-  EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_TRUE(holds(caught.what, "load took longer than 500 ms")) << caught.what;
-}
-
-TEST_F(Worker, AnUnexpectedExceptionIsOurBug) {
-  auto backend = open("load-error");
-  const Caught caught = error_of([&] { backend->load(problem_); });
-  EXPECT_EQ(caught.exit, Exit::bug);
-  EXPECT_EQ(caught.what, "an invariant broke");
 }
 
 TEST_F(Worker, KilledWhileIdleIsNobodysFault) {

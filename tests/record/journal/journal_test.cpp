@@ -52,23 +52,16 @@ TEST(Journal, HoldsWhatWasWrittenInOrder) {
   EXPECT_EQ(trials[1].reason, "signal 11");
 }
 
-TEST(Journal, EachLineIsOneJsonObjectWithItsKind) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  std::vector<std::string> kinds;
-  size_t start = 0;
-  for (size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1)
-    kinds.push_back(Json::parse(text.substr(start, end - start))["kind"].get<std::string>());
-  EXPECT_EQ(start, text.size());
-  EXPECT_EQ(kinds, (std::vector<std::string>{"header", "started", "trial", "started", "trial", "started"}));
-}
-
 TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
   const Folder folder;
   Journal journal = Journal::create(folder / "j", header());
   Trial timed = trial(mma(64), 10);
   timed.took = 0.125;
+  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+  journal.started(kCell, mma(64));
+  EXPECT_EQ(read_journal(folder / "j").unfinished.at(kCell).size(), 1u) << "on disk when the call returns";
   journal.finished(kCell, timed);
+  EXPECT_TRUE(read_journal(folder / "j").unfinished.empty());
   journal.finished(kCell, trial(mma(128), 10));
   const Entry found = sample::entry(header().cells.at(0), mma(64), 10);
   journal.decided(found, header().device, 2, true);
@@ -101,32 +94,16 @@ TEST(Journal, IsTheGoldenText) {
   sample::expect_golden("journal.jsonl", journal_text(folder / "j"));
 }
 
-TEST(Journal, LinesAreOnDiskWhenTheCallReturns) {
-  const Folder folder;
-  Journal journal = Journal::create(folder / "j", header());
-  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
-  journal.started(kCell, mma(64));
-  EXPECT_EQ(read_journal(folder / "j").unfinished.at(kCell).size(), 1u);
-  journal.finished(kCell, trial(mma(64), 1));
-  EXPECT_TRUE(read_journal(folder / "j").unfinished.empty());
-}
-
 TEST(Journal, OneThatWritesNowhereTakesEverything) {
   Journal journal;
   journal.started(kCell, mma(64));
   journal.finished(kCell, trial(mma(64), 1));
 }
 
-TEST(Journal, CreateReplacesAnOlderOne) {
-  const Folder folder;
-  journal_text(folder / "j");
-  { const Journal journal = Journal::create(folder / "j", header()); }
-  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
-}
-
-TEST(Journal, ADeviceFileIsWrittenToAndNotReplaced) {
+TEST(Journal, ADeviceFileIsWrittenToAndNeitherReplacedNorClaimed) {
   Journal journal = Journal::create("/dev/null", header());
   journal.started(kCell, mma(64));
+  EXPECT_EQ(error_of([] { Journal::create("/dev/null", header()); }).exit, Exit::yes);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
@@ -159,25 +136,12 @@ TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
   }
 }
 
-TEST(ClaimedJournal, AContinuedOneIsClaimedToo) {
-  const Folder folder;
-  journal_text(folder / "j");
-  const Journal first = Journal::reopen(folder / "j");
-  EXPECT_EQ(error_of([&] { Journal::reopen(folder / "j"); }).exit, Exit::request);
-}
-
-TEST(ClaimedJournal, ReadingItLeavesItClaimed) {
-  const Folder folder;
-  const Journal first = Journal::create(folder / "j", header());
-  read_journal(folder / "j");
-  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
-}
-
 TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
   const Folder folder;
   {
     Journal first = Journal::create(folder / "j", header());
     const Journal owner = std::move(first);
+    read_journal(folder / "j");  // leaves it claimed
     EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
   }
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
@@ -209,11 +173,6 @@ TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
   EXPECT_EQ(read_text(folder / "j.old2"), text);
   EXPECT_TRUE(read_journal(folder / "j").trials.empty());
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);  // ours all the time
-}
-
-TEST(ClaimedJournal, DevicesAreAnybodys) {
-  const Journal first = Journal::create("/dev/null", header());
-  EXPECT_EQ(error_of([] { Journal::create("/dev/null", header()); }).exit, Exit::yes);
 }
 
 TEST(Unfinished, CountsEachStartWithoutAnEnd) {
@@ -299,28 +258,15 @@ TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
   }
 }
 
-TEST(CutJournal, ATailOfZerosAfterAPowerCutIsLeftOut) {
+TEST(CutJournal, WhatFollowsTheLastWholeLineIsLeftOutAndCutOff) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
-  write(folder / "cut", text + std::string(5000, '\0'));
-  EXPECT_EQ(read_journal(folder / "cut").trials.at(kCell).size(), 2u);
-  { const Journal journal = Journal::reopen(folder / "cut"); }
-  EXPECT_EQ(read_text(folder / "cut"), text);
-}
-
-TEST(CutJournal, ALongCutLineIsMendedToo) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  write(folder / "cut", text + std::string(300000, 'x'));
-  { const Journal journal = Journal::reopen(folder / "cut"); }
-  EXPECT_EQ(read_text(folder / "cut"), text);
-}
-
-TEST(CutJournal, ReopenLeavesAWholeJournalAlone) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  { const Journal journal = Journal::reopen(folder / "j"); }
-  EXPECT_EQ(read_text(folder / "j"), text);
+  for (const std::string& tail : {std::string(5000, '\0'), std::string(300000, 'x'), std::string()}) {
+    write(folder / "cut", text + tail);
+    EXPECT_EQ(read_journal(folder / "cut").trials.at(kCell).size(), 2u);
+    { const Journal journal = Journal::reopen(folder / "cut"); }
+    EXPECT_EQ(read_text(folder / "cut"), text);
+  }
 }
 
 TEST(WrongJournal, ReopenOfAMissingFileIsAnErrorAndMakesNone) {
@@ -329,131 +275,56 @@ TEST(WrongJournal, ReopenOfAMissingFileIsAnErrorAndMakesNone) {
   EXPECT_FALSE(std::filesystem::exists(folder / "j"));
 }
 
-TEST(WrongJournal, AMissingFileHasAHint) {
+TEST(WrongJournal, NamesLineAndPlace) {
+  const Folder folder;
+  const std::string text = journal_text(folder / "j");
+  const size_t second = text.find('\n') + 1, end = text.find('\n', second),
+               last = text.rfind('\n', text.size() - 2) + 1;
+  const auto with = [&](const std::string& part, const std::string& other) {
+    return std::string(text).replace(text.find(part), part.size(), other);
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {std::string(text).insert(end, "}"), "j:2:" + std::to_string(end - second + 1) + ": not valid JSON"},
+      {text.substr(0, second + 20) + "\n" + text.substr(end + 1), "j:2:21: the JSON ends too early"},
+      {text + "\n" + text.substr(last), "j:7: the line is empty"},
+      {with("\"block_m\":128", "\"block_m\":-12"), "j:4: candidate.block_m: -12 is outside 0"},
+      {with(kCell + "\",\"candidate\"", "some/other/cell\",\"candidate\""),
+       "j:2: cell: 'some/other/cell' is not a cell of the header"},
+      {text + text, "j:7: a second header: two journals were joined"},
+      {text + "{}\n", "j:7: 'kind' is missing"},
+      {text + "[1]\n", "j:7: expected an object, found an array"},
+      {"{\"schema\": \"moetune.table/1\"}\n", "j:1: its schema is 'moetune.table/1', expected 'moetune.journal/1'"},
+      {"hello\n", "j:1:1: not valid JSON"},
+      {with("signal 11", "signal \xff\xfe"), "j:5:"},
+      {text + std::string(100000, '[') + std::string(100000, ']') + "\n", "j:7: nested deeper than 64 levels"}};
+  for (const auto& [damaged, told] : cases) {
+    write(folder / "j", damaged);
+    const auto fault = error_of([&] { read_journal(folder / "j"); });
+    EXPECT_EQ(fault.exit, Exit::request);
+    EXPECT_TRUE(holds(fault.what, told)) << fault.what << "\nexpected " << told;
+  }
+}
+
+TEST(WrongJournal, MustBeARegularFileOfAPlausibleSize) {
   const Folder folder;
   const auto fault = error_of([&] { read_journal(folder / "j"); });
   EXPECT_TRUE(holds(fault.what, "there is no such journal"));
   EXPECT_EQ(fault.hint, "start afresh without --resume");
-}
-
-TEST(WrongJournal, AFolderIsNone) {
-  const Folder folder;
   EXPECT_TRUE(holds(error_of([&] { read_journal(folder / ""); }).what, "a journal must be a regular file"));
+  write(folder / "j", "");
+  std::filesystem::resize_file(folder / "j", uintmax_t{5} << 30);  // sparse
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j: far too long for a journal"));
 }
 
-TEST(WrongJournal, AMalformedMiddleLineNamesFileLineAndColumn) {
+TEST(Journal, UnknownFieldsAndKindsAndCarriageReturnsAreIgnored) {
   const Folder folder;
-  std::string text = journal_text(folder / "j");
-  const size_t second = text.find('\n') + 1;
-  text.insert(text.find('\n', second), "}");
-  write(folder / "j", text);
-  const auto fault = error_of([&] { read_journal(folder / "j"); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  const size_t column = text.find('\n', second) - second;
-  EXPECT_EQ(fault.what, (folder / "j").string() + ":2:" + std::to_string(column) + ": not valid JSON");
-}
-
-TEST(WrongJournal, AMiddleLineCutShortIsAnErrorAtItsLine) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  const size_t second = text.find('\n') + 1;
-  write(folder / "j", text.substr(0, second + 20) + "\n" + text.substr(text.find('\n', second) + 1));
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:2:21: the JSON ends too early"));
-}
-
-TEST(WrongJournal, AnEmptyLineIsAnErrorAtItsLine) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  write(folder / "j", text + "\n" + text.substr(text.rfind('\n', text.size() - 2) + 1));
-  EXPECT_EQ(error_of([&] { read_journal(folder / "j"); }).what, (folder / "j").string() + ":7: the line is empty");
-}
-
-TEST(WrongJournal, AWrongFieldNamesLineAndPlace) {
-  const Folder folder;
-  std::string text = journal_text(folder / "j");
-  text.replace(text.find("\"block_m\":128"), 13, "\"block_m\":-12");
-  write(folder / "j", text);
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:4: candidate.block_m: -12 is outside 0"));
-}
-
-TEST(WrongJournal, AnUnknownCellIsAnErrorAtItsLine) {
-  const Folder folder;
-  {
-    Journal journal = Journal::create(folder / "j", header());
-    journal.started("some/other/cell", mma(64));
-  }
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
-                    "j:2: cell: 'some/other/cell' is not a cell of the header"));
-}
-
-TEST(WrongJournal, TwoJournalsJoinedAreAnError) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  write(folder / "j", text + text);
-  EXPECT_TRUE(
-      holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: a second header: two journals were joined"));
-}
-
-TEST(WrongJournal, ARecordWithoutAKindIsAnError) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  write(folder / "j", text + "{}\n");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: 'kind' is missing"));
-}
-
-TEST(WrongJournal, ARecordThatIsNoObjectIsAnError) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  write(folder / "j", text + "[1]\n");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: expected an object, found an array"));
-}
-
-TEST(WrongJournal, AnotherFileSaysWhatItIs) {
-  const Folder folder;
-  write(folder / "j", "{\"schema\": \"moetune.table/1\"}\n");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what,
-                    "j:1: its schema is 'moetune.table/1', expected 'moetune.journal/1'"));
-  write(folder / "j", "hello\n");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:1:1: not valid JSON"));
-}
-
-TEST(WrongJournal, BytesThatAreNoUtf8AreAnErrorAtTheirLine) {
-  const Folder folder;
-  std::string text = journal_text(folder / "j");
-  text.replace(text.find("signal 11"), 9, "signal \xff\xfe");
-  write(folder / "j", text);
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:5:"));
-}
-
-TEST(WrongJournal, DeepNestingIsRefused) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  write(folder / "j", text + std::string(100000, '[') + std::string(100000, ']') + "\n");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:7: nested deeper than 64 levels"));
-}
-
-TEST(WrongJournal, AFileWithoutLinesIsGivenUpBeforeItFillsTheMemory) {
-  const Folder folder;
-  { std::ofstream(folder / "j"); }
-  std::filesystem::resize_file(folder / "j", uintmax_t{200} << 20);  // sparse: 200 MB of zeros
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j:1: far too long for a journal"));
-}
-
-TEST(Journal, UnknownFieldsAndKindsAreIgnored) {
-  const Folder folder;
-  std::string text = journal_text(folder / "j");
-  text.replace(text.find("\"kind\":\"trial\""), 14, "\"kind\":\"trial\",\"power_w\":412");
-  write(folder / "j", text + "{\"kind\":\"note\",\"text\":\"from a later version\"}\n");
-  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 2u);
-}
-
-TEST(Journal, LinesThatEndInCarriageReturnsAreRead) {
-  const Folder folder;
-  const std::string text = journal_text(folder / "j");
-  std::string dos;
+  std::string text = journal_text(folder / "j"), dos;
   for (const char c : text) dos += c == '\n' ? std::string("\r\n") : std::string(1, c);
-  write(folder / "j", dos);
-  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 2u);
+  text.replace(text.find("\"kind\":\"trial\""), 14, "\"kind\":\"trial\",\"power_w\":412");
+  for (const std::string& other : {dos, text + "{\"kind\":\"note\",\"text\":\"from a later version\"}\n"}) {
+    write(folder / "j", other);
+    EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 2u);
+  }
 }
 
 TEST(Journal, ManyLinesAcrossReadBuffersComeBack) {

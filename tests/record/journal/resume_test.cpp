@@ -1,12 +1,12 @@
 // Which runs may continue a journal.
+#include <functional>
+
 #include "record/sample.h"
 
 namespace moetune {
 namespace {
 
-using sample::cell;
 using sample::header;
-using sample::small_up;
 
 TEST(Resume, TheSameRunMay) { EXPECT_NO_THROW(require_resumable(header(), header())); }
 
@@ -30,45 +30,59 @@ TEST(Resume, MeasuredFiguresAndTheHostMayDiffer) {
   EXPECT_NO_THROW(require_resumable(header(), now));
 }
 
-TEST(Resume, AnotherGpuOfTheSameModelDoesNotCompare) {
-  JournalHeader now = header();
-  now.device.id = "GPU-9999";
-  const auto fault = error_of([&] { require_resumable(header(), now); });
-  EXPECT_EQ(fault.exit, Exit::machine);
-  EXPECT_EQ(fault.what, "the journal is of NVIDIA H200 (GPU-1234, 132 SMs), this is NVIDIA H200 (GPU-9999, 132 SMs)");
-  EXPECT_EQ(fault.hint, "go on with that device (see --device), or start afresh without --resume");
-}
+struct Difference {
+  std::function<void(JournalHeader&)> change;
+  Exit exit;
+  std::string told, hint;
+};
 
-TEST(Resume, AnotherKindOfDeviceDoesNotCompare) {
-  JournalHeader now = header();
-  now.device = {.kind = DeviceKind::cpu, .name = "EPYC", .id = "cpu", .processors = 2};
-  EXPECT_TRUE(holds(error_of([&] { require_resumable(header(), now); }).what, "this is EPYC (cpu, 2 threads)"));
-}
-
-TEST(Resume, OtherKernelsDoNotCompare) {
-  JournalHeader now = header();
-  now.environment["identity"]["kernels"] = "beef";
-  const auto fault = error_of([&] { require_resumable(header(), now); });
-  EXPECT_EQ(fault.exit, Exit::machine);
-  EXPECT_EQ(fault.what, "times of the journal don't compare: kernels was \"f00d\" and is \"beef\"");
-  EXPECT_EQ(fault.hint, "go back to that environment, or start afresh without --resume");
-}
-
-TEST(Resume, EveryDifferenceOfTheIdentityIsNamed) {
-  JournalHeader now = header();
-  now.environment["identity"] = {{"driver", "590.2"}, {"cublas", "13.0"}};
-  EXPECT_EQ(
-      error_of([&] { require_resumable(header(), now); }).what,
-      "times of the journal don't compare: cublas was nothing and is \"13.0\", driver was \"580.1\" and is \"590.2\", "
-      "kernels was \"f00d\" and is nothing");
-}
-
-TEST(Resume, AnIdentityThatWentAwayIsADifference) {
-  JournalHeader now = header();
-  now.environment.erase("identity");
-  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).exit, Exit::machine);
-  now.environment = nullptr;
-  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).exit, Exit::machine);
+TEST(Resume, WhatDiffersIsNamedWithTheWayOut) {
+  const std::string gone = "the journal is of other cells: 1 of its 2 cells are not asked for now ";
+  const Difference differences[] = {
+      {[](JournalHeader& now) { now.device.id = "GPU-9999"; }, Exit::machine,
+       "the journal is of NVIDIA H200 (GPU-1234, 132 SMs), this is NVIDIA H200 (GPU-9999, 132 SMs)",
+       "go on with that device (see --device), or start afresh without --resume"},
+      {[](JournalHeader& now) { now.device = {.kind = DeviceKind::cpu, .name = "EPYC", .id = "cpu", .processors = 2}; },
+       Exit::machine, "the journal is of NVIDIA H200 (GPU-1234, 132 SMs), this is EPYC (cpu, 2 threads)",
+       "go on with that device (see --device), or start afresh without --resume"},
+      {[](JournalHeader& now) { now.environment["identity"]["kernels"] = "beef"; }, Exit::machine,
+       "times of the journal don't compare: kernels was \"f00d\" and is \"beef\"",
+       "go back to that environment, or start afresh without --resume"},
+      {[](JournalHeader& now) {
+         now.environment["identity"] = {{"driver", "590.2"}, {"cublas", "13.0"}};
+       },
+       Exit::machine,
+       "times of the journal don't compare: cublas was nothing and is \"13.0\", driver was \"580.1\" and is "
+       "\"590.2\", kernels was \"f00d\" and is nothing",
+       "go back to that environment, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.environment = nullptr; }, Exit::machine,
+       "times of the journal don't compare: driver was \"580.1\" and is nothing, kernels was \"f00d\" and is nothing",
+       "go back to that environment, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.cells.pop_back(); }, Exit::request,
+       gone + "(custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32)",
+       "ask for the same cells, name another --journal, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.cells[1].seed = 1; }, Exit::request,
+       gone + "(custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32), and 1 of the 2 cells asked for are not in it "
+              "(custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed1)",
+       "ask for the same cells, name another --journal, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.space = "full"; }, Exit::request, "the journal has the space quick, this run full",
+       "pass --space quick, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.strategy = "random"; }, Exit::request,
+       "the journal has the strategy exhaustive, this run random",
+       "pass --strategy exhaustive, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.seed = 8; }, Exit::request, "the journal has the seed 7, this run 8",
+       "pass --seed 7, or start afresh without --resume"},
+      {[](JournalHeader& now) { now.regime = Regime::sustained; }, Exit::request,
+       "the journal has the regime burst, this run sustained",
+       "pass --regime burst, or start afresh without --resume"}};
+  for (const Difference& difference : differences) {
+    JournalHeader now = header();
+    difference.change(now);
+    const auto fault = error_of([&] { require_resumable(header(), now); });
+    EXPECT_EQ(fault.exit, difference.exit) << difference.told;
+    EXPECT_EQ(fault.what, difference.told);
+    EXPECT_EQ(fault.hint, difference.hint);
+  }
 }
 
 TEST(Resume, AnIdentityThatIsNoObjectIsComparedWhole) {
@@ -80,55 +94,6 @@ TEST(Resume, AnIdentityThatIsNoObjectIsComparedWhole) {
   EXPECT_NO_THROW(require_resumable(before, now));
 }
 
-TEST(Resume, AMissingCellIsNamed) {
-  const auto fault = error_of([&] { require_resumable(header(), header({cell(small_up(), 16)})); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  EXPECT_EQ(fault.what,
-            "the journal is of other cells: 1 of its 2 cells are not asked for now "
-            "(custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32)");
-  EXPECT_EQ(fault.hint, "ask for the same cells, name another --journal, or start afresh without --resume");
-}
-
-TEST(Resume, AddedCellsAreNamedToo) {
-  const auto fault = error_of([&] {
-    require_resumable(header(), header({cell(small_up(), 16), cell(small_up(), 32)}));
-  });
-  EXPECT_TRUE(holds(fault.what, "1 of its 2 cells are not asked for now"));
-  EXPECT_TRUE(holds(fault.what, ", and 1 of the 2 cells asked for are not in it (custom/up/fwd/bf16/t32/uniform"));
-}
-
-TEST(Resume, ACellWithAnotherSeedIsAnotherCell) {
-  EXPECT_EQ(error_of([&] {
-              require_resumable(header({cell(small_up(), 16)}), header({cell(small_up(), 16, "uniform", 1)}));
-            }).exit,
-            Exit::request);
-}
-
-TEST(Resume, SpaceStrategyAndSeedAreNamedWithTheOptionToPass) {
-  JournalHeader now = header();
-  now.seed = 8;
-  auto fault = error_of([&] { require_resumable(header(), now); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  EXPECT_EQ(fault.what, "the journal has the seed 7, this run 8");
-  EXPECT_EQ(fault.hint, "pass --seed 7, or start afresh without --resume");
-  now.strategy = "random";
-  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).what,
-            "the journal has the strategy exhaustive, this run random");
-  now.space = "full";
-  EXPECT_EQ(error_of([&] { require_resumable(header(), now); }).hint,
-            "pass --space quick, or start afresh without --resume");
-}
-
-}  // namespace
-TEST(Resume, AnotherRegimeIsARequestError) {
-  JournalHeader now = header();
-  now.regime = Regime::sustained;
-  const auto fault = error_of([&] { require_resumable(header(), now); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  EXPECT_EQ(fault.what, "the journal has the regime burst, this run sustained");
-  EXPECT_EQ(fault.hint, "pass --regime burst, or start afresh without --resume");
-}
-
 TEST(Resume, AHeaderTellsItsRegimeAndAnOldOneIsOfBurst) {
   JournalHeader sustained = header();
   sustained.regime = Regime::sustained;
@@ -138,4 +103,5 @@ TEST(Resume, AHeaderTellsItsRegimeAndAnOldOneIsOfBurst) {
   EXPECT_EQ(journal_header_from_json(JsonAt(json, "header")).regime, Regime::burst);
 }
 
+}  // namespace
 }  // namespace moetune

@@ -1,4 +1,6 @@
 // Tables joined, and what happens where they disagree.
+#include <functional>
+
 #include "record/sample.h"
 
 namespace moetune {
@@ -23,19 +25,14 @@ TEST(Merge, DisjointTablesKeepTheirOrder) {
   EXPECT_EQ(merged.table.tool, table().tool);
 }
 
-TEST(Merge, OneTableIsItself) {
-  EXPECT_EQ(to_json(merge({sample::small_table()}, "").table), to_json(sample::small_table()));
-}
-
 TEST(Merge, EqualEntriesAreNoConflict) {
   const Merged merged = merge({table({at(16, 1)}), table({at(16, 1)})}, "");
   EXPECT_EQ(merged.table.entries.size(), 1u);
   EXPECT_TRUE(merged.conflicts.empty());
-}
-
-TEST(Merge, ATableThatWasWrittenAndReadEqualsItself) {
   const Json json = to_json(sample::small_table());
-  EXPECT_TRUE(merge({sample::small_table(), table_from_json(JsonAt(json, "t"))}, "").conflicts.empty());
+  const Merged with_itself = merge({sample::small_table(), table_from_json(JsonAt(json, "t"))}, "");
+  EXPECT_TRUE(with_itself.conflicts.empty()) << "written and read";
+  EXPECT_EQ(to_json(with_itself.table), json);
 }
 
 TEST(Merge, ADifferenceIsAConflictNamedOnce) {
@@ -117,37 +114,21 @@ TEST(Merge, OtherDevicesDontMerge) {
   EXPECT_EQ(fault.hint, "keep tables of each device apart");
 }
 
-TEST(Merge, TwoCardsOfOneModelMerge) {
-  TunedTable other = table({at(32, 1)});
-  other.device.id = "GPU-5678";
-  EXPECT_EQ(merge({table({at(16, 1)}), other}, "").table.entries.size(), 2u);
-}
-
-TEST(Merge, OtherKernelsDontMerge) {
-  TunedTable other = table({at(32, 1)});
-  other.environment["identity"]["kernels"] = "beef";
-  const auto fault = error_of([&] { merge({table({at(16, 1)}), other}, ""); });
+TEST(Merge, AnotherCardOrHostMergesButNoOtherKernelsAndRegime) {
+  const auto with = [](const std::function<void(TunedTable&)>& change) {
+    TunedTable other = table({at(32, 1)});
+    change(other);
+    return merge({table({at(16, 1)}), other}, "").table;
+  };
+  EXPECT_EQ(with([](TunedTable& other) { other.device.id = "GPU-5678"; }).entries.size(), 2u);
+  EXPECT_EQ(with([](TunedTable& other) { other.environment["host"] = "node2"; }).environment["host"], "node1");
+  const auto fault =
+      error_of([&] { with([](TunedTable& other) { other.environment["identity"]["kernels"] = "beef"; }); });
   EXPECT_EQ(fault.exit, Exit::machine);
-  EXPECT_TRUE(holds(fault.what, "the environments don't compare"));
-  EXPECT_TRUE(holds(fault.what, "beef"));
-}
-
-TEST(Merge, AnotherHostMerges) {
-  TunedTable other = table({at(32, 1)});
-  other.environment["host"] = "node2";
-  EXPECT_EQ(merge({table({at(16, 1)}), other}, "").table.environment["host"], "node1");
-}
-
-TEST(Merge, RegimesDontMix) {
-  TunedTable other = table({at(32, 1)});
-  other.regime = Regime::sustained;
-  EXPECT_EQ(error_of([&] {
-              merge({table({at(16, 1)}), other}, "");
-            }).what,
+  EXPECT_TRUE(holds(fault.what, "the environments don't compare")) << fault.what;
+  EXPECT_TRUE(holds(fault.what, "beef")) << fault.what;
+  EXPECT_EQ(error_of([&] { with([](TunedTable& other) { other.regime = Regime::sustained; }); }).what,
             "the regimes burst and sustained don't compare");
-}
-
-TEST(Merge, NothingIsARequestError) {
   EXPECT_EQ(error_of([] { merge({}, ""); }).what, "nothing to merge");
 }
 
