@@ -249,7 +249,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
                        {"results", std::move(results)}}));
-  if (format == Format::csv) print(csv_of(all, fields_of));
+  if (format == Format::csv) print(csv_of(all, [](const ListedKernel& kernel) { return fields_of(kernel); }));
   if (format == Format::text || format == Format::markdown)
     print(kernels_text(all, format, table_columns(format, invocation.terminal, options.verbose), options.verbose));
   if (format == Format::text)

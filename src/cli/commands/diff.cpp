@@ -207,7 +207,7 @@ Exit run_diff(const DiffOptions& options, const Invocation& invocation) {
   if (format == Format::json)
     print(pretty_json(to_json(options, diff, invocation)));
   else
-    print(format == Format::csv ? csv_of(diff.found.cells, fields_of)
+    print(format == Format::csv ? csv_of(diff.found.cells, [](const CellDifference& one) { return fields_of(one); })
                                 : text_of(options, diff, format, invocation.terminal));
   return diff.found.any() ? Exit::no : Exit::yes;
 }

@@ -190,7 +190,8 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
                        {"most_candidates", summary.most},
                        {"cells", std::move(list)}}));
   } else {
-    print(format == Format::csv ? csv_of(cells, fields_of) : table_text(grid_of(cells), format, invocation.terminal));
+    print(format == Format::csv ? csv_of(cells, [](const RehearsedCell& cell) { return fields_of(cell); })
+                                : table_text(grid_of(cells), format, invocation.terminal));
   }
   const bool passed = summary.mean <= max_mean && summary.worst <= max_worst;
   if (format == Format::text)
