@@ -165,8 +165,9 @@ def test_an_interrupted_check_is_no_pass(planted):
     validate("check", planted.path / "check.json")
     check = planted.json("check.json")
     done = len(check["findings"])
-    assert 1 <= done < 3
-    fault = f"interrupted: {done} of 3 cells checked"
+    # Cells that seem slower or faster are told last: then all may have been measured once.
+    assert 1 <= done <= 3
+    fault = f"interrupted: {done} of 3 cells checked" if done < 3 else "interrupted while cells were measured again"
     assert check["fault"] == fault
     suite = xml.etree.ElementTree.parse(planted.path / JUNIT).getroot()
     assert suite.get("tests") == str(done + ("mean" in check) + 1)
