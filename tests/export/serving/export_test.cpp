@@ -153,10 +153,10 @@ TEST(Vllm, FilesAreNamedByWhatOneRankHoldsAndByTheGate) {
   const auto names = [](const std::vector<Layer>& layers) {
     std::vector<Entry> entries;
     for (const Layer& layer : layers) entries.push_back(entry(cell(layer, 16), triton(16), 1));
-    std::vector<std::string> names;
+    std::vector<std::string> stems;
     for (const ExportedFile& file : export_to("vllm", sample::table(entries)).files)
-      names.push_back(file.name.substr(0, file.name.find(",device_name=NVIDIA_H200.json")));
-    return names;
+      stems.push_back(file.name.substr(0, file.name.find(",device_name=NVIDIA_H200.json")));
+    return stems;
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names({sharded}), Names{"E=32,N=384"});
