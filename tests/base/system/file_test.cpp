@@ -32,13 +32,10 @@ TEST(ReadText, NamesTheNearestFile) {
   EXPECT_EQ(error.what, wrong.string() + ": No such file or directory");
   EXPECT_EQ(error.hint, "did you mean '" + (folder.path() / "loads.json").string() + "'?");
 }
-TEST(ReadText, RefusesAFolder) {
+TEST(ReadText, RefusesAFolderAndOverTheLimit) {
   const TemporaryFolder folder;
   EXPECT_EQ(error_of([&] { read_text(folder.path()); }).what,
             folder.path().string() + ": is a folder, expected a file");
-}
-TEST(ReadText, RefusesOverTheLimit) {
-  const TemporaryFolder folder;
   const fs::path path = folder.write("x", "12345");
   EXPECT_EQ(read_text(path, 5), "12345");
   EXPECT_EQ(error_of([&] { read_text(path, 4); }).what, path.string() + ": larger than 4 B, the most that is read");
@@ -68,8 +65,16 @@ TEST(WriteAtomic, LeavesWhatWasThereWhereItCannotReplace) {
   EXPECT_EQ(read_text(folder.path() / "target" / "inside"), "kept");
   EXPECT_EQ(entries(folder.path()), 1u);  // no temporary either
 }
-TEST(WriteAtomic, WritesToADeviceAndLeavesItOne) {
+TEST(WriteAtomic, WritesToADeviceOrAPipeAndLeavesItOne) {
   const TemporaryFolder folder;
+  const fs::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Fd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  write_atomic(pipe, "text");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader.get(), got, sizeof got), 4);
+  EXPECT_STREQ(got, "text");
+  EXPECT_TRUE(fs::is_fifo(pipe));
   write_atomic("/dev/null", "text");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   fs::create_symlink("/dev/null", folder.path() / "link");
@@ -78,18 +83,6 @@ TEST(WriteAtomic, WritesToADeviceAndLeavesItOne) {
   EXPECT_TRUE(fs::is_symlink(folder.path() / "link"));
   EXPECT_EQ(error_of([] { write_atomic("/dev/full", "text"); }).what,
             "/dev/full: cannot write: No space left on device");
-}
-TEST(WriteAtomic, WritesToAPipe) {
-  const TemporaryFolder folder;
-  const fs::path pipe = folder.path() / "pipe";
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
-  write_atomic(pipe, "text");
-  char got[8] = {};
-  EXPECT_EQ(::read(reader, got, sizeof got), 4);
-  EXPECT_STREQ(got, "text");
-  ::close(reader);
-  EXPECT_TRUE(fs::is_fifo(pipe));
 }
 TEST(WriteAtomic, ReplacesWhatALinkNames) {
   const TemporaryFolder folder;
@@ -113,12 +106,10 @@ TEST(WriteAtomic, ALinkThatEndsNowhereIsAnError) {
             link.string() + ": cannot write: Too many levels of symbolic links");
 }
 
-TEST(RequireWritable, TakesADevice) {
+TEST(RequireWritable, TakesADeviceMakesTheFolderAndLeavesNothing) {
+  const TemporaryFolder folder;
   require_writable("/dev/null");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
-}
-TEST(RequireWritable, MakesTheFolderAndLeavesNothing) {
-  const TemporaryFolder folder;
   require_writable(folder.path() / "a" / "b" / "out.json");
   EXPECT_TRUE(fs::is_directory(folder.path() / "a" / "b"));
   EXPECT_EQ(entries(folder.path() / "a" / "b"), 0u);
@@ -272,13 +263,10 @@ TEST(AppendFile, KnowsWhetherItIsEmptyAndClears) {
   EXPECT_TRUE(file.empty());
   file.append("after");
   EXPECT_EQ(read_text(folder.path() / "x"), "after\n");
-}
-
-TEST(AppendFile, ADeviceIsAlwaysEmptyAndClearsToNothing) {
-  AppendFile file("/dev/null");
-  file.append("x");
-  EXPECT_TRUE(file.empty());
-  EXPECT_EQ(error_of([&] { file.clear(); }).exit, Exit::yes);
+  AppendFile device("/dev/null");
+  device.append("x");
+  EXPECT_TRUE(device.empty());
+  EXPECT_EQ(error_of([&] { device.clear(); }).exit, Exit::yes);
 }
 
 TEST(AppendFile, LocksUntilItCloses) {
