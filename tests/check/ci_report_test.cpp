@@ -6,6 +6,7 @@
 #include "base/pretty.h"
 #include "error_of.h"
 #include "golden.h"
+#include "record/toy.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
@@ -99,7 +100,7 @@ TEST(CheckGolden, EveryFormatIsTheGoldenText) {
   TunedTable table;
   for (const CellFinding& one : everything().findings) {
     Entry& entry = table.entries.emplace_back();
-    entry.cell = one.cell, entry.candidate = fake::cpu(48);
+    entry.cell = one.cell, entry.candidate = sample::toy(fake::cpu(48));
   }
   expect_golden("check/golden/check.md", markdown(everything()));
   expect_golden("check/golden/check.junit.xml", junit_xml(everything(), run));

@@ -17,7 +17,7 @@ std::string refusal(const Json& json) {
 TEST(Runtime, IsTheGoldenText) {
   TunedTable table = sample::chosen_table();
   table.entries.push_back(sample::entry(sample::cell(sample::qwen_down(), 4096), sample::mma(128, 256, 64, 8), 812.5));
-  const Export result = export_runtime(table);
+  const Export result = export_runtime(sample::toys(table));
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(result.files[0].name, "");
   EXPECT_TRUE(result.notes.empty());

@@ -13,6 +13,7 @@
 #include "golden.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
+#include "record/toy.h"
 #include "workload/product.h"
 
 namespace moetune::sample {

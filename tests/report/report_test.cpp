@@ -90,7 +90,16 @@ struct Inputs {
   ReportInput alone() const { return {&table, nullptr, nullptr}; }
 };
 
-TEST(Report, MarkdownIsTheGoldenText) { sample::expect_golden("report.md", report_markdown(Inputs().all())); }
+// Candidates are toys and their space is a file.
+TEST(Report, MarkdownIsTheGoldenText) {
+  Inputs inputs;
+  inputs.table = sample::toys(inputs.table);
+  inputs.contents.header.space = "my-space.json";
+  for (auto& [cell, trials] : inputs.contents.trials)
+    for (Trial& one : trials) one.candidate = sample::toy(one.candidate);
+  for (auto& [cell, candidates] : inputs.contents.unfinished) candidates = {{text(sample::toy(mma(128))), 2}};
+  sample::expect_golden("report.md", report_markdown(inputs.all()));
+}
 
 TEST(Report, SpeedUpsOverRivalsArePairedAndOverPeersAreRatiosOfMedians) {
   const Inputs inputs;

@@ -23,13 +23,14 @@ void write(const std::filesystem::path& path, const std::string& text) {
 }
 
 // A header, a finished and a failed trial, and one under way.
-std::string journal_text(const std::filesystem::path& path) {
+std::string journal_text(const std::filesystem::path& path, Candidate (*of)(const Candidate&) = nullptr) {
+  const auto tiled = [&](int block_m) { return of ? of(mma(block_m)) : mma(block_m); };
   Journal journal = Journal::create(path, header());
-  journal.started(kCell, mma(64));
-  journal.finished(kCell, trial(mma(64), 10));
-  journal.started(kCell, mma(128));
-  journal.finished(kCell, failed_trial(mma(128), Status::crashed, "signal 11"));
-  journal.started(kCell, mma(32));
+  journal.started(kCell, tiled(64));
+  journal.finished(kCell, trial(tiled(64), 10));
+  journal.started(kCell, tiled(128));
+  journal.finished(kCell, failed_trial(tiled(128), Status::crashed, "signal 11"));
+  journal.started(kCell, tiled(32));
   return read_text(path);
 }
 
@@ -91,7 +92,7 @@ TEST(Journal, AFinalOfAnotherCellIsRefused) {
 
 TEST(Journal, IsTheGoldenText) {
   const Folder folder;
-  sample::expect_golden("journal.jsonl", journal_text(folder / "j"));
+  sample::expect_golden("journal.jsonl", journal_text(folder / "j", sample::toy));
 }
 
 TEST(Journal, OneThatWritesNowhereTakesEverything) {
