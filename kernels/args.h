@@ -30,6 +30,8 @@ struct Args {
   //   forward  x [rows, k], w [experts, n, k], y [rows, n]
   //   dX       x = dY [rows, k], w = W [experts, k, n], y = dX [rows, n]
   //   dW       x = dY [rows, m], w = X [rows, n], y = dW [experts, m, n]; k is the expert's number of rows
+  // n counts columns of the product: one for each row of W, or each column where w has k rows. Where the function of
+  // the result joins columns, y has fewer: kernels ask y_columns().
   // Rows lie in expert order, by token ([tokens, ..]) or by flat slot ([tokens * top_k, ..]).
   const void* x;
   const void* w;
@@ -37,7 +39,7 @@ struct Args {
   const int* m_sizes;         // [experts] rows per expert, zeros legal
   const int* gather_indices;  // [rows] flat slot (token * top_k + slot) of each row in expert order
   const float* topk_weights;  // [tokens * top_k] by flat slot
-  long long n;
+  long long n;                // columns of the product
   long long k;
   int experts;
   int top_k;

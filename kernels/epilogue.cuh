@@ -1,9 +1,8 @@
-// Where the rows of operands lie, where a row of the result goes, and what it is multiplied by.
+// Where the rows of operands lie, where a row of the result goes, and its weight.
 #pragma once
 #include "args.h"
-#include "numbers.cuh"
+#include "config.cuh"
 #include "rows.h"
-#include "tiles.h"
 
 namespace moetune {
 
@@ -24,42 +23,29 @@ __forceinline__ long long target_row(const Args& args, int row) {
   return memory_row<Config::y_rows>(args, row);
 }
 
-// The weight that multiplies a row of the result: in fp32, or rounded to Element; 1 without weights.
+// Columns of Y, and where those of a tile begin: args.n and Tile::column count columns of the product, of which the
+// function of the result may join several.
 template <class Config>
-using RowWeight = typename Choice<Config::weighting == Weighting::result, fp32, typename Config::Element>::type;
+__forceinline__ long long y_columns(const Args& args) {
+  return args.n / Config::Function::joins;
+}
 template <class Config>
-constexpr bool weights_result = weighs_result(Config::weighting);
+__forceinline__ int y_column(const Tile& tile) {
+  return tile.column / Config::Function::joins;
+}
+
+// The weight that multiplies a row of the result; 1 without weights.
+template <class Config>
+using RowWeight = typename Config::Function::Weight;
 template <class Config>
 __forceinline__ RowWeight<Config> row_weight(const Args& args, int row) {
-  return round_to<RowWeight<Config>>(weights_result<Config> ? args.topk_weights[args.gather_indices[row]] : 1.0f);
+  return round_to<RowWeight<Config>>(Config::Function::weighs ? args.topk_weights[args.gather_indices[row]] : 1.0f);
 }
-
-// The accumulator as it is stored, before its last rounding.
-template <class Config>
-__forceinline__ float finish(float accumulator, RowWeight<Config> weight) {
-  if constexpr (Config::weighting == Weighting::rounded_result)
-    return to_float(round_to<typename Config::Element>(accumulator)) * to_float(weight);
-  if constexpr (Config::weighting == Weighting::result) return accumulator * weight.value;
-  return accumulator;
-}
-
-// The weights of two neighbours in a row or a column.
-template <class Config>
-using PairOfWeights = typename Choice<Config::weighting == Weighting::result, float2, unsigned>::type;
+// The weights of two neighbours in a column.
 template <class Element>
 __forceinline__ unsigned both(Element weight) {
   return weight.bits | static_cast<unsigned>(weight.bits) << 16;
 }
 __forceinline__ float2 both(fp32 weight) { return {weight.value, weight.value}; }
-
-// Two neighbours of the result as they are stored, in one register.
-template <class Config>
-__forceinline__ unsigned finish_pair(float low, float high, const PairOfWeights<Config>& weights) {
-  using Element = typename Config::Element;
-  if constexpr (Config::weighting == Weighting::result) return pack<Element>(low * weights.x, high * weights.y);
-  const unsigned pair = pack<Element>(low, high);
-  if constexpr (Config::weighting == Weighting::rounded_result) return multiply_pair<Element>(pair, weights);
-  return pair;
-}
 
 }  // namespace moetune

@@ -10,11 +10,12 @@ namespace moetune {
 
 template <class Config>
 struct Mma {
-  using Element = typename Config::Element;
-  using Result = typename Config::Result;
+  using Element = typename Config::X::Stage;
+  using Function = typename Config::Function;
+  using Result = typename Function::Result;
   static constexpr MmaKnobs knobs = Config::knobs;
   static constexpr MmaProblem problem = {
-      .sums_rows = Config::x_across, .weighs_x = Config::weighting == Weighting::a, .element_bytes = sizeof(Element)};
+      .sums_rows = Config::x_across, .weighs_x = Config::weighs_x, .element_bytes = sizeof(Element)};
   static constexpr WarpGrid grid = warp_grid(knobs);
   static constexpr MmaLayout layout = mma_layout(knobs, problem);
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
@@ -30,8 +31,10 @@ struct Mma {
   using Cut = typename Choice<split == 1, WholeTiles, TilePieces<split>>::type;
   using Tiles = typename Choice<sums_rows, GridScheduler<Config, Cut, GridInOrder>, Scheduler<Config, Cut>>::type;
   using TileType = typename Choice<sums_rows, TileOverRows, Tile>::type;
-  using Weights = typename Choice<Config::weighting == Weighting::a, MmaWeights<Config>, NoMmaWeights<Config>>::type;
+  using Weights = typename Choice<Config::weighs_x, MmaWeights<Config>, NoMmaWeights<Config>>::type;
 
+  static_assert(!stores_sums || Function::joins == 1, "sums are stored as they are");
+  static_assert(!Config::AfterStage::restarts, "mma adds all stages to the same sums");
   static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
   static_assert(layout.scheduler % alignof(Aligned<typename Tiles::State>) == 0, "the scheduler is copied aligned");
   static_assert(stages >= 2, "one stage is multiplied while another is filled");
@@ -45,7 +48,7 @@ struct Mma {
     }
     __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
     __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
-    __forceinline__ auto* staging() const { return at<Element[16 * staging_pitch]>(layout.staging); }
+    __forceinline__ auto* staging() const { return at<Result[16 * staging_pitch]>(layout.staging); }
     __forceinline__ TileType* tiles() const { return at<TileType>(layout.tiles); }
     __forceinline__ Weights weights() const { return Weights(at<float>(layout.weights)); }
     __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
@@ -162,13 +165,13 @@ struct Mma {
       for (int half = 0; half < 2; ++half) {
         const int row = m0 + i * 16 + half * 8 + lane / 4;
         if (row >= tile.rows) continue;
-        Result* y = static_cast<Result*>(args.y) + target_row<Config>(args, tile.row + row) * args.n;
+        Result* y = static_cast<Result*>(args.y) + target_row<Config>(args, tile.row + row) * y_columns<Config>(args);
 #pragma unroll
         for (int j = 0; j < warp_n / 8; ++j)
 #pragma unroll
           for (int next = 0; next < 2; ++next) {
             const long long column = tile.column + n0 + j * 8 + lane % 4 * 2 + next;
-            if (column < args.n) use(sum[i][j][half * 2 + next], y[column], row);
+            if (column < y_columns<Config>(args)) use(sum[i][j][half * 2 + next], y[column], row);
           }
       }
   }
@@ -182,7 +185,7 @@ struct Mma {
   // Stores fp32 sums from registers.
   static __forceinline__ void store_sums(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
     for_sums(args, tile, sum, m0, n0, [&](float& d, Result& y, int row) {
-      y = round_to<Result>(finish<Config>(d, row_weight<Config>(args, tile.row + row)));
+      y = round_to<Result>(Function::value(d, row_weight<Config>(args, tile.row + row)));
     });
   }
 
@@ -234,10 +237,11 @@ struct Mma {
 
   // A warp stores its part of the tile 16 rows at a time through its own staging rows, so that stores are 16 bytes wide
   // and no other warp has to wait.
-  static __forceinline__ void store(const Args& args, const TileType tile, const Accumulators& sum, Element* staging,
+  static __forceinline__ void store(const Args& args, const TileType tile, const Accumulators& sum, Result* staging,
                                     int m0, int n0) {
     const int lane = threadIdx.x % 32;
-    Element* y = static_cast<Element*>(args.y);
+    constexpr int joins = Function::joins;
+    Result* y = static_cast<Result*>(args.y);
 #pragma unroll
     for (int i = 0; i < warp_m / 16; ++i) {
       if (m0 + i * 16 >= tile.rows) break;
@@ -246,22 +250,25 @@ struct Mma {
         const int r = lane / 4 + half * 8;
         const auto weights = both(row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1)));
 #pragma unroll
-        for (int j = 0; j < warp_n / 8; ++j) {
-          const unsigned pair = finish_pair<Config>(sum[i][j][half * 2], sum[i][j][half * 2 + 1], weights);
+        for (int j = 0; j < warp_n / 8 / joins; ++j) {
+          float low[joins], high[joins];
+          for (int of = 0; of < joins; ++of)
+            low[of] = sum[i][j * joins + of][half * 2], high[of] = sum[i][j * joins + of][half * 2 + 1];
+          const unsigned pair = Function::pair(low, high, weights);
           *reinterpret_cast<unsigned*>(staging + r * staging_pitch + j * 8 + lane % 4 * 2) = pair;
         }
       }
       __syncwarp();
       constexpr int width = Config::store_bytes / 2;  // elements a store
-      constexpr int pieces = warp_n / width;
+      constexpr int pieces = warp_n / joins / width;
 #pragma unroll
       for (int at = lane; at < 16 * pieces; at += 32) {
         const int r = at / pieces, c = at % pieces * width;
         const int row = m0 + i * 16 + r;
-        const long long column = tile.column + n0 + c;
-        if (row < tile.rows && column < args.n) {
-          Element* target = y + target_row<Config>(args, tile.row + row) * args.n + column;
-          const Element* source = staging + r * staging_pitch + c;
+        const long long column = y_column<Config>(tile) + n0 / joins + c;
+        if (row < tile.rows && column < y_columns<Config>(args)) {
+          Result* target = y + target_row<Config>(args, tile.row + row) * y_columns<Config>(args) + column;
+          const Result* source = staging + r * staging_pitch + c;
           if constexpr (Config::store_bytes == 16)
             *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
           else if constexpr (Config::store_bytes == 4)

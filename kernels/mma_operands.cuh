@@ -11,6 +11,10 @@ namespace moetune {
 template <class Config, bool is_x>
 struct MmaOperand {
   static constexpr MmaKnobs knobs = Config::knobs;
+  using Type = typename Choice<is_x, typename Config::X, typename Config::W>::type;
+  static_assert(sizeof(typename Type::Memory) == 2 && sizeof(typename Type::Stage) == 2,
+                "mma copies elements of 16 bits");
+  static_assert(Type::Scales::stage_bytes(1) == 0, "mma applies no scales");
   static constexpr int block = is_x ? knobs.block_m : knobs.block_n, block_k = knobs.block_k;
   static constexpr int threads = 32 * knobs.warps, stage_bytes = block * block_k * 2;
   static constexpr RowOrder order = is_x ? Config::x_rows : Config::w_rows;
@@ -194,7 +198,7 @@ struct NoMmaWeights {
 };
 template <class Config>
 struct MmaWeights {
-  using Element = typename Config::Element;
+  using Element = typename Config::X::Stage;
   static constexpr int block_k = Config::knobs.block_k;
   float* weights;  // [stages][block_k]
 

@@ -17,6 +17,10 @@ enum class Weighting {
   result,          // d = round(sum * w): in fp32, one rounding to D's dtype
   a,               // a = round(a * w) before the product: in fp32, one rounding to A's dtype
 };
+/// Whether rows that are read along k, of X or of W where an expert's rows are summed, aren't in expert order.
+constexpr bool gathers_rows(RowOrder x, RowOrder w, bool sums_rows) {
+  return x != RowOrder::in_place || (sums_rows && w != RowOrder::in_place);
+}
 constexpr bool weighs_result(Weighting weighting) {
   return weighting == Weighting::rounded_result || weighting == Weighting::result;
 }

@@ -8,8 +8,12 @@ namespace moetune {
 // Rows and depth of one expert's product. With k ragged, X and W have a row for each step along k.
 template <class Config>
 struct SimtExpert {
-  using Element = typename Config::Element;
-  using Result = typename Config::Result;
+  using X = typename Config::X;
+  using W = typename Config::W;
+  using Function = typename Config::Function;
+  using Result = typename Function::Result;
+  static_assert(Function::joins == 1, "a thread of simt has no sums of columns that are joined");
+  static_assert(!Config::AfterStage::restarts, "simt has no stages");
   static constexpr bool ragged_k = Config::x_across;
   const Args& args;
   int expert, first_row, rows;  // of expert order
@@ -21,24 +25,22 @@ struct SimtExpert {
   }
   __forceinline__ long long k() const { return ragged_k ? rows : args.k; }
   __forceinline__ float x(int row, long long depth) const {
-    const auto* x = static_cast<const Element*>(args.x);
-    if constexpr (!ragged_k) return to_float(x[source_row<Config>(args, first_row + row) * args.k + depth]);
+    if constexpr (!ragged_k) return element<X>(args.x, source_row<Config>(args, first_row + row), depth, args.k);
     const int in_order = first_row + static_cast<int>(depth);
-    const float value = to_float(x[source_row<Config>(args, in_order) * args.m + row]);
-    if constexpr (Config::weighting == Weighting::a)
-      return to_float(round_to<Element>(value * args.topk_weights[args.gather_indices[in_order]]));
+    const float value = element<X>(args.x, source_row<Config>(args, in_order), row, args.m);
+    if constexpr (Config::weighs_x)
+      return to_float(round_to<typename X::Stage>(value * args.topk_weights[args.gather_indices[in_order]]));
     return value;
   }
   __forceinline__ float w(long long column, long long depth) const {
-    const auto* w = static_cast<const Element*>(args.w);
     if constexpr (ragged_k)
-      return to_float(w[memory_row<Config::w_rows>(args, first_row + static_cast<int>(depth)) * args.n + column]);
-    if constexpr (Config::w_across) return to_float(w[(expert * args.k + depth) * args.n + column]);
-    return to_float(w[(expert * args.n + column) * args.k + depth]);
+      return element<W>(args.w, memory_row<Config::w_rows>(args, first_row + static_cast<int>(depth)), column, args.n);
+    if constexpr (Config::w_across) return element<W>(args.w, expert * args.k + depth, column, args.n);
+    return element<W>(args.w, expert * args.n + column, depth, args.k);
   }
   __forceinline__ Result* y(int row) const {
     const long long target = ragged_k ? expert * args.m + row : target_row<Config>(args, first_row + row);
-    return static_cast<Result*>(args.y) + target * args.n;
+    return static_cast<Result*>(args.y) + target * y_columns<Config>(args);
   }
   static __forceinline__ void store(Result& y, float value) {
     y = round_to<Result>(Config::accumulates ? to_float(y) + value : value);
@@ -46,6 +48,14 @@ struct SimtExpert {
   __forceinline__ RowWeight<Config> weight(int row) const {
     if constexpr (ragged_k) return round_to<RowWeight<Config>>(1.0f);
     return row_weight<Config>(args, first_row + row);
+  }
+
+ private:
+  // An element of an operand's matrix of so many columns.
+  template <class Type>
+  __forceinline__ float element(const void* matrix, long long row, long long column, long long columns) const {
+    const auto* elements = static_cast<const typename Type::Memory*>(matrix);
+    return Type::Scales::scaled(args, to_float(elements[row * columns + column]), row, column);
   }
 };
 
@@ -101,7 +111,7 @@ __device__ void simt(const Args& args) {
         auto* const y = e.y(row);
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + thread_n + j * columns;
-          if (column < args.n) e.store(y[column], finish<Config>(sum[i][j], weight));
+          if (column < y_columns<Config>(args)) e.store(y[column], Config::Function::value(sum[i][j], weight));
         }
       }
     }

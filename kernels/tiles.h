@@ -24,7 +24,7 @@ struct Tile {
   int expert;
   int row;     // first row
   int rows;    // valid rows, at most block_m; 0 where a block of a cluster has none
-  int column;  // first column
+  int column;  // first column, of the product
   int piece;   // number of the piece along k, counted through all tiles that are cut; or kWhole
 };
 constexpr int kWhole = -1;

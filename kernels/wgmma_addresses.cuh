@@ -30,12 +30,12 @@ struct BaseAddresses {
   static __forceinline__ const char* x(const Args& args, const Tile&) { return static_cast<const char*>(args.x); }
   // The expert's W.
   static __forceinline__ const char* w(const Args& args, const Tile& tile) {
-    return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * 2;
+    return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * Block::element_bytes;
   }
   // Row `row` of the tile in Y, where rows aren't scattered.
   static __forceinline__ Block::Result* y(const Args& args, const Tile& tile, int row) {
     const long long target = tile.row + row;
-    return static_cast<typename Block::Result*>(args.y) + target * args.n;
+    return static_cast<typename Block::Result*>(args.y) + target * y_columns<Block>(args);
   }
 };
 
@@ -109,7 +109,7 @@ struct PointerAddresses {
   }
   static __forceinline__ const char* w(const Args&, const Tile& tile) { return static_cast<const char*>(tile.w); }
   static __forceinline__ Block::Result* y(const Args& args, const Tile& tile, int row) {
-    return static_cast<typename Block::Result*>(tile.y) + (tile.first + row) * args.n;
+    return static_cast<typename Block::Result*>(tile.y) + (tile.first + row) * y_columns<Block>(args);
   }
 };
 

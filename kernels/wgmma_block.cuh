@@ -42,12 +42,20 @@ __forceinline__ void warpgroup_sync() { named_sync(kWarpgroupBarrier + threadIdx
 
 template <class Config>
 struct WgmmaBlock : Config {
-  using Element = typename Config::Element;
-  using Result = typename Config::Result;
+  using typename Config::X, typename Config::W, typename Config::Function;
+  using Element = typename X::Stage;
+  using Result = typename Function::Result;
   static constexpr WgmmaKnobs knobs = Config::knobs;
-  static constexpr WgmmaProblem problem =
-      wgmma_problem(Config::x_rows, Config::w_rows, Config::y_rows, Config::weighting, Config::w_across,
-                    Config::x_across, Config::experts, sizeof(Element), sizeof(Result));
+  static constexpr WgmmaProblem problem = {.permutes_x = gathers_rows(Config::x_rows, Config::w_rows, Config::x_across),
+                                           .looks_up_rows = Config::y_rows != RowOrder::in_place || Function::weighs,
+                                           .w_across = Config::w_across,
+                                           .sums_rows = Config::x_across,
+                                           .stores_sums = sizeof(Result) == sizeof(float),
+                                           .experts = Config::experts,
+                                           .element_bytes = sizeof(Element),
+                                           .weight_bytes = sizeof(typename Function::Weight),
+                                           .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m),
+                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n)};
   static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
   static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
@@ -60,7 +68,7 @@ struct WgmmaBlock : Config {
   static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
   static constexpr int cluster = cluster_m * cluster_n;
   // Rows of Y are looked up where they are scattered or weighted.
-  static constexpr bool scatters = problem.looks_up_rows, weighs = weights_result<Config>;
+  static constexpr bool scatters = problem.looks_up_rows, weighs = Function::weighs;
   static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
   static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // each row is a step along k
   static constexpr bool stores_sums = problem.stores_sums;
@@ -68,13 +76,19 @@ struct WgmmaBlock : Config {
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
+  static constexpr int element_bytes = sizeof(Element);
   static constexpr int groups = moetune::groups(knobs);  // of kGroupRows on wgmma's M side, of a warpgroup
   static constexpr int height = m_side(knobs), width = n_side(knobs);
-  static constexpr int halves = block_k / kSwizzleColumns;  // of a stage: kSwizzleColumns each
-  static constexpr int row_bytes = kSwizzleColumns * 2;
+  // Elements of X and W in a row of the swizzle, in 16 bytes, and along k in one wgmma.
+  static constexpr int row_columns = swizzle_columns(problem), chunk = 16 / element_bytes;
+  static constexpr int k_step = 32 / element_bytes;
+  static constexpr int halves = block_k / row_columns;  // of a stage: row_columns each
+  static constexpr int row_bytes = kSwizzleBytes;
   static constexpr int threads = 128 * (1 + consumers);
 
-  static_assert(!stores_sums || !weighs, "sums are stored as they are");
+  static_assert(!stores_sums || (!weighs && Function::joins == 1), "sums are stored as they are");
+  static_assert(!swapped || Function::joins == 1, "swapped, a thread has no sums of columns that are joined");
+  static_assert(sizeof(typename W::Stage) == sizeof(Element), "wgmma multiplies elements of one size");
   static_assert(!Config::accumulates || sums_rows, "only sums over rows are added to Y");
 
   using Tile = typename TileTypes<shares, pointers, keeps_x(knobs), sums_rows>::type;
@@ -103,6 +117,9 @@ struct WgmmaBlock : Config {
   __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
   __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
   __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
+  // The scales of a stage.
+  __forceinline__ char* x_scales(int stage) const { return memory + layout.x_scales + stage * problem.x_scale_bytes; }
+  __forceinline__ char* w_scales(int stage) const { return memory + layout.w_scales + stage * problem.w_scale_bytes; }
   __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
   __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
   __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
@@ -123,7 +140,7 @@ struct WgmmaWarpgroup {
   // Its staging buffers.
   __forceinline__ auto& staging() const {
     constexpr Staging shape = moetune::staging(Block::knobs);
-    return block.template at<typename Block::Element[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
+    return block.template at<typename Block::Result[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
   }
 };
 

@@ -20,6 +20,8 @@ struct WgmmaBoxes {
   const Tile& tile;
   int rank;          // in the cluster
   int large, small;  // boxes of each size that cover the tile's rows of X
+  typename Block::X::Scales::template Loader<Block> x_scales;
+  typename Block::W::Scales::template Loader<Block> w_scales;
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
@@ -28,6 +30,8 @@ struct WgmmaBoxes {
       large = count.large;
       if constexpr (small_ones) small = count.small;
     }
+    if constexpr (!Block::x_by_rows) x_scales.begin(b, t);
+    if constexpr (!Block::w_by_rows) w_scales.begin(b, t);
   }
 
   static __forceinline__ void prefetch(const Args& args) {
@@ -42,8 +46,14 @@ struct WgmmaBoxes {
     const unsigned full = block.full(stage);
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
     constexpr int rows_always = w_rows + (Block::x_across ? Block::block_m : 0);
+    constexpr int scale_bytes =
+        (Block::x_by_rows ? 0 : Block::problem.x_scale_bytes) + (Block::w_by_rows ? 0 : Block::problem.w_scale_bytes);
     if constexpr (with_w)
-      barrier_arrive_expect(full, (rows_always + large * rows.large + small * rows.small) * Block::block_k * 2);
+      barrier_arrive_expect(
+          full, (rows_always + large * rows.large + small * rows.small) * (Block::block_k * Block::element_bytes) +
+                    scale_bytes);
+    if constexpr (with_w && !Block::w_by_rows) w_scales.issue(block, tile, stage, k);
+    if constexpr (with_x && !Block::x_by_rows) x_scales.issue(block, tile, stage, k);
     if constexpr (with_w && Block::w_across && !Block::sums_rows) load_w_across(stage, full, k);
     if constexpr (Block::sums_rows) {
       const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);
@@ -70,20 +80,20 @@ struct WgmmaBoxes {
     constexpr int part = w_box(Block::knobs, Block::problem);
     if constexpr (Block::cluster_m > 1)
       load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
-                      k + half * kSwizzleColumns, everyone);
+                      k + half * Block::row_columns, everyone);
     else
-      load_box(w, addresses.w_map(block.args), full, row, k + half * kSwizzleColumns);
+      load_box(w, addresses.w_map(block.args), full, row, k + half * Block::row_columns);
   }
 
-  // Planes of kSwizzleColumns, in which each row is a step along k.
+  // Planes of Block::row_columns, in which each row is a step along k.
   __forceinline__ void load_w_across(int stage, unsigned full, int k) const {
     const unsigned w = shared_address(block.w()[stage]);
-    constexpr int planes = Block::block_n / kSwizzleColumns / Block::cluster_m;
+    constexpr int planes = Block::block_n / Block::row_columns / Block::cluster_m;
 #pragma unroll
     for (int i = 0; i < planes; ++i) {
       const int plane = Block::cluster_m > 1 ? rank * planes + i : i;
       const unsigned to = w + plane * Block::block_k * Block::row_bytes;
-      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * kSwizzleColumns;
+      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * Block::row_columns;
       if constexpr (Block::cluster_m > 1)
         load_box_of_to_all(matrix, to, addresses.w_map(block.args), full, k, column, everyone);
       else
@@ -91,19 +101,19 @@ struct WgmmaBoxes {
     }
   }
 
-  // Rows that the tile sums over, in planes of kSwizzleColumns from `first` on. Of what a cluster shares each block
+  // Rows that the tile sums over, in planes of row_columns from `first` on. Of what a cluster shares each block
   // loads half of the rows.
   template <int columns, bool shared>
   __forceinline__ void load_rows(const void* stage, const TensorMap& map, unsigned full, int first, int k) const {
     const int row = shared ? rank * (Block::block_k / 2) : 0;
 #pragma unroll
-    for (int i = 0; i < columns / kSwizzleColumns; ++i) {
+    for (int i = 0; i < columns / Block::row_columns; ++i) {
       const unsigned to = shared_address(stage) + (i * Block::block_k + row) * Block::row_bytes;
       if constexpr (shared)
-        load_box_of_rows_to_all(tile.first_row, tile.depth, to, map, full, k + row, first + i * kSwizzleColumns,
+        load_box_of_rows_to_all(tile.first_row, tile.depth, to, map, full, k + row, first + i * Block::row_columns,
                                 everyone);
       else
-        load_box_of_rows(tile.first_row, tile.depth, to, map, full, k, first + i * kSwizzleColumns);
+        load_box_of_rows(tile.first_row, tile.depth, to, map, full, k, first + i * Block::row_columns);
     }
   }
 
@@ -117,9 +127,9 @@ struct WgmmaBoxes {
       const int row = first + box * rows.large;
       if constexpr (Block::cluster_n > 1) {
         if (box % 2 == rank)
-          load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * kSwizzleColumns, everyone);
+          load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * Block::row_columns, everyone);
       } else {
-        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * kSwizzleColumns);
+        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * Block::row_columns);
       }
     }
     if constexpr (small_ones) {
@@ -128,7 +138,7 @@ struct WgmmaBoxes {
         if (box >= small) break;
         const int row = large * rows.large + box * rows.small;
         WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row,
-                                k + half * kSwizzleColumns);
+                                k + half * Block::row_columns);
       }
     }
   }

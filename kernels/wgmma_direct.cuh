@@ -5,9 +5,9 @@
 
 namespace moetune {
 
-// Calls use(at, g, v, i) for each sum of this thread: `at` is the place in Y of element i of the four (g, v) (see
-// OwnSums). Where tiles aren't swapped element i + 1 follows it, and i is always even. `row_at(r)` is row r of the tile
-// in Y.
+// Where no columns are joined. Calls use(at, g, v, i) for each sum of this thread: `at` is the place in Y of element i
+// of the four (g, v) (see OwnSums). Where tiles aren't swapped element i + 1 follows it, and i is always even.
+// `row_at(r)` is row r of the tile in Y.
 template <class Block, class RowAt, class Use>
 __forceinline__ void for_places_in_y(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile,
                                      const RowAt& row_at, const Use& use) {
@@ -22,7 +22,7 @@ __forceinline__ void for_places_in_y(const WgmmaWarpgroup<Block>& group, const t
                   n = v * 8 + lane % 4 * 2 + i % 2;
         const int row = Block::swapped ? n : m;
         const long long column = tile.column + (Block::swapped ? m : n);
-        if (row < tile.rows && column < group.block.args.n) use(row_at(row) + column, g, v, i);
+        if (row < tile.rows && column < y_columns<Block>(group.block.args)) use(row_at(row) + column, g, v, i);
       }
 }
 

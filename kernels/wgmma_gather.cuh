@@ -47,7 +47,7 @@ struct GatheredRows {
           static_cast<const Element*>(of_w ? args.w : args.x) + __shfl_sync(~0u, mine, r) * width(args);
       const auto* from = reinterpret_cast<const uint4*>(source);
       auto* to = reinterpret_cast<uint4*>(static_cast<Element*>(args.gathered_rows) + (first + r) * width(args));
-      const int chunks = static_cast<int>(width(args) / 8);
+      const int chunks = static_cast<int>(width(args) / Block::chunk);
       const Weigh weigh(args, first + r);
 #pragma unroll unrolled
       for (int i = lane; i < chunks; i += 32) to[i] = weigh(__ldg(from + i));
@@ -57,7 +57,7 @@ struct GatheredRows {
   }
 
  private:
-  // Eight elements of a row, times its weight where weights apply before the product.
+  // A chunk of a row, times its weight where weights apply before the product.
   struct NoWeight {
     __forceinline__ NoWeight(const Args&, int) {}
     __forceinline__ uint4 operator()(const uint4& chunk) const { return chunk; }
@@ -73,7 +73,7 @@ struct GatheredRows {
       return {pair(chunk.x), pair(chunk.y), pair(chunk.z), pair(chunk.w)};
     }
   };
-  using Weigh = typename Choice<Block::weighting == Weighting::a, WeightOfRow, NoWeight>::type;
+  using Weigh = typename Choice<Block::weighs_x, WeightOfRow, NoWeight>::type;
 };
 
 // Rows in expert order; each gathered_together of them have a counter.

@@ -50,10 +50,10 @@ struct HoldRows {
     warpgroup_sync();  // all rows are staged
     for (int i = 0; i < tiles; ++i) {
       const auto& [tile, first] = held(group).tiles[i];
-      const long long column = tile.column + group.first_group * kGroupRows;
+      const long long column = y_column<Block>(tile) + group.first_group * kGroupRows;
       for (int j = threadIdx.x % 128; j < tile.rows * chunks; j += 128) {
         const int r = j / chunks, c = j % chunks * 8;
-        if (column + c < group.block.args.n)
+        if (column + c < y_columns<Block>(group.block.args))
           copy_16_bytes(row_of_y<Block>(group.block.args, tile, held(group).target + first, r) + column + c,
                         group.staging() + Staging::Store::place(first + r, c));
       }

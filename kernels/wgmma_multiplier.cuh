@@ -10,7 +10,10 @@ struct WgmmaMultiplier {
   using Tile = Block::Tile;
   using Slot = Block::Slot;
   using Sums = Block::Sums;
+  using AfterStage = Block::AfterStage;
   static constexpr int block_k = Block::block_k, groups = Block::groups, row_bytes = Block::row_bytes;
+  static constexpr int element_bytes = Block::element_bytes;
+  static constexpr bool begins_with_y = WgmmaFirstSums<Block>::reads_y;
 
   const WgmmaWarpgroup<Block>& group;
   Block::Stage stage;
@@ -34,32 +37,34 @@ struct WgmmaMultiplier {
   // by turns: each waits for the other's arrival before, and arrives for the other after.
   __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
     if constexpr (Block::alternates) named_sync(kTurnBarrier + group.consumer, 256);
-    if constexpr (WgmmaFirstSums<Block>::reads_y) {
+    if constexpr (AfterStage::restarts) {
+      if constexpr (!begins_with_y) clear(sum);
+    } else if constexpr (begins_with_y) {
       move<0, true>(sum);
       wgmma_fence();
     }
     const Operands first = first_operands();  // for each tile, or the compiler doesn't see that it is uniform
     const int count = steps.end - steps.first;
     if (!busy)
-      multiply<0>(count, first);
-    else if constexpr (Block::swapped && !WgmmaFirstSums<Block>::reads_y)
-      multiply_rows<8>(count, first, tile.rows);
+      multiply<0>(count, first, tile, sum);
+    else if constexpr (Block::swapped && !begins_with_y && !AfterStage::restarts)
+      multiply_rows<8>(count, first, tile, sum);
     else
-      multiply<Block::width>(count, first);
-    move<0, false>(sum);
+      multiply<Block::width>(count, first, tile, sum);
+    if constexpr (!AfterStage::restarts) move<0, false>(sum);
     if constexpr (Block::alternates) named_arrive(kTurnBarrier + 1 - group.consumer, 256);
   }
 
  private:
-  // How an operand, `rows` rows of wgmma's M or N side, lies in a stage: in planes of kSwizzleColumns along k or,
+  // How an operand, `rows` rows of wgmma's M or N side, lies in a stage: in planes of row_columns along k or,
   // `across`, in planes of as many rows of the side, in which each row of memory is a step along k.
   template <int rows, bool is_across>
   struct Place {
     static constexpr bool across = is_across;
     static constexpr int plane_bytes = across ? block_k * row_bytes : 16;
-    static constexpr int group_bytes = kGroupRows * (across ? block_k : kSwizzleColumns) * 2;
-    // A step is 16 elements along k. In units of 16 bytes: from a step to the next of its plane, and where step i is.
-    static constexpr int step = across ? 16 * row_bytes / 16 : 16 * 2 / 16;
+    static constexpr int group_bytes = kGroupRows * (across ? block_k : Block::row_columns) * element_bytes;
+    // A step is k_step elements. In units of 16 bytes: from a step to the next of its plane, and where step i is.
+    static constexpr int step = (across ? Block::k_step * row_bytes : Block::k_step * element_bytes) / 16;
     static constexpr int begin(int i) { return across ? i * step : i / 4 * (rows * row_bytes / 16) + i % 4 * step; }
   };
   using A = Place<Block::height, Block::swapped ? Block::w_across : Block::x_across>;
@@ -88,8 +93,9 @@ struct WgmmaMultiplier {
 
   // Multiplies `count` stages, `columns` of the N side; with 0 it only releases them.
   template <int columns>
-  __forceinline__ void multiply(int count, const Operands& first) {
-    constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;  // stages still read when the next is multiplied
+  __forceinline__ void multiply(int count, const Operands& first, const Tile& tile, Sums& sum) {
+    // Stages still read when the next is multiplied.
+    constexpr int behind = columns > 0 && !AfterStage::restarts ? Block::knobs.in_flight : 0;
     // How many steps of one group are issued before the next group's. With ping-pong a warpgroup multiplies alone, and
     // a step that adds to the same sums as the step before it waits for them.
     constexpr int at_once = Block::alternates && groups > 1 ? 1 : 4;
@@ -100,15 +106,18 @@ struct WgmmaMultiplier {
       barrier_wait(group.block.full(stage.index), stage.parity);
       if constexpr (columns > 0) {
         if constexpr (Block::by_rows) fence_async_shared();
-        const unsigned a = first.a + stage.index * (Block::height * block_k * 2 / 16);
-        const unsigned b = first.b + stage.index * (Block::width * block_k * 2 / 16);
+        Block::X::Transform::before_stage(group, tile, stage.index);
+        Block::W::Transform::before_stage(group, tile, stage.index);
+        const unsigned a = first.a + stage.index * (Block::height * block_k * element_bytes / 16);
+        const unsigned b = first.b + stage.index * (Block::width * block_k * element_bytes / 16);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < block_k / 16; i += at_once)
+        for (int i = 0; i < block_k / Block::k_step; i += at_once)
           issue<0, columns, at_once>(a + A::begin(i), b + B::begin(i),
-                                     WgmmaFirstSums<Block>::reads_y || i > 0 || k > 0);
+                                     i > 0 || (!AfterStage::restarts && (begins_with_y || k > 0)));
         wgmma_commit();
         wgmma_wait<behind>();
+        AfterStage::template after_stage<columns>(group, tile, stage.index, k, sum);
       } else {
         warpgroup_sync();  // without wgmma the warps would drift apart
       }
@@ -146,13 +155,21 @@ struct WgmmaMultiplier {
     }
   }
 
-  // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8.
+  static __forceinline__ void clear(Sums& sum) {
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int i = 0; i < Block::width / 2; ++i) sum[g][i] = 0;
+  }
+
+  // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8. Not where sums restart: the assembler
+  // serialises wgmma where each of several loops reads its sums.
   template <int columns>
-  __forceinline__ void multiply_rows(int count, const Operands& first, int rows) {
+  __forceinline__ void multiply_rows(int count, const Operands& first, const Tile& tile, Sums& sum) {
     if constexpr (columns < Block::width) {
-      if (rows > columns) return multiply_rows<columns + 8>(count, first, rows);
+      if (tile.rows > columns) return multiply_rows<columns + 8>(count, first, tile, sum);
     }
-    multiply<columns>(count, first);
+    multiply<columns>(count, first, tile, sum);
   }
 };
 

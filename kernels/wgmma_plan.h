@@ -46,25 +46,19 @@ struct WgmmaProblem {
   bool sums_rows = false;      // each row of X too: k is an expert's number of rows
   bool stores_sums = false;    // Y is stored in fp32, from registers
   int experts = 0;
-  int element_bytes = 2, weight_bytes = 2;
+  int element_bytes = 2, weight_bytes = 2;   // of a stage's elements; of a row's weight
+  int x_scale_bytes = 0, w_scale_bytes = 0;  // beside each stage of X and W
 };
-/// The same from the order of the rows of X, W and Y.
-constexpr WgmmaProblem wgmma_problem(RowOrder x, RowOrder w, RowOrder y, Weighting weighting, bool w_across,
-                                     bool sums_rows, int experts, int element_bytes, int result_bytes) {
-  return {.permutes_x = x != RowOrder::in_place || (sums_rows && w != RowOrder::in_place),
-          .looks_up_rows = y != RowOrder::in_place || weighs_result(weighting),
-          .w_across = w_across,
-          .sums_rows = sums_rows,
-          .stores_sums = result_bytes == 4,
-          .experts = experts,
-          .element_bytes = element_bytes,
-          .weight_bytes = weighting == Weighting::result ? 4 : element_bytes};
-}
 
-constexpr int kSwizzleColumns = 64;  // 16-bit elements in a row of the 128-byte swizzle
+constexpr int kSwizzleBytes = 128;   // a row of the swizzle
+constexpr int kSwizzleColumns = 64;  // elements of Y in it
 constexpr int kSwizzleAlign = 1024;  // bytes: eight rows of the swizzle
+constexpr int kScalesAlign = 128;    // of a stage's scales: they may be copied as X and W are
 constexpr int kStoreRows = 16;       // rows that stmatrix writes at a time
 constexpr int kGroupRows = 64;       // M of one wgmma
+
+/// Elements of X or W in a row of the swizzle.
+constexpr int swizzle_columns(const WgmmaProblem& p) { return kSwizzleBytes / p.element_bytes; }
 
 constexpr bool pingpong(const WgmmaKnobs& k) { return k.schedule == Schedule::pingpong; }
 constexpr bool by_pointers(const WgmmaKnobs& k) { return k.addressing == Addressing::pointers; }
@@ -229,13 +223,15 @@ struct TileTypes {
 
 /// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.
 struct WgmmaLayout {
-  int maps = 0;             // [2] TensorMap: of an expert's X and W, with addressing=pointers
-  int w = 0, x = 0;         // [stages][block_k / kSwizzleColumns][block_n or block_m][kSwizzleColumns] elements
-  int staging = 0;          // [consumers][buffers][buffer] elements
-  int scheduler = 0;        // state of the warp that finds tiles
-  int m_sizes = 0;          // [experts] rows, in the order in which the block goes through experts
-  int tiles = 0;            // [tile_slots]; expert < 0 ends them
-  int full = 0, empty = 0;  // [stages] barriers
+  int maps = 0;  // [2] TensorMap: of an expert's X and W, with addressing=pointers
+  // [stages][block_k in rows of the swizzle][block_n or block_m][kSwizzleBytes / element_bytes] elements
+  int w = 0, x = 0;
+  int w_scales = 0, x_scales = 0;     // [stages][w_scale_bytes or x_scale_bytes]
+  int staging = 0;                    // [consumers][buffers][buffer] elements
+  int scheduler = 0;                  // state of the warp that finds tiles
+  int m_sizes = 0;                    // [experts] rows, in the order in which the block goes through experts
+  int tiles = 0;                      // [tile_slots]; expert < 0 ends them
+  int full = 0, empty = 0;            // [stages] barriers
   int tile_full = 0, tile_empty = 0;  // [tile_slots] barriers
   int targets = 0;                    // [target_slots] TargetSlot, of target_bytes each
   int target_bytes = 0;
@@ -273,7 +269,9 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
-  if (!p.stores_sums) l.staging = memory.add(swizzled, k.consumers * staging(k).buffers * staging(k).buffer);
+  if (p.w_scale_bytes > 0) l.w_scales = memory.add({p.w_scale_bytes, kScalesAlign}, k.stages);
+  if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);
+  if (!p.stores_sums) l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k).buffers * staging(k).buffer);
   const bool mixes = k.mix > 0;
   l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()
                            : p.sums_rows        ? extent<GridWalk<GridByRows>>()

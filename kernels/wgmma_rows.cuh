@@ -60,13 +60,13 @@ struct RowsOfX {
       const int r = static_cast<int>(threadIdx.x) / 8 + i * 16;
       int number = WgmmaAddresses<Block>::x_row(tile) + (r < tile.rows ? r : 0);
       if constexpr (Block::gathers) number = gathered(block, turn)[r];
-      chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(block.args.k / 8) + threadIdx.x % 8;
+      chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(block.args.k / Block::chunk) + threadIdx.x % 8;
     }
   }
   __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
     const int first = first_row(), column = chunk_of_row();
     const unsigned x = shared_address(block.x()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
-    const char* from = WgmmaAddresses<Block>::x(block.args, tile) + k * 2;
+    const char* from = WgmmaAddresses<Block>::x(block.args, tile) + k * Block::element_bytes;
     asm volatile("" : "+l"(from));  // computed once: each copy's address is then one multiply-add
     int rows = tile.rows;
     asm volatile("" : "+r"(rows));  // compared again for each copy: predicate registers are few
@@ -76,7 +76,7 @@ struct RowsOfX {
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i * 16, rows, x + (half * Block::block_m + i * 16) * Block::row_bytes,
                        from + chunk[i] * 16ll + half * 128,
-                       k + half * kSwizzleColumns + column * 8 < static_cast<int>(block.args.k));
+                       k + half * Block::row_columns + column * Block::chunk < static_cast<int>(block.args.k));
   }
 
  private:
@@ -99,21 +99,22 @@ struct RowsOfW {
 
   __forceinline__ void find(const Block& block, const Block::Tile& tile) {
     const Args& args = block.args;
-    row = WgmmaAddresses<Block>::w(args, tile) + ((tile.column + first_row()) * args.k + chunk_of_row() * 8) * 2;
+    row = WgmmaAddresses<Block>::w(args, tile) +
+          ((tile.column + first_row()) * args.k + chunk_of_row() * Block::chunk) * Block::element_bytes;
   }
   __forceinline__ void copy(const Block& block, const Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;
     const int first = first_row(), column = chunk_of_row();
     const unsigned w = shared_address(block.w()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
     const int rows = static_cast<int>(args.n) - tile.column - first;
-    const char* from = row + k * 2;
+    const char* from = row + k * Block::element_bytes;
 #pragma unroll
     for (int i = 0; i < Block::block_n; i += 16) {
 #pragma unroll
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i, rows, w + (half * Block::block_n + i) * Block::row_bytes, from + half * 128,
-                       k + half * kSwizzleColumns + column * 8 < args.k);
-      from += args.k * 32;
+                       k + half * Block::row_columns + column * Block::chunk < args.k);
+      from += args.k * (16 * Block::element_bytes);
       asm volatile("" : "+l"(from));  // computed one after the other, not all in advance
     }
   }
@@ -137,6 +138,8 @@ struct WgmmaRowLoader {
     WgmmaPace<Block> pace;
     typename Choice<Block::x_by_rows, RowsOfX<Block>, NoRowsOfX<Block>>::type x;
     typename Choice<Block::w_by_rows, RowsOfW<Block>, NoRowsOfW<Block>>::type w;
+    typename Block::X::Scales::template Loader<Block> x_scales;
+    typename Block::W::Scales::template Loader<Block> w_scales;
     Tile next = begin();
     x.ask(block, next);
     for (unsigned turn = 0; next.expert >= 0; ++turn) {
@@ -148,6 +151,8 @@ struct WgmmaRowLoader {
       x.give(block, turn);
       x.take(block, tile, turn);
       w.find(block, tile);
+      if constexpr (Block::x_by_rows) x_scales.begin(block, tile);
+      if constexpr (Block::w_by_rows) w_scales.begin(block, tile);
       if (threadIdx.x == 0) pace.begin(block.args, tile);
 #pragma unroll 1
       for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
@@ -161,6 +166,8 @@ struct WgmmaRowLoader {
           if (threadIdx.x == 0) boxes.template issue<true, true>(stage.index, k * Block::block_k);
         w.copy(block, tile, stage.index, k * Block::block_k);
         x.copy(block, tile, stage.index, k * Block::block_k);
+        if constexpr (Block::w_by_rows) w_scales.copy(block, tile, stage.index, k * Block::block_k);
+        if constexpr (Block::x_by_rows) x_scales.copy(block, tile, stage.index, k * Block::block_k);
         // Without the shuffle the assembler loops over the lanes' addresses.
         barrier_arrive_after_copies(__shfl_sync(~0u, block.full(stage.index), 0));
       }

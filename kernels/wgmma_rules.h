@@ -57,10 +57,10 @@ enum class WgmmaRule {
   registers,
 };
 
-constexpr WgmmaRule broken_tile(const WgmmaKnobs& k) {
+constexpr WgmmaRule broken_tile(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.block_m < 16 || k.block_m > 256 || k.block_m % 16 != 0) return WgmmaRule::block_m;
   if (k.block_n < 16 || k.block_n > 256 || k.block_n % 16 != 0) return WgmmaRule::block_n;
-  if (k.block_k != kSwizzleColumns && k.block_k != 2 * kSwizzleColumns) return WgmmaRule::block_k;
+  if (k.block_k != swizzle_columns(p) && k.block_k != 2 * swizzle_columns(p)) return WgmmaRule::block_k;
   if (k.stages < 2 || k.stages > kMostWgmmaStages) return WgmmaRule::stages;
   if (k.group < 1 || k.group > kMostGroup) return WgmmaRule::group;
   if (k.consumers < 1 || k.consumers > 3) return WgmmaRule::consumers;
@@ -74,7 +74,7 @@ constexpr WgmmaRule broken_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (!p.sums_rows) return WgmmaRule::none;
   if (p.permutes_x && k.gather != Gather::first) return WgmmaRule::sums_gather;
   if (!k.tma_x || by_pointers(k)) return WgmmaRule::sums_map;
-  if (k.block_m % kSwizzleColumns != 0) return WgmmaRule::sums_planes;
+  if (k.block_m % swizzle_columns(p) != 0) return WgmmaRule::sums_planes;
   if (k.pace == Pace::common || shares_last_round(k)) return WgmmaRule::sums_order;
   if (k.hold > 0) return WgmmaRule::sums_hold;
   return WgmmaRule::none;
@@ -97,7 +97,7 @@ constexpr WgmmaRule broken_order(const WgmmaKnobs& k, const WgmmaProblem& p) {
 
 /// Columns of W whose rows are steps along k in the copies of a tile, or in those of each block of a cluster.
 constexpr int across_columns(const WgmmaKnobs& k, const WgmmaProblem& p) {
-  return kSwizzleColumns * (k.cluster == Cluster::m && !p.sums_rows ? 2 : 1);
+  return swizzle_columns(p) * (k.cluster == Cluster::m && !p.sums_rows ? 2 : 1);
 }
 
 constexpr WgmmaRule broken_loads(const WgmmaKnobs& k, const WgmmaProblem& p) {
@@ -129,7 +129,7 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
 /// The first rule that is broken.
 constexpr WgmmaRule broken_rule(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (p.sums_rows && p.experts > kMostSortedExperts) return WgmmaRule::sums_experts;  // no knob mends it
-  if (const WgmmaRule rule = broken_tile(k); rule != WgmmaRule::none) return rule;
+  if (const WgmmaRule rule = broken_tile(k, p); rule != WgmmaRule::none) return rule;
   if (const WgmmaRule rule = broken_sums(k, p); rule != WgmmaRule::none) return rule;
   if (const WgmmaRule rule = broken_order(k, p); rule != WgmmaRule::none) return rule;
   if (const WgmmaRule rule = broken_loads(k, p); rule != WgmmaRule::none) return rule;

@@ -9,7 +9,9 @@ namespace moetune {
 template <class Block>
 struct StagingOfColumns {
   using Tile = Block::Tile;
-  using Element = Block::Element;
+  using Element = Block::Result;
+  using Function = Block::Function;
+  using Weights = Function::Weights;
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Block>;
   static constexpr Staging shape = staging(Block::knobs);
@@ -18,17 +20,17 @@ struct StagingOfColumns {
   template <class Sum>
   static __forceinline__ void stage(const Targets& targets, Element* staging, int to, int row, const Sum& sum) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    PairOfWeights<Block> weights[2] = {};
+    Weights weights[2] = {};
     if constexpr (Block::weighs)
       for (int i = 0; i < 2; ++i)
-        weights[i] = *reinterpret_cast<const PairOfWeights<Block>*>(targets.weight + row + i * 8 + lane % 4 * 2);
+        weights[i] = *reinterpret_cast<const Weights*>(targets.weight + row + i * 8 + lane % 4 * 2);
     sum.with([&](const auto& four) {
 #pragma unroll
       for (int g = 0; g < Block::groups; ++g) {
         const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
         const auto two = [&](int i, int half) {
-          return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[i])
-                           : finish_pair<Block>(d[i].z, d[i].w, weights[i]);
+          return half == 0 ? Function::pair(&d[i].x, &d[i].y, weights[i])
+                           : Function::pair(&d[i].z, &d[i].w, weights[i]);
         };
         const int r = to + lane / 16 * 8 + lane % 8, column = g * kGroupRows + warp * 16 + lane / 8 % 2 * 8;
         stmatrix_x4<true>(shared_address(staging) + 2 * Store::place(r, column), two(0, 0), two(0, 1), two(1, 0),
@@ -55,10 +57,17 @@ struct StagingOfColumns {
       Store::publish();
       warpgroup_sync();
       Store::template store<128>(group.block.args, tile, targets.row, staging, first,
-                                 tile.column + group.first_group * kGroupRows, shape.planes * kSwizzleColumns);
+                                 y_column<Block>(tile) + group.first_group * kGroupRows,
+                                 shape.planes * kSwizzleColumns);
     }
   }
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
+};
+
+// A thread's four sums of each vector of eight columns that makes one of Y.
+template <int joins>
+struct JoinedSums {
+  float4 of[joins];
 };
 
 // Other tiles: sum[g][4 j ...] has rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
@@ -66,25 +75,35 @@ struct StagingOfColumns {
 template <class Block>
 struct StagingOfRows {
   using Tile = Block::Tile;
-  using Element = Block::Element;
+  using Element = Block::Result;
+  using Function = Block::Function;
+  using Weights = Function::Weights;
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Block>;
   using Group = WgmmaWarpgroup<Block>;
   static constexpr Staging shape = staging(Block::knobs);
+  static constexpr int joins = Function::joins, columns = Block::block_n / joins;  // of Y in a tile
 
-  // Stages kSwizzleColumns of the warp's 16 rows of group g, from the tile's column `from` on, at row `to` and column
-  // `column` of the staging buffer.
+  // Stages kSwizzleColumns of the warp's 16 rows of group g, from column `from` of Y in the tile on, at row `to` and
+  // column `column` of the staging buffer.
   template <class Sum>
-  static __forceinline__ void stage(const PairOfWeights<Block>* weights, Element* staging, int to, int column, int g,
-                                    int from, const Sum& sum) {
+  static __forceinline__ void stage(const Weights* weights, Element* staging, int to, int column, int g, int from,
+                                    const Sum& sum) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int c = 0; c < kSwizzleColumns && from + c < Block::block_n; c += 16) {
+    for (int c = 0; c < kSwizzleColumns && from + c < columns; c += 16) {
       sum.with([&](const auto& four) {
-        const float4 d[2] = {four(g, (from + c) / 8), four(g, (from + c) / 8 + 1)};
+        const auto joined = [&](int v) {
+          if constexpr (joins == 1) return JoinedSums<1>{{four(g, v)}};
+          if constexpr (joins == 2) return JoinedSums<2>{{four(g, 2 * v), four(g, 2 * v + 1)}};
+        };
+        const JoinedSums<joins> d[2] = {joined((from + c) / 8), joined((from + c) / 8 + 1)};
         const auto two = [&](int i, int half) {
-          return half == 0 ? finish_pair<Block>(d[i].x, d[i].y, weights[0])
-                           : finish_pair<Block>(d[i].z, d[i].w, weights[1]);
+          float low[joins], high[joins];
+#pragma unroll
+          for (int j = 0; j < joins; ++j)
+            low[j] = half == 0 ? d[i].of[j].x : d[i].of[j].z, high[j] = half == 0 ? d[i].of[j].y : d[i].of[j].w;
+          return Function::pair(low, high, weights[half]);
         };
         stmatrix_x4<false>(shared_address(staging) + 2 * Store::place(to + lane % 16, column + c + lane / 16 * 8),
                            two(0, 0), two(0, 1), two(1, 0), two(1, 1));
@@ -101,18 +120,18 @@ struct StagingOfRows {
     for (int g = 0; g < Block::groups; ++g) {
       const int first = (group.first_group + g) * kGroupRows + warp * 16;
       if (first >= tile.rows) break;
-      PairOfWeights<Block> weights[2] = {};
+      Weights weights[2] = {};
       if constexpr (Block::weighs)
         for (int i = 0; i < 2; ++i) weights[i] = both(targets.weight[first + lane / 4 + i * 8]);
 #pragma unroll
-      for (int from = 0; from < Block::block_n; from += kSwizzleColumns) {
+      for (int from = 0; from < columns; from += kSwizzleColumns) {
         Store::template wait<32, 0>();
         __syncwarp();
         stage(weights, buffer, 0, 0, g, from, sum);
         Store::publish();
         __syncwarp();
-        Store::template store<32>(group.block.args, tile, targets.row, buffer, first, tile.column + from,
-                                  min(kSwizzleColumns, Block::block_n - from));
+        Store::template store<32>(group.block.args, tile, targets.row, buffer, first, y_column<Block>(tile) + from,
+                                  min(kSwizzleColumns, columns - from));
       }
     }
   }
@@ -124,12 +143,13 @@ template <class Block>
 struct StagingOfAllRows : StagingOfRows<Block> {
   using Rows = StagingOfRows<Block>;
   using typename Rows::Tile, typename Rows::Store, typename Rows::Targets, typename Rows::Group;
+  static_assert(Rows::joins == 1, "staging for tensor copies has a column of Y for each column of the tile");
 
   template <class Sum>
   static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
     const int first = group.first_group * kGroupRows;
     if (first >= tile.rows) return;
-    const PairOfWeights<Block> weights[2] = {};  // tensor copies store sums without weights
+    const typename Rows::Weights weights[2] = {};  // tensor copies store sums without weights
     Store::begin_buffer(0);
 #pragma unroll
     for (int g = 0; g < Block::groups; ++g)

@@ -16,7 +16,7 @@ template <class Block, class Tile>
 __forceinline__ typename Block::Result* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
   if constexpr (!Block::scatters) return WgmmaAddresses<Block>::y(args, tile, row);
   const long long target = targets[row];
-  return static_cast<typename Block::Result*>(args.y) + target * args.n;
+  return static_cast<typename Block::Result*>(args.y) + target * y_columns<Block>(args);
 }
 
 // Each policy's store() stores `columns` columns of the staged rows in the tile's rows from `row` on, from column
@@ -52,7 +52,7 @@ struct ThreadStores {
     const auto leaves = [&](int r) { return row + r < tile.rows; };
     if constexpr (threads % chunks == 0) {
       const int r = thread / chunks, c = thread % chunks * 8;
-      if (c >= columns || column + c >= args.n) return;
+      if (c >= columns || column + c >= y_columns<Block>(args)) return;
       Element* to = Block::scatters ? nullptr : row_of_y<Block>(args, tile, targets, row + r) + column + c;
 #pragma unroll
       for (int i = 0; i < shape.rows; i += rows_a_turn) {
@@ -60,13 +60,13 @@ struct ThreadStores {
           if (Block::scatters) to = row_of_y<Block>(args, tile, targets, row + r + i) + column + c;
           copy_16_bytes(to, staging + place(r + i, c));
         }
-        if (!Block::scatters) to += rows_a_turn * args.n;
+        if (!Block::scatters) to += rows_a_turn * y_columns<Block>(args);
       }
     } else {
 #pragma unroll
       for (int i = thread; i < shape.rows * chunks; i += threads) {
         const int r = i / chunks, c = i % chunks * 8;
-        if (leaves(r) && c < columns && column + c < args.n)
+        if (leaves(r) && c < columns && column + c < y_columns<Block>(args))
           copy_16_bytes(row_of_y<Block>(args, tile, targets, row + r) + column + c, staging + place(r, c));
       }
     }
@@ -116,7 +116,7 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, plane = thread / boxes_a_plane, first = thread % boxes_a_plane * box;
     const int rows = min(box, tile.rows - row - first);
-    if (rows > 0 && column + plane * kSwizzleColumns < args.n) {
+    if (rows > 0 && column + plane * kSwizzleColumns < y_columns<Block>(args)) {
       const unsigned source = shared_address(staging + plane * shape.plane + first * kSwizzleColumns);
       const int to = tile.row + row + first, to_column = static_cast<int>(column) + plane * kSwizzleColumns;
       // dW is larger than L2: it is evicted first, so that memory writes many rows at a time.
@@ -149,7 +149,7 @@ struct RowStores : CopyStores<RowStores<Block>> {
                                     const Element* staging, int row, long long column, int columns) {
     if (!issues<threads>()) return;
     const int thread = threadIdx.x % threads, r = thread / 32 * rows_a_warp<threads> + thread % 32;
-    const int bytes = static_cast<int>(min(static_cast<long long>(columns), args.n - column)) * 2;
+    const int bytes = static_cast<int>(min(static_cast<long long>(columns), y_columns<Block>(args) - column)) * 2;
     if (row + r < tile.rows && bytes > 0)
       store_bytes(row_of_y<Block>(args, tile, targets, row + r) + column, shared_address(staging + place(r, 0)), bytes);
     stores_commit();

@@ -37,8 +37,8 @@ DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed) {
 
 MovedBytes moved_bytes(const Product& product, int rows) {
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n), k = static_cast<double>(product.k);
-  const auto in = static_cast<double>(size_bytes(product.a.dtype)),
-             out = static_cast<double>(size_bytes(product.d.dtype));
+  const auto in = static_cast<double>(size_bytes(product.a.type.dtype)),
+             out = static_cast<double>(size_bytes(product.d.type.dtype));
   if (product.ragged == Axis::k) return {.read = rows * (m + n) * in, .written = m * n * out};
   return {.read = rows > 0 ? (rows + n) * k * in : 0, .written = rows * n * out};
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "kernels/tiles.h"
 #include "workload/product.h"
 
@@ -28,13 +29,28 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
   return result + line;
 }
 
+// An operand's type as kernels/operand_type.cuh has it. A new policy gets its name here.
+std::string operand_type(const OperandType& type) {
+  if (has_scales(type) || type.stage != type.dtype)
+    throw Error(Exit::bug, fmt::format("kernels have no policy for this operand of {}", name(type.dtype)));
+  return fmt::format("moetune::OperandType<moetune::{}, moetune::NoScales, moetune::SameElement>", name(type.dtype));
+}
+
+// The function of the result, a policy in kernels/result*.cuh.
+std::string_view result_function(Weighting weighting) {
+  if (weighting == Weighting::result) return "Weighted";
+  return weighting == Weighting::rounded_result ? "RoundedWeighted" : "Identity";
+}
+
 }  // namespace
 
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
-  std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config {{\n", text.variant);
+  std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config : moetune::PlainConfig {{\n", text.variant);
   const Product product = before_last_pass(product_of(shape));
-  unit += fmt::format("  using Element = moetune::{};\n", name(product.a.dtype));
-  unit += fmt::format("  using Result = moetune::{};\n", name(product.d.dtype));
+  unit += fmt::format("  using X = {};\n", operand_type(product.a.type));
+  unit += fmt::format("  using W = {};\n", operand_type(product.b.type));
+  unit += fmt::format("  using Function = moetune::{}<moetune::{}>;\n", result_function(product.weighting),
+                      name(product.d.type.dtype));
   unit +=
       fmt::format("  static constexpr moetune::{} knobs = {};\n", text.knobs_type, in_lines(text.knobs, 100, "      "));
   const auto flag = [&](std::string_view what, bool value) {
@@ -46,9 +62,9 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   word("RowOrder", "x_rows", name(product.a.order));
   word("RowOrder", "w_rows", name(product.b.order));
   word("RowOrder", "y_rows", name(product.d.order));
-  word("Weighting", "weighting", name(product.weighting));
   flag("x_across", !is_k_major(product.a));
   flag("w_across", !is_k_major(product.b));
+  flag("weighs_x", product.weighting == Weighting::a);
   flag("accumulates", product.accumulates);
   for (const auto& [what, value] : text.constants)
     unit += fmt::format("  static constexpr int {} = {};\n", what, value);

@@ -19,8 +19,8 @@ struct UnitText {
   std::string_view call;                                        // "moetune::Mma<Config>::run(args)"
 };
 
-/// A unit of about 20 lines: struct Config with the element type, the knobs, the fusions and further constants; and the
-/// entry moetune_kernel.
+/// A unit of about 20 lines: struct Config with the operands' types, the function of the result, the knobs, the fusions
+/// and further constants; and the entry moetune_kernel.
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan);
 
 /// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.

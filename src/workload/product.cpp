@@ -23,7 +23,7 @@ Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis 
   const bool weights = matrix == LayerMatrix::w || matrix == LayerMatrix::dw;
   const bool of_y = matrix == LayerMatrix::y || matrix == LayerMatrix::dy;
   return {.matrix = matrix,
-          .dtype = layer.dtype,
+          .type = plain_type(layer.dtype),
           .rows = weights                       ? layer.local_experts() * layer.n
                   : order == RowOrder::in_place ? problem.rows()
                   : order == RowOrder::by_slot  ? slots_of(problem)
@@ -57,7 +57,7 @@ void set_operands(Product& p, const Problem& problem) {
       if (fusion.weight_gradient)
         p.weight_gradient = {.x = operand(problem, LayerMatrix::x, Axis::m, Axis::n),
                              .dweights = {.matrix = LayerMatrix::dweights,
-                                          .dtype = Dtype::fp32,
+                                          .type = plain_type(Dtype::fp32),
                                           .rows = slots_of(problem),
                                           .columns = 1,
                                           .row_axis = Axis::m,
@@ -68,7 +68,7 @@ void set_operands(Product& p, const Problem& problem) {
       p.a = operand(problem, LayerMatrix::dy, Axis::k, Axis::m, y);
       p.b = operand(problem, LayerMatrix::x, Axis::k, Axis::n, x);
       p.d = operand(problem, LayerMatrix::dw, Axis::m, Axis::n);
-      if (fusion.fp32_dw) p.d.dtype = Dtype::fp32;
+      if (fusion.fp32_dw) p.d.type = plain_type(Dtype::fp32);
       p.accumulates = fusion.accumulate;
       p.ragged = Axis::k, p.m = layer.n, p.n = layer.k;
       p.weighting = Weighting::a;
@@ -91,9 +91,19 @@ int64_t touched_rows(const Product& p, const Operand& operand) {
   return std::count(used.begin(), used.end(), true);
 }
 
-/// Blocks of rows of one expert's matrix.
-int64_t scale_rows(const Product& p, const Operand& operand) {
-  return ceil_divide(extent(p, 0, operand.row_axis), operand.scale_block.rows);
+/// Rows of a matrix whose scales are counted together: of one expert, or of the ragged one.
+int64_t matrix_rows(const Product& p, const Operand& operand) {
+  return std::max<int64_t>(1, is_ragged(p, operand) ? operand.rows : extent(p, 0, operand.row_axis));
+}
+
+struct ScaledBlock {
+  int64_t rows, columns;
+};
+/// What one scale covers.
+ScaledBlock scaled_block(const Product& p, const Operand& operand) {
+  const Scales& scales = operand.type.scales;
+  if (scales.kind == ScaleKind::block) return {scales.rows, scales.columns};
+  return {scales.kind == ScaleKind::channel ? 1 : matrix_rows(p, operand), operand.columns};
 }
 
 }  // namespace
@@ -143,7 +153,7 @@ Product in_expert_order(const Product& product) {
   put_in_order(product.a, plain.a);
   put_in_order(product.b, plain.b);
   put_in_order(product.d, plain.d);
-  if (product.weighting == Weighting::result || sums_slots(product)) plain.d.dtype = Dtype::fp32;
+  if (product.weighting == Weighting::result || sums_slots(product)) plain.d.type = plain_type(Dtype::fp32);
   plain.weighting = Weighting::none;
   plain.weight_gradient.reset();
   return plain;
@@ -153,6 +163,8 @@ bool weights_result(const Product& product) { return weighs_result(product.weigh
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 
+int64_t joined_columns(const Product& product) { return product.n / product.d.columns; }
+
 bool takes_another_pass(const Product& product) { return sums_slots(product) || product.weight_gradient; }
 
 Product before_last_pass(const Product& product) {
@@ -160,7 +172,7 @@ Product before_last_pass(const Product& product) {
   if (!takes_another_pass(product)) return first;
   first.d.order = RowOrder::in_place;
   first.d.rows = routed_rows(product);
-  first.d.dtype = Dtype::fp32;
+  first.d.type = plain_type(Dtype::fp32);
   first.weighting = Weighting::none;
   first.weight_gradient.reset();
   return first;
@@ -229,19 +241,21 @@ bool has_exact_weights(const Product& product, Values values) {
   return product.weighting == Weighting::a && values == Values::integer;
 }
 
-bool has_scales(const Operand& operand) { return operand.scale_block.rows > 0; }
+int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.type.dtype); }
 
 int64_t scale_count(const Product& product, const Operand& operand) {
-  if (!has_scales(operand)) return 0;
-  const int64_t rows = is_ragged(product, operand) ? ceil_divide(operand.rows, operand.scale_block.rows)
-                                                   : experts(product) * scale_rows(product, operand);
-  return rows * ceil_divide(operand.columns, operand.scale_block.columns);
+  if (!has_scales(operand.type)) return 0;
+  const ScaledBlock block = scaled_block(product, operand);
+  const int64_t matrices = is_ragged(product, operand) ? 1 : experts(product);
+  return matrices * ceil_divide(matrix_rows(product, operand), block.rows) *
+         ceil_divide(operand.columns, block.columns);
 }
 
 int64_t scale_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column) {
-  const ScaleBlock& block = operand.scale_block;
+  const ScaledBlock block = scaled_block(product, operand);
+  const int64_t of_expert = ceil_divide(matrix_rows(product, operand), block.rows);
   const int64_t scale_row = is_ragged(product, operand) ? memory_row(product, operand, expert, row) / block.rows
-                                                        : expert * scale_rows(product, operand) + row / block.rows;
+                                                        : expert * of_expert + row / block.rows;
   return scale_row * ceil_divide(operand.columns, block.columns) + column / block.columns;
 }
 
@@ -277,8 +291,7 @@ double bytes(const Product& product) {
     operands.insert(operands.end(), {&product.weight_gradient->x, &product.weight_gradient->dweights});
   for (const Operand* operand : operands) {
     const double times = product.accumulates && operand == &product.d ? 2 : 1;
-    sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(operand->columns) *
-           static_cast<double>(size_bytes(operand->dtype));
+    sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(row_bytes(*operand));
     sum += 4.0 * static_cast<double>(scale_count(product, *operand));
     permuted = permuted || operand->order != RowOrder::in_place;
   }

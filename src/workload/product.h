@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/rows.h"
+#include "workload/operand_type.h"
 #include "workload/problem.h"
 
 namespace moetune {
@@ -20,20 +21,11 @@ enum class Axis { m, n, k };
 
 std::string_view name(RowOrder order);  // as the enumerator
 
-/// Block scales of an operand: the value of an element is element * scale of its block, one fp32 for so many rows x
-/// columns. Blocks of an operand with one matrix an expert restart with each expert; those of a ragged one are
-/// counted over its rows in memory. Zeros: no scales. D has none.
-struct ScaleBlock {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  bool operator==(const ScaleBlock&) const = default;
-};
-
 /// A row-major matrix in memory; its columns are contiguous. It is either one matrix an expert, one after another, or
 /// ragged: one matrix whose rows are divided among the experts.
 struct Operand {
   LayerMatrix matrix = LayerMatrix::x;
-  Dtype dtype = Dtype::bf16;
+  OperandType type = {};
   int64_t rows = 0;  // in memory, of all experts; may be more than experts own
   int64_t columns = 0;
   Axis row_axis = Axis::m;
@@ -41,7 +33,6 @@ struct Operand {
   RowOrder order = RowOrder::in_place;
   int64_t capacity =
       0;  // ragged and in place: rows from the first of one expert to the first of the next; 0 = no padding
-  ScaleBlock scale_block = {};
   bool operator==(const Operand&) const = default;
 };
 
@@ -59,6 +50,8 @@ struct WeightGradient {
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
 /// dx   dX_e = dY_e W_e     A = dY, B = W, whose rows are steps along K, D = dX
 /// dw   dW_e = dY_e^T X_e   A = dY, B = X, rows of both are steps along K, D = dW; zeros for experts without rows
+///
+/// N counts columns of the product; D has N / joined_columns.
 struct Product {
   Operand a, b, d;
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
@@ -83,6 +76,9 @@ Product product_of(const Shape& shape);
 bool weights_result(const Product& product);
 /// Whether rows of D are sums over the slots of a token: of fp32 sums, in slot order, rounded once.
 bool sums_slots(const Product& product);
+
+/// Columns of the product that make one of D: more than one where the result's function joins them.
+int64_t joined_columns(const Product& product);
 
 /// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.
 bool is_moved(const Product& product, const Operand& operand);
@@ -130,8 +126,11 @@ float topk_weight(const Product& product, Values values, int64_t slot);
 /// True for integer inputs whose operand is weighted: weights of few bits let their sums stay exact in fp32.
 bool has_exact_weights(const Product& product, Values values);
 
-bool has_scales(const Operand& operand);
-/// Scales beside an operand: [blocks of rows, blocks of columns], row-major.
+/// Bytes of one row in memory, without scales.
+int64_t row_bytes(const Operand& operand);
+
+/// Scales beside an operand: [blocks of rows, blocks of columns], row-major. A channel is a block of one row, a tensor
+/// of all.
 int64_t scale_count(const Product& product, const Operand& operand);
 int64_t scale_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column);
 /// Scale `index` of an input: 1/2, 1 or 2 for integer inputs, else in (0.5, 1.5).

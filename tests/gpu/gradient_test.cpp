@@ -156,7 +156,7 @@ class Faults : public GpuTest {
       operands.unsort_result(*services_, 0, stream_->stream);
       spoil(operands.d_of(0), stream_->stream);
     };
-    return verifier.verify(run, product.accumulates && product.d.dtype != Dtype::fp32);
+    return verifier.verify(run, product.accumulates && product.d.type.dtype != Dtype::fp32);
   }
   Verdict verdict_of(const Product& product) {
     return verdict_of(product, [](char*, cudaStream_t) {});
@@ -211,7 +211,7 @@ TEST_F(Faults, OfDweightsAreNamedBySlot) {
 TEST_F(Faults, AreNoneInResultsOfADtypeOfTheirOwn) {
   for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
     Product wide = product(op);
-    wide.d.dtype = Dtype::fp32;
+    wide.d.type = plain_type(Dtype::fp32);
     const Verdict verdict = verdict_of(wide);
     EXPECT_TRUE(verdict.ok) << name(op) << ": " << verdict.reason;
   }
@@ -272,7 +272,7 @@ TEST_F(Faults, OfMissingWeightsAreSeen) {
 }
 TEST_F(Faults, OfScalesThatTheBackendLacksAreToldBeforeItAllocates) {
   Product scaled = product(Op::fwd);
-  scaled.a.scale_block = {1, 8};
+  scaled.a.type.scales = block_scales(1, 8);
   EXPECT_THROW(make_operands(scaled, device_, *services_, stream_->stream), Error);
 }
 

@@ -18,20 +18,19 @@ struct Plant {
 };
 
 inline const Plant kPlants[] = {
-    {"none", "mma", "epilogue.cuh", "return accumulator;", "return accumulator;"},
-    {"none", "wgmma", "epilogue.cuh", "const unsigned pair = pack<Element>(low, high);",
-     "const unsigned pair = pack<Element>(low, high);"},
+    {"none", "mma", "result.cuh", "return pack<Result>(low[0], high[0]);", "return pack<Result>(low[0], high[0]);"},
+    {"none", "wgmma", "result.cuh", "return pack<Result>(low[0], high[0]);", "return pack<Result>(low[0], high[0]);"},
     // The last bit of an element of each tile's first row.
-    {"one ulp", "mma", "mma.cuh", "Element* target = y +",
-     "if (row == 0 && column == 8) staging[r * staging_pitch + c].bits ^= 1;\n          Element* target = y +"},
+    {"one ulp", "mma", "mma.cuh", "Result* target = y +",
+     "if (row == 0 && column == 8) staging[r * staging_pitch + c].bits ^= 1;\n          Result* target = y +"},
     {"one ulp", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))",
      "if ((row + r + i == 0 && column + c == 8 ? const_cast<Element*>(staging + place(r + i, c))->bits ^= 1 "
      ": 0),\n"
      "            leaves(r + i))"},
     // The same of the first row of Y, in some launches only: what a race would do.
-    {"unsteady", "mma", "mma.cuh", "Element* target = y +",
+    {"unsteady", "mma", "mma.cuh", "Result* target = y +",
      "if (tile.row + row == 0 && column == 8 && clock64() / 16 % 2 == 0) staging[r * staging_pitch + c].bits ^= 1;\n"
-     "          Element* target = y +"},
+     "          Result* target = y +"},
     {"unsteady", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))",
      "if ((tile.row + row + r + i == 0 && column + c == 8 && clock64() / 16 % 2 == 0\n"
      "                 ? const_cast<Element*>(staging + place(r + i, c))->bits ^= 1 : 0),\n"
@@ -41,7 +40,8 @@ inline const Plant kPlants[] = {
     {"skipped step", "wgmma", "wgmma_ptx.cuh", "MOETUNE_NEXT step);", ");"},
     {"unwritten row", "mma", "mma.cuh", "row < tile.rows && column", "row < tile.rows - 1 && column"},
     {"unwritten row", "wgmma", "wgmma_store.cuh", "row + r < tile.rows; }", "row + r < tile.rows - 1; }"},
-    {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < args.n) {", "if (column < args.n) {"},
+    {"rows too many", "mma", "mma.cuh", "if (row < tile.rows && column < y_columns<Config>(args)) {",
+     "if (column < y_columns<Config>(args)) {"},
     {"rows too many", "wgmma", "wgmma_store.cuh", "if (leaves(r + i))", "if (row + r + i >= 0)"},
     {"row unwritten by copies", "wgmma", "wgmma_store.cuh", "min(box, tile.rows - row - first);",
      "min(box, tile.rows - row - first) - 1;", true},

@@ -132,7 +132,7 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
     DeviceBuffer reference(owned_rows(p, p.d) * p.d.columns * int64_t{sizeof(float)});
     operands.sort_inputs(*services_, 0, stream_->stream);
     Product plain = operands.plain;
-    plain.d.dtype = Dtype::fp32;
+    plain.d.type = plain_type(Dtype::fp32);
     plain.d.capacity = 0;
     const GroupedGemm gemm = operands.gemm(0);
     cublas_->loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = reference.data()}, true);

@@ -8,8 +8,8 @@
 #include "kernels/mma_plan.h"
 #include "kernels/wgmma_plan.h"
 #include "variant/mma/mma.h"
-#include "variant/space/most.h"
 #include "variant/simt/simt.h"
+#include "variant/space/most.h"
 #include "variant/unit.h"
 #include "variant/wgmma/wgmma.h"
 #include "workload/model.h"
@@ -561,17 +561,18 @@ TEST(Unit, IsReadableAndComplete) {
       parse_candidate("mma block_m=64 block_n=128 block_k=32 warps=4 stages=3 raster=n group=4"), shape);
   EXPECT_EQ(unit, R"(#include "mma.cuh"
 
-struct Config {
-  using Element = moetune::bf16;
-  using Result = moetune::bf16;
+struct Config : moetune::PlainConfig {
+  using X = moetune::OperandType<moetune::bf16, moetune::NoScales, moetune::SameElement>;
+  using W = moetune::OperandType<moetune::bf16, moetune::NoScales, moetune::SameElement>;
+  using Function = moetune::Identity<moetune::bf16>;
   static constexpr moetune::MmaKnobs knobs = {.block_m = 64, .block_n = 128, .block_k = 32, .warps = 4, .stages = 3,
       .raster = moetune::Raster::n, .group = 4, .split = 1};
   static constexpr moetune::RowOrder x_rows = moetune::RowOrder::by_token;
   static constexpr moetune::RowOrder w_rows = moetune::RowOrder::in_place;
   static constexpr moetune::RowOrder y_rows = moetune::RowOrder::in_place;
-  static constexpr moetune::Weighting weighting = moetune::Weighting::none;
   static constexpr bool x_across = false;
   static constexpr bool w_across = false;
+  static constexpr bool weighs_x = false;
   static constexpr bool accumulates = false;
   static constexpr int x_load_bytes = 16;
   static constexpr int w_load_bytes = 16;

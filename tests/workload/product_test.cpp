@@ -189,14 +189,14 @@ TEST(InExpertOrder, LeavesWeightsToTheMoves) {
   EXPECT_EQ(in_expert_order(product(Op::fwd, weighted)), product(Op::fwd));
   EXPECT_EQ(in_expert_order(product(Op::dw, weighted)), product(Op::dw));
   Product dx = product(Op::dx);
-  dx.d.dtype = Dtype::fp32;  // not rounded before it is weighted
+  dx.d.type = plain_type(Dtype::fp32);  // not rounded before it is weighted
   EXPECT_EQ(in_expert_order(product(Op::dx, weighted)), dx);
 }
 TEST(InExpertOrder, LeavesSumsOfSlotsToTheMoves) {
   const Product p = product(Op::dx, {.permute_x = true, .sum_slots = true});
   EXPECT_TRUE(is_moved(p, p.d));
   Product dx = product(Op::dx);
-  dx.d.dtype = Dtype::fp32;  // not rounded before slots are added
+  dx.d.type = plain_type(Dtype::fp32);  // not rounded before slots are added
   EXPECT_EQ(in_expert_order(p), dx);
 }
 TEST(InExpertOrder, HasNoWeightGradient) {
@@ -254,17 +254,33 @@ TEST(StreamOf, IsTheMatrixs) {
 TEST(Scales, AreCountedInBlocks) {
   Product p = product();
   EXPECT_EQ(scale_count(p, p.a), 0);
-  p.a.scale_block = {1, 4};  // of 6 x 10
+  p.a.type.scales = block_scales(1, 4);  // of 6 x 10
   EXPECT_EQ(scale_count(p, p.a), 6 * 3);
   EXPECT_EQ(scale_index(p, p.a, 2, 1, 9), 4 * 3 + 2);
-  p.b.scale_block = {4, 8};  // two blocks of rows an expert, the second of two rows
+  p.b.type.scales = block_scales(4, 8);  // two blocks of rows an expert, the second of two rows
   EXPECT_EQ(scale_count(p, p.b), 4 * 2 * 2);
   EXPECT_EQ(scale_index(p, p.b, 0, 5, 7), 2);
   EXPECT_EQ(scale_index(p, p.b, 1, 0, 8), 5);
 }
+TEST(Scales, OfChannelsAreOneARow) {
+  Product p = product();
+  p.a.type.scales.kind = p.b.type.scales.kind = ScaleKind::channel;
+  EXPECT_EQ(scale_count(p, p.a), 6);
+  EXPECT_EQ(scale_index(p, p.a, 2, 1, 9), 4);
+  EXPECT_EQ(scale_count(p, p.b), 4 * 6);
+  EXPECT_EQ(scale_index(p, p.b, 1, 2, 9), 6 + 2);
+}
+TEST(Scales, OfTensorsAreOneAMatrix) {
+  Product p = product();
+  p.a.type.scales.kind = p.b.type.scales.kind = ScaleKind::tensor;
+  EXPECT_EQ(scale_count(p, p.a), 1);
+  EXPECT_EQ(scale_index(p, p.a, 2, 1, 9), 0);
+  EXPECT_EQ(scale_count(p, p.b), 4);
+  EXPECT_EQ(scale_index(p, p.b, 3, 5, 9), 3);
+}
 TEST(Scales, ArePowersOfTwoForIntegers) {
   Product p = product();
-  p.a.scale_block = {1, 1};
+  p.a.type.scales = block_scales(1, 1);
   std::vector<int> seen(3);
   for (int64_t i = 0; i < 60; ++i) {
     const float value = scale_value(p, p.a, Values::integer, i);
@@ -301,15 +317,23 @@ TEST(Bytes, OfOperandsOfTheirOwnDtype) {
   wide.shape.layer.dtype = Dtype::fp32;
   EXPECT_EQ(bytes(product_of(wide)), 4.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * 4);
   Product p = product(Op::dw);
-  p.d.dtype = Dtype::fp32;
+  p.d.type = plain_type(Dtype::fp32);
   EXPECT_EQ(bytes(p), 4.0 * 4 * 60 + 2.0 * (6 * 10 + 6 * 6) + 4 * 4);
 }
 TEST(Bytes, HoldNoPaddingButScales) {
   Product p = product();
   p.a.capacity = 50, p.a.rows = 200, p.d.rows = 1000;
   EXPECT_EQ(bytes(p), bytes(product()));
-  p.b.scale_block = {6, 10};  // one an expert
+  p.b.type.scales = block_scales(6, 10);  // one an expert
   EXPECT_EQ(bytes(p), bytes(product()) + 4.0 * 4);
+}
+TEST(Bytes, OfResultsThatJoinColumns) {
+  Product p = product();
+  EXPECT_EQ(joined_columns(p), 1);
+  p.d.columns = 3;
+  EXPECT_EQ(joined_columns(p), 2);
+  EXPECT_EQ(bytes(p), bytes(product()) - 2.0 * 6 * 3);
+  EXPECT_EQ(flops(p), flops(product()));
 }
 TEST(Bytes, DoNotOverflow) {
   Problem problem = small();
@@ -321,11 +345,11 @@ TEST(Bytes, DoNotOverflow) {
 TEST(Product, OfDwMayAccumulateAndBeFp32) {
   EXPECT_FALSE(product(Op::dw).accumulates);
   EXPECT_TRUE(product(Op::dw, {.accumulate = true}).accumulates);
-  EXPECT_EQ(product(Op::dw).d.dtype, Dtype::bf16);
+  EXPECT_EQ(product(Op::dw).d.type, plain_type(Dtype::bf16));
   const Product p = product(Op::dw, {.fp32_dw = true});
-  EXPECT_EQ(p.d.dtype, Dtype::fp32);
-  EXPECT_EQ(p.a.dtype, Dtype::bf16);
-  EXPECT_EQ(p.b.dtype, Dtype::bf16);
+  EXPECT_EQ(p.d.type.dtype, Dtype::fp32);
+  EXPECT_EQ(p.a.type.dtype, Dtype::bf16);
+  EXPECT_EQ(p.b.type.dtype, Dtype::bf16);
 }
 TEST(Product, ThatAccumulatesReadsAndWritesExpertsWithRows) {
   // Rows of dY and X, 3 of 4 experts' dW, and the rows of each expert.
@@ -346,10 +370,10 @@ TEST(Product, OfDxMayHaveTheWeightsGradient) {
   EXPECT_EQ(x.matrix, LayerMatrix::x);
   EXPECT_EQ(x.rows, 6);
   EXPECT_EQ(x.columns, 10);
-  EXPECT_EQ(x.dtype, Dtype::bf16);
+  EXPECT_EQ(x.type.dtype, Dtype::bf16);
   EXPECT_EQ(row_map(p, x), kInPlace);
   EXPECT_EQ(name(dweights.matrix), "dweights");
-  EXPECT_EQ(dweights.dtype, Dtype::fp32);
+  EXPECT_EQ(dweights.type.dtype, Dtype::fp32);
   EXPECT_EQ(dweights.rows, 6);
   EXPECT_EQ(dweights.columns, 1);
   EXPECT_EQ(row_map(p, dweights), slots_of(p));

@@ -51,7 +51,7 @@ struct Loop {
   const Dots& dots = moetune::dots();
   Input a = input_a(product, matrices);
   Input b = input_b(product, matrices);
-  Dots::Few* few = moetune::few(dots, product.b.dtype);
+  Dots::Few* few = moetune::few(dots, product.b.type.dtype);
 
   // Whether B can be read where it lies: K is contiguous and nothing is scaled.
   bool is_direct() const { return is_k_major(b.operand) && !b.scales; }
@@ -74,7 +74,7 @@ struct Loop {
     for (int64_t from = 0; from < k; from += kPackDepth) {
       const int64_t depth = std::min<int64_t>(kPackDepth, k - from);
       for (int64_t c = 0; c < dots.tile_columns; ++c) {
-        widen(dots, b.operand.dtype, rows[c] + from * size_bytes(b.operand.dtype), depth, piece[c]);
+        widen(dots, b.operand.type.dtype, rows[c] + from * size_bytes(b.operand.type.dtype), depth, piece[c]);
         b.scale(expert, row_of(c), from, depth, piece[c]);
       }
       float* to = panel + from * dots.tile_columns;
@@ -109,7 +109,7 @@ struct Loop {
   }
 
   void emit(int64_t expert, int64_t row, int64_t column, int64_t columns, float* sums) const {
-    const Dtype dtype = product.d.dtype;
+    const Dtype dtype = product.d.type.dtype;
     if (product.weight_gradient) add_dot(expert, row, column, columns, sums);
     if (sums_slots(product)) {
       const int64_t in_order = first_row(product, product.d, expert) + row;
@@ -132,7 +132,7 @@ struct Loop {
 
   // Rounds `columns` values to elements of D from `at` on.
   void narrow(const float* sums, int64_t columns, int64_t at) const {
-    const Dtype dtype = product.d.dtype;
+    const Dtype dtype = product.d.type.dtype;
     if (dtype == Dtype::bf16) dots.narrow_bf16(sums, columns, static_cast<uint16_t*>(matrices.d) + at);
     if (dtype == Dtype::fp16) std::transform(sums, sums + columns, static_cast<uint16_t*>(matrices.d) + at, to_fp16);
     if (dtype == Dtype::fp32) std::copy(sums, sums + columns, static_cast<float*>(matrices.d) + at);
@@ -156,7 +156,7 @@ struct Loop {
     float* x = memory + kRowsAcross;
     unpack_rows(strip.expert, 0, strip.rows, k, memory, x);
     float sums[kFewRows][kStripColumns];
-    const int64_t row_bytes = k * size_bytes(b.operand.dtype);
+    const int64_t row_bytes = k * size_bytes(b.operand.type.dtype);
     for (int64_t n = 0; n < strip.columns; n += dots.columns) {
       const std::byte* b_rows[Dots::kMaxColumns];
       for (int64_t c = 0; c < dots.columns; ++c)

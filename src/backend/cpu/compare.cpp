@@ -71,7 +71,7 @@ float value_at(Dtype dtype, const void* element) {
 }
 
 Result view(const Product& product, const Operand& operand, const Output& output) {
-  Result result{product, operand, output, {}, operand.dtype, operand.columns};
+  Result result{product, operand, output, {}, operand.type.dtype, operand.columns};
   result.sources.assign(static_cast<size_t>(operand.rows), -1);
   const std::vector<int64_t> rows = result_map(product, operand);
   for (size_t row = 0; row < rows.size(); ++row)

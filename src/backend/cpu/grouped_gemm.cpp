@@ -36,7 +36,8 @@ struct Seat {
 /// What tasks store: D, or in expert order the fp32 sums that it is added up from.
 Operand stored(const Product& product) {
   Operand d = product.d;
-  if (sums_slots(product)) d.dtype = Dtype::fp32, d.order = RowOrder::in_place, d.rows = routed_rows(product);
+  if (sums_slots(product))
+    d.type = plain_type(Dtype::fp32), d.order = RowOrder::in_place, d.rows = routed_rows(product);
   return d;
 }
 
@@ -54,7 +55,7 @@ struct Launch {
   int64_t column_blocks() const { return blocks(product.n, knobs.block_n); }
   std::byte* d_at(int64_t expert, int64_t row, int64_t column) const {
     const int64_t index = memory_row(product, d, expert, row) * d.columns + column;
-    return d_data + index * size_bytes(d.dtype);
+    return d_data + index * size_bytes(d.type.dtype);
   }
 };
 
@@ -111,7 +112,7 @@ template <class Read>
 void for_lines(const Input& input, int64_t expert, int64_t first, int64_t count, int64_t end, int64_t column,
                int64_t width, Read&& read) {
   constexpr int64_t kAhead = 8, kLine = 64;
-  const int64_t bytes = width * size_bytes(input.operand.dtype);
+  const int64_t bytes = width * size_bytes(input.operand.type.dtype);
   for (int64_t i = 0; i < count; ++i) {
     if (first + i + kAhead < end) {
       const std::byte* ahead = input.at(expert, first + i + kAhead, column);
@@ -125,7 +126,7 @@ void for_lines(const Input& input, int64_t expert, int64_t first, int64_t count,
 /// memory, else in panels [ceil(rows / panel_rows)][depth][panel_rows].
 void unpack_a(const Launch& launch, const Task& task, int64_t from, int64_t depth, const Seat& seat) {
   const Input& a = launch.a;
-  const Dtype dtype = a.operand.dtype;
+  const Dtype dtype = a.operand.type.dtype;
   if (is_k_major(a.operand))
     return for_lines(a, task.expert, task.row, task.rows, task.row + task.rows, from, depth,
                      [&](int64_t r, const std::byte* line) {
@@ -150,7 +151,7 @@ LeftFactor left_at(const Launch& launch, const Seat& seat, int64_t row, int64_t 
 /// Panels of B over one block of k, one after another: [ceil(columns / tile)][depth][tile].
 void pack_b(const Launch& launch, const Task& task, int64_t from, int64_t depth, float* panels) {
   const Input& b = launch.b;
-  const Dtype dtype = b.operand.dtype;
+  const Dtype dtype = b.operand.type.dtype;
   const int tile = launch.kernel.tile_columns;
   if (!is_k_major(b.operand))
     return for_lines(b, task.expert, from, depth, task.depth, task.column, task.columns,
@@ -179,7 +180,7 @@ void direct_sums(const Launch& launch, const Task& task, const Seat& seat) {
   for (int64_t from = 0; from < task.depth; from += kCpuDirectDepth) {
     const int64_t depth = std::min<int64_t>(kCpuDirectDepth, task.depth - from);
     unpack_a(launch, task, from, depth, seat);
-    launch.kernel.direct(b.operand.dtype, static_cast<int>(task.rows), task.columns, depth, seat.a,
+    launch.kernel.direct(b.operand.type.dtype, static_cast<int>(task.rows), task.columns, depth, seat.a,
                          depth + kCpuRowPadding, b.at(task.expert, task.column, from), b.operand.columns, seat.sums,
                          launch.knobs.block_n, from > 0);
   }
@@ -215,8 +216,8 @@ void add_before(const Launch& launch, const Task& task, int64_t row, float* sums
   float before[kPiece];
   for (int64_t column = 0; column < task.columns; column += kPiece) {
     const int64_t count = std::min(kPiece, task.columns - column);
-    launch.kernel.unpack(launch.product.d.dtype, launch.d_at(task.expert, task.row + row, task.column + column), count,
-                         before);
+    launch.kernel.unpack(launch.product.d.type.dtype, launch.d_at(task.expert, task.row + row, task.column + column),
+                         count, before);
     for (int64_t c = 0; c < count; ++c) sums[column + c] += before[c];
   }
 }
@@ -226,13 +227,13 @@ void store_dot(const Launch& launch, const Task& task, int64_t row, const float*
   const Input x = input_x(launch.product, launch.matrices);
   const int64_t in_order = first_row(launch.product, x.operand, task.expert) + row;
   launch.workspace.partials.dots.as<float>()[in_order * launch.column_blocks() + task.column / launch.knobs.block_n] =
-      dot(launch.kernel, x.operand.dtype, sums, x.at(task.expert, row, task.column), task.columns);
+      dot(launch.kernel, x.operand.type.dtype, sums, x.at(task.expert, row, task.column), task.columns);
 }
 
 /// Rounds the sums and stores them where they belong.
 void store(const Launch& launch, const Task& task, const Seat& seat) {
   const Product& product = launch.product;
-  const Dtype dtype = launch.d.dtype;
+  const Dtype dtype = launch.d.type.dtype;
   const bool rounded = product.weighting == Weighting::rounded_result;
   for (int64_t r = 0; r < task.rows; ++r) {
     float* sums = seat.sums + r * launch.knobs.block_n;

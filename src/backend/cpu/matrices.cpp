@@ -5,21 +5,21 @@ namespace moetune {
 
 const std::byte* Input::at(int64_t expert, int64_t row, int64_t column) const {
   const int64_t index = memory_row(product, operand, expert, row) * operand.columns + column;
-  return data + index * size_bytes(operand.dtype);
+  return data + index * size_bytes(operand.type.dtype);
 }
 
 void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
-  widen(dots, operand.dtype, at(expert, row, column), count, target);
+  widen(dots, operand.type.dtype, at(expert, row, column), count, target);
   if (!weights) return;
   const float weight = weight_of_row(product, weights, expert, row);
-  for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.dtype, target[i] * weight);
+  for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.type.dtype, target[i] * weight);
 }
 
 Input input_a(const Product& product, const Matrices& matrices) {
   return {.product = product,
           .operand = product.a,
           .data = static_cast<const std::byte*>(matrices.a),
-          .scales = has_scales(product.a) ? matrices.a_scales : nullptr,
+          .scales = has_scales(product.a.type) ? matrices.a_scales : nullptr,
           .weights = product.weighting == Weighting::a ? matrices.topk_weights : nullptr};
 }
 
@@ -27,7 +27,7 @@ Input input_b(const Product& product, const Matrices& matrices) {
   return {.product = product,
           .operand = product.b,
           .data = static_cast<const std::byte*>(matrices.b),
-          .scales = has_scales(product.b) ? matrices.b_scales : nullptr,
+          .scales = has_scales(product.b.type) ? matrices.b_scales : nullptr,
           .weights = nullptr};
 }
 

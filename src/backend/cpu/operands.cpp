@@ -36,8 +36,6 @@ std::vector<Run> used_runs(const Product& product, const Operand& operand) {
   return runs;
 }
 
-int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.dtype); }
-
 /// Elements [first, first + count) of an operand's values, rounded to its dtype. `target` is the operand's first.
 void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
           std::byte* target, ThreadPool& pool) {
@@ -45,9 +43,9 @@ void fill(const Product& product, const Operand& operand, Values values, int64_t
     const int64_t begin = first + piece * kPiece, end = std::min(first + count, begin + kPiece);
     for (int64_t i = begin; i < end; ++i) {
       const float value = operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(i));
-      if (operand.dtype == Dtype::fp32) reinterpret_cast<float*>(target)[i] = value;
-      if (operand.dtype == Dtype::bf16) reinterpret_cast<uint16_t*>(target)[i] = to_bf16(value);
-      if (operand.dtype == Dtype::fp16) reinterpret_cast<uint16_t*>(target)[i] = to_fp16(value);
+      if (operand.type.dtype == Dtype::fp32) reinterpret_cast<float*>(target)[i] = value;
+      if (operand.type.dtype == Dtype::bf16) reinterpret_cast<uint16_t*>(target)[i] = to_bf16(value);
+      if (operand.type.dtype == Dtype::fp16) reinterpret_cast<uint16_t*>(target)[i] = to_fp16(value);
     }
   });
 }
@@ -67,7 +65,7 @@ Buffer make_scales(const Product& product, const Operand& operand, Values values
 }
 
 OperandSet with_output(OperandSet set, const Product& product, ThreadPool& pool) {
-  const auto output_of = [](const Operand& result) { return Output(result.rows, result.columns, result.dtype); };
+  const auto output_of = [](const Operand& result) { return Output(result.rows, result.columns, result.type.dtype); };
   set.d = output_of(product.d);
   if (product.weight_gradient) set.dweights = output_of(product.weight_gradient->dweights);
   reset_output(product, set, pool);

@@ -136,7 +136,7 @@ std::vector<float> row_before(const Product& product, const Matrices& matrices, 
 float result_weight(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
   if (!weights_result(product)) return 1;
   const float weight = weight_of_row(product, matrices.topk_weights, expert, row);
-  return product.weighting == Weighting::rounded_result ? round_to(product.d.dtype, weight) : weight;
+  return product.weighting == Weighting::rounded_result ? round_to(product.d.type.dtype, weight) : weight;
 }
 
 void put(const Buffer& result, Dtype dtype, int64_t index, float value) {
@@ -203,7 +203,7 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
 }  // namespace
 
 Reference rounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool) {
-  const Dtype dtype = product.d.dtype;
+  const Dtype dtype = product.d.type.dtype;
   return reference(product, matrices, dtype, pool, [&](int64_t expert, int64_t row, const double* sums, auto&& emit) {
     const float weight = result_weight(product, matrices, expert, row);
     const std::vector<float> before = row_before(product, matrices, expert, row);

@@ -27,8 +27,8 @@ void add_slots(const Product& product, const Matrices& matrices, const Partials&
     const float* sums = partials.sums.as<float>() + row * product.n + column;
     for (int64_t c = 0; c < count; ++c) total[c] += sums[c];
   }
-  const int64_t at = (token * product.d.columns + column) * size_bytes(product.d.dtype);
-  kernel.store(product.d.dtype, total, count, nullptr, static_cast<std::byte*>(matrices.d) + at);
+  const int64_t at = (token * product.d.columns + column) * size_bytes(product.d.type.dtype);
+  kernel.store(product.d.type.dtype, total, count, nullptr, static_cast<std::byte*>(matrices.d) + at);
 }
 
 float add_dots(const Partials& partials, int64_t blocks, int64_t slot) {

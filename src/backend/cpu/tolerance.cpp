@@ -25,7 +25,7 @@ constexpr double kTailNoise = 8 * 0x1p-24;
 }  // namespace
 
 Tolerance tolerance(const Product& product, const Operand& result, int64_t terms) {
-  const int bits = significand_bits(result.dtype);
+  const int bits = significand_bits(result.type.dtype);
   const bool twice = product.weighting == Weighting::rounded_result;
   const double noise = std::sqrt(static_cast<double>(terms)) * 0x1p-24;
   return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,

@@ -83,7 +83,7 @@ class CudaBackend : public Backend {
     auto loaded = std::make_unique<Loaded>();
     loaded->shape = problem.shape;
     loaded->operands = make_operands(product_of(problem), device_, services_, stream_->stream);
-    loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.a.dtype), device_.processors);
+    loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.a.type.dtype), device_.processors);
     require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
@@ -94,7 +94,7 @@ class CudaBackend : public Backend {
     const Kernel* kernel = contender.baseline.empty() ? kernel_of(contender.candidate).get() : nullptr;
     if (kernel) kernel->clear(stream_->stream);
     const Product& product = loaded_->operands.product;
-    const bool of_cublas_16 = !kernel && product.accumulates && product.d.dtype != Dtype::fp32;
+    const bool of_cublas_16 = !kernel && product.accumulates && product.d.type.dtype != Dtype::fp32;
     Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting_of(contender));
     if (const std::string left = kernel ? kernel->left_nonzero() : ""; verdict.ok && !left.empty()) {
       verdict.ok = false;

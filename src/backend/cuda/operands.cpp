@@ -28,8 +28,6 @@ DeviceBuffer upload(const std::vector<T>& values) {
   return buffer;
 }
 
-int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.dtype); }
-
 int64_t bytes_of(const Operand& operand) { return operand.rows * row_bytes(operand); }
 
 // Where each expert's A, B and D begin, set by set. Null for what the router mixes: rows gathered or scattered.
@@ -65,7 +63,7 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
 }  // namespace
 
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
-  if (has_scales(product.a) || has_scales(product.b))
+  if (has_scales(product.a.type) || has_scales(product.b.type))
     throw machine_error("the cuda backend does not compute operands with scales", "use the cpu backend");
   Operands o;
   o.plain = in_expert_order(product);
@@ -133,7 +131,7 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
   fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
   if (product.weight_gradient)
     fill_operand(services, product.weight_gradient->x, values, set, x.data() + set * x_stride, stream);
-  services.of(product.a.dtype)
+  services.of(product.a.type.dtype)
       .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
 }
 
@@ -143,7 +141,7 @@ void Operands::fill_before(Services& services, Values values, int set, cudaStrea
 
 void Operands::fill_operand(Services& services, const Operand& operand, Values values, int set, char* memory,
                             cudaStream_t stream) const {
-  services.of(operand.dtype)
+  services.of(operand.type.dtype)
       .fill(memory, operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
             stream_of(operand.matrix), stream);
 }
@@ -153,14 +151,14 @@ char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_st
 float* Operands::dweights_of(int set) const { return dweights.as<float>(kGuardBytes + set * dweights_stride); }
 
 void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
-  const Service& service = services.of(product.d.dtype);
+  const Service& service = services.of(product.d.type.dtype);
   const bool all_slots = routed_rows(product) == product.slots;  // else those without a row are cleared
   if (sums_slots(product)) {
     if (!all_slots)
       require(cudaMemsetAsync(row_of.data(), 0xff, static_cast<size_t>(product.slots * 4), stream),
               "cannot clear slots");
     service.invert(row_of.as<int>(), gather_indices.as<int>(), routed_rows(product), stream);
-    service.sum_slots(d_of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.n, stream);
+    service.sum_slots(d_of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
   }
   if (product.weight_gradient) {
     if (!all_slots)
@@ -173,7 +171,7 @@ void Operands::finish(Services& services, const float* sums, int set, cudaStream
                         .slots = gather_indices.as<int>(),
                         .weights = weights.as<float>(),
                         .rows = routed_rows(product),
-                        .width = product.n},
+                        .width = product.d.columns},
                        stream);
   }
 }
@@ -217,7 +215,7 @@ GroupedGemm Operands::gemm(int set) const {
 void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) const {
   const auto sort = [&](const Operand& operand, const char* memory, const DeviceBuffer& rows, char* sorted,
                         const RowWeights& row_weights) {
-    services.of(operand.dtype)
+    services.of(operand.type.dtype)
         .move_rows({.out = sorted,
                     .in = memory,
                     .from = rows.as<int>(),
@@ -236,10 +234,10 @@ void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) con
 void Operands::unsort_result(Services& services, int set, cudaStream_t stream) const {
   if (!is_moved(product, product.d)) return;
   if (takes_another_pass(product)) return finish(services, d_sorted.as<float>(), set, stream);
-  services.of(product.d.dtype)
+  services.of(product.d.type.dtype)
       .move_rows({.out = d_of(set),
                   .in = d_sorted.data(),
-                  .from_fp32 = plain.d.dtype == Dtype::fp32,
+                  .from_fp32 = plain.d.type.dtype == Dtype::fp32,
                   .to = d_rows.as<int>(),
                   .weights = result_weights(),
                   .rows = routed_rows(product),

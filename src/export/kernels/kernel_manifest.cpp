@@ -23,8 +23,8 @@ Json operand(std::string_view name, std::string_view dtype, const std::vector<st
 }
 
 Json operand(const Product& product, const Operand& matrix, std::string_view access) {
-  return operand(operand_name(matrix.matrix), name(matrix.dtype),
-                 {rows_expression(product, matrix).text(), columns_expression(matrix).text()}, access);
+  return operand(operand_name(matrix.matrix), name(matrix.type.dtype),
+                 {rows_expression(product, matrix).text(), columns_expression(product, matrix).text()}, access);
 }
 
 bool reads_gather_indices(const Product& p) {
@@ -140,8 +140,8 @@ Json fill(std::string_view pointer, int byte, std::string_view bytes) {
 void add_last_pass(Json& launches, const Product& p, const ServiceCubins& services) {
   Json cubins = Json::object();
   for (const auto& [dtype, cubin] : services.finish)
-    if (dtype == p.a.dtype) cubins[cubin.arch] = cubin.name;
-  const Json rows = {{"int32", "rows"}}, width = {{"int64", "n"}};
+    if (dtype == p.a.type.dtype) cubins[cubin.arch] = cubin.name;
+  const Json rows = {{"int32", "rows"}}, width = {{"int64", columns_expression(p, p.d).text()}};
   if (sums_slots(p)) {
     launches.push_back(fill("row_of", 255, "slots * 4"));
     launches.push_back(pass(cubins, "invert", kPassThreads, fmt::format("ceil_div(rows, {})", kPassThreads),

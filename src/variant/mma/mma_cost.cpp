@@ -37,7 +37,7 @@ struct Step {
 
 Step step_of(const MmaCost& cost, const MmaKnobs& c, const Product& p, double flops) {
   const WarpGrid grid = warp_grid(c);
-  const auto bytes = static_cast<double>(size_bytes(p.a.dtype)) * c.block_k;
+  const auto bytes = static_cast<double>(size_bytes(p.a.type.dtype)) * c.block_k;
   const double multiply = 2.0 * c.block_m * c.block_n * c.block_k / flops;
   const double fragments = c.warps * bytes * (c.block_m / grid.m + c.block_n / grid.n);
   const double work =

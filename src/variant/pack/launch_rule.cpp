@@ -16,14 +16,16 @@ constexpr int kBoxColumns = 64;  // of 16 bits: a row of the 128-byte swizzle
 
 Expression letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
 
-Expression row_bytes(const Operand& operand) { return letter(operand.column_axis) * size_bytes(operand.dtype); }
+Expression stride_of(const Product& product, const Operand& operand) {
+  return columns_expression(product, operand) * size_bytes(operand.type.dtype);
+}
 
-MapRule map_of(std::string field, std::string pointer, const Operand& operand, int box_rows) {
+MapRule map_of(const Product& product, std::string field, std::string pointer, const Operand& operand, int box_rows) {
   return {.field = std::move(field),
           .pointer = std::move(pointer),
-          .dtype = operand.dtype,
-          .sizes = {letter(operand.column_axis)},
-          .strides = {row_bytes(operand)},
+          .dtype = operand.type.dtype,
+          .sizes = {columns_expression(product, operand)},
+          .strides = {stride_of(product, operand)},
           .box_columns = kBoxColumns,
           .box_rows = box_rows,
           .l2_promotion = 128};
@@ -59,12 +61,12 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   const Expression x_rows = gathers_a ? "rows" : "x_rows", w_rows = letter(b.row_axis);  // w: of one expert
   std::vector<MapRule> maps;
   if (plan.x_box > 0) {
-    const MapRule map = map_of("x_map", x, a, plan.x_box);
+    const MapRule map = map_of(product, "x_map", x, a, plan.x_box);
     maps.push_back(is_k_major(a) ? matrix(map, x_rows) : ragged(map));
   }
-  if (plan.x_rest > 0) maps.push_back(matrix(map_of("x_rest_map", x, a, plan.x_rest), x_rows));
+  if (plan.x_rest > 0) maps.push_back(matrix(map_of(product, "x_rest_map", x, a, plan.x_rest), x_rows));
   if (plan.w_box > 0) {
-    const MapRule map = map_of("w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
+    const MapRule map = map_of(product, "w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
     const bool one = plan.maps > 0;  // blocks move it from expert to expert
     if (is_k_major(b))
       maps.push_back(matrix(map, one ? w_rows : "w_rows"));
@@ -74,7 +76,7 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
       maps.push_back(matrices(map, one ? Expression(1) : "experts", w_rows));
   }
   if (plan.y_box > 0) {  // stored: promotion means nothing
-    maps.push_back(ragged(map_of("y_map", "y", d, plan.y_box)));
+    maps.push_back(ragged(map_of(product, "y_map", "y", d, plan.y_box)));
     maps.back().l2_promotion = 0;
   }
   return maps;
@@ -103,7 +105,7 @@ std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& produc
     buffers.push_back({"maps", "blocks" * Expression(int64_t{plan.maps} * int64_t{sizeof(TensorMap)})});
   if (plan.gathers_first) {
     const Operand& gathered = product.b.order != RowOrder::in_place ? product.b : product.a;
-    buffers.push_back({"gathered_rows", max(Expression(1), "rows") * row_bytes(gathered)});
+    buffers.push_back({"gathered_rows", max(Expression(1), "rows") * stride_of(product, gathered)});
     buffers.push_back({"gathered", words(max("rows" / Expression(gathered_together) + 1, "experts")), true});
   }
   return buffers;
@@ -192,6 +194,9 @@ Expression rows_expression(const Product& product, const Operand& operand) {
   return "rows";
 }
 
-Expression columns_expression(const Operand& operand) { return letter(operand.column_axis); }
+Expression columns_expression(const Product& product, const Operand& operand) {
+  const int64_t joined = operand.matrix == product.d.matrix ? joined_columns(product) : 1;
+  return joined == 1 ? letter(operand.column_axis) : letter(operand.column_axis) / Expression(joined);
+}
 
 }  // namespace moetune

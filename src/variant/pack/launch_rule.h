@@ -12,7 +12,7 @@
 namespace moetune {
 
 /// The names that expressions use:
-///   m, n, k         extents of the product, 0 for the ragged one
+///   m, n, k         extents of the product, 0 for the ragged one; Y may have fewer columns than n
 ///   experts, top_k  of this rank, and of a token
 ///   rows            rows of all experts, at most; slots = tokens * top_k
 ///   x_rows, w_rows, y_rows  rows in memory of the operands of kernels/args.h
@@ -66,6 +66,6 @@ std::string operand_name(LayerMatrix matrix);
 
 /// Rows in memory of an operand, from tokens, slots, rows and the extents; and its columns.
 Expression rows_expression(const Product& product, const Operand& operand);
-Expression columns_expression(const Operand& operand);
+Expression columns_expression(const Product& product, const Operand& operand);
 
 }  // namespace moetune

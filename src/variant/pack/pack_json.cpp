@@ -141,7 +141,7 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
     const Product p = product_of(shape);
     std::map<std::string, std::string> known = {
         {"m_sizes", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
-    for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->dtype);
+    for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
     each(operands, [&](const JsonAt& operand) {
       const auto found = known.find(operand["name"].string());
       if (found == known.end())

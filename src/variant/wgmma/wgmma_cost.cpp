@@ -43,7 +43,7 @@ struct Model {
   const int processors = device.processors;
   const bool sums_rows = p.ragged == Axis::k;  // dW
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const double in_bytes = static_cast<double>(size_bytes(p.a.dtype));
+  const double in_bytes = static_cast<double>(size_bytes(p.a.type.dtype));
   const double columns = ceil_div(n, c.block_n);
 
   double tile_rows(int rows) const { return ceil_div(sums_rows ? m : rows, c.block_m); }
@@ -275,7 +275,7 @@ struct Model {
 
   double moved_seconds() const {
     const auto [read, written] = moved_bytes(p, m_sizes);
-    const bool narrow = !sums_rows && c.block_k * static_cast<int>(size_bytes(p.a.dtype)) < kWide;
+    const bool narrow = !sums_rows && c.block_k * static_cast<int>(size_bytes(p.a.type.dtype)) < kWide;
     return read * (narrow ? cost.narrow_read : 1) / (cost.read_rate * peaks.bandwidth) + written / written_rate();
   }
 
@@ -297,14 +297,14 @@ struct Model {
     double rows = 0;
     for (const Tiles& t : tiles)
       rows += cost.turnaround * t.count * t.rows * std::min(1.0, std::pow(cost.turnaround_rows / t.rows, 2));
-    return rows * c.block_n * static_cast<double>(size_bytes(p.d.dtype));
+    return rows * c.block_n * static_cast<double>(size_bytes(p.d.type.dtype));
   }
 
   // Bytes of the rows that are put in order first.
   double gathered_bytes() const {
     if (c.gather != Gather::first) return 0;
     const int64_t of_sums = p.b.order == RowOrder::in_place ? p.m : p.n;
-    return static_cast<double>(problem.rows() * (sums_rows ? of_sums : p.k) * size_bytes(p.a.dtype));
+    return static_cast<double>(problem.rows() * (sums_rows ? of_sums : p.k) * size_bytes(p.a.type.dtype));
   }
 
   double memory_seconds(const std::vector<Tiles>& tiles, double count) const {

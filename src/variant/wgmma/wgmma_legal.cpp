@@ -132,7 +132,7 @@ std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, con
 }
 
 // Whether the sums begin with D's values, which are of 16 bits.
-bool begins_with_result(const Product& p) { return p.accumulates && p.d.dtype != Dtype::fp32; }
+bool begins_with_result(const Product& p) { return p.accumulates && p.d.type.dtype != Dtype::fp32; }
 
 // The most sums a thread for which ptxas (CUDA 13.0) doesn't spill where they begin with D's values; see max_sums.
 int most_begun_sums(const Knobs& c, const Product& p) {
@@ -140,22 +140,28 @@ int most_begun_sums(const Knobs& c, const Product& p) {
     if (c.split > 4 && c.consumers == 3) return 24;
     return c.tma_store == TmaStore::boxes ? 48 : 64;
   }
-  if (p.d.dtype == Dtype::fp16 && c.consumers == 3 && c.tma_store == TmaStore::none && c.swap) return 64;
+  if (p.d.type.dtype == Dtype::fp16 && c.consumers == 3 && c.tma_store == TmaStore::none && c.swap) return 64;
   return 176;
 }
 
 // ptxas (CUDA 13.0) waits after each wgmma of such kernels (C7515).
 bool serialises(const Knobs& c, const Product& p) {
-  return p.accumulates && p.d.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0;
+  return p.accumulates && p.d.type.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0;
 }
 
 }  // namespace
 
 WgmmaProblem wgmma_problem(const Shape& shape) {
   const Product p = before_last_pass(product_of(shape));
-  return wgmma_problem(p.a.order, p.b.order, p.d.order, p.weighting, !is_k_major(p.b), p.ragged == Axis::k,
-                       static_cast<int>(shape.layer.local_experts()), static_cast<int>(size_bytes(p.a.dtype)),
-                       static_cast<int>(size_bytes(p.d.dtype)));
+  const bool sums_rows = p.ragged == Axis::k;
+  return {.permutes_x = gathers_rows(p.a.order, p.b.order, sums_rows),
+          .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
+          .w_across = !is_k_major(p.b),
+          .sums_rows = sums_rows,
+          .stores_sums = p.d.type.dtype == Dtype::fp32,
+          .experts = static_cast<int>(shape.layer.local_experts()),
+          .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
+          .weight_bytes = p.weighting == Weighting::result ? 4 : 2};
 }
 
 std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {

@@ -236,7 +236,7 @@ TEST(Compare, TellsSeveralFaultsAtOnce) {
 TEST(Compare, ToleratesOneRoundingOrTwo) {
   Product product;
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) {
-    product.d.dtype = dtype;
+    product.d.type = plain_type(dtype);
     product.weighting = Weighting::none;
     const Tolerance once = tolerance(product, product.d, 4096);
     product.weighting = Weighting::rounded_result;
@@ -248,7 +248,7 @@ TEST(Compare, ToleratesOneRoundingOrTwo) {
     EXPECT_LT(once.normalised_error, 1.1 * std::ldexp(1, -significand_bits(dtype)));
     EXPECT_NEAR(twice.normalised_error, 2 * once.normalised_error, 0.1 * once.normalised_error);
   }
-  product.d.dtype = Dtype::fp32;
+  product.d.type = plain_type(Dtype::fp32);
   EXPECT_LT(tolerance(product, product.d, 4096).normalised_error, 1e-5);
 }
 
@@ -256,7 +256,7 @@ TEST(Compare, ToleratesOneRoundingOrTwo) {
 // those of the larger sums on the way.
 TEST(Compare, ToleratesSumsOfFewProducts) {
   Product product;
-  product.d.dtype = Dtype::fp32;
+  product.d.type = plain_type(Dtype::fp32);
   std::mt19937 generator(5);
   std::normal_distribution<float> normal;
   const auto factor = [&] { return round_to(Dtype::fp16, normal(generator)); };

@@ -98,12 +98,14 @@ TEST_P(EveryOp, TakesRowsPaddedToACapacity) {
   expect_right(plain(GetParam(), Dtype::fp16), {.capacity = 64});
 }
 TEST_P(EveryOp, TakesScalesBesideItsOperands) {
-  expect_right(plain(GetParam()), {.a_scale = {1, 16}});
-  expect_right(plain(GetParam()), {.b_scale = {16, 16}});
-  expect_right(plain(GetParam(), Dtype::fp32), {.a_scale = {4, 7}, .b_scale = {9, 64}});
+  expect_right(plain(GetParam()), {.a_scale = block_scales(1, 16)});
+  expect_right(plain(GetParam()), {.b_scale = block_scales(16, 16)});
+  expect_right(plain(GetParam(), Dtype::fp32), {.a_scale = block_scales(4, 7), .b_scale = block_scales(9, 64)});
 }
 TEST_P(EveryOp, TakesAllOfThemAtOnce) {
-  expect_right(plain(GetParam()), {.capacity = 30, .result_dtype = Dtype::fp32, .a_scale = {1, 8}, .b_scale = {8, 8}});
+  expect_right(
+      plain(GetParam()),
+      {.capacity = 30, .result_dtype = Dtype::fp32, .a_scale = block_scales(1, 8), .b_scale = block_scales(8, 8)});
 }
 TEST(Dw, SumsOverMoreTermsThanThePanelsHold) {
   constexpr int32_t kRows = (1 << 16) + 100;
@@ -155,7 +157,7 @@ TEST(Faults, OfOneBitAreSeenOnIntegers) {
 }
 TEST(Faults, OfUnwrittenZerosAreSeen) {
   const auto leave_expert_1 = [](Multiplication& s) {
-    const int64_t bytes = 40 * 56 * size_bytes(s.product.d.dtype);
+    const int64_t bytes = 40 * 56 * size_bytes(s.product.d.type.dtype);
     for (int64_t i = 0; i < bytes / 2; ++i) std::memcpy(s.set.d.data() + bytes + 2 * i, &kUnwritten, 2);
   };
   expect_caught(plain(Op::dw), {}, "(2240 never written), the first at expert 1, row 0, column 0: got ",

@@ -42,7 +42,7 @@ std::vector<float> sums_of(Multiplication& run) {
   Product plain = run.product;
   plain.weighting = Weighting::none;
   plain.weight_gradient.reset();
-  plain.d.order = RowOrder::in_place, plain.d.dtype = Dtype::fp32, plain.d.rows = routed_rows(plain);
+  plain.d.order = RowOrder::in_place, plain.d.type = plain_type(Dtype::fp32), plain.d.rows = routed_rows(plain);
   std::vector<float> sums(static_cast<size_t>(plain.d.rows * kN));
   Matrices matrices = run.matrices();
   matrices.d = sums.data();

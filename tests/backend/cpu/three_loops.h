@@ -27,7 +27,7 @@ struct Extras {
   int64_t capacity = 0;  // rows an expert of every ragged matrix; 0 = none
   int64_t more_rows = 0;
   std::optional<Dtype> result_dtype = {};
-  ScaleBlock a_scale = {}, b_scale = {};
+  Scales a_scale = {}, b_scale = {};
 };
 
 /// One element of a result: unrounded, and with all roundings.
@@ -54,7 +54,7 @@ class Loops {
  public:
   Loops(const Problem& problem, Values values, const Extras& extras)
       : p_(problem), values_(values), extras_(extras), described_(product_of(problem)) {
-    described_.a.scale_block = extras.a_scale, described_.b.scale_block = extras.b_scale;
+    described_.a.type.scales = extras.a_scale, described_.b.type.scales = extras.b_scale;
     if (extras.capacity > 0) described_.a.rows = experts() * extras.capacity;
   }
 
@@ -107,12 +107,12 @@ class Loops {
         double left = value(kStreamDy, dy_row(expert, row, in_order, slot) * n + i);
         if (p_.shape.fusion.topk_weights)
           left = round_to(p_.shape.layer.dtype, static_cast<float>(left) * dw_weight(slot));
-        if (has_scales(described_.a))
+        if (has_scales(described_.a.type))
           left *= scale(described_.a, dy_row(expert, row, in_order, slot) / extras_.a_scale.rows, i, n);
         const int64_t x_row = p_.shape.fusion.permute_x ? slot / p_.routing.top_k : in_memory(expert, row, in_order);
         for (int64_t column = 0; column < k; ++column) {
           double right = value(kStreamX, x_row * k + column);
-          if (has_scales(described_.b)) right *= scale(described_.b, x_row / extras_.b_scale.rows, column, k);
+          if (has_scales(described_.b.type)) right *= scale(described_.b, x_row / extras_.b_scale.rows, column, k);
           wanted.at(expert * n + i, column).exact += left * right;
         }
       }
@@ -183,18 +183,19 @@ class Loops {
   // A of a product whose A has rows of experts.
   double a(int64_t, int64_t, int stream, int64_t memory_row, int64_t column, int64_t columns) const {
     double result = value(stream, memory_row * columns + column);
-    if (has_scales(described_.a)) result *= scale(described_.a, memory_row / extras_.a_scale.rows, column, columns);
+    if (has_scales(described_.a.type))
+      result *= scale(described_.a, memory_row / extras_.a_scale.rows, column, columns);
     return result;
   }
   double w(int64_t expert, int64_t row, int64_t column) const {
     const auto& [n, k] = sides();
     double result = value(kStreamW, (expert * n + row) * k + column);
-    if (!has_scales(described_.b)) return result;
+    if (!has_scales(described_.b.type)) return result;
     const int64_t block_rows = (n + extras_.b_scale.rows - 1) / extras_.b_scale.rows;  // of an expert
     return result * scale(described_.b, expert * block_rows + row / extras_.b_scale.rows, column, k);
   }
   double scale(const Operand& operand, int64_t scale_row, int64_t column, int64_t columns) const {
-    const int64_t width = operand.scale_block.columns;
+    const int64_t width = operand.type.scales.columns;
     return scale_value(described_, operand, values_, scale_row * ((columns + width - 1) / width) + column / width);
   }
   float dw_before(Dtype dtype, size_t index) const {
@@ -229,8 +230,8 @@ struct Multiplication {
       operand->rows += extras.more_rows;
       if (extras.capacity > 0) operand->capacity = extras.capacity, operand->rows = experts(product) * extras.capacity;
     }
-    product.d.dtype = extras.result_dtype.value_or(product.d.dtype);
-    product.a.scale_block = extras.a_scale, product.b.scale_block = extras.b_scale;
+    product.d.type = plain_type(extras.result_dtype.value_or(product.d.type.dtype));
+    product.a.type.scales = extras.a_scale, product.b.type.scales = extras.b_scale;
     set = make_set(product, values, pool);
     weights = make_topk_weights(product, values);
   }
@@ -242,15 +243,15 @@ struct Multiplication {
   }
   float element(int64_t row, int64_t column) const { return read(set.d.data(), row, column); }
   float read(const std::byte* rows, int64_t row, int64_t column) const {
-    naive::Matrix one(product.d.dtype, 1);
-    const auto size = static_cast<size_t>(size_bytes(product.d.dtype));
+    naive::Matrix one(product.d.type.dtype, 1);
+    const auto size = static_cast<size_t>(size_bytes(product.d.type.dtype));
     std::memcpy(one.bytes.data(), rows + static_cast<size_t>(row * product.d.columns + column) * size, size);
     return one.get(0);
   }
   void put(int64_t row, int64_t column, float value) {
-    naive::Matrix one(product.d.dtype, 1);
+    naive::Matrix one(product.d.type.dtype, 1);
     one.set(0, value);
-    const auto size = static_cast<size_t>(size_bytes(product.d.dtype));
+    const auto size = static_cast<size_t>(size_bytes(product.d.type.dtype));
     std::memcpy(set.d.data() + static_cast<size_t>(row * product.d.columns + column) * size, one.bytes.data(), size);
   }
   float dweight(int64_t slot) const { return reinterpret_cast<const float*>(set.dweights.data())[slot]; }

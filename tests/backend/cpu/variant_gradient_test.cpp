@@ -94,7 +94,7 @@ TEST_P(EveryVariantOp, TakesRowsPaddedToACapacity) {
 void spoil_padding(const Product& product, const Operand& operand, const Buffer& input) {
   std::vector<bool> owned(static_cast<size_t>(operand.rows));
   for (const int64_t row : row_map(product, operand)) owned[static_cast<size_t>(row)] = true;
-  const int64_t bytes = operand.columns * size_bytes(operand.dtype);
+  const int64_t bytes = operand.columns * size_bytes(operand.type.dtype);
   for (int64_t row = 0; row < operand.rows; ++row)
     if (!owned[static_cast<size_t>(row)])
       for (int64_t i = 0; i < bytes; i += 2) std::memcpy(input.data() + row * bytes + i, &kUnwritten, 2);
@@ -115,7 +115,7 @@ TEST_P(EveryVariantOp, IgnoresRowsBesideThoseOfAnExpert) {
 TEST(VariantDw, LeavesExpertsWithoutRowsAloneWhereItAccumulates) {
   for (const bool fp32 : {false, true}) {
     Multiplication run(plain(Op::dw, Dtype::bf16, {.accumulate = true, .fp32_dw = fp32}), Values::integer);
-    const int64_t bytes = 40 * 56 * size_bytes(run.product.d.dtype);  // of an expert
+    const int64_t bytes = 40 * 56 * size_bytes(run.product.d.type.dtype);  // of an expert
     // Signalling NaN in bf16 and in fp32: whoever adds to it makes it quiet.
     const auto spoilt = [](int64_t i) { return i % 2 == 0 ? std::byte{0x81} : std::byte{0x7f}; };
     const auto spoil = [&] {  // expert 1 has no rows

@@ -62,7 +62,7 @@ TEST(LaunchRule, SizesOfOperandsAreThoseOfTheProblem) {
     const Sizes sizes = sizes_of(product);
     const auto expect_same = [&](const Operand& real, const Operand& known) {
       EXPECT_EQ(rows_expression(unbound, known).value(sizes), real.rows) << title(shape) << name(real.matrix);
-      EXPECT_EQ(columns_expression(known).value(sizes), real.columns) << title(shape) << name(real.matrix);
+      EXPECT_EQ(columns_expression(unbound, known).value(sizes), real.columns) << title(shape) << name(real.matrix);
     };
     expect_same(product.a, unbound.a);
     expect_same(product.b, unbound.b);

@@ -57,7 +57,7 @@ struct ExpertGemm {
 };
 
 int64_t offset_of(const Product& p, const Operand& operand, int64_t expert) {
-  return memory_row(p, operand, expert, 0) * operand.columns * size_bytes(operand.dtype);
+  return memory_row(p, operand, expert, 0) * operand.columns * size_bytes(operand.type.dtype);
 }
 
 ExpertGemm gemm_of(const GroupedGemm& gemm, int64_t expert) {
@@ -119,7 +119,7 @@ void Cublas::set_math_mode(const Product& product, bool exact) {
 void Cublas::clear_empty_sums(const GroupedGemm& gemm) {
   const Product& p = gemm.product;
   if (p.ragged != Axis::k || p.accumulates) return;
-  const int64_t matrix_bytes = p.m * p.d.columns * size_bytes(p.d.dtype);
+  const int64_t matrix_bytes = p.m * p.d.columns * size_bytes(p.d.type.dtype);
   for (int64_t expert = 0; expert < experts(p); ++expert)
     if (extent(p, expert, Axis::k) == 0)
       moetune::require(
@@ -133,9 +133,9 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
   clear_empty_sums(gemm);
   const float one = 1, before = p.accumulates ? 1 : 0;  // times D before
   for (const ExpertGemm& g : gemms_of(gemm))
-    api_.require(api_.gemm(as_handle(handle_), g.b_op, g.a_op, g.n, g.m, g.k, &one, g.b, data_type(p.b.dtype),
-                           g.b_stride, g.a, data_type(p.a.dtype), g.a_stride, &before, g.d, data_type(p.d.dtype),
-                           g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    api_.require(api_.gemm(as_handle(handle_), g.b_op, g.a_op, g.n, g.m, g.k, &one, g.b, data_type(p.b.type.dtype),
+                           g.b_stride, g.a, data_type(p.a.type.dtype), g.a_stride, &before, g.d,
+                           data_type(p.d.type.dtype), g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                  "gemm");
 }
 
@@ -168,11 +168,12 @@ void Cublas::grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers) {
   const std::vector<float> one(groups, 1), zero(groups, 0);
   const auto* b = pointers.as<const void*>();
   set_math_mode(p, false);
-  api_.require(api_.grouped(as_handle(handle_), b_ops.data(), a_ops.data(), n.data(), m.data(), k.data(), one.data(), b,
-                            data_type(p.b.dtype), b_strides.data(), b + groups, data_type(p.a.dtype), a_strides.data(),
-                            zero.data(), const_cast<void**>(b + 2 * groups), data_type(p.d.dtype), d_strides.data(),
-                            static_cast<int>(groups), size.data(), CUBLAS_COMPUTE_32F),
-               "grouped gemm");
+  api_.require(
+      api_.grouped(as_handle(handle_), b_ops.data(), a_ops.data(), n.data(), m.data(), k.data(), one.data(), b,
+                   data_type(p.b.type.dtype), b_strides.data(), b + groups, data_type(p.a.type.dtype), a_strides.data(),
+                   zero.data(), const_cast<void**>(b + 2 * groups), data_type(p.d.type.dtype), d_strides.data(),
+                   static_cast<int>(groups), size.data(), CUBLAS_COMPUTE_32F),
+      "grouped gemm");
 }
 
 void Cublas::dense(const char* a, const char* b, char* c, int64_t size) {

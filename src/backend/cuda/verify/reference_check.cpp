@@ -26,16 +26,16 @@ double entering_value(const Product& p, const Operand& operand, Values values, i
   const int64_t row = k_major ? index : k, column = k_major ? k : index;
   const int64_t at = memory_row(p, operand, expert, row) * operand.columns + column;
   const float value =
-      round_to(operand.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
+      round_to(operand.type.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
   if (operand.matrix != p.a.matrix || p.weighting != Weighting::a) return value;
   const auto in_order = static_cast<size_t>(first_row(p, operand, expert) + row);
-  return round_to(operand.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
+  return round_to(operand.type.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
 }
 
 // Of D, where the product accumulates.
 double value_before(const Product& p, Values values, int64_t row, int64_t column) {
   const auto at = static_cast<uint64_t>(row * p.d.columns + column);
-  return round_to(p.d.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
+  return round_to(p.d.type.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
 }
 
 float float_at(const float* place) {
@@ -108,7 +108,7 @@ void check_dweights(const Product& p, Values values, const float* sums, const fl
     for (int64_t j = 0; row >= 0 && j < p.n; ++j) {
       const auto at = static_cast<uint64_t>(row * p.n + j);
       const double term = static_cast<double>(of_row[static_cast<size_t>(j)]) *
-                          round_to(x.dtype, operand_value(values, p.seed, stream_of(x.matrix), at));
+                          round_to(x.type.dtype, operand_value(values, p.seed, stream_of(x.matrix), at));
       sum += term, squares += term * term;
     }
     require_close(values, float_at(dweights + slot), sum, squares,

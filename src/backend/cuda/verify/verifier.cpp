@@ -57,7 +57,7 @@ Verifier::Result Verifier::result_of(const Operand& operand, const DeviceBuffer&
   const Product& p = operands_.product;
   const std::vector<int64_t> terms = result_terms(p, operand);
   Result result{.operand = operand,
-                .service = services_.of(operand.dtype),
+                .service = services_.of(operand.type.dtype),
                 .memory = memory,
                 .stride = stride,
                 .rows = result_rows(p, operand),
@@ -109,7 +109,7 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   operands_.fill(services_, values, 0, stream_);
   operands_.sort_inputs(services_, 0, stream_);
   Product plain = operands_.plain;  // its D is fp32 and packed
-  plain.d.dtype = Dtype::fp32;
+  plain.d.type = plain_type(Dtype::fp32);
   plain.d.capacity = 0;
   DeviceBuffer sums_of_slots;
   if (sums_slots(p)) sums_of_slots = DeviceBuffer(owned_rows(plain, plain.d) * p.n * 4);
@@ -140,15 +140,16 @@ void Verifier::finish_references(Values values, const float* sums) const {
   if (p.weight_gradient) {
     const DeviceBuffer& dweights = results_[1].reference(values);
     require(cudaMemsetAsync(dweights.data(), 0, static_cast<size_t>(dweights.size()), stream_), "cannot clear slots");
-    services_.of(p.d.dtype).weigh_rows({.out = operands_.d_of(0),
-                                        .gradient = dweights.as<float>(),
-                                        .sums = sums,
-                                        .x = operands_.x.data(),
-                                        .slots = operands_.gather_indices.as<int>(),
-                                        .weights = operands_.weights.as<float>(),
-                                        .rows = routed_rows(p),
-                                        .width = p.n},
-                                       stream_);
+    services_.of(p.d.type.dtype)
+        .weigh_rows({.out = operands_.d_of(0),
+                     .gradient = dweights.as<float>(),
+                     .sums = sums,
+                     .x = operands_.x.data(),
+                     .slots = operands_.gather_indices.as<int>(),
+                     .weights = operands_.weights.as<float>(),
+                     .rows = routed_rows(p),
+                     .width = p.n},
+                    stream_);
     require(cudaStreamSynchronize(stream_), "the reference failed");
   }
 }
@@ -193,7 +194,7 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
           "cannot clear counters");
   result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights, result.rows,
                          n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
-  const int64_t bytes = operand.rows * n * size_bytes(operand.dtype);
+  const int64_t bytes = operand.rows * n * size_bytes(operand.type.dtype);
   const Service& service = result.service;
   service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
   service.count_changed(result.of_set_0() + bytes, result.stride - bytes, kFill, device_changed, stream_);
@@ -235,7 +236,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::opt
   verdict.reason = run_and_compare(run, Values::random, rounds, counts);
   for (size_t i = 0; i < results_.size() && verdict.reason.empty(); ++i) {
     const Result& result = results_[i];
-    const Dtype dtype = result.operand.dtype;
+    const Dtype dtype = result.operand.type.dtype;
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
     const double most = dtype == Dtype::fp32   ? std::ldexp(1, 10)

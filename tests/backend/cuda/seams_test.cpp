@@ -1,0 +1,159 @@
+// The seams of kernels, without a GPU: policies of this test alone stand in for an operand's type, what comes after a
+// stage and the function of the result. Each compiles, and changes what is compiled.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backend/cuda/compile/compiler.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+// Scales lie beside each stage, a float a row; they come from where the top-k weights are.
+constexpr std::string_view kPolicies = R"(
+struct ScaledRows {
+  static constexpr int stage_bytes(int rows) { return rows * 4; }
+  template <class Block>
+  struct Loader {
+    const float* scales = nullptr;
+    __forceinline__ void begin(const Block& block, const typename Block::Tile& tile) {
+      scales = block.args.topk_weights + tile.row;
+    }
+    __forceinline__ void issue(const Block& block, const typename Block::Tile&, int stage, int) const {
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       moetune::shared_address(block.x_scales(stage))),
+                   "l"(scales), "r"(stage_bytes(Block::block_m)), "r"(block.full(stage))
+                   : "memory");
+    }
+    __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, int stage, int) const {
+      for (int i = threadIdx.x; i < Block::block_m; i += 128)
+        moetune::cp_async<4>(moetune::shared_address(block.x_scales(stage)) + i * 4, scales + i, i < tile.rows);
+    }
+  };
+  static __forceinline__ float scaled(const moetune::Args& args, float value, long long row, long long) {
+    return value * args.topk_weights[row];
+  }
+};
+
+struct NegatedElement {
+  template <class Element>
+  using Stage = Element;
+  static __forceinline__ void before_stage(const auto& group, const auto&, int stage) {
+    auto* bits = reinterpret_cast<unsigned*>(group.block.x()[stage]);
+    bits[threadIdx.x] ^= 0x80008000u;
+    moetune::fence_async_shared();
+    moetune::warpgroup_sync();
+  }
+};
+
+struct ScaledStages {
+  static constexpr bool restarts = true;
+  template <int columns>
+  static __forceinline__ void after_stage(const auto& group, const auto&, int stage, int, auto& sums) {
+    add<columns, 0>(sums, *reinterpret_cast<const float*>(group.block.x_scales(stage)));
+  }
+  template <int columns, int g, int groups, int size>
+  static __forceinline__ void add(float (&sums)[groups][size], float scale) {
+    if constexpr (g < groups) {
+      float part[columns / 2];
+      moetune::read_sums<g>(part);
+      for (int i = 0; i < columns / 2; ++i) sums[g][i] += scale * part[i];
+      add<columns, g + 1>(sums, scale);
+    }
+  }
+};
+
+struct ProductOfColumns : moetune::Identity<moetune::bf16> {
+  static constexpr int joins = 2;
+  static __forceinline__ unsigned pair(const float* low, const float* high, unsigned) {
+    return moetune::pack<Result>(low[0] * low[1], high[0] * high[1]);
+  }
+};
+)";
+
+struct Line {
+  std::string_view printed, in_its_place;
+};
+constexpr std::string_view kPlainX =
+    "using X = moetune::OperandType<moetune::bf16, moetune::NoScales, moetune::SameElement>;";
+const Line kScales = {kPlainX, "using X = moetune::OperandType<moetune::bf16, ScaledRows, moetune::SameElement>;"};
+const Line kTransform = {kPlainX, "using X = moetune::OperandType<moetune::bf16, moetune::NoScales, NegatedElement>;"};
+const Line kStages = {kPlainX,
+                      "using X = moetune::OperandType<moetune::bf16, ScaledRows, moetune::SameElement>;\n"
+                      "  using AfterStage = ScaledStages;"};
+const Line kJoined = {"using Function = moetune::Identity<moetune::bf16>;", "using Function = ProductOfColumns;"};
+
+Shape shape_of() {
+  Shape shape;
+  shape.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 512, .k = 768, .dtype = Dtype::bf16};
+  return shape;
+}
+
+// `unit` with the policies behind its includes and the line replaced.
+std::string with_policies(std::string unit, const Line& line) {
+  const size_t at = unit.find(line.printed);
+  if (at == std::string::npos) throw std::runtime_error("the unit lacks " + std::string(line.printed));
+  unit.replace(at, line.printed.size(), line.in_its_place);
+  return unit.insert(unit.find("struct Config"), kPolicies);
+}
+
+// The instructions of a cubin: it also holds a hash of the source.
+std::string code_of(const std::string& cubin) {
+  const auto read = [&]<class T>(T& value, size_t at) { std::memcpy(&value, cubin.data() + at, sizeof value); };
+  std::string code;
+  Elf64_Ehdr file;
+  read(file, 0);
+  for (size_t i = 0; i < file.e_shnum; ++i) {
+    Elf64_Shdr section;
+    read(section, file.e_shoff + i * sizeof section);
+    if (section.sh_flags & SHF_EXECINSTR) code += cubin.substr(section.sh_offset, section.sh_size);
+  }
+  return code;
+}
+
+// Whether the unit of a candidate has other instructions with the policies and the line replaced.
+bool changes(const std::string& candidate, const Line& line) {
+  const Candidate parsed = parse_candidate(candidate);
+  const std::string unit = find_variant(parsed.variant).unit(parsed, shape_of());
+  const std::vector<std::string> units = {unit, with_policies(unit, line)};
+  const std::vector<CompiledUnit> compiled =
+      compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});
+  for (const CompiledUnit& one : compiled) {
+    EXPECT_EQ(one.result.status, Status::ok) << candidate << "\n" << one.log;
+    if (one.cubin.empty()) return false;
+  }
+  return code_of(compiled[0].cubin) != code_of(compiled[1].cubin);
+}
+
+std::string wgmma(std::string_view loads, std::string_view swap) {
+  return "wgmma block_m=128 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=" +
+         std::string(swap) + " cluster=none in_flight=1 tma_x=" + std::string(loads) + " tma_w=" + std::string(loads) +
+         " tma_store=no addressing=base tiles=static pace=own split=1 hold=0 gather=tiles mix=0";
+}
+
+TEST(Seams, ChangeNothingWithoutALine) { EXPECT_FALSE(changes(wgmma("yes", "no"), {kPlainX, kPlainX})); }
+
+TEST(Seams, WgmmaTakesOtherScales) {
+  EXPECT_TRUE(changes(wgmma("yes", "no"), kScales));
+  EXPECT_TRUE(changes(wgmma("no", "no"), kScales));
+}
+
+TEST(Seams, WgmmaTakesSumsAfterEachStage) {
+  EXPECT_TRUE(changes(wgmma("yes", "no"), kStages));
+  EXPECT_TRUE(changes(wgmma("yes", "yes"), kStages));
+  EXPECT_TRUE(changes(wgmma("no", "no"), kStages));
+}
+
+TEST(Seams, WgmmaTransformsStages) { EXPECT_TRUE(changes(wgmma("yes", "no"), kTransform)); }
+
+TEST(Seams, ResultsJoinColumns) {
+  EXPECT_TRUE(changes(wgmma("yes", "no"), kJoined));
+  EXPECT_TRUE(changes("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4 split=1", kJoined));
+}
+
+TEST(Seams, SimtScalesElements) { EXPECT_TRUE(changes("simt block_m=32 block_n=32 block_k=32", kScales)); }
+
+}  // namespace
+}  // namespace moetune
