@@ -46,7 +46,7 @@ struct Run {
   const TuneRequest& request;
   Backend& backend;
   size_t device;
-  Offer offer;
+  CandidateSource source;
 };
 
 /// The memory of a device lacks room for a cell while other workers use it too: they go on without this one.

@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
-#include "variant/space/offer.h"
+#include "variant/space/candidate_source.h"
 
 namespace moetune {
 
@@ -20,7 +20,7 @@ struct TuneRequest {
   SearchSpace space;
   std::string strategy = "auto";
   int64_t max_candidates = 0;  // a cell; 0 = no limit
-  double prune = 0;            // of lists of candidates, as Offer takes it; 0 = none
+  double prune = 0;            // of lists of candidates, as CandidateSource takes it; 0 = none
   double time_budget = 0;      // seconds for the whole run, divided among the cells that remain; 0 = no limit
   uint64_t seed = 0;
   int blocks = 5;  // timed blocks of a trial, where the strategy doesn't race

@@ -9,7 +9,7 @@
 #include "kernels/wgmma_plan.h"
 #include "variant/mma/mma.h"
 #include "variant/simt/simt.h"
-#include "variant/space/most.h"
+#include "variant/space/largest_legal.h"
 #include "variant/unit.h"
 #include "variant/wgmma/wgmma.h"
 #include "workload/model.h"
@@ -709,8 +709,8 @@ TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
               for (size_t i = 0; i < variant.knobs.size(); ++i)
                 if (variant.knobs[i].name == name) other.values[i] = value;
             };
-            set("block_m", block_m), set("block_n", block_n), set("stages", kMost);
-            if (!resolve_most(other, variant, problem.shape, device)) continue;
+            set("block_m", block_m), set("block_n", block_n), set("stages", kLargestLegal);
+            if (!set_largest_legal(other, variant, problem.shape, device)) continue;
             EXPECT_LE(variant.seconds(chosen, problem, device), variant.seconds(other, problem, device))
                 << id(cell) << ": " << text(other);
           }

@@ -22,7 +22,7 @@
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
-#include "variant/space/offer.h"
+#include "variant/space/candidate_source.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compile/compiler.h"
 #endif
@@ -51,7 +51,7 @@ struct ListedKernel {
 
 // Named candidates, a space's legal ones, or every CUDA variant's default.
 std::vector<Candidate> candidates_of(const CompileOptions& options, const Problem& problem, const Cell& cell,
-                                     const DeviceInfo& device, Offer& offer) {
+                                     const DeviceInfo& device, CandidateSource& source) {
   std::vector<Candidate> candidates = parse_candidates(options.candidates);
   for (Candidate& candidate : candidates) candidate = complete(candidate, problem, device);
   for (const Candidate& candidate : candidates)
@@ -59,7 +59,7 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
       throw request_error(
           fmt::format("'{}' is illegal for {} on {}: {}", text(candidate), id(cell), device.name, *reason));
   if (options.search.names_space())
-    for (const Candidate& candidate : offer.to(cell.shape, cell.seed)->legal) candidates.push_back(candidate);
+    for (const Candidate& candidate : source.candidates(cell.shape, cell.seed)->legal) candidates.push_back(candidate);
   if (!candidates.empty() || options.search.names_space()) return candidates;
   for (const Variant& variant : variants())
     if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
@@ -68,9 +68,9 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
 }
 
 // The reason that prunes most of the named space.
-std::string why_none(const CompileOptions& options, const Cell& cell, Offer& offer) {
+std::string why_none(const CompileOptions& options, const Cell& cell, CandidateSource& source) {
   if (!options.search.names_space()) return "";
-  const Grid pruned = pruned_grid(offer.to(cell.shape, cell.seed)->pruned);
+  const Grid pruned = pruned_grid(source.candidates(cell.shape, cell.seed)->pruned);
   return ": " + (pruned.rows.empty() ? "its variants run on another device" : pruned.rows.front().front());
 }
 
@@ -79,12 +79,12 @@ std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::v
                                      const DeviceInfo& device) {
   std::vector<ListedKernel> kernels;
   std::unordered_set<std::string> seen;
-  Offer offer(make_space(options.search, "quick"), device, candidate_limit(options.search));
-  require_knobs(options.search, offer.space(), device);
+  CandidateSource source(make_space(options.search, "quick"), device, candidate_limit(options.search));
+  require_knobs(options.search, source.space(), device);
   for (const Cell& cell : cells) {
     const Problem problem = make_problem(cell);
     const Candidate fallback = usual_default(problem, device);
-    for (const Candidate& candidate : candidates_of(options, problem, cell, device, offer)) {
+    for (const Candidate& candidate : candidates_of(options, problem, cell, device, source)) {
       const Variant& variant = find_variant(candidate.variant);
       ListedKernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
       kernel.unit = variant.unit(candidate, cell.shape);
@@ -95,7 +95,7 @@ std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::v
     }
   }
   if (kernels.empty())
-    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), offer),
+    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), source),
                         "try --space full, or other --set values");
   return kernels;
 }

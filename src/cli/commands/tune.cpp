@@ -306,8 +306,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole,
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
     require_listable(request.space, backend->device());
   tell_missing_models(request, backend->device(), terminal);
-  Offer offer(request.space, backend->device(), drawn_candidates(request), request.prune);
-  Plan plan = make_plan(request.cells, offer, backend->device(), request.seed);
+  CandidateSource source(request.space, backend->device(), drawn_candidates(request), request.prune);
+  Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
   plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),

@@ -21,7 +21,7 @@
 #include "cli/tables/verdicts.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
-#include "variant/space/offer.h"
+#include "variant/space/candidate_source.h"
 
 namespace moetune {
 namespace {
@@ -39,8 +39,8 @@ struct VerifyOptions {
   bool quiet = false, verbose = false;
 };
 
-Offer offer_of(const VerifyOptions& options, const DeviceInfo& device) {
-  return Offer(make_space(options.search, kSpace), device, candidate_limit(options.search));
+CandidateSource source_of(const VerifyOptions& options, const DeviceInfo& device) {
+  return CandidateSource(make_space(options.search, kSpace), device, candidate_limit(options.search));
 }
 
 // One compiled candidate; after a good verdict it is launched again for `seconds`.
@@ -103,17 +103,17 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
 }
 
 void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
-                    Offer& offer, std::shared_ptr<const Enumeration>& before, Verdicts& verdicts) {
+                    CandidateSource& source, std::shared_ptr<const Enumeration>& before, Verdicts& verdicts) {
   const auto add = [&](const std::string& role, const Candidate& candidate) {
     add_entrant(work, role, {.baseline = "", .candidate = candidate});
   };
   if (options.search.names_space()) {
-    const auto found = offer.to(work.cell.shape, work.cell.seed);
+    const auto found = source.candidates(work.cell.shape, work.cell.seed);
     if (std::exchange(before, found) != found)
       for (const auto& [reason, times] : found->pruned) verdicts.pruned[reason] += times;
     for (const Candidate& candidate : found->legal) add(kOfSpace, candidate);
   }
-  if (work.entrants.empty()) add("default", default_candidate(offer.space(), problem, device));
+  if (work.entrants.empty()) add("default", default_candidate(source.space(), problem, device));
 }
 
 Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
@@ -157,7 +157,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   std::vector<std::string> told;
   std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
-  static_cast<void>(offer_of(options, {}));  // wrong words end the command before a device is opened
+  static_cast<void>(source_of(options, {}));  // wrong words end the command before a device is opened
   Files files;
   std::vector<Cell> cells;
   for (const CellWork& one : work) cells.push_back(one.cell);
@@ -172,8 +172,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
   const std::atomic<bool>& stop = stop_on_signals();
 
-  Offer offer = offer_of(options, backend->device());
-  require_knobs(options.search, offer.space(), backend->device());
+  CandidateSource source = source_of(options, backend->device());
+  require_knobs(options.search, source.space(), backend->device());
   std::shared_ptr<const Enumeration> before;  // the verdicts have its pruned candidates
   Verdicts verdicts;
   verdicts.asked = work.size();
@@ -187,7 +187,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
       CellWork& one = work[verdicts.cells];
       const Problem problem = make_problem(one.cell);
       complete_entrants(one, problem, backend->device());
-      add_candidates(one, options, problem, backend->device(), offer, before, verdicts);
+      add_candidates(one, options, problem, backend->device(), source, before, verdicts);
       name_entrants(one, problem, backend->device());
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),

@@ -45,11 +45,11 @@ std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan) {
   return listed;
 }
 
-Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed) {
+Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
   for (const Cell& cell : cells) {
     const Problem problem = make_problem(cell);
-    auto listed = offer.can_list() ? offer.to(problem, seed) : nullptr;
+    auto listed = source.can_list() ? source.candidates(problem, seed) : nullptr;
     plan.items.push_back({cell, figures(problem.routing), std::move(listed)});
   }
   return plan;

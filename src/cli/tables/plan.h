@@ -7,7 +7,7 @@
 
 #include "cli/text/output.h"
 #include "tune/forecast.h"
-#include "variant/space/offer.h"
+#include "variant/space/candidate_source.h"
 
 namespace moetune {
 
@@ -23,8 +23,8 @@ struct Plan {
   RunForecast forecast = {};
 };
 
-/// `seed` is that of the run, by which the offer draws. Candidates are counted where that can be done.
-Plan make_plan(const std::vector<Cell>& cells, Offer& offer, const DeviceInfo& device, uint64_t seed);
+/// `seed` is that of the run, by which the source draws. Candidates are counted where that can be done.
+Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed);
 
 /// The candidates of each cell; null where they are not listed.
 std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan);

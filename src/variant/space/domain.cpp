@@ -1,4 +1,4 @@
-// Steps from candidate to candidate. A point is a candidate of which knobs may have the value kMost.
+// Steps from candidate to candidate. A point is a candidate of which knobs may have the value kLargestLegal.
 #include "variant/space/domain.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "variant/space/most.h"
+#include "variant/space/largest_legal.h"
 
 namespace moetune {
 namespace {
@@ -24,7 +24,7 @@ int64_t distance(const std::vector<int>& values, int from, int to) {
 // The number of the list that is closest; the first word where the word isn't in it.
 int closest(const std::vector<int>& values, const Knob& knob, int value) {
   if (std::find(values.begin(), values.end(), value) != values.end()) return value;
-  if (values.back() == kMost) return kMost;
+  if (values.back() == kLargestLegal) return kLargestLegal;
   if (!knob.words.empty()) return values.front();
   return *std::min_element(values.begin(), values.end(),
                            [&](int a, int b) { return std::abs(a - value) < std::abs(b - value); });
@@ -48,9 +48,9 @@ Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::se
     parts_.push_back({&variant, {}});
     for (const auto& knob : part.values) {
       std::vector<int> values = knob.second;
-      // kMost is the largest, but written as a negative number.
+      // kLargestLegal is the largest, but written as a negative number.
       std::sort(values.begin(), values.end(),
-                [](int a, int b) { return std::pair(a == kMost, a) < std::pair(b == kMost, b); });
+                [](int a, int b) { return std::pair(a == kLargestLegal, a) < std::pair(b == kLargestLegal, b); });
       values.erase(std::unique(values.begin(), values.end()), values.end());
       parts_.back().values.push_back(std::move(values));
     }
@@ -67,22 +67,23 @@ const Domain::Part* Domain::part_of(const Candidate& candidate) const {
 
 // The legal candidate that a point stands for.
 std::optional<Candidate> Domain::settled(const Part& part, Candidate point) const {
-  if (!resolve_most(point, *part.variant, shape_, device_)) return std::nullopt;
+  if (!set_largest_legal(point, *part.variant, shape_, device_)) return std::nullopt;
   if (!only_.empty() && !only_.contains(point)) return std::nullopt;
   return point;
 }
 
 // The point that a candidate stands at, the closest where it lies outside. A value that is the largest legal one is
-// kMost where the space has that.
+// kLargestLegal where the space has that.
 Candidate Domain::point_of(const Part& part, const Candidate& candidate) const {
   Candidate point = candidate;
   for (size_t i = 0; i < point.values.size(); ++i) {
     const std::vector<int>& values = part.values[i];
     point.values[i] = closest(values, part.variant->knobs[i], point.values[i]);
-    if (values.back() != kMost || point.values[i] == kMost) continue;
-    Candidate most = candidate;
-    most.values[i] = kMost;
-    if (resolve_most(most, *part.variant, shape_, device_) && most == candidate) point.values[i] = kMost;
+    if (values.back() != kLargestLegal || point.values[i] == kLargestLegal) continue;
+    Candidate largest = candidate;
+    largest.values[i] = kLargestLegal;
+    if (set_largest_legal(largest, *part.variant, shape_, device_) && largest == candidate)
+      point.values[i] = kLargestLegal;
   }
   return point;
 }

@@ -37,7 +37,7 @@ class Domain {
   std::optional<std::vector<Candidate>> all(int64_t most) const;
 
  private:
-  // The values of a variant's knobs in the space: numbers ascending, then kMost.
+  // The values of a variant's knobs in the space: numbers ascending, then kLargestLegal.
   struct Part {
     const Variant* variant;
     std::vector<std::vector<int>> values;

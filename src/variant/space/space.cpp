@@ -24,10 +24,10 @@ constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 constexpr std::string_view kAllVariants = "all";
 constexpr std::string_view kFolder = "configs/spaces/";
 
-constexpr std::string_view kMostWord = "most";
+constexpr std::string_view kLargestLegalWord = "most";
 
 int knob_value(const Knob& knob, const JsonAt& json) {
-  if (json.value() == kMostWord) return kMost;
+  if (json.value() == kLargestLegalWord) return kLargestLegal;
   return with_place(json, [&](const JsonAt& at) {
     return at.value().is_string() ? parse_knob(knob, at.string()) : knob_from_json(knob, at);
   });
@@ -92,8 +92,8 @@ Candidate candidate_at(const VariantSpace& space, int64_t index) {
 
 // Leaves the candidate illegal where nothing is legal.
 void settle(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  if (std::ranges::find(candidate.values, kMost) != candidate.values.end())
-    resolve_most(candidate, find_variant(candidate.variant), shape, device);
+  if (std::ranges::find(candidate.values, kLargestLegal) != candidate.values.end())
+    set_largest_legal(candidate, find_variant(candidate.variant), shape, device);
 }
 
 // The parts of a space that a device can run.
@@ -142,7 +142,7 @@ class Shuffle {
 };
 
 std::vector<int> values_from_text(const Knob& knob, std::string_view list) {
-  if (list == kMostWord) return {kMost};
+  if (list == kLargestLegalWord) return {kLargestLegal};
   std::vector<int> values;
   if (knob.words.empty()) {
     for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "variant/space/most.h"
+#include "variant/space/largest_legal.h"
 
 namespace moetune {
 
@@ -41,8 +41,8 @@ void set_values(SearchSpace& space, const std::string& assignment);
 /// Where none does, the first one's, which is illegal; Exit::request where no variant is for such a device.
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
 
-/// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason. kMost
-/// is resolved before, knob by knob.
+/// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason.
+/// kLargestLegal is resolved before, knob by knob.
 struct Enumeration {
   std::vector<Candidate> legal;
   std::map<std::string, int64_t> pruned;  // reason -> how many; variants of another device kind are not counted

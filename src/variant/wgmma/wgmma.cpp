@@ -3,7 +3,7 @@
 
 #include "kernels/wgmma_plan.h"
 #include "variant/knob_list.h"
-#include "variant/space/most.h"
+#include "variant/space/largest_legal.h"
 #include "variant/unit.h"
 #include "variant/wgmma/wgmma_default.h"
 #include "variant/wgmma/wgmma_legal.h"
@@ -20,7 +20,7 @@ const KnobList<Knobs>& list() {
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("wgmma")
           .add_blocks(kRows, kColumns, {64, 128})
-          .add_walk({2, 3, 4, 5, 6, 8, kMost})
+          .add_walk({2, 3, 4, 5, 6, 8, kLargestLegal})
           .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
           .tries({1, 2, 3})
           .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "Schedule",
@@ -31,7 +31,7 @@ const KnobList<Knobs>& list() {
           .add("in_flight", &Knobs::in_flight, "stages of wgmma still running when the next is issued")
           .tries({0, 1})
           .add("tma_x", &Knobs::tma_x, "X is loaded by tensor copies; no = by cp.async")
-          .tries({0, 1, kMost})
+          .tries({0, 1, kLargestLegal})
           .add("tma_w", &Knobs::tma_w, "W is loaded by tensor copies; no = by cp.async", 1)
           .add("tma_store", &Knobs::tma_store,
                "Y is stored by 16-byte stores, by tensor copies of whole tiles, or by copies of rows", "TmaStore",

@@ -74,7 +74,7 @@ using Pair = std::tuple<std::string_view, int, std::string_view, int>;
 std::vector<Pair> pairs_of(const Candidate& candidate) {
   const std::vector<Knob>& knobs = find_variant(candidate.variant).knobs;
   const auto end = [&](size_t i) {
-    return knobs[i].name == "stages" && candidate.values[i] > 2 ? kMost : candidate.values[i];
+    return knobs[i].name == "stages" && candidate.values[i] > 2 ? kLargestLegal : candidate.values[i];
   };
   std::vector<Pair> pairs;
   for (size_t i = 0; i < knobs.size(); ++i)
@@ -139,9 +139,9 @@ class CompileTest : public testing::TestWithParam<std::string> {
         const Variant& wgmma = find_variant("wgmma");
         const size_t place = knob_place(wgmma, name);
         const bool found = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& candidate) {
-          return value == kMost ? candidate.values[place] > 2 : candidate.values[place] == value;
+          return value == kLargestLegal ? candidate.values[place] > 2 : candidate.values[place] == value;
         });
-        const std::string word = name + "=" + (value == kMost ? "most" : knob_text(wgmma.knobs[place], value));
+        const std::string word = name + "=" + (value == kLargestLegal ? "most" : knob_text(wgmma.knobs[place], value));
         EXPECT_EQ(found, !never.contains(word)) << word;
       }
     expect_compile("wgmma", shape, chosen);

@@ -1,5 +1,5 @@
 // Remembers the candidates of the last shape.
-#include "variant/space/offer.h"
+#include "variant/space/candidate_source.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 
 namespace moetune {
 
-Offer::Offer(SearchSpace space, DeviceInfo device, int64_t drawn, double prune)
+CandidateSource::CandidateSource(SearchSpace space, DeviceInfo device, int64_t drawn, double prune)
     : space_(std::move(space)), device_(std::move(device)), drawn_(drawn), prune_(prune) {}
 
-std::shared_ptr<const Enumeration> Offer::to(const Shape& shape, uint64_t seed) {
+std::shared_ptr<const Enumeration> CandidateSource::candidates(const Shape& shape, uint64_t seed) {
   if (!found_ || *shape_ != shape || (drawn_ > 0 && seed_ != seed)) {
     found_ = std::make_shared<const Enumeration>(drawn_ > 0 ? draw(space_, shape, device_, drawn_, seed)
                                                             : enumerate(space_, shape, device_));
@@ -21,8 +21,8 @@ std::shared_ptr<const Enumeration> Offer::to(const Shape& shape, uint64_t seed) 
   return found_;
 }
 
-std::shared_ptr<const Enumeration> Offer::to(const Problem& problem, uint64_t seed) {
-  auto listed = to(problem.shape, seed);
+std::shared_ptr<const Enumeration> CandidateSource::candidates(const Problem& problem, uint64_t seed) {
+  auto listed = candidates(problem.shape, seed);
   if (prune_ <= 0) return listed;
   std::vector<double> seconds;  // 0 = unknown
   for (const Candidate& candidate : listed->legal) {

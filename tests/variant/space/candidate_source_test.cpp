@@ -1,5 +1,5 @@
 // Candidates looked for once a shape, whole or drawn.
-#include "variant/space/offer.h"
+#include "variant/space/candidate_source.h"
 
 #include <gtest/gtest.h>
 
@@ -30,21 +30,21 @@ SearchSpace large() {
   return space;
 }
 
-TEST(Offer, LooksOnceForCellsOfOneShape) {
-  Offer offer(only("quick", "mma"), device_of_arch("sm_90a"));
-  const auto first = offer.to(shape(), 0);
-  EXPECT_EQ(first->legal, enumerate(offer.space(), shape(), device_of_arch("sm_90a")).legal);
-  EXPECT_EQ(offer.to(shape(), 7), first);  // the very object: a seed changes nothing of a whole space
-  EXPECT_NE(offer.to(shape(8), 0), first);
+TEST(CandidateSource, LooksOnceForCellsOfOneShape) {
+  CandidateSource source(only("quick", "mma"), device_of_arch("sm_90a"));
+  const auto first = source.candidates(shape(), 0);
+  EXPECT_EQ(first->legal, enumerate(source.space(), shape(), device_of_arch("sm_90a")).legal);
+  EXPECT_EQ(source.candidates(shape(), 7), first);  // the very object: a seed changes nothing of a whole space
+  EXPECT_NE(source.candidates(shape(8), 0), first);
 }
 
-TEST(Offer, PrunesWhatTheModelExpectsToBeSlow) {
+TEST(CandidateSource, PrunesWhatTheModelExpectsToBeSlow) {
   const DeviceInfo device = h200();
   const Problem problem =
       make_problem({.shape = shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
-  Offer whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
-  const auto all = whole.to(problem, 0), kept = pruned.to(problem, 0);
-  EXPECT_EQ(all->legal, whole.to(problem.shape, 0)->legal);
+  CandidateSource whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
+  const auto all = whole.candidates(problem, 0), kept = pruned.candidates(problem, 0);
+  EXPECT_EQ(all->legal, whole.candidates(problem.shape, 0)->legal);
   const std::string reason = "the model expects over 1.5 times the time of the fastest candidate";
   ASSERT_TRUE(kept->pruned.contains(reason));
   EXPECT_EQ(kept->total, all->total);
@@ -55,25 +55,25 @@ TEST(Offer, PrunesWhatTheModelExpectsToBeSlow) {
     EXPECT_EQ(std::ranges::find(kept->legal, one) != kept->legal.end(), seconds(one) <= 1.5 * least) << text(one);
 }
 
-TEST(Offer, KeepsWhatNoModelTellsOf) {
+TEST(CandidateSource, KeepsWhatNoModelTellsOf) {
   const Problem problem =
       make_problem({.shape = shape(), .tokens = 64, .routing = parse_routing("uniform"), .seed = 0});
-  Offer offer(only("quick", "mma"), device_of_arch("sm_90a"), 0, 1.0);
-  EXPECT_EQ(offer.to(problem, 0)->legal, offer.to(problem.shape, 0)->legal);
+  CandidateSource source(only("quick", "mma"), device_of_arch("sm_90a"), 0, 1.0);
+  EXPECT_EQ(source.candidates(problem, 0)->legal, source.candidates(problem.shape, 0)->legal);
 }
 
-TEST(Offer, DrawsBySeed) {
-  Offer offer(only("full", "mma"), device_of_arch("sm_90a"), 5);
-  const auto first = offer.to(shape(), 1);
-  EXPECT_EQ(first->legal, draw(offer.space(), shape(), device_of_arch("sm_90a"), 5, 1).legal);
-  EXPECT_EQ(offer.to(shape(), 1), first);
-  EXPECT_NE(offer.to(shape(), 2)->legal, first->legal);
+TEST(CandidateSource, DrawsBySeed) {
+  CandidateSource source(only("full", "mma"), device_of_arch("sm_90a"), 5);
+  const auto first = source.candidates(shape(), 1);
+  EXPECT_EQ(first->legal, draw(source.space(), shape(), device_of_arch("sm_90a"), 5, 1).legal);
+  EXPECT_EQ(source.candidates(shape(), 1), first);
+  EXPECT_NE(source.candidates(shape(), 2)->legal, first->legal);
 }
 
-TEST(Offer, DrawsFromSpacesThatAreTooLargeToList) {
+TEST(CandidateSource, DrawsFromSpacesThatAreTooLargeToList) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  EXPECT_EQ(Offer(large(), hopper, 20).to(shape(), 0)->legal.size(), 20u);
-  for (const Caught& refused : {error_of([&] { Offer(large(), hopper).to(shape(), 0); }),
+  EXPECT_EQ(CandidateSource(large(), hopper, 20).candidates(shape(), 0)->legal.size(), 20u);
+  for (const Caught& refused : {error_of([&] { CandidateSource(large(), hopper).candidates(shape(), 0); }),
                                 error_of([&] { require_listable(large(), hopper); })}) {
     EXPECT_EQ(refused.exit, Exit::request);
     EXPECT_EQ(refused.what, "the space of 'wgmma' has over 5000000 candidates");
@@ -83,7 +83,7 @@ TEST(Offer, DrawsFromSpacesThatAreTooLargeToList) {
   EXPECT_EQ(error_of([&] { require_listable(only("full", "mma"), hopper); }).exit, Exit::yes);
 }
 
-TEST(Offer, ALongerDrawBeginsAsAShorterOne) {
+TEST(CandidateSource, ALongerDrawBeginsAsAShorterOne) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
   const auto few = draw(large(), shape(), hopper, 10, 3).legal;
   auto many = draw(large(), shape(), hopper, 30, 3).legal;
