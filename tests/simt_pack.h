@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/cuda/compile/compiler.h"
+#include "built_in.h"
 #include "kernels/args.h"
 #include "runtime/moetune/sha256.h"
 #include "temporary_folder.h"
@@ -39,8 +40,7 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
       "extern \"C\" __global__ void copy_sizes(int* to, const int* from, int experts) {\n"
       "  if (threadIdx.x < experts) to[threadIdx.x] = from[threadIdx.x];\n"
       "}\n"};
-  for (const int block_m : {16, 32})
-    units.push_back(simt.unit({.variant = "simt", .values = {block_m, 64, 16}}, shape));
+  for (const int block_m : {16, 32}) units.push_back(simt.unit(candidate_of("simt", {block_m, 64, 16}), shape));
   const std::vector<CompiledUnit> compiled = compile_units(units, {.arch = arch, .sources = kernel_sources()});
   Json files = Json::object();
   const std::string names[] = {"sizes.cubin", "simt16.cubin", "simt32.cubin"};

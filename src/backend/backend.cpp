@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "variant/pack/pack.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 
@@ -32,14 +32,16 @@ Json to_json(const Contender& contender) {
   return {{"candidate", to_json(contender.candidate)}};
 }
 
-Contender contender_from_json(const JsonAt& json) {
+Contender contender_from_json(const JsonAt& json, const Catalog& catalog) {
   if (json.has("baseline")) return {.baseline = json["baseline"].string(), .candidate = {}};
-  return {.baseline = {}, .candidate = candidate_from_json(json["candidate"])};
+  return {.baseline = {}, .candidate = candidate_from_json(json["candidate"], catalog)};
 }
 
-Json with_packs(Json identity) {
-  if (const std::string packs = pack_names(); !packs.empty()) identity["packs"] = packs;
-  return identity;
+Json environment_with_packs(Backend& backend, const Catalog& catalog) {
+  Json environment = backend.environment();
+  const std::string packs = catalog.pack_names();
+  if (backend.device().kind == DeviceKind::cuda && !packs.empty()) environment["identity"]["packs"] = packs;
+  return environment;
 }
 
 DeviceInfo measured_device(DeviceInfo device, const BackendOptions& options) {

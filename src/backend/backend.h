@@ -34,7 +34,7 @@ struct Contender {
 };
 std::string text(const Contender& contender);
 Json to_json(const Contender& contender);
-Contender contender_from_json(const JsonAt& json);
+Contender contender_from_json(const JsonAt& json, const Catalog& catalog);
 
 struct SampleRequest {
   int blocks = 1;
@@ -109,14 +109,14 @@ class Backend {
   virtual Ceilings ceilings() = 0;
 };
 
-/// `identity`, what two environments must have in common to be compared, with the packs in this process's catalog, if
-/// any.
-Json with_packs(Json identity);
+/// The backend's environment. The `identity` of a GPU's, which two environments must have in common to be compared,
+/// names the packs of the catalog, if any.
+Json environment_with_packs(Backend& backend, const Catalog& catalog);
 
 /// Settings that every backend may read.
 struct BackendOptions {
   std::string kernels_folder;           // read device code from here instead of from the binary; empty = the binary
-  std::vector<std::string> packs = {};  // folders whose variants a worker adds to its catalog
+  std::vector<std::string> packs = {};  // folders of a worker's catalog
   bool cache = true;                    // keep compiled kernels on disk
   int compile_threads = 0;              // 0 = all cores
   std::map<std::string, MeasuredRates> measured = {};  // of devices, by their names; empty = none

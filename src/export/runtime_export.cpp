@@ -24,7 +24,7 @@ Json file_of(const Candidate& candidate, const Shape& shape, const DeviceInfo& d
 
 Json served(const Candidate& winner, const Shape& shape, const DeviceInfo& device) {
   const Candidate candidate = launchable(winner);
-  return {{"variant", candidate.variant},
+  return {{"variant", candidate.variant->name},
           {"knobs", knobs_of(candidate)},
           {"file", file_of(candidate, shape, device)},
           {"asked", asked_json(shape)}};

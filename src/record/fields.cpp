@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/text/grid.h"
-#include "variant/variant.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 
@@ -53,15 +53,15 @@ void add_figures(Fields& fields, const RoutingFigures& figures) {
 
 // A knob that the variant doesn't have stays empty: 0 would be a value.
 void add_candidate(Fields& fields, const Candidate* candidate) {
-  if (candidate && candidate->variant.empty()) candidate = nullptr;
-  fields.emplace_back("variant", candidate ? candidate->variant : "");
+  static const std::vector<std::string> names = Catalog().knob_names();
+  if (candidate && !candidate->variant) candidate = nullptr;
+  fields.emplace_back("variant", candidate ? candidate->variant->name : "");
   const auto words = candidate ? knob_words(*candidate) : decltype(knob_words(*candidate))();
-  const std::vector<std::string> names = knob_names();
   for (const std::string& name : names) {
     const auto found = std::ranges::find(words, name, [](const auto& word) { return word.first; });
     fields.emplace_back(name, found == words.end() ? "" : found->second);
   }
-  for (const auto& [name, value] : words)  // of a pack that is not in the catalog
+  for (const auto& [name, value] : words)  // of a pack
     if (std::ranges::find(names, name) == names.end()) fields.emplace_back(name, value);
 }
 

@@ -20,9 +20,9 @@ std::string boolean_field(bool value);
 void add_cell(Fields& fields, const Cell& cell);
 void add_figures(Fields& fields, const RoutingFigures& figures);
 
-// Null (and a candidate of no variant): columns without values.
-void add_candidate(Fields& fields,
-                   const Candidate* candidate);  // the variant, and a column for each knob of any variant
+/// The variant, a column for each knob of any variant that is built in, and those of a pack's candidate. Null (and a
+/// candidate of no variant): columns without values.
+void add_candidate(Fields& fields, const Candidate* candidate);
 void add_measurement(Fields& fields, const Measurement* measurement);
 void add_verdict(Fields& fields, const Verdict* verdict);
 

@@ -100,9 +100,9 @@ Json to_json(const Trial& trial) {
   return json;
 }
 
-Trial trial_from_json(const JsonAt& json) {
+Trial trial_from_json(const JsonAt& json, const Catalog& catalog) {
   Trial trial;
-  trial.candidate = with_place(json["candidate"], candidate_from_json);
+  trial.candidate = candidate_from_json(json["candidate"], catalog);
   trial.status = with_place(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
   if (json.has("reason")) trial.reason = json["reason"].string();
   if (trial.status == Status::ok) trial.measurement = measurement_from_json(json["measurement"]);

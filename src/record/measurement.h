@@ -41,6 +41,6 @@ struct Trial {
                     // compiling its batch; 0 = unknown
 };
 Json to_json(const Trial& trial);
-Trial trial_from_json(const JsonAt& json);
+Trial trial_from_json(const JsonAt& json, const Catalog& catalog);
 
 }  // namespace moetune

@@ -13,7 +13,7 @@ Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
   const JsonAt entries = json["entries"];
   Peers peers{.device = json["environment"]["device"].string(), .times = {}};
-  if (json.has("regime")) peers.regime = regime_from_json(json["regime"]);
+  if (json.has("regime")) peers.regime = parse_regime(json["regime"].string());
   std::vector<PeerTime>& times = peers.times;
   std::set<std::pair<std::string, std::string>> known;
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -92,6 +92,7 @@ Json to_json(const RobustChoice& choice);
 /// Reads choices whose cells are among `cells`. Errors name the place: values out of range, cells that are not there, a
 /// cell, contender or token count twice, regrets that do not follow from the times, a candidate that is not the best by
 /// the rule, and ranges of one shape that overlap or leave a gap.
-std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells);
+std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells,
+                                                   const Catalog& catalog);
 
 }  // namespace moetune

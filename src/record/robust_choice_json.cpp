@@ -66,8 +66,8 @@ void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& kn
   }
 }
 
-Standing standing_from_json(const JsonAt& json, size_t cells) {
-  Standing standing{with_place(json["candidate"], candidate_from_json), {}};
+Standing standing_from_json(const JsonAt& json, size_t cells, const Catalog& catalog) {
+  Standing standing{candidate_from_json(json["candidate"], catalog), {}};
   for (const char* list : {"median_us", "low_us", "high_us", "regrets"})
     if (json[list].size() != cells)
       json[list].fail(fmt::format("expected {} values, one for each cell, found {}", cells, json[list].size()));
@@ -82,9 +82,9 @@ Standing standing_from_json(const JsonAt& json, size_t cells) {
   return standing;
 }
 
-void read_contenders(const JsonAt& json, RobustChoice& choice) {
+void read_contenders(const JsonAt& json, RobustChoice& choice, const Catalog& catalog) {
   for (size_t i = 0; i < json.size(); ++i) {
-    Standing one = standing_from_json(json[i], choice.cells.size());
+    Standing one = standing_from_json(json[i], choice.cells.size(), catalog);
     if (std::ranges::any_of(choice.contenders, [&](const Standing& known) { return known.candidate == one.candidate; }))
       json[i].fail(fmt::format("{} is in the list twice", text(one.candidate)));
     choice.contenders.push_back(std::move(one));
@@ -104,8 +104,8 @@ void require_regrets(const JsonAt& json, const RobustChoice& choice, size_t who)
   require_regret(json["mean_regret"], mean_regret(choice, who));
 }
 
-void read_chosen(const JsonAt& json, RobustChoice& choice) {
-  const Candidate candidate = with_place(json["candidate"], candidate_from_json);
+void read_chosen(const JsonAt& json, RobustChoice& choice, const Catalog& catalog) {
+  const Candidate candidate = candidate_from_json(json["candidate"], catalog);
   const auto found =
       std::ranges::find_if(choice.contenders, [&](const Standing& one) { return one.candidate == candidate; });
   if (found == choice.contenders.end()) json["candidate"].fail("it is not among the contenders");
@@ -122,19 +122,20 @@ void read_chosen(const JsonAt& json, RobustChoice& choice) {
                           choice.bucket_loss));
 }
 
-RobustChoice choice_from_json(const JsonAt& json, const std::map<std::string, const Cell*>& known) {
+RobustChoice choice_from_json(const JsonAt& json, const std::map<std::string, const Cell*>& known,
+                              const Catalog& catalog) {
   RobustChoice choice;
   const JsonAt rule = json["rule"];
   choice.rule = with_place(rule, [](const JsonAt& at) { return parse_rule(at.string(), "rule"); });
   choice.bucket_loss = json["bucket_loss"].number();
   choice.tokens = range_from_json(json["tokens"]);
   read_cells(json["cells"], known, choice);
-  read_contenders(json["contenders"], choice);
+  read_contenders(json["contenders"], choice, catalog);
   for (size_t i = 0; i < choice.contenders.size(); ++i) require_regrets(json["contenders"][i], choice, i);
-  read_chosen(json, choice);
+  read_chosen(json, choice, catalog);
   const JsonAt left_out = json["left_out"];
   for (size_t i = 0; i < left_out.size(); ++i)
-    choice.left_out.push_back({with_place(left_out[i]["candidate"], candidate_from_json), left_out[i]["cell"].string(),
+    choice.left_out.push_back({candidate_from_json(left_out[i]["candidate"], catalog), left_out[i]["cell"].string(),
                                left_out[i]["reason"].string()});
   return choice;
 }
@@ -179,11 +180,12 @@ Json to_json(const RobustChoice& choice) {
           {"left_out", std::move(left_out)}};
 }
 
-std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells) {
+std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells,
+                                                   const Catalog& catalog) {
   std::map<std::string, const Cell*> known;
   for (const Cell* cell : cells) known.emplace(id(*cell), cell);
   std::vector<RobustChoice> choices;
-  for (size_t i = 0; i < json.size(); ++i) choices.push_back(choice_from_json(json[i], known));
+  for (size_t i = 0; i < json.size(); ++i) choices.push_back(choice_from_json(json[i], known, catalog));
   require_ranges(json, choices);
   return choices;
 }

@@ -79,16 +79,16 @@ ReportPart counts(const ReportInput& input) {
 }
 
 // The journal's space without the variants that were not tried; nothing where it came from a file of the user's.
-std::optional<SearchSpace> space_of(const JournalContents& journal) {
+std::optional<SearchSpace> space_of(const JournalContents& journal, const Catalog& catalog) {
   const std::string& name = journal.header.space;
-  const SearchSpace whole = whole_space();
+  const SearchSpace whole = whole_space(catalog);
   const std::vector<std::string> known = embedded_names("configs/spaces/");
   if (name != whole.name && std::ranges::find(known, name) == known.end()) return {};
   std::set<std::string> tried;
   for (const auto& [cell, trials] : journal.trials)
-    for (const Trial& trial : trials) tried.insert(trial.candidate.variant);
-  SearchSpace space = name == whole.name ? whole : load_space(name);
-  std::erase_if(space.variants, [&](const VariantSpace& part) { return !tried.contains(part.variant); });
+    for (const Trial& trial : trials) tried.insert(trial.candidate.variant->name);
+  SearchSpace space = name == whole.name ? whole : load_space(name, catalog);
+  std::erase_if(space.variants, [&](const VariantSpace& part) { return !tried.contains(part.variant->name); });
   return space;
 }
 
@@ -96,7 +96,7 @@ std::optional<SearchSpace> space_of(const JournalContents& journal) {
 ReportPart pruned(const ReportInput& input) {
   const JournalHeader& header = input.journal->header;
   ReportPart part{.heading = "Candidates that were pruned"};
-  const std::optional<SearchSpace> space = space_of(*input.journal);
+  const std::optional<SearchSpace> space = space_of(*input.journal, *input.catalog);
   if (!space) {
     part.paragraphs.push_back(
         fmt::format("The space {} is a file. tune --dry-run with the options of the run lists what is pruned and why.",

@@ -42,13 +42,13 @@ std::optional<ReportPart> heat_map(const Trials& trials, const Cell& cell) {
   std::map<std::pair<int, int>, Best> tiles;
   std::set<int> ms, ns;
   for (const Trial* trial : trials) {
-    if (trial->candidate.variant != winner->candidate.variant) continue;
+    if (!same_variant(trial->candidate, winner->candidate)) continue;
     const auto m = block_m_of(trial->candidate), n = block_n_of(trial->candidate);
     if (!m || !n) return {};
     tiles[{*m, *n}].add(*trial), ms.insert(*m), ns.insert(*n);
   }
   if (tiles.size() < 2) return {};
-  ReportPart part{.heading = fmt::format("{} ({})", id(cell), winner->candidate.variant),
+  ReportPart part{.heading = fmt::format("{} ({})", id(cell), winner->candidate.variant->name),
                   .grid = {{{"block_m", true}}, {}}};
   for (const int n : ns) part.grid.columns.push_back({fmt::format("block_n {}", n), true});
   for (const int m : ms) {
@@ -92,8 +92,8 @@ std::vector<KnobCost> costs_of(const Trials& trials) {
   const auto knobs = knob_words(winner->candidate);
   std::vector<std::map<std::string, Best>> values(knobs.size());
   for (const Trial* trial : trials) {
-    variants[trial->candidate.variant].add(*trial);
-    if (trial->candidate.variant != winner->candidate.variant) continue;
+    variants[trial->candidate.variant->name].add(*trial);
+    if (!same_variant(trial->candidate, winner->candidate)) continue;
     const auto words = knob_words(trial->candidate);
     for (size_t i = 0; i < std::min(values.size(), words.size()); ++i) values[i][words[i].second].add(*trial);
   }

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text/units.h"
+#include "variant/catalog.h"
 #include "variant/pack/pack.h"
 #include "variant/variant.h"
 
@@ -15,18 +18,8 @@ namespace {
 
 constexpr int kMaxKnobValue = 1 << 20;
 
-Candidate unset_candidate(const Variant& variant) {
-  return {.variant = variant.name, .values = std::vector<int>(variant.knobs.size(), kUnset)};
-}
-
-void set_absent_values(Candidate& candidate, const Variant& variant) {
-  for (size_t i = 0; i < variant.knobs.size(); ++i) {
-    if (candidate.values[i] != kUnset) continue;
-    if (variant.knobs[i].absent == kNeeded)
-      throw request_error(
-          fmt::format("a candidate of '{}' needs a value for '{}'", candidate.variant, variant.knobs[i].name));
-    candidate.values[i] = variant.knobs[i].absent;
-  }
+Candidate unset_candidate(const VariantPtr& variant) {
+  return {.variant = variant, .values = std::vector<int>(variant->knobs.size(), kUnset)};
 }
 
 void add_retired(Candidate& candidate, const std::string& name, const std::string& value) {
@@ -44,14 +37,15 @@ const RetiredKnob* find_retired(const Variant& variant, std::string_view name) {
   return nullptr;
 }
 
-void set_from_text(Candidate& candidate, const Variant& variant, std::string_view assignment) {
+void set_from_text(Candidate& candidate, std::string_view assignment, const Catalog& catalog) {
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos)
     throw request_error(fmt::format("'{}' in a candidate must be knob=value", assignment));
   const std::string_view name = assignment.substr(0, equals), value = assignment.substr(equals + 1);
+  const Variant& variant = *candidate.variant;
   if (const RetiredKnob* retired = find_retired(variant, name))
     return set_retired(candidate, *retired, std::string(value));
-  const size_t place = knob_place(variant, name);
+  const size_t place = catalog.knob_place(variant, name);
   candidate.values[place] = parse_knob(variant.knobs[place], value);
 }
 
@@ -68,7 +62,8 @@ std::string value_text(const JsonAt& json) {
 }
 
 // Knobs that the variant hasn't, or no longer has.
-void read_other_knobs(Candidate& candidate, const Variant& variant, const JsonAt& json) {
+void read_other_knobs(Candidate& candidate, const JsonAt& json) {
+  const Variant& variant = *candidate.variant;
   for (const auto& item : json.value().items()) {
     const std::string& name = item.key();
     const bool known = name == "variant" || name == "pack" ||
@@ -82,15 +77,17 @@ void read_other_knobs(Candidate& candidate, const Variant& variant, const JsonAt
 }
 
 // Whether the catalog has the variant, from a pack with this hash.
-bool is_here(std::string_view name, std::string_view hash) {
-  return std::ranges::any_of(variants(), [&](const Variant& variant) {
-    return variant.name == name && variant.pack && variant.pack->hash == hash;
+bool is_here(std::string_view name, std::string_view hash, const Catalog& catalog) {
+  return std::ranges::any_of(catalog.variants(), [&](const VariantPtr& variant) {
+    return variant->name == name && variant->pack && variant->pack->hash == hash;
   });
 }
 
 // What a file says of a candidate whose pack is not in the catalog.
 Candidate foreign_candidate(const JsonAt& json) {
-  Candidate candidate{.variant = json["variant"].string(), .values = {}};
+  const auto variant = std::make_shared<Variant>();
+  variant->name = json["variant"].string();
+  Candidate candidate{.variant = variant, .values = {}};
   candidate.foreign.emplace_back("pack", json["pack"].string());
   for (const auto& [name, value] : json.value().items()) {
     if (name == "variant" || name == "pack") continue;
@@ -100,7 +97,30 @@ Candidate foreign_candidate(const JsonAt& json) {
   return candidate;
 }
 
+Candidate read_candidate(const JsonAt& json, const Catalog& catalog) {
+  if (json.has("pack") && !is_here(json["variant"].string(), json["pack"].string(), catalog))
+    return foreign_candidate(json);
+  Candidate candidate = unset_candidate(catalog.find(json["variant"].string()));
+  const std::vector<Knob>& knobs = candidate.variant->knobs;
+  for (size_t i = 0; i < knobs.size(); ++i) {
+    const bool known = knobs[i].absent == kNeeded || json.has(knobs[i].name);
+    candidate.values[i] = known ? knob_from_json(knobs[i], json[knobs[i].name]) : knobs[i].absent;
+  }
+  read_other_knobs(candidate, json);
+  return candidate;
+}
+
+std::string_view name_of(const VariantPtr& variant) { return variant ? std::string_view(variant->name) : ""; }
+
 }  // namespace
+
+std::strong_ordering Candidate::operator<=>(const Candidate& other) const {
+  if (variant != other.variant)
+    if (const auto order = name_of(variant) <=> name_of(other.variant); order != 0) return order;
+  return std::tie(values, retired, foreign) <=> std::tie(other.values, other.retired, other.foreign);
+}
+
+bool same_variant(const Candidate& a, const Candidate& b) { return name_of(a.variant) == name_of(b.variant); }
 
 std::string knob_text(const Knob& knob, int value) {
   if (value >= 0 && value < static_cast<int>(knob.words.size())) return knob.words[static_cast<size_t>(value)];
@@ -119,13 +139,12 @@ int knob_from_json(const Knob& knob, const JsonAt& json) {
 }
 
 std::optional<int> find_value(const Candidate& candidate, std::string_view knob) {
-  if (candidate.variant.empty()) return std::nullopt;
   for (const auto& [name, value] : candidate.foreign)
     if (name == knob && is_number(value)) return std::stoi(value);
-  if (!candidate.foreign.empty()) return std::nullopt;
-  const Variant& variant = find_variant(candidate.variant);
-  for (size_t i = 0; i < variant.knobs.size(); ++i)
-    if (variant.knobs[i].name == knob) return candidate.values[i];
+  if (!candidate.variant) return std::nullopt;
+  const std::vector<Knob>& knobs = candidate.variant->knobs;  // none of a foreign one
+  for (size_t i = 0; i < knobs.size(); ++i)
+    if (knobs[i].name == knob) return candidate.values[i];
   return std::nullopt;
 }
 
@@ -141,27 +160,30 @@ std::optional<int> block_n_of(const Candidate& candidate) {
 
 std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate) {
   if (!candidate.foreign.empty()) return {candidate.foreign.begin() + 1, candidate.foreign.end()};
-  const Variant& variant = find_variant(candidate.variant);
   std::vector<std::pair<std::string, std::string>> words;
-  for (size_t i = 0; i < variant.knobs.size(); ++i)
-    words.emplace_back(variant.knobs[i].name, knob_text(variant.knobs[i], candidate.values[i]));
+  for (size_t i = 0; i < candidate.values.size(); ++i) {
+    const Knob& knob = candidate.variant->knobs[i];
+    words.emplace_back(knob.name, knob_text(knob, candidate.values[i]));
+  }
   return words;
 }
 
 Candidate with_value(Candidate candidate, std::string_view knob, int value) {
-  candidate.values[knob_place(find_variant(candidate.variant), knob)] = value;
+  const std::vector<Knob>& knobs = candidate.variant->knobs;
+  candidate.values.at(static_cast<size_t>(std::ranges::find(knobs, knob, &Knob::name) - knobs.begin())) = value;
   return candidate;
 }
 
 std::string text(const Candidate& candidate) {
   const std::string knobs =
-      difference(candidate, candidate.foreign.empty() ? unset_candidate(find_variant(candidate.variant))
+      difference(candidate, candidate.foreign.empty() ? unset_candidate(candidate.variant)
                                                       : Candidate{.variant = candidate.variant, .values = {}});
-  return knobs.empty() ? candidate.variant : fmt::format("{} {}", candidate.variant, knobs);
+  const std::string& name = candidate.variant->name;
+  return knobs.empty() ? name : fmt::format("{} {}", name, knobs);
 }
 
 std::string difference(const Candidate& candidate, const Candidate& from) {
-  if (candidate.variant != from.variant) return text(candidate);
+  if (!same_variant(candidate, from)) return text(candidate);
   const auto before = from.values.empty() && from.foreign.empty() ? decltype(knob_words(from))() : knob_words(from);
   std::vector<std::string> words;
   for (const auto& [name, value] : knob_words(candidate))
@@ -171,30 +193,23 @@ std::string difference(const Candidate& candidate, const Candidate& from) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-Candidate parse_partial_candidate(std::string_view text) {
+Candidate parse_partial_candidate(std::string_view text, const Catalog& catalog) {
   std::string spaced(text);
   std::replace(spaced.begin(), spaced.end(), ',', ' ');
   std::vector<std::string> words = split(spaced, ' ');
   std::erase(words, "");
   if (words.empty()) throw request_error("the candidate is empty", "write it as 'mma block_m=128 block_n=128 ...'");
-  const Variant& variant = find_variant(words[0]);
-  Candidate candidate = unset_candidate(variant);
-  for (size_t i = 1; i < words.size(); ++i) set_from_text(candidate, variant, words[i]);
-  return candidate;
-}
-
-Candidate parse_candidate(std::string_view text) {
-  Candidate candidate = parse_partial_candidate(text);
-  set_absent_values(candidate, find_variant(candidate.variant));
+  Candidate candidate = unset_candidate(catalog.find(words[0]));
+  for (size_t i = 1; i < words.size(); ++i) set_from_text(candidate, words[i], catalog);
   return candidate;
 }
 
 Json to_json(const Candidate& candidate) {
-  Json json = {{"variant", candidate.variant}};
+  Json json = {{"variant", candidate.variant->name}};
   for (const auto& [name, value] : candidate.foreign)
     json[name] = name != "pack" && is_number(value) ? Json(std::stoi(value)) : Json(value);
   if (!candidate.foreign.empty()) return json;
-  const Variant& variant = find_variant(candidate.variant);
+  const Variant& variant = *candidate.variant;
   if (variant.pack) json["pack"] = variant.pack->hash;
   for (size_t i = 0; i < variant.knobs.size(); ++i) {
     const Knob& knob = variant.knobs[i];
@@ -211,17 +226,8 @@ Json to_json(const Candidate& candidate) {
   return json;
 }
 
-Candidate candidate_from_json(const JsonAt& json) {
-  if (json.has("pack") && !is_here(json["variant"].string(), json["pack"].string())) return foreign_candidate(json);
-  const Variant& variant = find_variant(json["variant"].string());
-  Candidate candidate = unset_candidate(variant);
-  for (size_t i = 0; i < variant.knobs.size(); ++i) {
-    const Knob& knob = variant.knobs[i];
-    if (knob.absent == kNeeded || json.has(knob.name)) candidate.values[i] = knob_from_json(knob, json[knob.name]);
-  }
-  set_absent_values(candidate, variant);
-  read_other_knobs(candidate, variant, json);
-  return candidate;
+Candidate candidate_from_json(const JsonAt& json, const Catalog& catalog) {
+  return with_place(json, [&](const JsonAt& at) { return read_candidate(at, catalog); });
 }
 
 }  // namespace moetune

@@ -1,7 +1,8 @@
-// A candidate: a variant's name and a value for each of that variant's knobs. Each variant lists its own
-// knobs; here is how candidates become text and JSON, and back.
+// A candidate: a variant and a value for each of that variant's knobs. Each variant lists its own knobs; here is how
+// candidates become text and JSON, and back.
 #pragma once
 #include <compare>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,10 @@
 #include "base/json.h"
 
 namespace moetune {
+
+class Catalog;
+struct Variant;
+using VariantPtr = std::shared_ptr<const Variant>;
 
 /// For Knob::absent: a candidate without this knob is incomplete.
 constexpr int kNeeded = -1;
@@ -33,17 +38,19 @@ struct RetiredKnob {
   std::string value;  // as text: what the variant does today
 };
 
+/// Ordered by the variant's name, then by the other members.
 struct Candidate {
-  std::string variant;
-  std::vector<int> values;  // of the variant's knobs, in the order of its list
+  VariantPtr variant = nullptr;  // null: no candidate
+  std::vector<int> values;       // of the variant's knobs, in the order of its list
   // Space-separated knob=value of knobs that no kernel here has: retired ones with another value than today's, and
   // those of other versions. A candidate with any can't run.
   std::string retired = {};
   // Of a pack that is not in the catalog of this run: "pack" and the hash of its manifest, then knobs and their values
-  // as text. `values` is empty then, and the candidate can be printed but not run.
+  // as text. `values` is empty then and `variant` has a name alone: the candidate can be printed but not run.
   std::vector<std::pair<std::string, std::string>> foreign = {};
 
-  auto operator<=>(const Candidate&) const = default;  // NOLINT(modernize-use-nullptr): of the comparison's zero
+  std::strong_ordering operator<=>(const Candidate& other) const;
+  bool operator==(const Candidate& other) const { return (*this <=> other) == 0; }
 };
 
 /// A knob's value as text ("128", "m") and back. Errors (Exit::request) name the words, or the range of numbers.
@@ -51,8 +58,11 @@ std::string knob_text(const Knob& knob, int value);
 int parse_knob(const Knob& knob, std::string_view text);
 int knob_from_json(const Knob& knob, const JsonAt& json);
 
+/// Whether both are of variants of one name, or both of none.
+bool same_variant(const Candidate& a, const Candidate& b);
+
 /// The value of a knob by its name; nothing where the candidate's variant has no such knob, or where there
-/// is no candidate (its variant is empty).
+/// is no candidate.
 std::optional<int> find_value(const Candidate& candidate, std::string_view knob);
 
 /// Rows and columns of a candidate's tiles: its knobs block_m and block_n, or BLOCK_SIZE_M and BLOCK_SIZE_N of Triton
@@ -63,7 +73,7 @@ std::optional<int> block_n_of(const Candidate& candidate);
 /// Names and values of all knobs as text, in the order of the variant's list.
 std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate);
 
-/// The same candidate with another value of one of its knobs. Exit::request where it has none of that name.
+/// The same candidate with another value of one of its knobs.
 Candidate with_value(Candidate candidate, std::string_view knob, int value);
 
 /// "mma block_m=128 block_n=256 ...": the knobs of its variant in the order of its list.
@@ -73,14 +83,14 @@ std::string text(const Candidate& candidate);
 /// none do. The whole text where the variants differ.
 std::string difference(const Candidate& candidate, const Candidate& from);
 
-/// From "variant knob=value knob=value", separated by spaces or commas. A partial candidate has kUnset where the text
-/// names nothing. parse_candidate requires every knob whose `absent` is kNeeded. Errors: Exit::request.
-Candidate parse_partial_candidate(std::string_view text);
-Candidate parse_candidate(std::string_view text);
+/// From "variant knob=value knob=value", separated by spaces or commas; kUnset where the text names nothing. Errors:
+/// Exit::request.
+Candidate parse_partial_candidate(std::string_view text, const Catalog& catalog);
 
 /// A candidate of a pack carries the hash of its manifest as "pack". It is read back as foreign where the catalog
-/// lacks the pack, or has one of another hash. Knobs that its variant doesn't have are kept in `retired`.
+/// lacks the pack, or has one of another hash. Knobs that its variant doesn't have are kept in `retired`. Errors name
+/// the place.
 Json to_json(const Candidate& candidate);
-Candidate candidate_from_json(const JsonAt& json);
+Candidate candidate_from_json(const JsonAt& json, const Catalog& catalog);
 
 }  // namespace moetune

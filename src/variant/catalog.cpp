@@ -1,55 +1,50 @@
 // The list of all variants: one line each.
+#include "variant/catalog.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "variant/cpu/cpu.h"
-#include "variant/mma/mma.h"
+#include "variant/cost.h"
 #include "variant/pack/pack.h"
-#include "variant/simt/simt.h"
-#include "variant/variant.h"
-#include "variant/wgmma/wgmma.h"
 
 namespace moetune {
 
-namespace {
-
-std::deque<Variant>& catalog() {
-  static std::deque<Variant> list = {simt_variant(), mma_variant(), wgmma_variant(), cpu_variant()};
-  return list;
+Catalog::Catalog(const std::vector<std::string>& packs) {
+  for (const Variant& variant : {simt_variant(), mma_variant(built_in_constants("mma")),
+                                 wgmma_variant(built_in_constants("wgmma")), cpu_variant()})
+    add(variant);
+  for (const std::string& folder : packs) add(pack_variant(std::make_shared<const Pack>(load_pack(folder))));
 }
 
-}  // namespace
-
-Variant with_constants(const JsonAt& json) {
-  return (json["variant"].string() == "mma" ? mma_variant : wgmma_variant)(constants_from_json(json));
+VariantPtr with_constants(const JsonAt& json) {
+  const auto make = json["variant"].string() == "mma" ? mma_variant : wgmma_variant;
+  return std::make_shared<const Variant>(make(constants_from_json(json)));
 }
 
-const std::deque<Variant>& variants() { return catalog(); }
-
-void add_variant(Variant variant) {
-  for (const Variant& other : variants()) {
-    if (other.name != variant.name) continue;
-    if (other.pack && variant.pack && other.pack->hash == variant.pack->hash) return;
+void Catalog::add(Variant variant) {
+  for (const VariantPtr& other : variants_) {
+    if (other->name != variant.name) continue;
+    if (other->pack && variant.pack && other->pack->hash == variant.pack->hash) return;
     throw request_error(fmt::format("{} has the variant '{}', whose name is taken by {}",
                                     variant.pack ? variant.pack->folder.string() : "a pack", variant.name,
-                                    other.pack ? other.pack->folder.string() : "a variant that is built in"),
+                                    other->pack ? other->pack->folder.string() : "a variant that is built in"),
                         "name one of the two packs, or change the name in its pack.json");
   }
-  catalog().push_back(std::move(variant));
+  variants_.push_back(std::make_shared<const Variant>(std::move(variant)));
 }
 
-const Variant& find_variant(std::string_view name) {
+const VariantPtr& Catalog::find(std::string_view name) const {
   std::vector<std::string> names;
-  for (const Variant& variant : variants()) {
-    if (variant.name == name) return variant;
-    names.emplace_back(variant.name);
+  for (const VariantPtr& variant : variants_) {
+    if (variant->name == name) return variant;
+    names.push_back(variant->name);
   }
   throw unknown_word("variant", name, names);
 }
 
-size_t knob_place(const Variant& variant, std::string_view name) {
+size_t Catalog::knob_place(const Variant& variant, std::string_view name) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < variant.knobs.size(); ++i) {
     if (variant.knobs[i].name == name) return i;
@@ -61,17 +56,24 @@ size_t knob_place(const Variant& variant, std::string_view name) {
                       fmt::format("its knobs: {}", fmt::join(names, ", ")));
 }
 
-std::vector<std::string> knob_names() {
+std::vector<std::string> Catalog::knob_names() const {
   std::vector<std::string> names;
-  for (const Variant& variant : variants())
-    for (const Knob& knob : variant.knobs)
+  for (const VariantPtr& variant : variants_)
+    for (const Knob& knob : variant->knobs)
       if (std::find(names.begin(), names.end(), knob.name) == names.end()) names.push_back(knob.name);
+  return names;
+}
+
+std::string Catalog::pack_names() const {
+  std::string names;
+  for (const VariantPtr& variant : variants_)
+    if (variant->pack) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", variant->name, variant->pack->hash);
   return names;
 }
 
 Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device) {
   if (std::find(partial.values.begin(), partial.values.end(), kUnset) == partial.values.end()) return partial;
-  const Candidate otherwise = find_variant(partial.variant).fallback(problem, device);
+  const Candidate otherwise = partial.variant->fallback(problem, device);
   for (size_t i = 0; i < partial.values.size(); ++i)
     if (partial.values[i] == kUnset) partial.values[i] = otherwise.values[i];
   return partial;
@@ -80,8 +82,8 @@ Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& 
 std::string short_text(const Candidate& candidate, const Candidate* fallback, const Problem& problem,
                        const DeviceInfo& device) {
   if (!candidate.foreign.empty()) return text(candidate);
-  const Variant& variant = find_variant(candidate.variant);
-  const bool beside = fallback != nullptr && fallback->variant == candidate.variant && fallback->foreign.empty();
+  const Variant& variant = *candidate.variant;
+  const bool beside = fallback != nullptr && same_variant(*fallback, candidate) && fallback->foreign.empty();
   const std::string words = difference(candidate, beside ? *fallback : variant.fallback(problem, device));
   if (!words.empty()) return fmt::format("{} {}", variant.name, words);
   return beside ? variant.name + ", the default" : variant.name;
@@ -90,14 +92,14 @@ std::string short_text(const Candidate& candidate, const Candidate* fallback, co
 std::optional<std::string> no_kernel_of(const Candidate& candidate) {
   if (!candidate.foreign.empty())
     return fmt::format("{} is of a pack with the hash {}, which is not loaded; name its folder with --pack",
-                       candidate.variant, candidate.foreign.front().second);
+                       candidate.variant->name, candidate.foreign.front().second);
   if (!candidate.retired.empty()) return fmt::format("no kernel here has {}; tune this cell again", candidate.retired);
   return std::nullopt;
 }
 
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = no_kernel_of(candidate)) return reason;
-  const Variant& variant = find_variant(candidate.variant);
+  const Variant& variant = *candidate.variant;
   if (variant.device != device.kind)
     return fmt::format("{} runs on {} only", variant.name, variant.device == DeviceKind::cuda ? "GPUs" : "cpus");
   return variant.illegal(candidate, shape, device);

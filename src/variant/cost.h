@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "variant/candidate.h"
 #include "variant/device.h"
 #include "workload/product.h"
 
@@ -18,10 +19,8 @@ using Constants = std::map<std::string, double>;
 Constants built_in_constants(const std::string& variant);
 Constants constants_from_json(const JsonAt& json);
 
-struct Variant;
-
 /// The built-in variant that a file of constants names, with a cost model of these constants.
-Variant with_constants(const JsonAt& json);
+VariantPtr with_constants(const JsonAt& json);
 
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
 

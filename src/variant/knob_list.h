@@ -1,5 +1,6 @@
 // The knobs of a variant whose values are the members of a struct: each is named once, beside its member, and a
-// candidate is converted to the struct and back. A variant is made of its list and of rules that read the struct.
+// candidate's values are converted to the struct and back. A variant is made of its list and of rules that read the
+// struct.
 #pragma once
 #include <fmt/format.h>
 
@@ -82,9 +83,9 @@ class KnobList {
     for (size_t i = 0; i < fields_.size(); ++i) fields_[i].set(result, candidate.values[i]);
     return result;
   }
-  Candidate candidate(const Values& values) const {
-    Candidate result{.variant = variant_, .values = {}};
-    for (const Field& field : fields_) result.values.push_back(field.get(values));
+  std::vector<int> numbers(const Values& values) const {
+    std::vector<int> result;
+    for (const Field& field : fields_) result.push_back(field.get(values));
     return result;
   }
   /// As a C++ initialiser, for the knobs that device code sees: "{.block_m = 128, .raster = moetune::Raster::m}".
@@ -155,8 +156,8 @@ Variant make_variant(const KnobList<Values>& list, std::string summary, const Ru
   variant.illegal = [&list, rules](const Candidate& c, const Shape& shape, const DeviceInfo& device) {
     return rules.illegal(list.values(c), shape, device);
   };
-  variant.fallback = [&list, rules](const Problem& problem, const DeviceInfo& device) {
-    return list.candidate(rules.fallback(problem, device));
+  variant.fallback_values = [&list, rules](const Problem& problem, const DeviceInfo& device) {
+    return list.numbers(rules.fallback(problem, device));
   };
   if (rules.seconds != nullptr)
     variant.seconds = [&list, rules](const Candidate& c, const Problem& problem, const DeviceInfo& device) {
@@ -164,7 +165,7 @@ Variant make_variant(const KnobList<Values>& list, std::string summary, const Ru
     };
   if (rules.stand_in != nullptr)
     variant.stand_in = [&list, rules](const Candidate& c, const Problem& problem) {
-      return list.candidate(rules.stand_in(list.values(c), problem));
+      return Candidate{.variant = c.variant, .values = list.numbers(rules.stand_in(list.values(c), problem))};
     };
   if (rules.unit == nullptr) return variant;
   variant.plan = [&list, rules](const Candidate& c, const Shape& shape) { return rules.plan(list.values(c), shape); };

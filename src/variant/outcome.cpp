@@ -1,8 +1,6 @@
 // Names and JSON of outcomes.
 #include "variant/outcome.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -30,17 +28,8 @@ std::string_view name(Regime regime) { return kRegimeNames[static_cast<size_t>(r
 
 Regime parse_regime(std::string_view text) {
   const auto found = std::find(kRegimeNames.begin(), kRegimeNames.end(), text);
-  if (found == kRegimeNames.end()) throw unknown_word("regime", text, regime_names());
+  if (found == kRegimeNames.end()) throw unknown_word("regime", text, {kRegimeNames.begin(), kRegimeNames.end()});
   return static_cast<Regime>(found - kRegimeNames.begin());
-}
-
-std::vector<std::string> regime_names() { return {kRegimeNames.begin(), kRegimeNames.end()}; }
-
-Regime regime_from_json(const JsonAt& json) {
-  const std::string text = json.string();
-  if (std::find(kRegimeNames.begin(), kRegimeNames.end(), text) == kRegimeNames.end())
-    json.fail(fmt::format("'{}' is neither burst nor sustained", text));
-  return parse_regime(text);
 }
 
 Json to_json(const CompileResult& result) {

@@ -52,8 +52,6 @@ Repetition repetition_from_json(const JsonAt& json);
 enum class Regime { burst, sustained };
 std::string_view name(Regime regime);
 Regime parse_regime(std::string_view text);
-std::vector<std::string> regime_names();
-Regime regime_from_json(const JsonAt& json);
 
 /// One timed block of launches over rotating operand sets: the operands of each launch are cold.
 struct Block {

@@ -1,8 +1,7 @@
 // A variant is a kernel family: an object that knows its knobs, what is legal, and how a candidate is launched. The
-// twin of device code is kernels/<name>.cuh; the catalog lists the variants that are built in.
+// twin of device code is kernels/<name>.cuh; the catalog (catalog.h) lists the variants of a run.
 #pragma once
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,8 +39,9 @@ struct LaunchPlan {
   bool waits = false;          // blocks wait for one another, so that all of them must run at once
 };
 
-/// The functions capture the variant's context, so that one made from files at run time looks the same.
-struct Variant {
+/// The functions capture the variant's context, so that one made from files at run time looks the same. Lives in
+/// VariantPtrs, which candidates share.
+struct Variant : std::enable_shared_from_this<Variant> {
   std::string name;
   DeviceKind device = DeviceKind::cuda;
   std::string summary;
@@ -54,8 +54,9 @@ struct Variant {
   std::function<LaunchPlan(const Candidate&, const Shape&)> plan = nullptr;
   /// The C++ text of the kernel unit: a Config struct and an extern "C" entry called moetune_kernel.
   std::function<std::string(const Candidate&, const Shape&)> unit = nullptr;
-  /// The candidate that is good without tuning; legal wherever the variant takes the shape and the device at all.
-  std::function<Candidate(const Problem&, const DeviceInfo&)> fallback;
+  /// Values of the knobs that are good without tuning; legal wherever the variant takes the shape and the device at
+  /// all.
+  std::function<std::vector<int>(const Problem&, const DeviceInfo&)> fallback_values;
   /// Seconds that a legal candidate should take; 0 where unknown. Null without such a model.
   std::function<double(const Candidate&, const Problem&, const DeviceInfo&)> seconds = nullptr;
   /// The one that stands for all candidates that do the same work in the same order on this problem, such as those of
@@ -63,25 +64,12 @@ struct Variant {
   std::function<Candidate(const Candidate&, const Problem&)> stand_in = nullptr;
   /// Of kernels made elsewhere (pack.h); null for variants that are built in.
   std::shared_ptr<const Pack> pack = nullptr;
+
+  /// The candidate of fallback_values.
+  Candidate fallback(const Problem& problem, const DeviceInfo& where) const {
+    return {.variant = shared_from_this(), .values = fallback_values(problem, where)};
+  }
 };
-
-/// The catalog, in the order of `moetune list variants`: what is built in, then what add_variant added. References to
-/// its variants stay valid.
-const std::deque<Variant>& variants();
-
-/// Adds a variant to the catalog of this process. To be called before anything reads the catalog. A pack whose variant
-/// is there with the same hash is left as it is. Exit::request where the name is taken otherwise.
-void add_variant(Variant variant);
-
-/// Exit::request with the nearest name.
-const Variant& find_variant(std::string_view name);
-
-/// A knob's index in the variant's list. Exit::request with the nearest name, or with the variant's knobs where only
-/// other variants have it.
-size_t knob_place(const Variant& variant, std::string_view name);
-
-/// Names of all knobs of all variants, each once, in the order of the catalog.
-std::vector<std::string> knob_names();
 
 /// `partial` with what it leaves unset taken from its variant's default for this problem.
 Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device);

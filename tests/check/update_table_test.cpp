@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "built_in.h"
 #include "error_of.h"
 #include "tune/tuning.h"
 
@@ -58,7 +59,7 @@ TEST(UpdateTable, ReadsAsItWasWritten) {
   const TunedTable table = update_table(tuned(), checked(tuned(), slower()), kHere, update()).table;
   const Json json = to_json(table);
   EXPECT_EQ(json["updates"][0]["reason"], "driver 580");
-  EXPECT_EQ(to_json(table_from_json(JsonAt(json, "t.json"))), json);
+  EXPECT_EQ(to_json(table_from_json(JsonAt(json, "t.json"), built_in())), json);
   EXPECT_EQ(merge({table, table}, "").table.updates.size(), 1U);
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/system/file.h"
+#include "built_in.h"
 #include "cli/tables/winners.h"
 
 namespace moetune {
@@ -16,7 +17,7 @@ TEST(Readme, ShowsWhatTunePrints) {
   ASSERT_NE(last, std::string::npos);
   const std::string shown = page.substr(first + begin.size(), last - first - begin.size());
 
-  const TunedTable table = read_table(source + "/configs/tuned/nvidia-h200-qwen3-30b-a3b.json");
+  const TunedTable table = read_table(source + "/configs/tuned/nvidia-h200-qwen3-30b-a3b.json", built_in());
   const std::string printed = results_text(table, Format::text, {}, false) + "\n" +
                               answer(table, table.entries.size()) +
                               " The table is moetune-table.json. Next: moetune check moetune-table.json";

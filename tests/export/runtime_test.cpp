@@ -1,5 +1,6 @@
 // The compact table for programs that pick kernels.
 #include "base/json.h"
+#include "built_in.h"
 #include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"
 #include "record/chosen.h"

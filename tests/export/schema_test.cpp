@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/pretty.h"
+#include "built_in.h"
 #include "record/chosen.h"
 #include "record/sample.h"
 
@@ -87,7 +88,7 @@ TEST_F(Schema, ATableWithChoicesIsValid) {
 TEST_F(Schema, TablesOfAGpuAndOfACpuAreValid) {
   TunedTable table = sample::small_table();
   table.device = {.kind = DeviceKind::cpu, .name = "AMD EPYC", .id = "cpu", .processors = 2};
-  table.entries[0].candidate = {.variant = "cpu", .values = {32, 64, 64, 2}};
+  table.entries[0].candidate = candidate_of("cpu", {32, 64, 64, 2});
   for (const TunedTable& each : {sample::small_table(), table}) {
     const Outcome result = validate("table", pretty_json(to_json(each)));
     EXPECT_EQ(result.exit, 0) << result.output;

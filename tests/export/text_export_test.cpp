@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/text/grid.h"
+#include "built_in.h"
 #include "record/sample.h"
 #include "variant/variant.h"
 
@@ -42,7 +43,7 @@ std::map<std::string, std::string> record(const TunedTable& table, size_t index)
 // Without the columns of other variants' knobs.
 TEST(Csv, IsTheGoldenText) {
   const auto rows = parse_csv(export_csv(sample::toys(sample::small_table())).files[0].text);
-  const std::vector<std::string> knobs = knob_names();
+  const std::vector<std::string> knobs = built_in().knob_names();
   Grid grid{{}, std::vector<std::vector<std::string>>(rows.size() - 1)};
   for (size_t column = 0; column < rows[0].size(); ++column) {
     const std::string& title = rows[0][column];
@@ -59,7 +60,7 @@ TEST(Csv, EveryRowHasEveryColumnOnce) {
   for (const auto& row : rows) EXPECT_EQ(row.size(), rows[0].size());
   std::map<std::string, int> columns;
   for (const std::string& column : rows[0]) EXPECT_EQ(++columns[column], 1) << column;
-  for (const std::string& name : knob_names()) EXPECT_EQ(columns[name], 1) << name;
+  for (const std::string& name : built_in().knob_names()) EXPECT_EQ(columns[name], 1) << name;
 }
 
 TEST(Csv, ColumnsAreTheSameForAnyTable) {
@@ -114,7 +115,7 @@ TEST(Csv, MoreBaselinesShareAColumn) {
 
 TEST(Csv, CpuWinnersFillTheirOwnKnobs) {
   TunedTable table = sample::small_table();
-  table.entries[0].candidate = {.variant = "cpu", .values = {32, 64, 64, 2}};
+  table.entries[0].candidate = candidate_of("cpu", {32, 64, 64, 2});
   auto fields = record(table, 0);
   EXPECT_EQ(fields["threads"], "2");
   EXPECT_EQ(fields["warps"], "");

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/verify/verifier.h"
 #include "base/error.h"
+#include "built_in.h"
 #include "gpu/gpu_test.h"
 #include "variant/space/space.h"
 #include "workload/result.h"
@@ -99,8 +100,8 @@ TEST_P(Gradients, OfTheVariantsAreRight) {
           const Candidate fallback = find_variant(variant).fallback(problem, backend().device());
           if (cannot_run(fallback, problem.shape, backend().device())) continue;  // sizes that wgmma doesn't take
           candidates.push_back(fallback);
-          SearchSpace space = load_space("full");
-          keep_variants(space, {variant});
+          SearchSpace space = load_space("full", built_in());
+          keep_variants(space, {variant}, built_in());
           for (const Candidate& drawn : draw(space, problem.shape, backend().device(), 2, problem.seed).legal)
             candidates.push_back(drawn);
         }

@@ -1,6 +1,8 @@
 // Packs on a real GPU: their kernels are verified and timed as moetune's own are.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "gpu/gpu_test.h"
 #include "simt_pack.h"
 
@@ -9,16 +11,20 @@ namespace {
 
 class PackOnGpu : public GpuTest {
  protected:
-  // Each test adds variants of its own to the catalog.
-  void add(const std::string& name, const Shape& shape, const std::string& weighting) {
+  // The backend keeps kernels by the text of their candidates, so that each pack has a name of its own.
+  VariantPtr pack(const std::string& name, const Shape& shape, const std::string& weighting) {
     write_simt_pack(folder_, shape, arch(backend().device()), weighting);
+    return changed(name, [](Json&) {});
+  }
+  VariantPtr changed(const std::string& name, const std::function<void(Json&)>& change) {
     Json manifest = read_json(folder_.path() / "pack.json");
     manifest["variant"] = name;
+    change(manifest);
     folder_.write("pack.json", manifest.dump(1));
-    add_packs({folder_.path().string()});
+    return Catalog({folder_.path().string()}).find(name);
   }
-  static Contender contender(const std::string& name, int block_m, int spread = 1) {
-    return {.baseline = {}, .candidate = {.variant = name, .values = {block_m, spread}}};
+  static Contender contender(const VariantPtr& variant, int block_m, int spread = 1) {
+    return {.baseline = {}, .candidate = {.variant = variant, .values = {block_m, spread}}};
   }
 
   TemporaryFolder folder_;
@@ -27,10 +33,10 @@ class PackOnGpu : public GpuTest {
 
 TEST_F(PackOnGpu, IsVerifiedAndTimed) {
   const Problem problem = problem_of(case_, Dtype::bf16, {.permute_x = true});
-  add("packed_plain", problem.shape, "none");
+  const VariantPtr plain = pack("packed_plain", problem.shape, "none");
   backend().load(problem);
   for (const auto& [block_m, spread] : {std::pair{16, 1}, std::pair{16, 2}, std::pair{32, 1}}) {
-    const Contender one = contender("packed_plain", block_m, spread);
+    const Contender one = contender(plain, block_m, spread);
     const Verdict verdict = backend().verify(one);
     EXPECT_TRUE(verdict.ok) << verdict.reason;
     const std::vector<Block> blocks = backend().sample(one, {.blocks = 2, .block_seconds = 1e-3});
@@ -42,41 +48,38 @@ TEST_F(PackOnGpu, IsVerifiedAndTimed) {
 
 TEST_F(PackOnGpu, WeightsAreRoundedWhereTheManifestSays) {
   const Problem problem = problem_of(case_, Dtype::bf16, {.permute_y = true, .topk_weights = true});
-  add("packed_weighted", problem.shape, "rounded_result");
+  const VariantPtr weighted = pack("packed_weighted", problem.shape, "rounded_result");
   backend().load(problem);
-  const Verdict right = backend().verify(contender("packed_weighted", 16));
+  const Verdict right = backend().verify(contender(weighted, 16));
   EXPECT_TRUE(right.ok) << right.reason;
-  add("packed_elsewhere", problem.shape, "result");  // which the kernel does not do
-  const Verdict wrong = backend().verify(contender("packed_elsewhere", 16));
+  // Which the kernel does not do.
+  const VariantPtr elsewhere = pack("packed_elsewhere", problem.shape, "result");
+  const Verdict wrong = backend().verify(contender(elsewhere, 16));
   EXPECT_FALSE(wrong.ok);
   EXPECT_GT(wrong.mismatches, 0);
 }
 
 TEST_F(PackOnGpu, AStepThatIsMissingIsCaught) {
   const Problem problem = problem_of(case_);
-  add("packed_whole", problem.shape, "none");
-  Json manifest = read_json(folder_.path() / "pack.json");
-  manifest["variant"] = "packed_half";
-  manifest["launches"].erase(1);  // the row counts stay zero, so that nothing is written
-  folder_.write("pack.json", manifest.dump(1));
-  add_packs({folder_.path().string()});
+  const VariantPtr whole = pack("packed_whole", problem.shape, "none");
+  const VariantPtr half = changed("packed_half", [](Json& manifest) {
+    manifest["launches"].erase(1);  // the row counts stay zero, so that nothing is written
+  });
   backend().load(problem);
-  EXPECT_TRUE(backend().verify(contender("packed_whole", 16)).ok);
-  const Verdict verdict = backend().verify(contender("packed_half", 16));
+  EXPECT_TRUE(backend().verify(contender(whole, 16)).ok);
+  const Verdict verdict = backend().verify(contender(half, 16));
   EXPECT_FALSE(verdict.ok);
   EXPECT_NE(verdict.reason.find("were not written"), std::string::npos) << verdict.reason;
 }
 
 TEST_F(PackOnGpu, ABufferThatIsNotLeftZeroIsCaught) {
   const Problem problem = problem_of(case_);
-  add("packed_clean", problem.shape, "none");
-  Json manifest = read_json(folder_.path() / "pack.json");
-  manifest["variant"] = "packed_dirty";
-  manifest["buffers"][0]["zeroed"] = true;  // the row counts stay there
-  folder_.write("pack.json", manifest.dump(1));
-  add_packs({folder_.path().string()});
+  pack("packed_clean", problem.shape, "none");
+  const VariantPtr dirty = changed("packed_dirty", [](Json& manifest) {
+    manifest["buffers"][0]["zeroed"] = true;  // the row counts stay there
+  });
   backend().load(problem);
-  const Verdict verdict = backend().verify(contender("packed_dirty", 16));
+  const Verdict verdict = backend().verify(contender(dirty, 16));
   EXPECT_FALSE(verdict.ok);
   EXPECT_EQ(verdict.reason, "the kernel left 'sizes' not zero, but the next launch needs zeros");
 }

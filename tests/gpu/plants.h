@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/system/file.h"
+#include "built_in.h"
 #include "variant/variant.h"
 #include "workload/problem.h"
 

@@ -10,6 +10,7 @@
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/verify/verifier.h"
+#include "built_in.h"
 #include "gpu/allclose.h"
 #include "gpu/gpu_test.h"
 #include "unsloth_matrix.h"
@@ -103,7 +104,7 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
     std::set<std::string> missing;
     for (const auto& [model, problem] : problems)
       for (const Candidate& candidate : candidates_of(problem)) {
-        const std::string unit = find_variant(candidate.variant).unit(candidate, problem.shape);
+        const std::string unit = candidate.variant->unit(candidate, problem.shape);
         if (!cubins_.contains(unit)) missing.insert(unit);
       }
     const std::vector<std::string> units(missing.begin(), missing.end());
@@ -115,7 +116,7 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
   }
 
   RunOnce run_of(const Candidate& candidate, const Problem& problem, const Operands& operands) {
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     const LaunchPlan plan = variant.plan(candidate, problem.shape);
     if (plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     const auto kernel = make_kernel(cubins_.at(variant.unit(candidate, problem.shape)), plan, operands, *services_,

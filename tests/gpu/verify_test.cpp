@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "built_in.h"
 #include "gpu/gpu_test.h"
 #include "gpu/plants.h"
 #include "variant/space/space.h"
@@ -91,8 +92,8 @@ class KernelTest : public GpuTest {
   // Some legal candidates of a variant, spread over a space; the default first, then tiles that are cut.
   static std::vector<Candidate> some(const std::string& variant, const Problem& problem, size_t count,
                                      const std::string& name = "full") {
-    SearchSpace space = load_space(name);
-    keep_variants(space, {variant});
+    SearchSpace space = load_space(name, built_in());
+    keep_variants(space, {variant}, built_in());
     std::vector<Candidate> chosen = {find_variant(variant).fallback(problem, backend().device())};
     for (const Candidate& candidate : cut(variant, problem)) chosen.push_back(candidate);
     const int64_t more = static_cast<int64_t>(count) - 1;
@@ -350,7 +351,7 @@ TEST_F(KernelTest, ALayerBeyondOffsetsOf32BitsIsRight) {
           ways));
   }
   for (const Candidate& candidate : candidates)
-    ASSERT_EQ(find_variant(candidate.variant).illegal(candidate, problem.shape, backend().device()), std::nullopt);
+    ASSERT_EQ(candidate.variant->illegal(candidate, problem.shape, backend().device()), std::nullopt);
   expect_right(problem, candidates);
   cell.shape.op = Op::dx;
   expect_defaults_right(make_problem(cell));

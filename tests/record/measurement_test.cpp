@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "built_in.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -108,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(TrialJson, AGoodTrialComesBack) {
   const Trial trial = sample::trial(sample::mma(128), 42);
   const Json json = to_json(trial);
-  const Trial again = trial_from_json(JsonAt(json, "t"));
+  const Trial again = trial_from_json(JsonAt(json, "t"), built_in());
   EXPECT_EQ(again.candidate, trial.candidate);
   EXPECT_EQ(again.status, Status::ok);
   EXPECT_EQ(again.compile.registers, 128);
@@ -121,7 +122,7 @@ TEST(TrialJson, AFailedTrialKeepsItsReasonAndHasNoTime) {
                               Status::wrong_result, Status::timeout, Status::crashed}) {
     const Json json = to_json(sample::failed_trial(sample::mma(64), status, "why"));
     EXPECT_FALSE(json.contains("measurement") || json.contains("verdict"));
-    const Trial again = trial_from_json(JsonAt(json, "t"));
+    const Trial again = trial_from_json(JsonAt(json, "t"), built_in());
     EXPECT_EQ(again.status, status);
     EXPECT_EQ(again.reason, "why");
   }
@@ -136,11 +137,11 @@ TEST(TrialJson, AWrongResultKeepsItsVerdict) {
                    .normalised_error = 0,
                    .max_ulps = 0};
   const Json json = to_json(trial);
-  EXPECT_EQ(trial_from_json(JsonAt(json, "t")).verdict.mismatches, 3);
+  EXPECT_EQ(trial_from_json(JsonAt(json, "t"), built_in()).verdict.mismatches, 3);
 }
 
 TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
-  Trial trial = sample::trial({.variant = "cpu", .values = {32, 64, 64, 2}}, 50);
+  Trial trial = sample::trial(candidate_of("cpu", {32, 64, 64, 2}), 50);
   trial.compile = {};
   EXPECT_FALSE(to_json(trial).contains("compile"));
 }
@@ -148,22 +149,22 @@ TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
 TEST(TrialJson, OkWithAWrongResultIsAContradiction) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json["verdict"]["ok"] = false;
-  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what,
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); }).what,
             "j:2: the status is ok, but the result was not found right");
   json.erase("measurement");
-  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: 'measurement' is missing");
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); }).what, "j:2: 'measurement' is missing");
 }
 
 TEST(TrialJson, UnknownWordsNameTheirPlaceAndTheNearestWord) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json["status"] = "okay";
-  EXPECT_TRUE(
-      holds(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).what, "j:2: status: unknown status 'okay'"));
+  EXPECT_TRUE(holds(error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); }).what,
+                    "j:2: status: unknown status 'okay'"));
   json["status"] = "timeot";
-  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2")); }).hint, "did you mean 'timeout'?");
+  EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); }).hint, "did you mean 'timeout'?");
   json["status"] = "ok";
   json["candidate"]["variant"] = "nma";
-  const auto fault = error_of([&] { trial_from_json(JsonAt(json, "j:2")); });
+  const auto fault = error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); });
   EXPECT_TRUE(holds(fault.what, "j:2: candidate"));
   EXPECT_EQ(fault.hint, "did you mean 'mma'?");
 }

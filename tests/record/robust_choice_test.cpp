@@ -7,6 +7,7 @@
 
 #include "base/pretty.h"
 #include "base/random.h"
+#include "built_in.h"
 #include "export/exporter.h"
 #include "export/serving/serving_rows.h"
 #include "record/chosen.h"
@@ -148,7 +149,7 @@ TEST(ChoiceJson, ReadAndWrittenIsTheSame) {
   TunedTable table = chosen_table(two_counts(), Rule::mean, 0.03);
   table.choices[0].left_out.push_back({mma(128), id(table.entries[2].cell), "timeout"});
   const Json json = to_json(table);
-  const TunedTable again = table_from_json(JsonAt(json, "t.json"));
+  const TunedTable again = table_from_json(JsonAt(json, "t.json"), built_in());
   EXPECT_EQ(pretty_json(to_json(again)), pretty_json(json));
   ASSERT_EQ(again.choices.size(), 1u);
   EXPECT_EQ(again.choices[0].candidate(), mma(32));
@@ -164,7 +165,7 @@ TEST(ChoiceJson, LargeRegretsAndOddTimesAreReadBack) {
       chosen_table(contest({cell(small_up(), 16), cell(small_up(), 16, "zipf:1")}, {mma(16), mma(32)},
                            {{9.1234567, 12345.678912}, {121.7654321, 0.00123456789}}));
   const Json json = to_json(table);
-  EXPECT_EQ(pretty_json(to_json(table_from_json(JsonAt(json, "t.json")))), pretty_json(json));
+  EXPECT_EQ(pretty_json(to_json(table_from_json(JsonAt(json, "t.json"), built_in()))), pretty_json(json));
 }
 
 TEST(ChoiceJson, ATableWithoutChoicesSaysNothingOfThem) {
@@ -186,7 +187,7 @@ TEST_P(DamagedChoice, IsRefusedWithThePlace) {
     json.at(pointer.parent_pointer()).erase(pointer.back());
   else
     json[pointer] = Json::parse(GetParam().value);
-  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t")); });
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_EQ(fault.what, GetParam().said);
 }
@@ -223,17 +224,17 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ChoiceJson, ACandidateThatIsNotTheBestIsRefused) {
   Json json = to_json(chosen_table());
   json["choices"][0]["candidate"] = json["choices"][0]["contenders"][1]["candidate"];
-  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what,
             "t: choices[0].candidate: by the rule 'worst' " + text(mma(16)) + " has less regret");
   json["choices"][0]["candidate"] = to_json(mma(128));
-  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what,
             "t: choices[0].candidate: it is not among the contenders");
 }
 
 TEST(ChoiceJson, MergedCountsMustKeepTheLoss) {
   Json json = to_json(chosen_table(two_counts(), Rule::worst, 0.05));
   json["choices"][0]["bucket_loss"] = 0.01;
-  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what,
             "t: choices[0]: its regret 0.04 is over bucket_loss 0.01, and yet token counts are merged");
 }
 
@@ -241,7 +242,7 @@ TEST(ChoiceJson, ACandidateThatTheDeviceCannotRunIsRefused) {
   TunedTable table = chosen_table();
   table.choices[0].contenders[0].candidate = mma(16, 128, 64, 4, 9);
   const Json json = to_json(table);
-  const std::string what = error_of([&] { table_from_json(JsonAt(json, "t")); }).what;
+  const std::string what = error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what;
   EXPECT_TRUE(holds(what, "t: choices[0].candidate: the table's own device cannot run it: ")) << what;
 }
 
@@ -257,7 +258,7 @@ TEST(ChoiceJson, ChangedBytesDoNoWorseThanAnError) {
           static_cast<char>(random.below(2) ? '0' + random.below(10) : ' ' + random.below(90));
     try {
       const Json json = parse_json(changed, "t.json");
-      to_json(table_from_json(JsonAt(json, "t.json")));
+      to_json(table_from_json(JsonAt(json, "t.json"), built_in()));
     } catch (const Error& error) {
       ASSERT_EQ(error.exit(), Exit::request) << error.what();
       ASSERT_TRUE(holds(error.what(), "t.json")) << error.what();

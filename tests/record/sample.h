@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/system/file.h"
+#include "built_in.h"
 #include "error_of.h"
 #include "golden.h"
 #include "record/journal/journal.h"
@@ -81,7 +82,9 @@ inline Candidate mma(int block_m, int block_n = 128, int block_k = 64, int warps
 /// A candidate of a pack of the servers' kernel, which isn't in the catalog.
 inline Candidate triton(int block_m, int block_n = 128, int block_k = 64, int warps = 4, int stages = 3,
                         int group = 1) {
-  Candidate candidate{.variant = "triton_moe", .values = {}};
+  const auto variant = std::make_shared<Variant>();
+  variant->name = "triton_moe";
+  Candidate candidate{.variant = variant, .values = {}};
   candidate.foreign = {{"pack", "0123456789ab"},
                        {"BLOCK_SIZE_M", std::to_string(block_m)},
                        {"BLOCK_SIZE_N", std::to_string(block_n)},

@@ -1,5 +1,6 @@
 // Which cells make a training step, and its sums.
 #include "record/step.h"
+#include "built_in.h"
 
 #include "export/exporter.h"
 #include "record/sample.h"
@@ -208,7 +209,7 @@ TEST(Step, OfATableStandsInItsJsonAndItsCsv) {
   EXPECT_EQ(step["sums"][2]["contender"], "cublas-loop");
   EXPECT_EQ(step["sums"][2]["speedup"], 2.0);
   EXPECT_FALSE(step.contains("untrusted"));
-  EXPECT_EQ(to_json(table_from_json(JsonAt(json, "table"))), json);
+  EXPECT_EQ(to_json(table_from_json(JsonAt(json, "table"), built_in())), json);
   EXPECT_TRUE(holds(export_csv(table).files[0].text, ",63,78.75,126\n"));
   table.entries.pop_back();
   EXPECT_FALSE(to_json(table).contains("training_steps"));

@@ -1,14 +1,18 @@
 // A toy variant for golden files: kernels get knobs and lose them, and no golden file should change for that.
 #pragma once
+#include <memory>
 #include <string>
 
 #include "record/journal/journal.h"
+#include "variant/variant.h"
 
 namespace moetune::sample {
 
 /// A candidate of a variant that the catalog lacks, with the tile of `candidate` and no other knob.
 inline Candidate toy(const Candidate& candidate) {
-  Candidate result{.variant = "toy", .values = {}};
+  const auto variant = std::make_shared<Variant>();
+  variant->name = "toy";
+  Candidate result{.variant = variant, .values = {}};
   result.foreign = {{"pack", "0123456789ab"}};
   for (const char* knob : {"block_m", "block_n", "block_k"})
     if (const auto value = find_value(candidate, knob)) result.foreign.emplace_back(knob, std::to_string(*value));
@@ -18,7 +22,7 @@ inline Candidate toy(const Candidate& candidate) {
 /// The same table, of toys.
 inline TunedTable toys(TunedTable table) {
   const auto replace = [](Candidate& candidate) {
-    if (!candidate.variant.empty()) candidate = toy(candidate);
+    if (candidate.variant) candidate = toy(candidate);
   };
   for (Entry& entry : table.entries) {
     replace(entry.candidate);

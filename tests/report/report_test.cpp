@@ -3,6 +3,7 @@
 
 #include <regex>
 
+#include "built_in.h"
 #include "record/sample.h"
 #include "report/report_content.h"
 
@@ -86,8 +87,8 @@ struct Inputs {
   TunedTable table = small_table();
   JournalContents contents = journal();
   Peers others = peers();
-  ReportInput all() const { return {&table, &contents, &others}; }
-  ReportInput alone() const { return {&table, nullptr, nullptr}; }
+  ReportInput all() const { return {&built_in(), &table, &contents, &others}; }
+  ReportInput alone() const { return {&built_in(), &table, nullptr, nullptr}; }
 };
 
 // Candidates are toys and their space is a file.
@@ -210,7 +211,7 @@ TEST(Report, RoutingCountsExpertsByTheirRows) {
   TunedTable table = small_table();
   table.entries.resize(1);
   table.entries[0].m_sizes = {0, 1, 3, 28};
-  const Grid grid = grid_with(routing_section({&table, nullptr, nullptr}), "experts by rows");
+  const Grid grid = grid_with(routing_section({&built_in(), &table, nullptr, nullptr}), "experts by rows");
   EXPECT_EQ(grid.rows[0].back(), "0: 1, 1: 1, 2-3: 1, 16-31: 1");
 }
 
@@ -218,8 +219,8 @@ TEST(Report, AnEmptyTableIsAReportToo) {
   const TunedTable table = sample::table();
   const JournalContents contents = journal();
   for (const JournalContents* journal : {static_cast<const JournalContents*>(nullptr), &contents}) {
-    EXPECT_TRUE(holds(report_markdown({&table, journal, nullptr}), "0 of 0 cells have a winner."));
-    EXPECT_TRUE(holds(report_html({&table, journal, nullptr}), "The table has no entries."));
+    EXPECT_TRUE(holds(report_markdown({&built_in(), &table, journal, nullptr}), "0 of 0 cells have a winner."));
+    EXPECT_TRUE(holds(report_html({&built_in(), &table, journal, nullptr}), "The table has no entries."));
   }
 }
 

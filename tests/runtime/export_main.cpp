@@ -5,10 +5,10 @@
 
 #include <filesystem>
 
+#include "base/pretty.h"
 #include "base/system/file.h"
 #include "export/kernels/kernel_manifest.h"
-#include "base/pretty.h"
-#include "variant/variant.h"
+#include "variant/catalog.h"
 
 using namespace moetune;
 
@@ -49,6 +49,7 @@ std::vector<std::pair<Shape, std::string>> wanted() {
 int main(int, char** argv) {
   const std::filesystem::path folder = argv[1];
   const DeviceInfo device = device_of_arch("sm_90a");
+  const Catalog catalog;
   TunedTable table;
   table.device = device, table.device.name = "NVIDIA H200", table.tool = tool_json({"export_main"});
   KernelExport exported;
@@ -59,9 +60,9 @@ int main(int, char** argv) {
       for (const int64_t tokens : {16, 256}) {
         const Cell cell = {.shape = shape, .tokens = tokens, .routing = parse_routing(routing), .seed = 0};
         const Problem problem = make_problem(cell);
-        const Variant& variant = find_variant("wgmma");
-        const Candidate candidate =
-            text.empty() ? variant.fallback(problem, device) : complete(parse_partial_candidate(text), problem, device);
+        const Variant& variant = *catalog.find("wgmma");
+        const Candidate candidate = text.empty() ? variant.fallback(problem, device)
+                                                 : complete(parse_partial_candidate(text, catalog), problem, device);
         if (const auto reason = cannot_run(candidate, shape, device)) {
           fmt::print(stderr, "{}: {}: {}\n", id(cell), moetune::text(candidate), *reason);
           return 1;

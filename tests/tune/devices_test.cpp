@@ -9,6 +9,7 @@
 
 #include "backend/worker/worker.h"
 #include "base/system/file.h"
+#include "built_in.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 #include "tune/cell_queue.h"
@@ -180,7 +181,7 @@ TEST(Devices, ShareTheCellsAndTheTableIsThatOfOne) {
   EXPECT_EQ(team.trials[0] + team.trials[1], 6 * 49);
   EXPECT_FALSE(team.overlapped);
   EXPECT_TRUE(team.notes.empty());
-  expect_each_trial_once(read_journal(folder.path() / "j"), team);
+  expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
 
 TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
@@ -195,11 +196,11 @@ TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
     EXPECT_LT(team.run().entries.size(), 6u);
   }
   Team team(pair(device(slow()), device(slow())));
-  team.before = read_journal(folder.path() / "j");
+  team.before = read_journal(folder.path() / "j", built_in());
   team.journal = Journal::reopen(folder.path() / "j");
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   EXPECT_LT(team.trials[0] + team.trials[1], 6 * 49 - 100);
-  expect_each_trial_once(read_journal(folder.path() / "j"), team);
+  expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
 
 TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
@@ -211,7 +212,7 @@ TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
     ASSERT_EQ(team.notes.size(), 1u);
     EXPECT_EQ(team.notes[0],
               "fake (fake) is lost, and the other devices go on with its cell: the driver has lost the GPU");
-    expect_each_trial_once(read_journal(folder.path() / "j"), team);
+    expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
   }
 }
 
@@ -267,10 +268,10 @@ TEST(Devices, TheLastOnesErrorIsThatOfTheRunAndItIsResumed) {
     EXPECT_EQ(team.notes.size(), 1u);
   }
   Team team(pair(device(slow()), device(slow())));
-  team.before = read_journal(folder.path() / "j");
+  team.before = read_journal(folder.path() / "j", built_in());
   team.journal = Journal::reopen(folder.path() / "j");
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
-  expect_each_trial_once(read_journal(folder.path() / "j"), team);
+  expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
 
 TEST(Devices, FaultsThatCameJustBeforeADeviceWasLostAreTriedAgain) {
@@ -357,7 +358,7 @@ TEST(Devices, AWorkerProcessThatIsLostForGoodIsRetired) {
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   ASSERT_EQ(team.notes.size(), 1u);
   EXPECT_TRUE(team.notes[0].ends_with("no such GPU")) << team.notes[0];
-  JournalContents contents = read_journal(folder.path() / "j");
+  JournalContents contents = read_journal(folder.path() / "j", built_in());
   int faults = 0;
   for (const auto& [cell, trials] : contents.trials)
     for (const Trial& trial : trials) faults += trial.status == Status::ok ? 0 : 1;

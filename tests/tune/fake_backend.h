@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/random.h"
+#include "built_in.h"
 #include "record/table/table.h"
 #include "variant/space/space.h"
 
@@ -72,7 +73,7 @@ class FakeBackend final : public Backend {
   int loads = 0;
 
   const DeviceInfo& device() const override { return device_; }
-  Json environment() override { return {{"identity", with_packs({{"fake", "1"}})}}; }
+  Json environment() override { return {{"identity", {{"fake", "1"}}}}; }
   std::vector<std::string> baselines() const override {
     std::vector<std::string> names;
     for (const auto& [name, seconds] : script.baselines) names.push_back(name);
@@ -174,7 +175,7 @@ inline Cell small_cell(int64_t tokens = 16, const std::string& routing = "unifor
 /// 48 candidates of the cpu variant, all legal.
 inline SearchSpace small_space() {
   return {.name = "small",
-          .variants = {{.variant = "cpu",
+          .variants = {{.variant = built_in().find("cpu"),
                         .values = {{"block_m", {16, 24, 48, 96}},
                                    {"block_n", {32, 64, 128}},
                                    {"block_k", {64, 128}},
@@ -182,7 +183,7 @@ inline SearchSpace small_space() {
 }
 
 inline Candidate cpu(int block_m, int block_n = 64, int block_k = 128, int threads = 2) {
-  return {.variant = "cpu", .values = {block_m, block_n, block_k, threads}};
+  return candidate_of("cpu", {block_m, block_n, block_k, threads});
 }
 
 inline Candidate best_of_small_space() { return cpu(48, 64, 128, 2); }

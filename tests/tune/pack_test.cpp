@@ -3,19 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "base/system/file.h"
 #include "error_of.h"
 #include "export/exporter.h"
-#include "own_process.h"
 #include "pack_folder.h"
 #include "tune/tuning.h"
 
 namespace moetune::fake {
 namespace {
-
-Candidate toy(int block_m, int fast) { return {.variant = "toy", .values = {block_m, fast}}; }
 
 // block_m=16 fast=no is the best of the five candidates.
 double seconds(const Candidate& candidate) {
@@ -29,56 +24,47 @@ Script script() {
   return script;
 }
 
+// Tunes the variant of a pack in `folder`.
 struct PackTuning : Tuning {
-  explicit PackTuning(const std::string& strategy) : Tuning(script()) {
-    request.space = load_space("all");
-    keep_variants(request.space, {"toy"});
+  PackTuning(const TemporaryFolder& folder, const std::string& strategy) : Tuning(script()) {
+    write_toy_pack(folder);
+    catalog = Catalog({folder.path().string()});
+    request.space = load_space("all", catalog);
+    keep_variants(request.space, {"toy"}, catalog);
     request.strategy = strategy;
   }
+  Candidate toy(int block_m, int fast) const { return {.variant = catalog.find("toy"), .values = {block_m, fast}}; }
+
+  Catalog catalog;
 };
 
 class PackRun : public testing::TestWithParam<const char*> {};
 
 TEST_P(PackRun, FindsTheBestCandidateAndTablesIt) {
-  TemporaryFolder folder;
-  write_toy_pack(folder);
-  in_own_process([&] {
-    add_packs({folder.path().string()});
-    const std::string hash = load_pack(folder.path()).hash;
-    PackTuning tuning(GetParam());
-    if (std::string(GetParam()) == "random") tuning.request.max_candidates = 5;
-    tuning.journal = Journal::create(
-        folder.path() / "journal.jsonl",
-        {tuning.request.cells, tuning.backend.device(), tuning.backend.environment(), "all", GetParam(), 0});
-    const TunedTable table = tuning.run();
-    ASSERT_EQ(table.entries.size(), 1u);
-    const Entry& entry = table.entries[0];
-    EXPECT_EQ(entry.candidate, toy(16, 0));
-    EXPECT_EQ(entry.measured, 5);
-    ASSERT_NE(find_rival(entry, "default"), nullptr);  // block_m=32 fast=yes
-    EXPECT_NEAR(find_rival(entry, "default")->measurement.time.value, seconds(toy(32, 1)), 1e-9);
-    EXPECT_EQ(table.environment["identity"]["packs"], "toy " + hash);
-    const Json json = to_json(table);
-    EXPECT_EQ(json["entries"][0]["candidate"],
-              Json({{"variant", "toy"}, {"pack", hash}, {"block_m", 16}, {"fast", "no"}}));
-    const JournalContents contents = read_journal(folder.path() / "journal.jsonl");
-    EXPECT_EQ(contents.header.environment["identity"]["packs"], "toy " + hash);
-    const std::string csv = find_exporter("csv").write(table).files.at(0).text;
-    EXPECT_TRUE(holds(csv, ",fast,")) << csv;
-  });
+  const TemporaryFolder folder;
+  PackTuning tuning(folder, GetParam());
+  if (std::string(GetParam()) == "random") tuning.request.max_candidates = 5;
+  const TunedTable table = tuning.run();
+  ASSERT_EQ(table.entries.size(), 1u);
+  const Entry& entry = table.entries[0];
+  EXPECT_EQ(entry.candidate, tuning.toy(16, 0));
+  EXPECT_EQ(entry.measured, 5);
+  ASSERT_NE(find_rival(entry, "default"), nullptr);  // block_m=32 fast=yes
+  EXPECT_NEAR(find_rival(entry, "default")->measurement.time.value, seconds(tuning.toy(32, 1)), 1e-9);
+  const Json json = to_json(table);
+  const std::string hash = load_pack(folder.path()).hash;
+  EXPECT_EQ(json["entries"][0]["candidate"],
+            Json({{"variant", "toy"}, {"pack", hash}, {"block_m", 16}, {"fast", "no"}}));
+  const std::string csv = find_exporter("csv").write(table).files.at(0).text;
+  EXPECT_TRUE(holds(csv, ",fast,")) << csv;
 }
 INSTANTIATE_TEST_SUITE_P(Strategies, PackRun, testing::Values("auto", "exhaustive", "random"));
 
 TEST(PackTable, IsReadWhereThePackIsNot) {
-  TemporaryFolder folder;
-  write_toy_pack(folder);
-  in_own_process([&] {
-    add_packs({folder.path().string()});
-    PackTuning tuning("exhaustive");
-    KeptFile file(folder.path() / "table.json");
-    write_table(file, tuning.run());
-  });
-  const TunedTable table = read_table(folder.path() / "table.json");
+  const TemporaryFolder folder;
+  KeptFile file(folder.path() / "table.json");
+  write_table(file, PackTuning(folder, "exhaustive").run());
+  const TunedTable table = read_table(folder.path() / "table.json", Catalog());
   ASSERT_EQ(table.entries.size(), 1u);
   EXPECT_EQ(text(table.entries[0].candidate), "toy block_m=16 fast=no");
   EXPECT_EQ(to_json(table), read_json(folder.path() / "table.json"));

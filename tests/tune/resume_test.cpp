@@ -1,6 +1,7 @@
 // Resuming from a journal: nothing finished is repeated, and a candidate that ended two runs isn't tried again.
 #include <gtest/gtest.h>
 
+#include "built_in.h"
 #include "temporary_folder.h"
 #include "tune/tuning.h"
 
@@ -26,7 +27,7 @@ void run_and_die(const std::filesystem::path& path, int trials, const std::strin
                  bool resume = false) {
   Tuning tuning;
   tuning.request.strategy = strategy;
-  if (resume) tuning.before = read_journal(path);
+  if (resume) tuning.before = read_journal(path, built_in());
   tuning.journal = resume ? Journal::reopen(path) : Journal::create(path, header_of(tuning));
   int finished = 0;
   tuning.backend.script.before = [&](const std::string& call, const Contender&) {
@@ -40,7 +41,7 @@ size_t measured_by_resuming(const std::filesystem::path& path, int64_t max_candi
   Tuning tuning;
   tuning.request.strategy = "auto";
   tuning.request.max_candidates = max_candidates;
-  tuning.before = read_journal(path);
+  tuning.before = read_journal(path, built_in());
   tuning.journal = Journal::reopen(path);
   tuning.run();
   return tuning.trials.size();
@@ -56,9 +57,9 @@ TEST(Resume, SearchesNoFurtherWhereTheStrategyHadEnded) {
     tuning.journal = Journal::create(path, header_of(tuning));
     tuning.run();
   }
-  EXPECT_FALSE(read_journal(path).searched.contains(id(fake::small_cell())));  // the limit cut it off
+  EXPECT_FALSE(read_journal(path, built_in()).searched.contains(id(fake::small_cell())));  // the limit cut it off
   EXPECT_GT(measured_by_resuming(path), 0U);
-  EXPECT_TRUE(read_journal(path).searched.contains(id(fake::small_cell())));
+  EXPECT_TRUE(read_journal(path, built_in()).searched.contains(id(fake::small_cell())));
   EXPECT_EQ(measured_by_resuming(path), 0U);
 }
 
@@ -67,7 +68,7 @@ TEST(Resume, RepeatsNoFinishedTrial) {
     const TemporaryFolder folder;
     const auto path = folder.path() / "run.jsonl";
     run_and_die(path, 20, strategy);
-    const JournalContents before = read_journal(path);
+    const JournalContents before = read_journal(path, built_in());
     ASSERT_EQ(before.trials.at(id(fake::small_cell())).size(), 20U);
 
     Tuning tuning;
@@ -81,7 +82,7 @@ TEST(Resume, RepeatsNoFinishedTrial) {
     EXPECT_EQ(entry.measured, 49);
     for (const Trial& trial : before.trials.at(id(fake::small_cell())))
       EXPECT_EQ(tuning.backend.count("verify " + text(trial.candidate)), 0) << text(trial.candidate);
-    EXPECT_EQ(read_journal(path).trials.at(id(fake::small_cell())).size(), 49U);
+    EXPECT_EQ(read_journal(path, built_in()).trials.at(id(fake::small_cell())).size(), 49U);
     EXPECT_EQ(entry.candidate, fake::best_of_small_space());
   }
 }
@@ -94,7 +95,7 @@ TEST(Resume, ADecidedCellIsKeptAndCostsNothing) {
   const Entry once = first.run_one();
   first.journal = {};  // as its process ends
   Tuning second;
-  second.before = read_journal(path);
+  second.before = read_journal(path, built_in());
   second.journal = Journal::reopen(path);
   const Entry again = second.run_one();
   EXPECT_TRUE(second.backend.calls.empty());
@@ -111,7 +112,7 @@ TEST(Resume, ACompleteJournalOfAnEarlierVersionNeedsTheFinalAlone) {
   const Entry once = first.run_one();
   first.journal = {};
   Tuning second;
-  second.before = read_journal(path);
+  second.before = read_journal(path, built_in());
   second.before.decided.clear();  // which it lacks
   const Entry again = second.run_one();
   EXPECT_EQ(second.trials.size(), 0U);
@@ -137,7 +138,7 @@ TEST(Resume, EntriesOfCutSearchesStayUntilTheirCellIsDecidedAgain) {
   first.journal = {};
   Tuning second;
   two_cells(second);
-  second.before = read_journal(path);
+  second.before = read_journal(path, built_in());
   second.journal = Journal::reopen(path);
   std::vector<size_t> begun;
   second.also = [&](const Event& event) {
@@ -158,7 +159,7 @@ TEST(Resume, ASpentBudgetAllowsATrialOfTheFirstCell) {
   run_and_die(path, 20);
   Tuning tuning;
   tuning.request.time_budget = 1e-9;
-  tuning.before = read_journal(path);
+  tuning.before = read_journal(path, built_in());
   tuning.journal = Journal::reopen(path);
   EXPECT_FALSE(tuning.run_one().complete);
   EXPECT_EQ(tuning.trials.size(), 1U);
@@ -172,7 +173,7 @@ TEST(Resume, EveryTrialIsInTheJournalBeforeItsEvent) {
   tuning.journal = Journal::create(path, header_of(tuning));
   int started = 0, finished = 0;
   tuning.also = [&](const Event& event) {
-    const JournalContents now = read_journal(path);
+    const JournalContents now = read_journal(path, built_in());
     const std::string cell = id(fake::small_cell());
     const size_t known = now.trials.contains(cell) ? now.trials.at(cell).size() : 0;
     if (std::holds_alternative<TrialStarted>(event)) ++started;
@@ -193,11 +194,11 @@ TEST(Resume, AStartedRecordIsOnDiskWhileTheCandidateRuns) {
   bool seen = false;
   tuning.backend.script.before = [&](const std::string& call, const Contender& who) {
     if (call != "verify" || !who.baseline.empty()) return;
-    seen = read_journal(path).unfinished.at(id(fake::small_cell())).at(text(who.candidate)) == 1;
+    seen = read_journal(path, built_in()).unfinished.at(id(fake::small_cell())).at(text(who.candidate)) == 1;
   };
   tuning.run();
   EXPECT_TRUE(seen);
-  EXPECT_TRUE(read_journal(path).unfinished.empty());
+  EXPECT_TRUE(read_journal(path, built_in()).unfinished.empty());
 }
 
 TEST(Resume, CompileErrorsAreKnownToo) {
@@ -211,7 +212,7 @@ TEST(Resume, CompileErrorsAreKnownToo) {
   first.journal = Journal::create(path, header_of(first));
   first.run();
   Tuning second({.compile = spills});
-  second.before = read_journal(path);
+  second.before = read_journal(path, built_in());
   second.before.decided.clear();  // as where it ended before the final
   const Entry entry = second.run_one();
   EXPECT_EQ(second.resumed, 49);
@@ -223,7 +224,7 @@ TEST(Resume, ACandidateThatWasUnderWayOnceIsTriedAgain) {
   const auto path = folder.path() / "run.jsonl";
   run_and_die(path, 5);
   Tuning tuning;
-  tuning.before = read_journal(path);
+  tuning.before = read_journal(path, built_in());
   tuning.journal = Journal::reopen(path);
   ASSERT_EQ(tuning.before.unfinished.at(id(fake::small_cell())).size(), 1U);
   const std::string culprit = tuning.before.unfinished.at(id(fake::small_cell())).begin()->first;
@@ -238,7 +239,7 @@ TEST(Resume, ACandidateThatWasUnderWayTwiceIsTheCulprit) {
   run_and_die(path, 5);
   run_and_die(path, 0, "exhaustive", true);
   Tuning tuning;
-  tuning.before = read_journal(path);
+  tuning.before = read_journal(path, built_in());
   tuning.journal = Journal::reopen(path);
   const auto [culprit, times] = *tuning.before.unfinished.at(id(fake::small_cell())).begin();
   ASSERT_EQ(times, 2);
@@ -249,7 +250,7 @@ TEST(Resume, ACandidateThatWasUnderWayTwiceIsTheCulprit) {
   EXPECT_EQ(text(tuning.trials[0].candidate), culprit);
   EXPECT_EQ(tuning.trials[0].status, Status::crashed);
   EXPECT_EQ(tuning.trials[0].reason, "was under way when two earlier runs ended");
-  EXPECT_TRUE(read_journal(path).unfinished.empty());  // recorded: a third run knows
+  EXPECT_TRUE(read_journal(path, built_in()).unfinished.empty());  // recorded: a third run knows
 }
 
 TEST(Resume, MaxCandidatesCountsWhatIsKnown) {
@@ -257,7 +258,7 @@ TEST(Resume, MaxCandidatesCountsWhatIsKnown) {
   const auto path = folder.path() / "run.jsonl";
   run_and_die(path, 10);
   Tuning tuning;
-  tuning.before = read_journal(path);
+  tuning.before = read_journal(path, built_in());
   tuning.request.max_candidates = 12;
   const Entry entry = tuning.run_one();
   EXPECT_EQ(tuning.trials.size(), 2U);
@@ -281,7 +282,7 @@ TEST(Resume, ATrialThatIsInTheJournalTwiceCountsOnce) {
   const auto path = folder.path() / "run.jsonl";
   run_and_die(path, 5);
   Tuning tuning;
-  tuning.before = read_journal(path);
+  tuning.before = read_journal(path, built_in());
   auto& trials = tuning.before.trials.at(id(fake::small_cell()));
   trials.push_back(trials.front());
   const Entry entry = tuning.run_one();
@@ -295,7 +296,7 @@ TEST(Resume, AnInterruptedRunEndsAsAWholeOneWould) {
   run_and_die(path, 30, "random");
   Tuning resumed, whole;
   resumed.request.strategy = whole.request.strategy = "random";
-  resumed.before = read_journal(path);
+  resumed.before = read_journal(path, built_in());
   const Entry a = resumed.run_one(), b = whole.run_one();
   EXPECT_EQ(a.candidate, b.candidate);
   EXPECT_EQ(a.ties, b.ties);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "built_in.h"
 #include "error_of.h"
 #include "tune/tuning.h"
 #include "workload/product.h"
@@ -326,7 +327,7 @@ TEST(Tune, ACellWithoutACorrectCandidateSaysWhy) {
 
 TEST(Tune, ASpaceOfAnotherDeviceIsARequestError) {
   Tuning tuning;
-  tuning.request.space = {.name = "mine", .variants = {{.variant = "simt", .values = {}}}};
+  tuning.request.space = {.name = "mine", .variants = {{.variant = built_in().find("simt"), .values = {}}}};
   const Caught caught = error_of([&] { tuning.run(); });
   EXPECT_EQ(caught.exit, Exit::request);
   EXPECT_EQ(caught.what, "no variant of the space 'mine' runs on a cpu");
@@ -344,7 +345,7 @@ TEST(TuneStop, TheTrialUnderWayIsFinishedAndAWinnerIsKept) {
   EXPECT_EQ(tuning.trials.size(), 7U);
   EXPECT_EQ(entry.measured, 7);
   EXPECT_FALSE(entry.complete);
-  EXPECT_FALSE(entry.candidate.variant.empty());
+  EXPECT_TRUE(entry.candidate.variant);
   EXPECT_EQ(entry.measurement.time.samples, 5);  // a hurried final
   EXPECT_EQ(tuning.tables, (std::vector<size_t>{1}));
 }

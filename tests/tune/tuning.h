@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "built_in.h"
 #include "tune/fake_backend.h"
 #include "tune/tuner.h"
 

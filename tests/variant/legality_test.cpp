@@ -4,14 +4,12 @@
 
 #include <ostream>
 
+#include "built_in.h"
 #include "h200.h"
 #include "kernels/mma_plan.h"
 #include "kernels/wgmma_plan.h"
-#include "variant/mma/mma.h"
-#include "variant/simt/simt.h"
 #include "variant/space/largest_legal.h"
 #include "variant/unit.h"
-#include "variant/wgmma/wgmma.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -27,7 +25,7 @@ Shape shape_of(Dtype dtype = Dtype::bf16, Op op = Op::fwd) {
 
 std::string reason(const std::string& candidate, const Shape& shape = shape_of(), const char* arch = "sm_90a") {
   const Candidate parsed = parse_candidate(candidate);
-  return find_variant(parsed.variant).illegal(parsed, shape, device_of_arch(arch)).value_or("");
+  return parsed.variant->illegal(parsed, shape, device_of_arch(arch)).value_or("");
 }
 
 struct Case {
@@ -174,7 +172,7 @@ TEST(WgmmaSums, TilesThatBlocksShareHaveFewerWhereRowsScatter) {
 TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
   const auto pieces = [](const std::string& candidate) {
     const Candidate c = parse_candidate(candidate);
-    return find_variant(c.variant).plan(c, shape_of()).pieces;
+    return c.variant->plan(c, shape_of()).pieces;
   };
   const std::string wgmma =
       "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
@@ -183,7 +181,7 @@ TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
   EXPECT_EQ(pieces(wgmma + "4"), 4);
   EXPECT_EQ(pieces(wgmma + "0"), 3);  // a beginning and two parts
   EXPECT_EQ(pieces("mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=8"), 8);
-  EXPECT_EQ(simt_variant().plan({.variant = "simt", .values = {16, 16, 16}}, shape_of()).pieces, 1);
+  EXPECT_EQ(find_variant("simt").plan(candidate_of("simt", {16, 16, 16}), shape_of()).pieces, 1);
 }
 
 TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
@@ -397,11 +395,12 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
 
 TEST(WgmmaPlan, MapsAreOfWhatIsCopiedByThem) {
   const auto plan_of = [](const std::string& ways) {
-    return wgmma_variant().plan(parse_candidate("wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 "
-                                                "consumers=1 schedule=cooperative swap=yes cluster=none in_flight=1 "
-                                                "tiles=static " +
-                                                ways),
-                                shape_of());
+    return find_variant("wgmma").plan(
+        parse_candidate("wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 "
+                        "consumers=1 schedule=cooperative swap=yes cluster=none in_flight=1 "
+                        "tiles=static " +
+                        ways),
+        shape_of());
   };
   const LaunchPlan boxes = plan_of("tma_x=yes tma_w=yes tma_store=yes");
   EXPECT_EQ(boxes.x_box, 64);
@@ -422,18 +421,18 @@ TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
   const Candidate candidate = parse_candidate(
       "wgmma block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
       "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static");
-  const LaunchPlan plan = wgmma_variant().plan(candidate, shape_of());
+  const LaunchPlan plan = find_variant("wgmma").plan(candidate, shape_of());
   EXPECT_EQ(plan.threads, 384);
   EXPECT_EQ(plan.cluster, 2);
   EXPECT_EQ(plan.x_box, 128);
   EXPECT_EQ(plan.w_box, 128);
-  EXPECT_NE(wgmma_variant().unit(candidate, shape_of()).find("__cluster_dims__(2, 1, 1)"), std::string::npos);
+  EXPECT_NE(find_variant("wgmma").unit(candidate, shape_of()).find("__cluster_dims__(2, 1, 1)"), std::string::npos);
 }
 
 // High, narrow tiles of few rows have small boxes too; others, and those of which blocks share a part, one size.
 TEST(WgmmaPlan, RowsOfXComeInBoxesOfTwoSizesWhereTheyAreFew) {
   const auto boxes_of = [](const std::string& ways) {
-    const LaunchPlan plan = wgmma_variant().plan(
+    const LaunchPlan plan = find_variant("wgmma").plan(
         parse_candidate("wgmma block_k=64 stages=3 raster=m group=4 consumers=2 swap=yes in_flight=1 tma_store=no "
                         "tiles=static " +
                         ways),
@@ -454,7 +453,7 @@ TEST(MmaLegality, NeedsItsArchitectureAndDtype) {
   const std::string candidate = "mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1";
   DeviceInfo old = device_of_arch("sm_80");
   old.compute_capability = 75;
-  EXPECT_EQ(mma_variant().illegal(parse_candidate(candidate), shape_of(), old), "mma needs sm_80 or newer");
+  EXPECT_EQ(find_variant("mma").illegal(parse_candidate(candidate), shape_of(), old), "mma needs sm_80 or newer");
   EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "mma does not support fp32");
 }
 
@@ -519,12 +518,12 @@ TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
       "cluster=none in_flight=1 tma_x=yes tiles=static tma_store=";
   Shape shape = shape_of(Dtype::bf16, Op::dw);
   EXPECT_EQ(reason(text + "rows", shape), "");
-  const int64_t staged = wgmma_variant().plan(parse_candidate(text + "no"), shape).shared_bytes;
+  const int64_t staged = find_variant("wgmma").plan(parse_candidate(text + "no"), shape).shared_bytes;
   shape.fusion.fp32_dw = true;
   EXPECT_EQ(reason(text + "rows", shape),
             "tma_store must be no and hold 0 for sums in fp32: threads store them from registers");
   EXPECT_EQ(reason(text + "no", shape), "");
-  EXPECT_LT(wgmma_variant().plan(parse_candidate(text + "no"), shape).shared_bytes, staged);
+  EXPECT_LT(find_variant("wgmma").plan(parse_candidate(text + "no"), shape).shared_bytes, staged);
 }
 
 TEST(SimtLegality, Tells) {
@@ -548,16 +547,16 @@ TEST(WarpGrid, ReadsTheLeastSharedMemory) {
 
 TEST(Plan, FitsTheRegistersThatItPromises) {
   const Candidate large = parse_candidate("mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8");
-  EXPECT_EQ(mma_variant().plan(large, shape_of()).min_blocks_per_sm, 1);
-  EXPECT_EQ(mma_variant().plan(large, shape_of()).threads, 256);
+  EXPECT_EQ(find_variant("mma").plan(large, shape_of()).min_blocks_per_sm, 1);
+  EXPECT_EQ(find_variant("mma").plan(large, shape_of()).threads, 256);
   const Candidate small = parse_candidate("mma block_m=16 block_n=64 block_k=32 warps=4 stages=2 raster=m group=1");
-  EXPECT_GT(mma_variant().plan(small, shape_of()).min_blocks_per_sm, 2);
+  EXPECT_GT(find_variant("mma").plan(small, shape_of()).min_blocks_per_sm, 2);
 }
 
 TEST(Unit, IsReadableAndComplete) {
   Shape shape = shape_of();
   shape.fusion.permute_x = true;
-  const std::string unit = mma_variant().unit(
+  const std::string unit = find_variant("mma").unit(
       parse_candidate("mma block_m=64 block_n=128 block_k=32 warps=4 stages=3 raster=n group=4"), shape);
   EXPECT_EQ(unit, R"(#include "mma.cuh"
 
@@ -591,12 +590,12 @@ TEST(Unit, DependsOnTheProblemThroughAlignmentAlone) {
   b.layer.n = 4096;
   b.layer.k = 7168;
   b.layer.experts = 256;
-  EXPECT_EQ(mma_variant().unit(candidate, a), mma_variant().unit(candidate, b));
+  EXPECT_EQ(find_variant("mma").unit(candidate, a), find_variant("mma").unit(candidate, b));
   b.layer.k = 7170;
-  EXPECT_NE(mma_variant().unit(candidate, a).find("load_bytes = 16"), std::string::npos);
-  EXPECT_NE(mma_variant().unit(candidate, b).find("load_bytes = 4"), std::string::npos);
+  EXPECT_NE(find_variant("mma").unit(candidate, a).find("load_bytes = 16"), std::string::npos);
+  EXPECT_NE(find_variant("mma").unit(candidate, b).find("load_bytes = 4"), std::string::npos);
   b.layer.n = 4097;
-  EXPECT_NE(mma_variant().unit(candidate, b).find("store_bytes = 2"), std::string::npos);
+  EXPECT_NE(find_variant("mma").unit(candidate, b).find("store_bytes = 2"), std::string::npos);
 }
 
 TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
@@ -662,7 +661,8 @@ Cell cell_of(const Model& model, Projection projection, int64_t tokens, const st
 
 void expect_legal_defaults(const Cell& cell, const DeviceInfo& device) {
   const Problem problem = make_problem(cell);
-  for (const Variant& variant : {mma_variant(), simt_variant(), wgmma_variant()}) {
+  for (const char* name : {"mma", "simt", "wgmma"}) {
+    const Variant& variant = find_variant(name);
     if (variant.name == "wgmma" && device.compute_capability != 90) continue;
     const Candidate candidate = variant.fallback(problem, device);
     EXPECT_EQ(variant.illegal(candidate, problem.shape, device).value_or(""), "")
@@ -689,11 +689,11 @@ TEST(Fallback, IsLegalWhereRowsAreSkewed) {
 
 Candidate wgmma_default(const char* model, Projection projection, int64_t tokens, const char* routing) {
   const Problem problem = make_problem(cell_of(find_model(model), projection, tokens, routing));
-  return wgmma_variant().fallback(problem, device_of_arch("sm_90a"));
+  return find_variant("wgmma").fallback(problem, device_of_arch("sm_90a"));
 }
 
 TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
-  const Variant variant = wgmma_variant();
+  const Variant& variant = find_variant("wgmma");
   const DeviceInfo device = h200();
   for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"})
     for (const int64_t tokens : {1, 16, 256, 4096})
@@ -710,7 +710,7 @@ TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
                 if (variant.knobs[i].name == name) other.values[i] = value;
             };
             set("block_m", block_m), set("block_n", block_n), set("stages", kLargestLegal);
-            if (!set_largest_legal(other, variant, problem.shape, device)) continue;
+            if (!set_largest_legal(other, problem.shape, device)) continue;
             EXPECT_LE(variant.seconds(chosen, problem, device), variant.seconds(other, problem, device))
                 << id(cell) << ": " << text(other);
           }

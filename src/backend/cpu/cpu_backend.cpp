@@ -163,11 +163,9 @@ class CpuBackend : public Backend {
 
  private:
   std::optional<std::string> illegal(const Candidate& candidate, const Shape& shape) const {
-    const Variant variant = cpu_variant();
-    if (candidate.variant != variant.name)
-      return fmt::format("the variant '{}' does not run on the cpu backend", candidate.variant);
-    if (auto reason = no_kernel_of(candidate)) return reason;
-    return variant.illegal(candidate, shape, device_);
+    if (candidate.variant->device != DeviceKind::cpu)
+      return fmt::format("the variant '{}' does not run on the cpu backend", candidate.variant->name);
+    return cannot_run(candidate, shape, device_);
   }
 
   Loaded& need_problem() {

@@ -59,10 +59,11 @@ class CudaBackend : public Backend {
     cudaDriverGetVersion(&driver);
     const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
     const GpuState state = gpu_state(device_.id);
-    return {{"identity", with_packs({{"backend", "cuda"},
-                                     {"device", device_.name},
-                                     {"kernels", hash(compiler_.sources)},
-                                     {"nvrtc", nvrtc_version()}})},
+    return {{"identity",
+             {{"backend", "cuda"},
+              {"device", device_.name},
+              {"kernels", hash(compiler_.sources)},
+              {"nvrtc", nvrtc_version()}}},
             {"driver", state.driver.empty() ? "unknown" : state.driver},
             {"cuda_driver", version(driver)},
             {"cuda_runtime", version(runtime)},
@@ -165,7 +166,7 @@ class CudaBackend : public Backend {
   // How a pack's candidate applies weights; nothing for others, which follow the product.
   std::optional<Weighting> weighting_of(const Contender& contender) const {
     if (!contender.baseline.empty()) return std::nullopt;
-    const Variant& variant = find_variant(contender.candidate.variant);
+    const Variant& variant = *contender.candidate.variant;
     return variant.pack ? std::optional(moetune::weighting_of(*variant.pack, loaded_->shape)) : std::nullopt;
   }
 
@@ -181,7 +182,7 @@ class CudaBackend : public Backend {
   }
 
   std::shared_ptr<const Kernel> make_kernel_of(const Candidate& candidate) {
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     const Operands& operands = loaded_->operands;
     if (variant.pack) return make_pack_kernel(*variant.pack, candidate, operands, device_);
     const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, loaded_->shape));

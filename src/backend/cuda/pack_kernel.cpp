@@ -142,7 +142,7 @@ class PackKernel : public Kernel {
 };
 
 CompileResult told_result(const Pack& pack, const Candidate& candidate, const DeviceInfo& device) {
-  const PackBinary* binary = binary_of(pack, candidate);
+  const PackBinary* binary = binary_of(pack, candidate.values);
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
   if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};
   const PackFile& told = pack.files.at(*file);
@@ -171,7 +171,7 @@ std::vector<CompileResult> compile_candidates(
       results[i] = {.status = Status::compile_error, .reason = *reason};
       continue;
     }
-    const Variant& variant = find_variant(candidates[i].variant);
+    const Variant& variant = *candidates[i].variant;
     if (variant.pack) {
       results[i] = told_result(*variant.pack, candidates[i], device);
     } else {

@@ -90,7 +90,7 @@ SampleRequest sample_request_from_json(const JsonAt& json) {
   return {.blocks = static_cast<int>(json["blocks"].integer(0, 1 << 30)),
           .block_seconds = json["block_seconds"].number(),
           .hot = json["hot"].boolean(),
-          .regime = regime_from_json(json["regime"])};
+          .regime = parse_regime(json["regime"].string())};
 }
 
 Json to_json(const std::vector<Block>& blocks) {

@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <optional>
 
-#include "base/error.h"
 #include "backend/worker/protocol.h"
-#include "variant/pack/pack.h"
+#include "base/error.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -56,34 +56,40 @@ bool send(int fd, std::string_view text) {
   return true;
 }
 
-Json hello(const JsonAt& request, const BackendFactory& factory, std::unique_ptr<Backend>& backend) {
+// What is served, from hello on.
+struct Served {
+  Catalog catalog;
+  std::unique_ptr<Backend> backend;
+};
+
+Json hello(const JsonAt& request, const BackendFactory& factory, Served& served) {
   const BackendOptions options = backend_options_from_json(request["options"]);
-  add_packs(options.packs);
-  backend = factory(request["device"].string(), options);
-  if (!backend) throw Error(Exit::bug, "the backend factory made nothing");
+  served.catalog = Catalog(options.packs);
+  served.backend = factory(request["device"].string(), options);
+  if (!served.backend) throw Error(Exit::bug, "the backend factory made nothing");
   return {{"protocol", kProtocol},
-          {"device", to_json(backend->device())},
-          {"environment", backend->environment()},
-          {"baselines", backend->baselines()}};
+          {"device", to_json(served.backend->device())},
+          {"environment", environment_with_packs(*served.backend, served.catalog)},
+          {"baselines", served.backend->baselines()}};
 }
 
-Json compile(const JsonAt& request, Backend& backend) {
+Json compile(const JsonAt& request, const Served& served) {
   const JsonAt list = request["candidates"];
   std::vector<Candidate> candidates;
-  for (size_t i = 0; i < list.size(); ++i) candidates.push_back(candidate_from_json(list[i]));
+  for (size_t i = 0; i < list.size(); ++i) candidates.push_back(candidate_from_json(list[i], served.catalog));
   Json results = Json::array();
-  for (const CompileResult& result : backend.compile(shape_from_json(request["shape"]), candidates))
+  for (const CompileResult& result : served.backend->compile(shape_from_json(request["shape"]), candidates))
     results.push_back(to_json(result));
   return results;
 }
 
-Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceLister& list,
-             std::unique_ptr<Backend>& backend) {
+Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceLister& list, Served& served) {
   const std::string call = request["call"].string();
   if (call == "devices") return to_json(list());
-  if (call == "hello") return hello(request, factory, backend);
+  if (call == "hello") return hello(request, factory, served);
+  Backend* backend = served.backend.get();
   if (!backend) throw Error(Exit::bug, fmt::format("the worker was asked to {} before hello", call));
-  if (call == "compile") return compile(request, *backend);
+  if (call == "compile") return compile(request, served);
   if (call == "load") {
     backend->load(problem_from_json(request["problem"]));
     return true;
@@ -92,12 +98,10 @@ Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceL
     backend->make_references();
     return true;
   }
-  if (call == "verify") return to_json(backend->verify(contender_from_json(request["contender"])));
-  if (call == "repeat")
-    return to_json(backend->repeat(contender_from_json(request["contender"]), request["seconds"].number()));
-  if (call == "sample")
-    return to_json(
-        backend->sample(contender_from_json(request["contender"]), sample_request_from_json(request["sample"])));
+  const auto contender = [&] { return contender_from_json(request["contender"], served.catalog); };
+  if (call == "verify") return to_json(backend->verify(contender()));
+  if (call == "repeat") return to_json(backend->repeat(contender(), request["seconds"].number()));
+  if (call == "sample") return to_json(backend->sample(contender(), sample_request_from_json(request["sample"])));
   if (call == "ceilings") return to_json(backend->ceilings());
   throw Error(Exit::bug, fmt::format("the worker knows no call '{}'", call));
 }
@@ -111,14 +115,14 @@ bool is_poisoned(const Json& answer) {
 
 int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list) {
   if (!follow_parent(fd)) return static_cast<int>(Exit::machine);
-  std::unique_ptr<Backend> backend;
+  Served served;
   std::string buffer;
   while (const std::optional<std::string> line = receive(fd, buffer)) {
     Json answer, id;
     try {
       const Json request = parse_json(*line, "the request");
       if (request.is_object() && request.contains("id")) id = request["id"];
-      answer = {{"ok", perform(JsonAt(request, "the request"), factory, list, backend)}};
+      answer = {{"ok", perform(JsonAt(request, "the request"), factory, list, served)}};
     } catch (...) {
       answer = answer_of_current_exception();
     }

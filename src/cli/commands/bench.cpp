@@ -19,6 +19,7 @@
 #include "cli/text/wording.h"
 #include "record/peers.h"
 #include "tune/rounds.h"
+#include "variant/catalog.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -105,14 +106,15 @@ void leave_out_baselines(std::vector<BenchResult>& results, const std::function<
   });
 }
 
-std::vector<BenchResult> bench_cell(CellWork work, Backend& backend, int rounds, const SampleRequest& request,
-                                    const BenchOptions& options, const std::function<void(const std::string&)>& say) {
+std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Backend& backend, int rounds,
+                                    const SampleRequest& request, const BenchOptions& options,
+                                    const std::function<void(const std::string&)>& say) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
-  add_entrant(work, "default", {.baseline = "", .candidate = usual_default(problem, backend.device())});
+  add_entrant(work, "default", {.baseline = "", .candidate = default_candidate(usual, problem, backend.device())});
   for (const std::string& baseline : backend.baselines())
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
-  name_entrants(work, problem, backend.device());
+  name_entrants(work, usual, problem, backend.device());
   const Product product = product_of(problem);
   std::vector<BenchResult> results;
   for (const Entrant& entrant : work.entrants) {
@@ -154,12 +156,12 @@ void add_peers(const std::vector<PeerTime>& peers, std::vector<BenchResult>& res
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
 void report(const std::vector<BenchResult>& results, const std::string& cells, const std::string& fault,
-            const BenchOptions& options, const Invocation& invocation, Backend& backend) {
+            const BenchOptions& options, const Catalog& catalog, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
   Json json = {{"schema", "moetune.bench/1"},
                {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())},
-               {"environment", backend.environment()},
+               {"environment", environment_with_packs(backend, catalog)},
                {"hot", options.hot},
                {"regime", options.regime},
                {"points", Json::array()}};
@@ -191,7 +193,7 @@ void report(const std::vector<BenchResult>& results, const std::string& cells, c
 
 Exit run_bench(BenchOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
-  add_packs(options.device.packs);
+  const Catalog catalog(options.device.packs);
   parse_format(options.format, kFormats);
   const Regime regime = parse_regime(options.regime);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
@@ -199,7 +201,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
     throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
   const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
   std::vector<std::string> told;
-  const std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
+  const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, told);
   std::vector<Cell> cells;
   for (const CellWork& one : work) cells.push_back(one.cell);
   require_problems(cells);
@@ -219,10 +221,11 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   const std::atomic<bool>& stop = stop_on_signals();
 
   const SampleRequest sample{.hot = options.hot, .regime = regime};
+  const SearchSpace usual = usual_space(catalog);
   std::vector<BenchResult> results;
   size_t done = 0;
   const auto report_so_far = [&](const std::string& fault) {
-    report(results, cells_done(done, work.size()), fault, options, invocation, *backend);
+    report(results, cells_done(done, work.size()), fault, options, catalog, invocation, *backend);
   };
   const auto say = [&](const std::string& sentence) {
     if (!options.quiet) note(invocation.terminal, sentence);
@@ -230,7 +233,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   try {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-      std::vector<BenchResult> measured = bench_cell(work[done], *backend, rounds, sample, options, say);
+      std::vector<BenchResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say);
       add_peers(peers.times, measured);
       for (BenchResult& result : measured) results.push_back(std::move(result));
     }

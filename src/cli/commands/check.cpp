@@ -28,6 +28,7 @@
 #include "cli/tables/check_output.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -212,13 +213,13 @@ Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, c
 
 Exit run_check(CheckOptions options, const Invocation& invocation) {
   output_to_standard_output(options.outputs.output, options.outputs.format);
-  add_packs(options.device.packs);
+  const Catalog catalog(options.device.packs);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
   require_options(options);
   std::optional<OutputLock> ours;  // before the table is read, until it is replaced
   if (options.update) ours.emplace(options.table);
-  TunedTable table = read_table(options.table);
+  TunedTable table = read_table(options.table, catalog);
   const TunedTable whole = table;
   require_regime_of(table, options);
   pick_entries(table, options.table, options.cells);

@@ -22,6 +22,7 @@
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"
+#include "variant/catalog.h"
 #include "variant/space/candidate_source.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compile/compiler.h"
@@ -51,8 +52,8 @@ struct ListedKernel {
 
 // Named candidates, a space's legal ones, or every CUDA variant's default.
 std::vector<Candidate> candidates_of(const CompileOptions& options, const Problem& problem, const Cell& cell,
-                                     const DeviceInfo& device, CandidateSource& source) {
-  std::vector<Candidate> candidates = parse_candidates(options.candidates);
+                                     const DeviceInfo& device, const Catalog& catalog, CandidateSource& source) {
+  std::vector<Candidate> candidates = parse_candidates(options.candidates, catalog);
   for (Candidate& candidate : candidates) candidate = complete(candidate, problem, device);
   for (const Candidate& candidate : candidates)
     if (const auto reason = cannot_run(candidate, cell.shape, device))
@@ -61,9 +62,10 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
   if (options.search.names_space())
     for (const Candidate& candidate : source.candidates(cell.shape, cell.seed)->legal) candidates.push_back(candidate);
   if (!candidates.empty() || options.search.names_space()) return candidates;
-  for (const Variant& variant : variants())
-    if (variant.device == DeviceKind::cuda && !variant.illegal(variant.fallback(problem, device), cell.shape, device))
-      candidates.push_back(variant.fallback(problem, device));
+  for (const VariantPtr& variant : catalog.variants())
+    if (variant->device == DeviceKind::cuda)
+      if (const Candidate fallback = variant->fallback(problem, device); !cannot_run(fallback, cell.shape, device))
+        candidates.push_back(fallback);
   return candidates;
 }
 
@@ -76,16 +78,17 @@ std::string why_none(const CompileOptions& options, const Cell& cell, CandidateS
 
 // One kernel for each different unit: cells of one shape share theirs.
 std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
-                                     const DeviceInfo& device) {
+                                     const DeviceInfo& device, const Catalog& catalog) {
   std::vector<ListedKernel> kernels;
   std::unordered_set<std::string> seen;
-  CandidateSource source(make_space(options.search, "quick"), device, candidate_limit(options.search));
+  CandidateSource source(make_space(options.search, "quick", catalog), device, candidate_limit(options.search));
   require_knobs(options.search, source.space(), device);
+  const SearchSpace usual = usual_space(catalog);
   for (const Cell& cell : cells) {
     const Problem problem = make_problem(cell);
-    const Candidate fallback = usual_default(problem, device);
-    for (const Candidate& candidate : candidates_of(options, problem, cell, device, source)) {
-      const Variant& variant = find_variant(candidate.variant);
+    const Candidate fallback = default_candidate(usual, problem, device);
+    for (const Candidate& candidate : candidates_of(options, problem, cell, device, catalog, source)) {
+      const Variant& variant = *candidate.variant;
       ListedKernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
       kernel.unit = variant.unit(candidate, cell.shape);
       if (!seen.insert(kernel.unit).second) continue;
@@ -118,7 +121,7 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
     if (options.output.empty()) continue;
     const std::filesystem::path stem =
         std::filesystem::path(options.output) / target /
-        fmt::format("{}-{}", kernels[i].candidate.variant, Hash().add(kernels[i].unit).hex().substr(0, 12));
+        fmt::format("{}-{}", kernels[i].candidate.variant->name, Hash().add(kernels[i].unit).hex().substr(0, 12));
     write_atomic(stem.string() + ".cu", kernels[i].unit);
     if (compiled[i].cubin.empty()) continue;
     kernels[i].file = stem.string() + ".cubin";
@@ -228,9 +231,10 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   if (!options.show_unit) require_compilable(options, cells, targets);
+  const Catalog catalog;
   std::vector<ListedKernel> all;
   for (const std::string& target : targets) {
-    std::vector<ListedKernel> kernels = kernels_of(options, cells, device_of_arch(target));
+    std::vector<ListedKernel> kernels = kernels_of(options, cells, device_of_arch(target), catalog);
     if (options.show_unit) {
       for (const ListedKernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
       continue;

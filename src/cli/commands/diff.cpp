@@ -18,6 +18,7 @@
 #include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/table/table.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -54,7 +55,7 @@ std::string alone_text(const Entry& entry, const TunedTable& table) {
 // Of two winners of a variant the knobs that differ; "(tie)" where the other table has it as a tie of its own winner.
 std::string beside_text(const Entry& entry, const TunedTable& table, const Entry& other) {
   if (!won(&entry)) return alone_text(entry, table);
-  const bool one_variant = won(&other) && entry.candidate.variant == other.candidate.variant;
+  const bool one_variant = won(&other) && same_variant(entry.candidate, other.candidate);
   const bool tie = std::ranges::find(other.ties, entry.candidate) != other.ties.end();
   return (one_variant ? difference(entry.candidate, other.candidate) : alone_text(entry, table)) +
          (tie ? " (tie)" : "");
@@ -199,7 +200,8 @@ Fields fields_of(const CellDifference& one) {
 
 Exit run_diff(const DiffOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  Diff diff{read_table(options.old_file), read_table(options.new_file), {}};
+  const Catalog catalog;
+  Diff diff{read_table(options.old_file, catalog), read_table(options.new_file, catalog), {}};
   const std::optional<Error> none_old = pick(diff.old_table, options.old_file, options.cells);
   const std::optional<Error> none_new = pick(diff.new_table, options.new_file, options.cells);
   if (none_old && none_new) throw *none_old;

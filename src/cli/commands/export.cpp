@@ -18,6 +18,7 @@
 #include "cli/text/wording.h"
 #include "export/exporter.h"
 #include "export/serving/joint_winners.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -101,14 +102,15 @@ TunedTable of_routings(TunedTable table, const ExportOptions& options, const Ter
 bool is_serving(const ExportOptions& options) { return options.format == "vllm" || options.format == "sglang"; }
 
 // Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
-TunedTable joined(const TunedTable& table, const ExportOptions& options, const Terminal& terminal) {
+TunedTable joined(const TunedTable& table, const ExportOptions& options, const Catalog& catalog,
+                  const Terminal& terminal) {
   if (!is_serving(options) || !has_pairs(table)) return table;
   const auto stay_apart = [&](const std::string& why) {
     note(terminal, fmt::format("up and down are not joined by their times: {}", why));
     return table;
   };
   if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
-  const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, terminal);
+  const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, catalog, terminal);
   if (!journal) return stay_apart("name the journal of the run with --journal");
   const std::vector<std::string> shared =
       options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};
@@ -124,12 +126,13 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
   if (!options.journal.empty() && !is_serving(options))
     throw request_error("--journal is for --format vllm and sglang");
-  const TunedTable table = of_routings(read_table(options.table), options, invocation.terminal);
+  const Catalog catalog;
+  const TunedTable table = of_routings(read_table(options.table, catalog), options, invocation.terminal);
   if (!exporter.write)
     return export_kernels(
         table, {.table = options.table, .output = options.output, .archs = list_words(options.archs, "--arch", {})},
-        invocation.terminal);
-  const Export result = exporter.write(joined(table, options, invocation.terminal));
+        catalog, invocation.terminal);
+  const Export result = exporter.write(joined(table, options, catalog, invocation.terminal));
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));

@@ -35,13 +35,14 @@ namespace fs = std::filesystem;
 #ifdef MOETUNE_HAS_CUDA
 
 std::string of_pack(const Candidate& candidate) {
-  return fmt::format("its kernel is in the folder of the pack {}", candidate.variant);
+  return fmt::format("its kernel is in the folder of the pack {}", candidate.variant->name);
 }
 
 // What is collected before anything is compiled.
 class Collection {
  public:
-  Collection(const TunedTable& table, const KernelExportOptions& options) : table_(table) {
+  Collection(const TunedTable& table, const KernelExportOptions& options, const Catalog& catalog)
+      : table_(table), usual_(usual_space(catalog)) {
     targets_.push_back(table.device);
     for (const std::string& word : options.archs) {
       const DeviceInfo device = device_of_arch(word);
@@ -108,7 +109,7 @@ class Collection {
 
   // The default of a device that a table's winner cannot run on.
   std::optional<Candidate> default_of(const Cell& cell, const DeviceInfo& device) {
-    const Candidate candidate = usual_default(make_problem(cell), device);
+    const Candidate candidate = default_candidate(usual_, make_problem(cell), device);
     if (const auto reason = cannot_run(candidate, cell.shape, device)) {
       left_out(fmt::format("{} for {}", id(cell), arch(device)), *reason);
       return std::nullopt;
@@ -119,7 +120,7 @@ class Collection {
   }
 
   std::string kernel(const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     std::string name = kernel_name(candidate, shape);
     if (archs[name].empty())
       exported.kernels.push_back({.name = name,
@@ -133,6 +134,7 @@ class Collection {
   }
 
   const TunedTable& table_;
+  SearchSpace usual_;
   std::vector<DeviceInfo> targets_;
 };
 
@@ -261,12 +263,13 @@ bool is_of_other_kernels(const TunedTable& table) {
 }  // namespace
 
 #ifdef MOETUNE_HAS_CUDA
-Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Terminal& terminal) {
+Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Catalog& catalog,
+                    const Terminal& terminal) {
   if (options.output.empty() || options.output == "-")
     throw request_error("an export of kernels is a folder", "give one with -o DIR");
   if (table.device.kind != DeviceKind::cuda)
     throw request_error(fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
-  Collection collection(table, options);
+  Collection collection(table, options, catalog);
   for (const std::string& sentence : collection.notes) note(terminal, sentence);
   if (collection.exported.kernels.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported", options.table));
@@ -287,7 +290,7 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   return Exit::yes;
 }
 #else
-Exit export_kernels(const TunedTable&, const KernelExportOptions&, const Terminal&) {
+Exit export_kernels(const TunedTable&, const KernelExportOptions&, const Catalog&, const Terminal&) {
   throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
                       "build moetune on a machine with the toolkit");
 }

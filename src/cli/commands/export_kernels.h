@@ -17,6 +17,7 @@ struct KernelExportOptions {
 /// loaders. Architectures that a winner cannot run on get their own default in its place. Throws Exit::request for a
 /// folder that holds anything but such an export, Exit::no where nothing can be exported, Exit::machine without the
 /// CUDA toolkit.
-Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Terminal& terminal);
+Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Catalog& catalog,
+                    const Terminal& terminal);
 
 }  // namespace moetune

@@ -16,6 +16,7 @@
 #include "cli/text/output.h"
 #include "export/exporter.h"
 #include "tune/search/strategy.h"
+#include "variant/catalog.h"
 #include "variant/space/space.h"
 #include "workload/model.h"
 
@@ -44,35 +45,35 @@ Json listed(const auto& items, auto object_of) {
   return objects;
 }
 
-Json list_variants() {
-  return listed(variants(), [](const Variant& variant) -> Json {
-    return {{"name", variant.name},
-            {"device", variant.device == DeviceKind::cuda ? "cuda" : "cpu"},
-            {"knobs", names_of(variant.knobs)},
-            {"summary", variant.summary}};
+Json list_variants(const Catalog& catalog) {
+  return listed(catalog.variants(), [](const VariantPtr& variant) -> Json {
+    return {{"name", variant->name},
+            {"device", variant->device == DeviceKind::cuda ? "cuda" : "cpu"},
+            {"knobs", names_of(variant->knobs)},
+            {"summary", variant->summary}};
   });
 }
 
 // A knob that several variants have with the same words and help is told once.
-Json list_knobs() {
+Json list_knobs(const Catalog& catalog) {
   Json items = Json::array();
-  for (const Variant& variant : variants())
-    for (const Knob& knob : variant.knobs) {
+  for (const VariantPtr& variant : catalog.variants())
+    for (const Knob& knob : variant->knobs) {
       const auto same = std::find_if(items.begin(), items.end(), [&](const Json& item) {
         return item["name"] == knob.name && item["words"] == knob.words && item["help"] == knob.help;
       });
       if (same != items.end())
-        (*same)["variants"].push_back(variant.name);
+        (*same)["variants"].push_back(variant->name);
       else
         items.push_back({{"name", knob.name},
-                         {"variants", Json::array({variant.name})},
+                         {"variants", Json::array({variant->name})},
                          {"words", knob.words},
                          {"help", knob.help}});
     }
   return items;
 }
 
-Json list_models() {
+Json list_models(const Catalog&) {
   return listed(model_presets(), [](const Model& model) -> Json {
     return {{"name", model.name},      {"experts", model.experts},           {"top_k", model.top_k},
             {"hidden", model.hidden},  {"intermediate", model.intermediate}, {"gated", model.gated},
@@ -80,7 +81,7 @@ Json list_models() {
   });
 }
 
-Json list_routings() {
+Json list_routings(const Catalog&) {
   Json items = listed(routing_kinds(), [](const RoutingKind& kind) -> Json {
     return {{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}};
   });
@@ -90,19 +91,19 @@ Json list_routings() {
   return items;
 }
 
-Json list_spaces() {
-  return listed(embedded_names(kSpaces), [](const std::string& name) {
+Json list_spaces(const Catalog& catalog) {
+  return listed(embedded_names(kSpaces), [&](const std::string& name) {
     Json item = {{"name", name}};
-    for (const VariantSpace& part : load_space(name).variants) {
+    for (const VariantSpace& part : load_space(name, catalog).variants) {
       int64_t product = 1;
       for (const auto& [knob, values] : part.values) product *= static_cast<int64_t>(values.size());
-      item[part.variant] = product;
+      item[part.variant->name] = product;
     }
     return item;
   });
 }
 
-Json list_suites() {
+Json list_suites(const Catalog&) {
   return listed(embedded_names(kSuites), [](const std::string& name) -> Json {
     CellOptions options;
     options.suite = name;
@@ -110,13 +111,13 @@ Json list_suites() {
   });
 }
 
-Json list_formats() {
+Json list_formats(const Catalog&) {
   return listed(exporters(), [](const Exporter& exporter) -> Json {
     return {{"name", exporter.format}, {"description", exporter.description}};
   });
 }
 
-Json list_devices_here() {
+Json list_devices_here(const Catalog&) {
   return listed(list_devices_in_worker(worker_options({})), [](const ListedDevice& device) -> Json {
     return {{"name", device.word},
             {"device", device.info.name},
@@ -128,13 +129,13 @@ Json list_devices_here() {
   });
 }
 
-Json list_strategies() {
+Json list_strategies(const Catalog&) {
   return listed(strategies(), [](const StrategyText& strategy) -> Json {
     return {{"name", strategy.name}, {"description", strategy.description}};
   });
 }
 
-Json list_schemas() {
+Json list_schemas(const Catalog&) {
   return listed(file_kinds(), [](const FileKind& kind) -> Json {
     return {{"name", kind.name},
             {"version", kind.version},
@@ -146,7 +147,7 @@ Json list_schemas() {
 
 struct Lister {
   std::string what;
-  Json (*list)();
+  Json (*list)(const Catalog& catalog);
   std::string folder = {};  // of the files inside the binary that --show prints
 };
 const std::vector<Lister>& listers() {
@@ -239,9 +240,8 @@ Grid grid_of(const Json& items, Format format) {
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   const Lister& lister = find_lister(options.what);
-  add_packs(options.packs);
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
-  Json items = lister.list();
+  Json items = lister.list(Catalog(options.packs));
   if (format == Format::text) narrow(items);
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.list/1"},

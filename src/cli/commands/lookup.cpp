@@ -20,6 +20,7 @@
 #include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/table/table.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -115,7 +116,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                                                            : parse_number(options.max_distance, "--max-distance");
   if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
   const std::vector<Cell> cells = make_cells(options.cells);
-  const TunedTable table = read_table(options.table);
+  const TunedTable table = read_table(options.table, Catalog());
   std::unique_ptr<Backend> backend;
   DeviceOptions device;
   device.device = options.device;

@@ -14,6 +14,7 @@
 #include "cli/text/wording.h"
 #include "record/journal/merge_journals.h"
 #include "record/table/table.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -33,8 +34,9 @@ struct MergeResult {
 };
 
 MergeResult joined_tables(const MergeOptions& options, const Invocation& invocation) {
+  const Catalog catalog;
   std::vector<TunedTable> tables;
-  for (const std::string& path : options.files) tables.push_back(read_table(path));
+  for (const std::string& path : options.files) tables.push_back(read_table(path, catalog));
   Merged merged = merge(tables, options.prefer);
   merged.table.tool = tool_json(invocation.argv);
   MergeResult result{pretty_json(to_json(merged.table)), static_cast<int64_t>(merged.table.entries.size()),
@@ -46,8 +48,7 @@ MergeResult joined_tables(const MergeOptions& options, const Invocation& invocat
 MergeResult joined_journals(const MergeOptions& options) {
   if (options.prefer == "fastest")
     throw request_error("--prefer fastest is for tables", "of journals, choose with --prefer first or last");
-  const MergedJournal merged =
-      merge_journals(std::vector<std::filesystem::path>(options.files.begin(), options.files.end()), options.prefer);
+  const MergedJournal merged = merge_journals({options.files.begin(), options.files.end()}, options.prefer, Catalog());
   MergeResult result{merged.text, static_cast<int64_t>(merged.header.cells.size()), merged.header.sweep,
                      merged.conflicts};
   for (const Cell& cell : merged.header.cells) std::erase(result.missing, id(cell));

@@ -18,6 +18,7 @@
 #include "record/table/table.h"
 #include "tune/search/rehearsal.h"
 #include "tune/search/strategy.h"
+#include "variant/catalog.h"
 #include "variant/cost.h"
 
 namespace moetune {
@@ -129,29 +130,30 @@ std::map<Candidate, double> last_seconds(const std::vector<Trial>& trials) {
   return seconds;
 }
 
-void print_predictions(const JournalContents& journal, const std::vector<Variant>& models) {
+void print_predictions(const JournalContents& journal, const std::vector<VariantPtr>& models) {
   for (const Cell& cell : journal.header.cells) {
     const auto trials = journal.trials.find(id(cell));
     if (trials == journal.trials.end()) continue;
     const Problem problem = make_problem(cell);
     for (const auto& [candidate, seconds] : last_seconds(trials->second)) {
       Json line = {{"cell", trials->first}, {"candidate", text(candidate)}, {"measured_us", rounded(seconds / kMicro)}};
-      for (const Variant& model : models)
-        if (model.name == candidate.variant)
-          line["predicted_us"].push_back(rounded(model.seconds(candidate, problem, journal.header.device) / kMicro, 9));
+      for (const VariantPtr& model : models)
+        if (model->name == candidate.variant->name)
+          line["predicted_us"].push_back(
+              rounded(model->seconds(candidate, problem, journal.header.device) / kMicro, 9));
       if (line.contains("predicted_us")) print(line.dump() + "\n");
     }
   }
 }
 
 Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
-  add_packs(options.packs);
-  std::vector<Variant> models;
+  const Catalog catalog(options.packs);
+  std::vector<VariantPtr> models;
   for (const std::string& file : options.costs) models.push_back(with_constants(JsonAt(read_json(file), file)));
   if (!models.empty()) {
     for (const std::string& file : options.journals) {
       require_journal(file);
-      print_predictions(read_journal(file), models);
+      print_predictions(read_journal(file, catalog), models);
     }
     return Exit::yes;
   }
@@ -167,7 +169,7 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   std::vector<RehearsedCell> cells;
   for (const std::string& file : options.journals) {
     require_journal(file);
-    const JournalContents journal = read_journal(file);
+    const JournalContents journal = read_journal(file, catalog);
     if (journal.header.strategy != "exhaustive")
       note(invocation.terminal,
            fmt::format("{}: a journal of the strategy {}: what it did not try is no candidate here", file,

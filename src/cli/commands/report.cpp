@@ -14,6 +14,7 @@
 #include "cli/files/run_journal.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
@@ -51,16 +52,17 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   add_input(files, "--peers", options.peers);
   if (!to_standard_output)
     add_output(files, "--output", options.output, markdown ? Content::markdown_report : Content::html_report);
-  const TunedTable table = read_table(options.table);
+  const Catalog catalog;
+  const TunedTable table = read_table(options.table, catalog);
   require_outputs(files);
   const std::optional<JournalContents> journal =
-      find_journal(options.journal, options.table, table, invocation.terminal);
+      find_journal(options.journal, options.table, table, catalog, invocation.terminal);
   std::optional<Peers> peers;
   if (!options.peers.empty()) {
     peers = read_peers(options.peers);
     require_comparable(*peers, table.device, table.regime);
   }
-  const ReportInput input{&table, journal ? &*journal : nullptr, peers ? &*peers : nullptr};
+  const ReportInput input{&catalog, &table, journal ? &*journal : nullptr, peers ? &*peers : nullptr};
   const std::string text = markdown ? report_markdown(input) : report_html(input);
   if (to_standard_output) {
     print(text);

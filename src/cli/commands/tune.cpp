@@ -35,6 +35,7 @@
 #include "tune/final.h"
 #include "tune/rounds.h"
 #include "tune/search/strategy.h"
+#include "variant/catalog.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -50,6 +51,7 @@ struct TuneOptions {
   std::string whole_output;  // the name without the shard
   CellOptions cells;
   DeviceOptions device;
+  Catalog catalog = Catalog();  // with the packs of `device`
   SearchOptions search;
   ChoosingOptions choosing;
   std::string strategy = "auto", max_candidates, prune, time_budget, rounds, wait, regime = kBurst;
@@ -73,7 +75,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   request.cells = make_cells(options.cells);
   request.strategy = options.strategy;
   require_strategy(request.strategy);
-  request.space = make_space(options.search, lists_candidates(request.strategy) ? "quick" : "all");
+  request.space = make_space(options.search, lists_candidates(request.strategy) ? "quick" : "all", options.catalog);
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
@@ -84,7 +86,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
     request.final_stretch = false;
   }
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
-  if (!options.warm_start.empty()) request.warm_start = read_table(options.warm_start).entries;
+  if (!options.warm_start.empty()) request.warm_start = read_table(options.warm_start, options.catalog).entries;
   if (!options.warm_start.empty() && request.strategy != "auto")
     throw request_error(
         "--warm-start is for the strategy auto: " + request.strategy + " does not begin with winners of other cells",
@@ -98,9 +100,11 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
 // Where no winner of --warm-start is of an operation, a size of elements and a variant of this run.
 void tell_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
   const auto helps = [&](const Entry& entry) {
-    const bool runs = std::ranges::find(request.space.variants, entry.candidate.variant, &VariantSpace::variant) !=
-                      request.space.variants.end();
-    return entry.skipped.empty() && runs && std::ranges::any_of(request.cells, [&](const Cell& cell) {
+    if (!entry.skipped.empty()) return false;
+    const bool runs = std::ranges::any_of(request.space.variants, [&](const VariantSpace& part) {
+      return part.variant->name == entry.candidate.variant->name;
+    });
+    return runs && std::ranges::any_of(request.cells, [&](const Cell& cell) {
              return cell.shape.op == entry.cell.shape.op &&
                     size_bytes(cell.shape.layer.dtype) == size_bytes(entry.cell.shape.layer.dtype);
            });
@@ -114,11 +118,11 @@ void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, c
   if (request.strategy != "model" && request.prune <= 0) return;
   std::vector<std::string> without;
   for (const VariantSpace& space : request.space.variants) {
-    const Variant& variant = find_variant(space.variant);
+    const Variant& variant = *space.variant;
     const bool takes_part = std::ranges::any_of(request.cells, [&](const Cell& cell) {
       return !cannot_run(variant.fallback(make_problem(cell), device), cell.shape, device);
     });
-    if (!variant.seconds && takes_part) without.push_back(space.variant);
+    if (!variant.seconds && takes_part) without.push_back(variant.name);
   }
   if (without.empty()) return;
   note(terminal, fmt::format("there is no model of the time of {}: {}", fmt::join(without, ", "),
@@ -159,7 +163,7 @@ void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, 
                 const Terminal& terminal) {
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
   if (!options.append) return;
-  request.cells = append_to(whole, options.output, backend, request.regime, say);
+  request.cells = append_to(whole, options.output, options.catalog, backend, request.regime, say);
   if (whole.before)
     request.warm_start.insert(request.warm_start.end(), whole.before->entries.begin(), whole.before->entries.end());
 }
@@ -184,11 +188,11 @@ OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
 }
 
 // Finals of older journals lack what they found: the table beside them has it.
-void take_entries_of(const fs::path& output, JournalContents& before) {
+void take_entries_of(const fs::path& output, const Catalog& catalog, JournalContents& before) {
   std::error_code error;
   if (before.decided.size() == before.final_seconds.size() || !fs::exists(output, error)) return;
   try {
-    const TunedTable table = read_table(output);
+    const TunedTable table = read_table(output, catalog);
     require_mergeable("tables", {before.header.device, before.header.environment, before.header.regime},
                       {table.device, table.environment, table.regime});
     for (const Entry& entry : table.entries)
@@ -205,11 +209,12 @@ bool is_of_journal(const TunedTable& table, const JournalContents& journal) {
 }
 
 // A resumed run goes on with its own table, and keeps the robust choices in it.
-void go_on_with_table(const fs::path& output, const JournalContents& journal, Whole& whole, KeptFile& file) {
+void go_on_with_table(const fs::path& output, const Catalog& catalog, const JournalContents& journal, Whole& whole,
+                      KeptFile& file) {
   std::error_code error;
   if (whole.before || journal.decided.empty() || !fs::exists(output, error)) return;
   try {
-    TunedTable table = read_table(output);
+    TunedTable table = read_table(output, catalog);
     if (!is_of_journal(table, journal)) return;
     file.take_over();
     if (!table.choices.empty()) whole.before = std::move(table);
@@ -224,13 +229,13 @@ Journal open_journal(const TuneOptions& options, const JournalHeader& header, Jo
   const fs::path path = options.journal;
   Journal journal = Journal::claim(path);
   if (options.resume && !journal.empty()) {
-    before = read_journal(path);
+    before = read_journal(path, options.catalog);
     JournalHeader now = header;
     // Any of the GPUs goes on with what any of them has done.
     if (is_all_gpus(options.device) && same_model(before.header.device, now.device))
       now.device.id = before.header.device.id;
     require_resumable(before.header, now);
-    take_entries_of(options.output, before);
+    take_entries_of(options.output, options.catalog, before);
     journal.go_on();
     return journal;
   }
@@ -289,7 +294,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 JournalContents journal_beside(const TuneOptions& options) {
   std::error_code error;
   try {
-    if (fs::exists(options.journal, error)) return read_journal(options.journal);
+    if (fs::exists(options.journal, error)) return read_journal(options.journal, options.catalog);
   } catch (const Error&) {
   }
   return {};
@@ -335,7 +340,7 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);
   KeptFile file(options.output);
   if (whole.before) file.take_over();
-  go_on_with_table(options.output, before, whole, file);
+  go_on_with_table(options.output, options.catalog, before, whole, file);
   if (const auto kept = std::ranges::count_if(
           request.cells, [&](const Cell& cell) { return decided_entry(request, before, cell) != nullptr; });
       kept > 0 && !options.quiet)
@@ -413,7 +418,7 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
-  add_packs(options.device.packs);
+  options.catalog = Catalog(options.device.packs);
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);

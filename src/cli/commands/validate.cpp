@@ -21,6 +21,7 @@
 #include "export/kernels/kernel_manifest.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
+#include "variant/catalog.h"
 #include "variant/pack/pack.h"
 #include "workload/model.h"
 #include "workload/routing/trace.h"
@@ -67,11 +68,11 @@ std::optional<Json> config_of(const std::string& text, const std::string& file) 
 }
 
 // Files without a schema are recordings where they look like one.
-void read_without_schema(const JsonAt& json, Judged& judged) {
+void read_without_schema(const JsonAt& json, const Catalog& catalog, Judged& judged) {
   if (!json.has("layers") && !json.has("topk_ids") && !json.has("loads"))
     json.fail("\"schema\" is missing", "files of moetune name their kind there: see 'moetune list schemas'");
   judged.kind = "routing";
-  find_kind("moetune.routing/1")->read(json);
+  find_kind("moetune.routing/1")->read(json, catalog);
 }
 
 // Checks the files that a manifest names. Only pack.json and manifest.json have them beside them: under another name it
@@ -81,17 +82,17 @@ void require_files_beside(std::string_view kind, const JsonAt& json, const fs::p
   if (kind == "pack" && file.filename() == "pack.json") require_files_of_pack(json, file);
 }
 
-void read_document(const Json& json, Judged& judged) {
+void read_document(const Json& json, const Catalog& catalog, Judged& judged) {
   const JsonAt at(json, judged.file);
   if (!json.is_object()) at.fail("expected an object");
-  if (!at.has("schema")) return read_without_schema(at, judged);
+  if (!at.has("schema")) return read_without_schema(at, catalog, judged);
   const std::string schema = at["schema"].string();
   const FileKind* kind = find_kind(schema);
   if (kind == nullptr)
     with_place(at["schema"], [&](const JsonAt&) { throw unknown_word("schema", schema, schemas()); });
   judged.kind = kind->name;
   judged.version = kind->version;
-  require_kind(*kind, at);
+  require_kind(*kind, at, catalog);
   require_files_beside(kind->name, at, judged.file);
 }
 
@@ -104,20 +105,20 @@ void read_lines(const std::string& text, const std::string& file) {
   }
 }
 
-void read_text_of(const std::string& text, Judged& judged) {
+void read_text_of(const std::string& text, const Catalog& catalog, Judged& judged) {
   const std::string extension = fs::path(judged.file).extension().string();
   if (extension == ".csv" || extension == ".npy") {
     judged.kind = "routing";
     with_open_top_k([&](int64_t top_k) { read_trace(judged.file, 0, top_k); });
   } else if (is_journal(judged.file)) {
     judged.kind = "journal", judged.version = 1;
-    read_journal(judged.file);
+    read_journal(judged.file, catalog);
     read_lines(text, judged.file);
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
     judged.kind = "model";
     model_from_hf_config(JsonAt(*config, judged.file), "config");
   } else {
-    read_document(parse_json(text, judged.file), judged);
+    read_document(parse_json(text, judged.file), catalog, judged);
   }
 }
 
@@ -129,7 +130,7 @@ std::string without_file(const std::string& fault, const std::string& file) {
   return place.starts_with(' ') ? place.substr(1) : "line " + place;
 }
 
-Judged judge(const std::string& file) {
+Judged judge(const std::string& file, const Catalog& catalog) {
   Judged judged{.file = file};
   const auto fail = [&](Result result, const Error& error) {
     judged.result = result;
@@ -144,7 +145,7 @@ Judged judge(const std::string& file) {
     return fail(Result::unreadable, error);
   }
   try {
-    read_text_of(text, judged);
+    read_text_of(text, catalog, judged);
   } catch (const Error& error) {
     return fail(Result::invalid, error);
   }
@@ -202,9 +203,10 @@ std::string sentence(const std::vector<Judged>& all) {
 
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
+  const Catalog catalog;
   std::vector<Judged> all;
   for (const std::string& path : options.files)
-    for (const std::string& file : files_of(path)) all.push_back(judge(file));
+    for (const std::string& file : files_of(path)) all.push_back(judge(file, catalog));
   if (format == Format::json) {
     Json files = Json::array();
     for (const Judged& one : all) files.push_back(to_json(one));

@@ -21,6 +21,7 @@
 #include "cli/tables/verdicts.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
+#include "variant/catalog.h"
 #include "variant/space/candidate_source.h"
 
 namespace moetune {
@@ -39,8 +40,8 @@ struct VerifyOptions {
   bool quiet = false, verbose = false;
 };
 
-CandidateSource source_of(const VerifyOptions& options, const DeviceInfo& device) {
-  return CandidateSource(make_space(options.search, kSpace), device, candidate_limit(options.search));
+CandidateSource source_of(const VerifyOptions& options, const DeviceInfo& device, const Catalog& catalog) {
+  return CandidateSource(make_space(options.search, kSpace, catalog), device, candidate_limit(options.search));
 }
 
 // One compiled candidate; after a good verdict it is launched again for `seconds`.
@@ -152,12 +153,12 @@ Exit answer(const Verdicts& verdicts) {
 
 Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
-  add_packs(options.device.packs);
+  const Catalog catalog(options.device.packs);
   parse_format(options.format, kFormats);
   std::vector<std::string> told;
-  std::vector<CellWork> work = make_work(options.cells, options.contenders, told);
+  std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, told);
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
-  static_cast<void>(source_of(options, {}));  // wrong words end the command before a device is opened
+  static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened
   Files files;
   std::vector<Cell> cells;
   for (const CellWork& one : work) cells.push_back(one.cell);
@@ -172,7 +173,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
   const std::atomic<bool>& stop = stop_on_signals();
 
-  CandidateSource source = source_of(options, backend->device());
+  const SearchSpace usual = usual_space(catalog);
+  CandidateSource source = source_of(options, backend->device(), catalog);
   require_knobs(options.search, source.space(), backend->device());
   std::shared_ptr<const Enumeration> before;  // the verdicts have its pruned candidates
   Verdicts verdicts;
@@ -188,7 +190,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
       const Problem problem = make_problem(one.cell);
       complete_entrants(one, problem, backend->device());
       add_candidates(one, options, problem, backend->device(), source, before, verdicts);
-      name_entrants(one, problem, backend->device());
+      name_entrants(one, usual, problem, backend->device());
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
                          counted(one.entrants.size(), "candidate")));

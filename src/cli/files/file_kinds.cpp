@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -24,14 +25,14 @@ namespace moetune {
 namespace {
 
 // The options of each part must make cells.
-void read_suite_document(const JsonAt& json) {
+void read_suite_document(const JsonAt& json, const Catalog&) {
   const std::vector<SuitePart> parts = suite_from_json(json);
   for (size_t i = 0; i < parts.size(); ++i)
     with_place(json["cells"][i], [&](const JsonAt&) { return make_cells(parts[i].options); });
 }
 
 // Loads may be of layers with unlike numbers of experts: a sweep takes those that fit its own.
-void read_recording(const JsonAt& json) {
+void read_recording(const JsonAt& json, const Catalog&) {
   require_valid(json, "routing");
   std::set<int64_t> experts;
   if (json.has("loads") && !json.has("experts"))
@@ -43,8 +44,11 @@ void read_recording(const JsonAt& json) {
 
 // What a reader makes of a file is dropped: only its errors count.
 template <auto Reader>
-void read_by(const JsonAt& json) {
-  Reader(json);
+void read_by(const JsonAt& json, const Catalog& catalog) {
+  if constexpr (std::is_invocable_v<decltype(Reader), const JsonAt&>)
+    Reader(json);
+  else
+    Reader(json, catalog);
 }
 
 constexpr FileKind kKinds[] = {
@@ -86,9 +90,9 @@ void with_open_top_k(const std::function<void(int64_t top_k)>& read) {
   }
 }
 
-void require_kind(const FileKind& kind, const JsonAt& json) {
+void require_kind(const FileKind& kind, const JsonAt& json, const Catalog& catalog) {
   if (kind.read)
-    kind.read(json);
+    kind.read(json, catalog);
   else
     require_schema(json, kind.name);
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 
@@ -16,11 +17,11 @@ struct FileKind {
   std::string_view holds;
   /// Checks a document against its schema and what that cannot say; null where the schema says all. Of a journal: its
   /// header.
-  void (*read)(const JsonAt& json) = nullptr;
+  void (*read)(const JsonAt& json, const Catalog& catalog) = nullptr;
 };
 
 /// Throws Exit::request, with the place, for a document that is not of this kind.
-void require_kind(const FileKind& kind, const JsonAt& json);
+void require_kind(const FileKind& kind, const JsonAt& json, const Catalog& catalog);
 
 /// read(0), which takes top_k from a recording; where that gives neither top_k nor tokens, read(1): the layer of a
 /// sweep may have any top_k. Throws the error of read(0) where both fail.

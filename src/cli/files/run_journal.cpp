@@ -57,10 +57,10 @@ std::string journal_file(const std::string& given, const std::string& table_file
 }
 
 std::optional<JournalContents> find_journal(const std::string& given, const std::string& table_file,
-                                            const TunedTable& table, const Terminal& terminal) {
+                                            const TunedTable& table, const Catalog& catalog, const Terminal& terminal) {
   const std::string file = journal_file(given, table_file);
   if (file.empty()) return {};
-  JournalContents journal = read_journal(file);
+  JournalContents journal = read_journal(file, catalog);
   const std::string other = difference(journal, table);
   if (other.empty()) {
     if (const Entry* cell = first_short_of(journal, table))

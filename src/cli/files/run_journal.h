@@ -16,6 +16,6 @@ std::string journal_file(const std::string& given, const std::string& table_file
 /// cells and winners of the table. One of another run is Exit::machine where it was given; beside the table it is left
 /// out with a note.
 std::optional<JournalContents> find_journal(const std::string& given, const std::string& table_file,
-                                            const TunedTable& table, const Terminal& terminal);
+                                            const TunedTable& table, const Catalog& catalog, const Terminal& terminal);
 
 }  // namespace moetune

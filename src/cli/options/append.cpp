@@ -31,14 +31,14 @@ std::set<std::string> ids(const std::vector<Cell>& cells) {
 
 }  // namespace
 
-std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend, Regime regime,
-                            const std::function<void(const std::string&)>& say) {
+std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
+                            Regime regime, const std::function<void(const std::string&)>& say) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
     say(fmt::format("{} does not exist: --append begins a new table", file));
     return whole.asked;
   }
-  whole.before = read_table(file);
+  whole.before = read_table(file, catalog);
   require_appendable(*whole.before, backend, regime, file);
   std::set<std::string> known;
   for (const Entry& entry : whole.before->entries)

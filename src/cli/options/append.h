@@ -19,8 +19,8 @@ struct Whole {
 /// Reads the table in `file`, where there is one, and returns the cells that it lacks, or holds without a winner or
 /// unfinished. `say` gets a sentence for people. Throws Exit::machine where times of this backend in this regime
 /// don't compare with the table's: another device, other kernels, another regime.
-std::vector<Cell> append_to(Whole& whole, const std::string& file, Backend& backend, Regime regime,
-                            const std::function<void(const std::string&)>& say);
+std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
+                            Regime regime, const std::function<void(const std::string&)>& say);
 
 /// All that the file will hold: the entries of `before`, with those of `now` in place of entries of the same cells,
 /// then the new ones; the choices of `before` whose entries are unchanged, with those of `now` in place of choices of

@@ -36,26 +36,23 @@ void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo&
   }
 }
 
-Candidate usual_default(const Problem& problem, const DeviceInfo& device) {
-  static const SearchSpace space = load_space("quick");
-  return default_candidate(space, problem, device);
-}
+SearchSpace usual_space(const Catalog& catalog) { return load_space("quick", catalog); }
 
-void name_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
-  const Candidate fallback = usual_default(problem, device);
+void name_entrants(CellWork& work, const SearchSpace& usual, const Problem& problem, const DeviceInfo& device) {
+  const Candidate fallback = default_candidate(usual, problem, device);
   for (auto& [role, contender, name] : work.entrants)
     name =
         contender.baseline.empty() ? short_text(contender.candidate, &fallback, problem, device) : contender.baseline;
 }
 
-std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
+std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
                                 std::vector<std::string>& told) {
-  const std::vector<Candidate> candidates = parse_candidates(contenders.candidates);
+  const std::vector<Candidate> candidates = parse_candidates(contenders.candidates, catalog);
   std::vector<CellWork> work;
   if (contenders.table.empty()) {
     for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
   } else {
-    TunedTable table = read_table(contenders.table);
+    TunedTable table = read_table(contenders.table, catalog);
     pick_entries(table, contenders.table, cells);
     for (const Entry& entry : table.entries) {
       work.push_back({entry.cell, {}});

@@ -30,18 +30,17 @@ struct CellWork {
 
 /// The named candidates of every cell; with a table its winners, in those of its cells that `cells` picks. `told` gets
 /// a sentence for each cell without a winner. Errors as of make_cells and pick_entries.
-std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders,
+std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
                                 std::vector<std::string>& told);
 
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
 
-/// The default of the built-in space `quick`. Candidates are named by what differs from it, whatever the space of a
-/// run.
-Candidate usual_default(const Problem& problem, const DeviceInfo& device);
+/// The built-in space `quick`. Candidates are named by what differs from its default, whatever the space of a run.
+SearchSpace usual_space(const Catalog& catalog);
 
-/// Names complete candidates as short_text does beside the usual default, and baselines by their own name.
-void name_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
+/// Names complete candidates as short_text does beside the default of the usual space, and baselines by their own name.
+void name_entrants(CellWork& work, const SearchSpace& usual, const Problem& problem, const DeviceInfo& device);
 
 /// Adds a role to the entrant, or the entrant.
 void add_entrant(CellWork& work, const std::string& role, const Contender& contender);

@@ -25,11 +25,11 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
   set.group("Options");
 }
 
-SearchSpace make_space(const SearchOptions& options, const std::string& default_space) {
-  SearchSpace space = load_space(options.space.empty() ? default_space : options.space);
+SearchSpace make_space(const SearchOptions& options, const std::string& default_space, const Catalog& catalog) {
+  SearchSpace space = load_space(options.space.empty() ? default_space : options.space, catalog);
   const std::vector<std::string> variants = list_words(options.variants, "--variant");
-  if (!variants.empty()) keep_variants(space, variants);
-  for (const std::string& setting : options.settings) set_values(space, setting);
+  if (!variants.empty()) keep_variants(space, variants, catalog);
+  for (const std::string& setting : options.settings) set_values(space, setting, catalog);
   return space;
 }
 
@@ -39,7 +39,7 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
     std::vector<std::string> owners;
     bool here = false;
     for (const VariantSpace& part : space.variants) {
-      const Variant& variant = find_variant(part.variant);
+      const Variant& variant = *part.variant;
       if (std::ranges::find(variant.knobs, name, &Knob::name) == variant.knobs.end()) continue;
       owners.push_back(variant.name);
       here = here || variant.device == device.kind;
@@ -58,10 +58,10 @@ int64_t candidate_limit(const SearchOptions& options) {
   return parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
 }
 
-std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts) {
+std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts, const Catalog& catalog) {
   std::vector<Candidate> candidates;
   for (const std::string& text : texts) {
-    const Candidate candidate = parse_partial_candidate(text);
+    const Candidate candidate = parse_partial_candidate(text, catalog);
     if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) candidates.push_back(candidate);
   }
   return candidates;

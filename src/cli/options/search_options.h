@@ -20,7 +20,7 @@ struct SearchOptions {
 void declare(OptionSet& set, SearchOptions& options, const std::string& default_space = {});
 
 /// The space with --variant and --set applied; `default_space` where none was named.
-SearchSpace make_space(const SearchOptions& options, const std::string& default_space);
+SearchSpace make_space(const SearchOptions& options, const std::string& default_space, const Catalog& catalog);
 
 /// Throws Exit::request for a knob in --set that no variant of the space has which runs on this device: the values
 /// would change nothing.
@@ -30,6 +30,6 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
 int64_t candidate_limit(const SearchOptions& options);
 
 /// --candidate texts, knobs that they don't name unset; duplicates dropped.
-std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts);
+std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts, const Catalog& catalog);
 
 }  // namespace moetune

@@ -1,9 +1,11 @@
 // Names from the rooms below and from the files inside the binary.
 #include "cli/options/words.h"
 
+#include <functional>
+
 #include "base/embedded.h"
 #include "export/exporter.h"
-#include "variant/variant.h"
+#include "variant/catalog.h"
 #include "workload/model.h"
 #include "workload/routing/routing.h"
 
@@ -12,7 +14,7 @@ namespace {
 
 std::vector<std::string> names_of(const auto& items, auto name) {
   std::vector<std::string> names;
-  for (const auto& item : items) names.emplace_back(item.*name);
+  for (const auto& item : items) names.emplace_back(std::invoke(name, item));
   return names;
 }
 
@@ -36,6 +38,9 @@ std::vector<std::string> space_words() { return embedded_names("configs/spaces/"
 
 std::vector<std::string> suite_words() { return embedded_names("configs/suites/"); }
 
-std::vector<std::string> variant_words() { return names_of(variants(), &Variant::name); }
+std::vector<std::string> variant_words() {
+  const Catalog catalog;
+  return names_of(catalog.variants(), [](const VariantPtr& variant) { return variant->name; });
+}
 
 }  // namespace moetune

@@ -226,9 +226,9 @@ Json route_json(const ServiceCubins& services) {
 }  // namespace
 
 std::string kernel_name(const Candidate& candidate, const Shape& shape) {
-  const std::string unit = find_variant(candidate.variant).unit(candidate, shape);
+  const std::string unit = candidate.variant->unit(candidate, shape);
   const std::string key = Hash().add(unit).add(text(shape.fusion)).add(name(shape.op)).hex();
-  return fmt::format("{}-{}", candidate.variant, key.substr(0, 12));
+  return fmt::format("{}-{}", candidate.variant->name, key.substr(0, 12));
 }
 
 std::string cubin_name(std::string_view stem, std::string_view arch) { return fmt::format("{}.{}.cubin", stem, arch); }

@@ -85,6 +85,6 @@ void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& 
 
 /// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of
 /// another kind, formulas that cannot be read, and names of kernels, files, operands or buffers that don't exist.
-void require_kernel_manifest(const JsonAt& json);
+void require_kernel_manifest(const JsonAt& json, const Catalog& catalog);
 
 }  // namespace moetune

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/system/file.h"
-#include "runtime/moetune/sha256.h"
 #include "export/kernels/kernel_manifest.h"
+#include "runtime/moetune/sha256.h"
 #include "variant/pack/launch_json.h"
 #include "workload/shape.h"
 
@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string require_kernel(const JsonAt& kernel, const JsonAt& files) {
+std::string require_kernel(const JsonAt& kernel, const JsonAt& files, const Catalog& catalog) {
   for (const char* rows : {"x_rows", "w_rows", "y_rows"}) require_formula(kernel["sizes"][rows], any_sizes());
-  candidate_from_json(kernel["candidate"]);
+  candidate_from_json(kernel["candidate"], catalog);
   LaunchNames names{.sizes = any_sizes(), .pointers = {}};
   require_operands(kernel["operands"], names);
   require_buffers(kernel["buffers"], names);
@@ -34,14 +34,14 @@ void require_served(const JsonAt& served, const std::set<std::string>& kernels) 
 
 }  // namespace
 
-void require_kernel_manifest(const JsonAt& json) {
+void require_kernel_manifest(const JsonAt& json, const Catalog& catalog) {
   require_schema(json, "kernels");
   const JsonAt files = json["files"];
   for (const char* ids : {"int32", "int64"})
     require_launch(json["route"][ids], {.sizes = any_sizes(), .pointers = {"m_sizes", "gather_indices", "topk_ids"}},
                    files);
   std::set<std::string> kernels;
-  each(json["kernels"], [&](const JsonAt& kernel) { kernels.insert(require_kernel(kernel, files)); });
+  each(json["kernels"], [&](const JsonAt& kernel) { kernels.insert(require_kernel(kernel, files, catalog)); });
   each(json["cells"], [&](const JsonAt& cell) {
     require_served(cell, kernels);
     if (cell["tuned"].boolean()) cell["time_us"];

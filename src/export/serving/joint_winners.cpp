@@ -32,11 +32,10 @@ auto layer_of(const Cell& cell) {
 // The hash of its manifest; empty where the candidate is of no pack.
 std::string pack_of(const Candidate& candidate) {
   if (!candidate.foreign.empty()) return candidate.foreign.front().second;
-  const Variant* variant = candidate.variant.empty() ? nullptr : &find_variant(candidate.variant);
-  return variant && variant->pack ? variant->pack->hash : "";
+  return candidate.variant && candidate.variant->pack ? candidate.variant->pack->hash : "";
 }
 
-bool of_one_pack(const Candidate& a, const Candidate& b) { return a.variant == b.variant && pack_of(a) == pack_of(b); }
+bool of_one_pack(const Candidate& a, const Candidate& b) { return same_variant(a, b) && pack_of(a) == pack_of(b); }
 
 bool is_forward(const Entry& entry, Projection projection) {
   return entry.skipped.empty() && entry.cell.shape.op == Op::fwd && entry.cell.shape.layer.projection == projection &&
@@ -65,7 +64,7 @@ struct Timed {
 std::vector<Timed> of_final(const Entry& entry) {
   std::vector<Timed> timed = {{&entry.candidate, entry.measurement.time.value}};
   for (const Rival& rival : entry.rivals)
-    if (!rival.candidate.variant.empty() && rival.candidate != entry.candidate)
+    if (rival.candidate.variant && rival.candidate != entry.candidate)
       timed.push_back({&rival.candidate, rival.measurement.time.value});
   return timed;
 }

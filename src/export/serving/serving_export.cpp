@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "export/serving/joint_winners.h"
 #include "export/serving/serving_layer.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {
@@ -21,7 +22,7 @@ struct Tally {
 };
 
 std::string not_of_a_pack(const Candidate& candidate) {
-  return fmt::format("winners of {} are of another kernel than the server's", candidate.variant);
+  return fmt::format("winners of {} are of another kernel than the server's", candidate.variant->name);
 }
 
 struct Writer {
@@ -192,7 +193,7 @@ void tell_meaning(const TunedTable& table, std::string_view program, std::vector
   std::set<std::string> packs;
   for (const Entry& entry : table.entries)
     if (entry.skipped.empty() && entry.cell.shape.op == Op::fwd && is_triton(entry.candidate))
-      packs.insert(entry.candidate.variant);
+      packs.insert(entry.candidate.variant->name);
   for (const std::string& pack : packs)
     notes.push_back(
         fmt::format("the knobs of the pack {} are written as they were measured: they tune {}'s kernel where the pack "

@@ -131,8 +131,8 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   header.space = json["space"].string();
   header.strategy = json["strategy"].string();
   header.seed = seed_from_json(json["seed"]);
-  if (json.has("regime")) header.regime = regime_from_json(json["regime"]);  // older journals: burst
-  if (json.has("at_once")) header.at_once = json["at_once"].integer(1);      // older journals: 1
+  if (json.has("regime")) header.regime = parse_regime(json["regime"].string());  // older journals: burst
+  if (json.has("at_once")) header.at_once = json["at_once"].integer(1);           // older journals: 1
   if (json.has("sweep"))
     for (size_t i = 0; i < json["sweep"].size(); ++i) header.sweep.push_back(json["sweep"][i].string());
   const JsonAt cells = json["cells"];

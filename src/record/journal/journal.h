@@ -67,7 +67,7 @@ struct JournalContents {
 
 /// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names
 /// the line.
-JournalContents read_journal(const std::filesystem::path& path);
+JournalContents read_journal(const std::filesystem::path& path, const Catalog& catalog);
 
 /// Throws Exit::machine where the two runs don't compare (another device, other kernels), Exit::request where the
 /// request differs (other cells, seed).

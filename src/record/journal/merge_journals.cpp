@@ -72,14 +72,14 @@ JournalHeader joined_header(const std::vector<JournalHeader>& headers) {
 
 }  // namespace
 
-MergedJournal merge_journals(const std::vector<fs::path>& paths, const std::string& prefer) {
+MergedJournal merge_journals(const std::vector<fs::path>& paths, const std::string& prefer, const Catalog& catalog) {
   if (paths.empty()) throw request_error("nothing to merge", "name two journals or more");
   std::vector<JournalHeader> headers;
   std::vector<Records> journals;
   std::map<std::string, size_t> owners;  // cell id -> the journal whose records are taken
   MergedJournal merged;
   for (size_t i = 0; i < paths.size(); ++i) {
-    headers.push_back(read_journal(paths[i]).header);
+    headers.push_back(read_journal(paths[i], catalog).header);
     require_mergeable("journals", {headers[0].device, headers[0].environment, headers[0].regime},
                       {headers[i].device, headers[i].environment, headers[i].regime});
     require_same_request(headers[0], headers[i], paths[i]);

@@ -18,6 +18,7 @@ struct MergedJournal {
 /// in several journals, those of one are taken: the first's, or the last's where `prefer` is "last". Exit::machine
 /// where devices or environments don't compare; Exit::request where the journals cannot be read, or their spaces,
 /// strategies or seeds differ.
-MergedJournal merge_journals(const std::vector<std::filesystem::path>& paths, const std::string& prefer);
+MergedJournal merge_journals(const std::vector<std::filesystem::path>& paths, const std::string& prefer,
+                             const Catalog& catalog);
 
 }  // namespace moetune

@@ -66,7 +66,8 @@ Json parse_line(const std::string& line, const Lines& lines) {
   }
 }
 
-void read_record(const JsonAt& json, const std::set<std::string>& cells, JournalContents& contents) {
+void read_record(const JsonAt& json, const std::set<std::string>& cells, const Catalog& catalog,
+                 JournalContents& contents) {
   const std::string kind = json["kind"].string();
   if (kind == "header") json.fail("a second header: two journals were joined", std::string(kAfresh));
   if (kind != "started" && kind != "trial" && kind != "final") return;  // a later version may write other kinds
@@ -81,16 +82,16 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, Journal
       contents.searched.erase(cell);
     contents.decided.erase(cell);
     if (!json.has("entry")) return;
-    Entry entry = entry_from_json(json["entry"], contents.header.device);
+    Entry entry = entry_from_json(json["entry"], contents.header.device, catalog);
     if (id(entry.cell) != cell) json["entry"].fail(fmt::format("it is of {}, not of {}", id(entry.cell), cell));
     contents.decided.emplace(cell, std::move(entry));
     return;
   }
   if (kind == "started") {
-    ++contents.unfinished[cell][text(with_place(json["candidate"], candidate_from_json))];
+    ++contents.unfinished[cell][text(candidate_from_json(json["candidate"], catalog))];
     return;
   }
-  Trial trial = trial_from_json(json);
+  Trial trial = trial_from_json(json, catalog);
   if (const auto open = contents.unfinished.find(cell); open != contents.unfinished.end()) {
     open->second.erase(text(trial.candidate));
     if (open->second.empty()) contents.unfinished.erase(open);
@@ -147,7 +148,7 @@ void require_same_cells(const JournalHeader& before, const JournalHeader& now) {
 
 }  // namespace
 
-JournalContents read_journal(const fs::path& path) {
+JournalContents read_journal(const fs::path& path, const Catalog& catalog) {
   Lines lines(path);
   JournalContents contents;
   const auto first = lines.next();
@@ -159,7 +160,7 @@ JournalContents read_journal(const fs::path& path) {
   const std::set<std::string> cells = ids(contents.header);
   while (const auto line = lines.next()) {
     const Json record = parse_line(*line, lines);
-    read_record(JsonAt(record, lines.place()), cells, contents);
+    read_record(JsonAt(record, lines.place()), cells, catalog, contents);
   }
   return contents;
 }

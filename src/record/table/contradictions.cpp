@@ -69,7 +69,7 @@ void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
 }  // namespace
 
 void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json) {
-  if (candidate.variant.empty() || !candidate.retired.empty() || !candidate.foreign.empty()) return;
+  if (!candidate.variant || !candidate.retired.empty() || !candidate.foreign.empty()) return;
   if (const auto reason = cannot_run(candidate, shape, device))
     json.fail(fmt::format("the table's own device cannot run it: {}", *reason));
 }

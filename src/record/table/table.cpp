@@ -29,13 +29,13 @@ std::vector<Entries> by_shape(const TunedTable& table) {
   return grouped_by(all, [](const Entry* entry) -> const Shape& { return entry->cell.shape; });
 }
 
-TunedTable read_table(const std::filesystem::path& path) {
+TunedTable read_table(const std::filesystem::path& path, const Catalog& catalog) {
   const std::string text = read_text(path);
   if (text.starts_with(kJournalBegins))
     throw request_error(fmt::format("{}: a journal, not a table", path.string()),
                         "give the table of its run, or make it with tune --resume");
   const Json json = parse_json(text, path.string());
-  TunedTable table = table_from_json(JsonAt(json, path.string()));
+  TunedTable table = table_from_json(JsonAt(json, path.string()), catalog);
   for (Entry& entry : table.entries) entry.cell.routing.folder = path.parent_path().string();  // traces may lie there
   return table;
 }

@@ -62,11 +62,11 @@ struct TunedTable {
 void drop_choices(TunedTable& table, const Shape& shape);
 
 Json to_json(const Entry& entry, const DeviceInfo& device);
-Entry entry_from_json(const JsonAt& json, const DeviceInfo& device);
+Entry entry_from_json(const JsonAt& json, const DeviceInfo& device, const Catalog& catalog);
 Json to_json(const Update& update);
 Json to_json(const TunedTable& table);
-TunedTable table_from_json(const JsonAt& json);
-TunedTable read_table(const std::filesystem::path& path);
+TunedTable table_from_json(const JsonAt& json, const Catalog& catalog);
+TunedTable read_table(const std::filesystem::path& path, const Catalog& catalog);
 /// Writes the table; returns the name under which a file that another run wrote was kept, or an empty path.
 std::filesystem::path write_table(KeptFile& file, const TunedTable& table);
 

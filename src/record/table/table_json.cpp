@@ -38,7 +38,7 @@ Json to_json(const RoutingFigures& figures) {
 
 Json to_json(const Rival& rival) {
   Json json = {{"name", rival.name}};
-  if (!rival.candidate.variant.empty()) json["candidate"] = to_json(rival.candidate);
+  if (rival.candidate.variant) json["candidate"] = to_json(rival.candidate);
   json["measurement"] = to_json(rival.measurement);
   // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
   json["ratio"] = rounded(rival.ratio.value, 5);
@@ -101,12 +101,12 @@ RoutingFigures figures_from_json(const JsonAt& json) {
           .effective_experts = json["effective_experts"].number()};
 }
 
-Rival rival_from_json(const JsonAt& json) {
+Rival rival_from_json(const JsonAt& json, const Catalog& catalog) {
   Rival rival{.name = json["name"].string(),
               .candidate = {},
               .measurement = measurement_from_json(json["measurement"]),
               .ratio = {json["ratio"].number(), json["ratio_low"].number(), json["ratio_high"].number()}};
-  if (json.has("candidate")) rival.candidate = with_place(json["candidate"], candidate_from_json);
+  if (json.has("candidate")) rival.candidate = candidate_from_json(json["candidate"], catalog);
   if (rival.ratio.low > rival.ratio.value || rival.ratio.value > rival.ratio.high)
     json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio.value, rival.ratio.low,
                           rival.ratio.high));
@@ -132,19 +132,18 @@ std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
   return m_sizes;
 }
 
-void read_winner(const JsonAt& json, Entry& entry) {
-  entry.candidate = with_place(json["candidate"], candidate_from_json);
+void read_winner(const JsonAt& json, Entry& entry, const Catalog& catalog) {
+  entry.candidate = candidate_from_json(json["candidate"], catalog);
   entry.measurement = measurement_from_json(json["measurement"]);
   entry.verdict = verdict_from_json(json["verdict"]);
   if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
   entry.occupancy = json["occupancy"].number();
   for (size_t i = 0; i < json["rivals"].size(); ++i) {
-    entry.rivals.push_back(rival_from_json(json["rivals"][i]));
+    entry.rivals.push_back(rival_from_json(json["rivals"][i], catalog));
     if (find_rival(entry, entry.rivals.back().name) != &entry.rivals.back())
       json["rivals"][i].fail(fmt::format("'{}' is in the list twice", entry.rivals.back().name));
   }
-  for (size_t i = 0; i < json["ties"].size(); ++i)
-    entry.ties.push_back(with_place(json["ties"][i], candidate_from_json));
+  for (size_t i = 0; i < json["ties"].size(); ++i) entry.ties.push_back(candidate_from_json(json["ties"][i], catalog));
 }
 
 std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std::string, size_t>& entries) {
@@ -159,11 +158,11 @@ std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std:
   return sweep;
 }
 
-std::vector<RobustChoice> choices_of(const JsonAt& json, const TunedTable& table) {
+std::vector<RobustChoice> choices_of(const JsonAt& json, const TunedTable& table, const Catalog& catalog) {
   std::vector<const Cell*> cells;
   for (const Entry& entry : table.entries)
     if (entry.skipped.empty()) cells.push_back(&entry.cell);
-  std::vector<RobustChoice> choices = robust_choices_from_json(json, cells);
+  std::vector<RobustChoice> choices = robust_choices_from_json(json, cells, catalog);
   for (size_t i = 0; i < choices.size(); ++i)
     require_runnable(choices[i].candidate(), choices[i].shape(), table.device, json[i]["candidate"]);
   return choices;
@@ -195,7 +194,7 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
   return json;
 }
 
-Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
+Entry entry_from_json(const JsonAt& json, const DeviceInfo& device, const Catalog& catalog) {
   Entry entry;
   entry.cell = with_place(json["cell"], cell_from_json);
   entry.m_sizes = m_sizes_from_json(json["m_sizes"], entry.cell);
@@ -205,7 +204,7 @@ Entry entry_from_json(const JsonAt& json, const DeviceInfo& device) {
   if (json.has("skipped")) {
     entry.skipped = json["skipped"].string();
   } else {
-    read_winner(json, entry);
+    read_winner(json, entry, catalog);
   }
   const JsonAt counts = json["candidates"];
   entry.legal = counts["legal"].integer(0);
@@ -238,22 +237,22 @@ Json to_json(const TunedTable& table) {
   return json;
 }
 
-TunedTable table_from_json(const JsonAt& json) {
+TunedTable table_from_json(const JsonAt& json, const Catalog& catalog) {
   require_schema(json, "table");
   TunedTable table;
   table.tool = json["tool"].value();
   table.device = device_from_json(json["device"]);
   table.environment = json["environment"].value();
-  table.regime = regime_from_json(json["regime"]);
+  table.regime = parse_regime(json["regime"].string());
   const JsonAt entries = json["entries"];
   std::map<std::string, size_t> seen;
   for (size_t i = 0; i < entries.size(); ++i) {
-    table.entries.push_back(entry_from_json(entries[i], table.device));
+    table.entries.push_back(entry_from_json(entries[i], table.device, catalog));
     const auto [first, fresh] = seen.emplace(id(table.entries.back().cell), i);
     if (!fresh) entries[i].fail(fmt::format("the same cell as entries[{}]: {}", first->second, first->first));
   }
   if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
-  if (json.has("choices")) table.choices = choices_of(json["choices"], table);
+  if (json.has("choices")) table.choices = choices_of(json["choices"], table, catalog);
   if (json.has("updates"))
     for (size_t i = 0; i < json["updates"].size(); ++i) table.updates.push_back(update_from_json(json["updates"][i]));
   return table;

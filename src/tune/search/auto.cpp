@@ -133,7 +133,7 @@ class Auto final : public Strategy {
   };
   using Ranked = std::vector<std::pair<const Candidate*, const Known*>>;
 
-  static bool has_model(const std::string& variant) { return find_variant(variant).seconds != nullptr; }
+  static bool has_model(const VariantPtr& variant) { return variant->seconds != nullptr; }
 
   // Lists all candidates, where they aren't too many, and begins with random ones of them.
   void list_all(bool near) {
@@ -210,10 +210,10 @@ class Auto final : public Strategy {
     const Ranked all = ranked();
     const double best = all.empty() ? 0 : all.front().second->racer.median;
     std::vector<Near> nears;
-    for (const std::string& name : domain_->variants()) {
+    for (const VariantPtr& variant : domain_->variants()) {
       Ranked own;
       for (const auto& one : all)
-        if (one.first->variant == name) own.push_back(one);
+        if (one.first->variant->name == variant->name) own.push_back(one);
       if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
         nears.push_back(look_near(own, best));
     }
@@ -272,10 +272,10 @@ class Auto final : public Strategy {
   // Neighbours of a variant's fastest candidates, random ones some knobs away, then neighbours of the most promising.
   Near look_near(const Ranked& own, double best) {
     const Candidate& fastest = *own.front().first;
-    const Variant& variant = find_variant(fastest.variant);
+    const Variant& variant = *fastest.variant;
     Near near{.surrogate = fit(fastest, best)};
     for (const Candidate& candidate : unanswered_)
-      if (candidate.variant == variant.name && !known_.contains(candidate))
+      if (same_variant(candidate, fastest) && !known_.contains(candidate))
         near.surrogate.believe(knob_coordinates(variant, candidate));
     std::set<Candidate> works;  // one of all candidates that do the same work is enough
     for (const auto& [candidate, known] : known_) works.insert(stand_in(candidate));
@@ -287,9 +287,9 @@ class Auto final : public Strategy {
       near.promises[candidate] = std::move(promise);
     };
     for (const Candidate& candidate : likely_)
-      if (candidate.variant == variant.name) add(candidate);
+      if (same_variant(candidate, fastest)) add(candidate);
     for (const Candidate& candidate : listed_)
-      if (candidate.variant == variant.name) add(candidate);
+      if (same_variant(candidate, fastest)) add(candidate);
     for (size_t i = 0; i < std::min(own.size(), kLeaders); ++i) {
       for (const Candidate& neighbour : neighbours_of(*own[i].first)) add(neighbour);
       for (int kick = 0; kick < kKicked; ++kick)
@@ -310,7 +310,7 @@ class Auto final : public Strategy {
 
   const Candidate& stand_in(const Candidate& candidate) {
     const auto [place, fresh] = stand_ins_.try_emplace(candidate, candidate);
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     if (fresh && variant.stand_in) place->second = variant.stand_in(candidate, problem_);
     return place->second;
   }
@@ -328,7 +328,7 @@ class Auto final : public Strategy {
   }
   double modelled(const Candidate& candidate) {
     const auto [place, fresh] = modelled_.try_emplace(candidate, 0);
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     const double seconds = fresh && variant.seconds ? variant.seconds(candidate, problem_, device_) : 0;
     if (seconds > 0) place->second = std::log(seconds);
     return place->second;
@@ -336,12 +336,12 @@ class Auto final : public Strategy {
 
   // Fits logarithms of times over the best, minus what the model predicts. `fastest` is the fastest of its variant.
   Surrogate fit(const Candidate& fastest, double best) {
-    const Variant& variant = find_variant(fastest.variant);
+    const Variant& variant = *fastest.variant;
     const double slowest = variant.seconds ? kSlowest : kSlowestUnknown;
     std::vector<Coordinates> points;
     std::vector<double> values;
     for (const auto& [candidate, known] : known_) {
-      if (candidate.variant != variant.name) continue;
+      if (!same_variant(candidate, fastest)) continue;
       points.push_back(knob_coordinates(variant, candidate));
       const double above = known.right ? std::min(known.racer.median - best, slowest) : slowest;
       values.push_back(above - modelled_above(candidate, fastest));

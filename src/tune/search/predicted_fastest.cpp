@@ -27,14 +27,14 @@ struct Predicted {
 };
 
 size_t different_knobs(const Candidate& a, const Candidate& b) {
-  if (a.variant != b.variant) return a.values.size();
+  if (!same_variant(a, b)) return a.values.size();
   size_t count = 0;
   for (size_t i = 0; i < a.values.size(); ++i) count += a.values[i] != b.values[i];
   return count;
 }
 
 double seconds_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
-  const Variant& variant = find_variant(candidate.variant);
+  const Variant& variant = *candidate.variant;
   return variant.seconds ? variant.seconds(candidate, problem, device) : 0;
 }
 
@@ -54,7 +54,7 @@ std::vector<Candidate> predicted_fastest(const Domain& domain, const Problem& pr
   };
   // Gives knobs that make no difference to the model the values of the first of `from`.
   const auto plain = [&](Candidate candidate) {
-    if (from.empty() || from.front().variant != candidate.variant) return candidate;
+    if (from.empty() || !same_variant(from.front(), candidate)) return candidate;
     const double seconds = seconds_of(candidate, problem, device);
     for (bool changed = true; std::exchange(changed, false);)
       for (size_t i = 0; i < candidate.values.size(); ++i) {

@@ -31,7 +31,7 @@ Recorded recorded_of(const JournalContents& journal, const std::string& cell) {
   for (const Trial& trial : found->second) {
     if (!trial.candidate.foreign.empty())
       throw request_error(fmt::format("{}: {} is of a pack that is missing here, or of another build of it", cell,
-                                      trial.candidate.variant),
+                                      trial.candidate.variant->name),
                           "name the folder of the pack with --pack");
     result[trial.candidate] = trial;
   }
@@ -46,19 +46,18 @@ std::set<Candidate> candidates_of(const Recorded& recorded) {
 
 // The space of all knob values that recorded candidates have.
 SearchSpace space_of(const Recorded& recorded) {
-  std::map<std::string, std::vector<std::set<int>>> values;
+  std::map<VariantPtr, std::vector<std::set<int>>> values;
+  SearchSpace space{.name = "recorded", .variants = {}};
   for (const auto& [candidate, trial] : recorded) {
     std::vector<std::set<int>>& sets = values[candidate.variant];
+    if (sets.empty()) space.variants.push_back({.variant = candidate.variant, .values = {}});
     sets.resize(candidate.values.size());
     for (size_t i = 0; i < candidate.values.size(); ++i) sets[i].insert(candidate.values[i]);
   }
-  SearchSpace space{.name = "recorded", .variants = {}};
-  for (const auto& [name, sets] : values) {
-    VariantSpace part{.variant = name, .values = {}};
-    const Variant& variant = find_variant(name);
+  for (VariantSpace& part : space.variants) {
+    const std::vector<std::set<int>>& sets = values[part.variant];
     for (size_t i = 0; i < sets.size(); ++i)
-      part.values.emplace_back(variant.knobs[i].name, std::vector<int>(sets[i].begin(), sets[i].end()));
-    space.variants.push_back(std::move(part));
+      part.values.emplace_back(part.variant->knobs[i].name, std::vector<int>(sets[i].begin(), sets[i].end()));
   }
   return space;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"
 

@@ -50,6 +50,4 @@ CpuScratch cpu_scratch(const CpuKnobs& knobs, int64_t k);
 /// What all experts of a product need. Where k is their number of rows and the product has no rows: enough for any.
 CpuScratch cpu_scratch(const CpuKnobs& knobs, const Product& product);
 
-Variant cpu_variant();
-
 }  // namespace moetune

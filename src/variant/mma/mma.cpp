@@ -1,6 +1,4 @@
 // Host twin of kernels/mma.cuh: what is legal, how it launches, its unit.
-#include "variant/mma/mma.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "kernels/args.h"
 #include "kernels/mma_plan.h"
+#include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/mma/mma_cost.h"
 #include "variant/unit.h"

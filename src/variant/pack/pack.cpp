@@ -1,4 +1,4 @@
-// Packs on disk, their files, and what of them the catalog has.
+// Packs on disk, and their files.
 #include "variant/pack/pack.h"
 
 #include <fmt/format.h>
@@ -77,20 +77,9 @@ const std::string* file_for(const Pack& pack, const std::map<std::string, std::s
   return best;
 }
 
-const PackBinary* binary_of(const Pack& pack, const Candidate& candidate) {
-  const auto found = pack.candidates.find(candidate.values);
+const PackBinary* binary_of(const Pack& pack, const std::vector<int>& values) {
+  const auto found = pack.candidates.find(values);
   return found == pack.candidates.end() ? nullptr : &pack.binaries[found->second];
-}
-
-void add_packs(const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders) add_variant(pack_variant(std::make_shared<const Pack>(load_pack(folder))));
-}
-
-std::string pack_names() {
-  std::string names;
-  for (const Variant& variant : variants())
-    if (variant.pack) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", variant.name, variant.pack->hash);
-  return names;
 }
 
 }  // namespace moetune

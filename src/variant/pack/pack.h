@@ -80,19 +80,13 @@ std::string read_pack_file(const Pack& pack, const std::string& name);
 /// the one for the newest architecture.
 const std::string* file_for(const Pack& pack, const std::map<std::string, std::string>& files, int capability);
 
-/// The binary of a candidate of this pack, or null where none was compiled.
-const PackBinary* binary_of(const Pack& pack, const Candidate& candidate);
+/// The binary of a candidate with these values of the pack's knobs, or null where none was compiled.
+const PackBinary* binary_of(const Pack& pack, const std::vector<int>& values);
 
 /// How weights apply for a shape that the pack computes.
 Weighting weighting_of(const Pack& pack, const Shape& shape);
 
-/// The variant that stands for a pack in the catalog.
+/// The variant that stands for a pack in a catalog.
 Variant pack_variant(std::shared_ptr<const Pack> pack);
-
-/// Loads the packs of these folders and adds them to the catalog: add_variant.
-void add_packs(const std::vector<std::string>& folders);
-
-/// Name and hash of each pack in the catalog, "triton_moe 1a2b3c4d5e6f, ..."; empty where there is none.
-std::string pack_names();
 
 }  // namespace moetune

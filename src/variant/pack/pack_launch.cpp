@@ -110,7 +110,7 @@ int64_t grid_of(const Json& launch, const Sizes& sizes, const std::string& entry
 
 PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes, int capability,
                        const HeldBlocks& held) {
-  const PackBinary* binary = binary_of(pack, candidate);
+  const PackBinary* binary = binary_of(pack, candidate.values);
   if (!binary) throw std::invalid_argument("the pack has no kernel that was compiled for these knobs");
   for (size_t i = 0; i < pack.knobs.size(); ++i) sizes[pack.knobs[i].name] = candidate.values[i];
   sizes["threads"] = binary->threads, sizes["shared_bytes"] = binary->shared_bytes;

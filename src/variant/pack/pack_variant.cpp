@@ -38,14 +38,14 @@ std::string architectures(const PackBinary& binary) {
   return words;
 }
 
-std::optional<std::string> broken_rule(const Pack& pack, const Candidate& candidate, const Shape& shape) {
+std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>& values, const Shape& shape) {
   const Product product = product_of(shape);
   Sizes sizes = {{"m", product.m},
                  {"n", product.n},
                  {"k", product.k},
                  {"experts", shape.layer.local_experts()},
                  {"top_k", shape.layer.top_k}};
-  for (size_t i = 0; i < pack.knobs.size(); ++i) sizes[pack.knobs[i].name] = candidate.values[i];
+  for (size_t i = 0; i < pack.knobs.size(); ++i) sizes[pack.knobs[i].name] = values[i];
   for (const PackRule& rule : pack.rules) try {
       if (Formula::evaluate(rule.zero, sizes) != 0) return rule.reason;
     } catch (const std::invalid_argument& error) {
@@ -54,13 +54,13 @@ std::optional<std::string> broken_rule(const Pack& pack, const Candidate& candid
   return std::nullopt;
 }
 
-std::optional<std::string> illegal(const Pack& pack, const Candidate& candidate, const Shape& shape,
+std::optional<std::string> illegal(const Pack& pack, const std::vector<int>& values, const Shape& shape,
                                    const DeviceInfo& device) {
   if (!computation_of(pack, shape))
     return fmt::format("{} computes {}, and this is {} {} {}", pack.variant, computations(pack), name(shape.op),
                        name(shape.layer.dtype), text(shape.fusion));
-  if (auto reason = broken_rule(pack, candidate, shape)) return reason;
-  const PackBinary* binary = binary_of(pack, candidate);
+  if (auto reason = broken_rule(pack, values, shape)) return reason;
+  const PackBinary* binary = binary_of(pack, values);
   if (!binary) return "the pack has no kernel that was compiled for these knobs";
   if (!file_for(pack, binary->files, device.compute_capability))
     return fmt::format("the pack has no kernel for {}: it was compiled for {}", arch(device), architectures(*binary));
@@ -80,15 +80,14 @@ int64_t steps_from_default(const Pack& pack, const std::vector<int>& values) {
   return steps;
 }
 
-// The manifest's default, or the legal candidate that is nearest to it.
-Candidate fallback(const Pack& pack, const Problem& problem, const DeviceInfo& device) {
-  Candidate result{.variant = pack.variant, .values = pack.fallback};
-  if (!illegal(pack, result, problem.shape, device)) return result;
+// The manifest's default, or what is legal and nearest to it.
+std::vector<int> fallback(const Pack& pack, const Problem& problem, const DeviceInfo& device) {
+  if (!illegal(pack, pack.fallback, problem.shape, device)) return pack.fallback;
+  std::vector<int> result = pack.fallback;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const auto& [values, binary] : pack.candidates) {
-    const Candidate other{.variant = pack.variant, .values = values};
     const int64_t steps = steps_from_default(pack, values);
-    if (steps < least && !illegal(pack, other, problem.shape, device)) result = other, least = steps;
+    if (steps < least && !illegal(pack, values, problem.shape, device)) result = values, least = steps;
   }
   return result;
 }
@@ -105,9 +104,9 @@ Variant pack_variant(std::shared_ptr<const Pack> pack) {
   Variant variant;
   variant.name = pack->variant, variant.summary = pack->summary, variant.knobs = pack->knobs;
   variant.illegal = [pack](const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-    return illegal(*pack, candidate, shape, device);
+    return illegal(*pack, candidate.values, shape, device);
   };
-  variant.fallback = [pack](const Problem& problem, const DeviceInfo& device) {
+  variant.fallback_values = [pack](const Problem& problem, const DeviceInfo& device) {
     return fallback(*pack, problem, device);
   };
   variant.pack = std::move(pack);

@@ -1,9 +1,8 @@
 // Host twin of kernels/simt.cuh.
-#include "variant/simt/simt.h"
-
 #include <fmt/format.h>
 
 #include "kernels/simt_plan.h"
+#include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"
 

@@ -26,7 +26,7 @@ std::shared_ptr<const Enumeration> CandidateSource::candidates(const Problem& pr
   if (prune_ <= 0) return listed;
   std::vector<double> seconds;  // 0 = unknown
   for (const Candidate& candidate : listed->legal) {
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     seconds.push_back(variant.seconds ? variant.seconds(candidate, problem, device_) : 0);
   }
   double least = 0;

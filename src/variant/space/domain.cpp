@@ -43,9 +43,8 @@ std::vector<int> steps_from(const std::vector<int>& values, const Knob& knob, in
 Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::set<Candidate> only)
     : shape_(std::move(shape)), device_(std::move(device)), only_(std::move(only)) {
   for (const VariantSpace& part : space.variants) {
-    const Variant& variant = find_variant(part.variant);
-    if (variant.device != device_.kind) continue;
-    parts_.push_back({&variant, {}});
+    if (part.variant->device != device_.kind) continue;
+    parts_.push_back({part.variant, {}});
     for (const auto& knob : part.values) {
       std::vector<int> values = knob.second;
       // kLargestLegal is the largest, but written as a negative number.
@@ -59,15 +58,15 @@ Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::se
 
 // Null for candidates of a pack that is not here, another build of it included: their values are not known.
 const Domain::Part* Domain::part_of(const Candidate& candidate) const {
-  if (!candidate.foreign.empty()) return nullptr;
+  if (!candidate.variant || !candidate.foreign.empty()) return nullptr;
   for (const Part& part : parts_)
-    if (part.variant->name == candidate.variant) return &part;
+    if (part.variant->name == candidate.variant->name) return &part;
   return nullptr;
 }
 
 // The legal candidate that a point stands for.
-std::optional<Candidate> Domain::settled(const Part& part, Candidate point) const {
-  if (!set_largest_legal(point, *part.variant, shape_, device_)) return std::nullopt;
+std::optional<Candidate> Domain::settled(Candidate point) const {
+  if (!set_largest_legal(point, shape_, device_)) return std::nullopt;
   if (!only_.empty() && !only_.contains(point)) return std::nullopt;
   return point;
 }
@@ -82,15 +81,14 @@ Candidate Domain::point_of(const Part& part, const Candidate& candidate) const {
     if (values.back() != kLargestLegal || point.values[i] == kLargestLegal) continue;
     Candidate largest = candidate;
     largest.values[i] = kLargestLegal;
-    if (set_largest_legal(largest, *part.variant, shape_, device_) && largest == candidate)
-      point.values[i] = kLargestLegal;
+    if (set_largest_legal(largest, shape_, device_) && largest == candidate) point.values[i] = kLargestLegal;
   }
   return point;
 }
 
 bool Domain::has(const Candidate& candidate) const {
   const Part* part = part_of(candidate);
-  return part && settled(*part, point_of(*part, candidate)) == candidate;
+  return part && settled(point_of(*part, candidate)) == candidate;
 }
 
 // The legal candidates nearest to an illegal point, one for each other knob that can make it legal.
@@ -105,7 +103,7 @@ std::vector<Candidate> Domain::repaired(const Part& part, const Candidate& point
       if (steps == 0 || steps >= nearest) continue;
       Candidate other = point;
       other.values[i] = value;
-      if (auto legal = settled(part, std::move(other))) best = std::move(legal), nearest = steps;
+      if (auto legal = settled(std::move(other))) best = std::move(legal), nearest = steps;
     }
     if (best) result.push_back(std::move(*best));
   }
@@ -125,7 +123,7 @@ std::vector<Candidate> Domain::neighbours(const Candidate& candidate) const {
     for (const int value : steps_from(part->values[i], part->variant->knobs[i], point.values[i])) {
       Candidate other = point;
       other.values[i] = value;
-      if (auto legal = settled(*part, other))
+      if (auto legal = settled(other))
         add(std::move(*legal));
       else
         for (Candidate& repair : repaired(*part, other, i, kRepairs)) add(std::move(repair));
@@ -137,7 +135,7 @@ std::optional<Candidate> Domain::nearest(const Candidate& candidate) const {
   const Part* part = part_of(candidate);
   if (!part) return std::nullopt;
   const Candidate point = point_of(*part, candidate);
-  if (auto legal = settled(*part, point)) return legal;
+  if (auto legal = settled(point)) return legal;
   const size_t none = part->values.size();
   for (Candidate& repair : repaired(*part, point, none, 1)) return std::move(repair);
   for (size_t i = 0; i < part->values.size(); ++i)
@@ -160,16 +158,16 @@ std::optional<Candidate> Domain::kicked(const Candidate& candidate, int knobs, R
       last = random.below(part->values.size());
       other.values[last] = part->values[last][random.below(part->values[last].size())];
     }
-    if (auto legal = settled(*part, other)) return legal;
+    if (auto legal = settled(other)) return legal;
     for (Candidate& repair : repaired(*part, other, last, 1)) return std::move(repair);
   }
   return std::nullopt;
 }
 
-std::vector<std::string> Domain::variants() const {
-  std::vector<std::string> names;
-  for (const Part& part : parts_) names.push_back(part.variant->name);
-  return names;
+std::vector<VariantPtr> Domain::variants() const {
+  std::vector<VariantPtr> variants;
+  for (const Part& part : parts_) variants.push_back(part.variant);
+  return variants;
 }
 
 std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
@@ -190,11 +188,11 @@ std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
   std::vector<Candidate> result;
   std::set<Candidate> known;
   for (const Part& part : parts_) {
-    Candidate point{.variant = part.variant->name, .values = std::vector<int>(part.values.size())};
+    Candidate point{.variant = part.variant, .values = std::vector<int>(part.values.size())};
     const std::function<void(size_t)> descend = [&](size_t knob) {
       if (knob < part.values.size()) {
         for (const int value : part.values[knob]) point.values[knob] = value, descend(knob + 1);
-      } else if (auto legal = settled(part, point); legal && known.insert(*legal).second) {
+      } else if (auto legal = settled(point); legal && known.insert(*legal).second) {
         result.push_back(std::move(*legal));
       }
     };

@@ -30,8 +30,8 @@ class Domain {
   /// A legal candidate of the same variant with up to `knobs` knobs set at random; nothing where none is found.
   std::optional<Candidate> kicked(const Candidate& candidate, int knobs, Random& random) const;
 
-  /// Names of the variants of the space that this device runs.
-  std::vector<std::string> variants() const;
+  /// The variants of the space that this device runs.
+  std::vector<VariantPtr> variants() const;
 
   /// All candidates, where the values make no more than `most` combinations, or `only` has no more.
   std::optional<std::vector<Candidate>> all(int64_t most) const;
@@ -39,11 +39,11 @@ class Domain {
  private:
   // The values of a variant's knobs in the space: numbers ascending, then kLargestLegal.
   struct Part {
-    const Variant* variant;
+    VariantPtr variant;
     std::vector<std::vector<int>> values;
   };
   const Part* part_of(const Candidate& candidate) const;
-  std::optional<Candidate> settled(const Part& part, Candidate point) const;
+  std::optional<Candidate> settled(Candidate point) const;
   Candidate point_of(const Part& part, const Candidate& candidate) const;
   std::vector<Candidate> repaired(const Part& part, const Candidate& point, size_t changed, size_t most) const;
 

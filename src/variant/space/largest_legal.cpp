@@ -8,15 +8,15 @@ namespace {
 
 constexpr int kLargestTried = 16;
 
-bool try_downwards(Candidate& candidate, std::vector<size_t> open, const Variant& variant, const Shape& shape,
-                   const DeviceInfo& device) {
+bool try_downwards(Candidate& candidate, std::vector<size_t> open, const Shape& shape, const DeviceInfo& device) {
+  const Variant& variant = *candidate.variant;
   if (open.empty()) return !variant.illegal(candidate, shape, device);
   const size_t place = open.back();
   open.pop_back();
   const std::vector<std::string>& words = variant.knobs[place].words;
   const auto legal_with = [&](int value) {
     candidate.values[place] = value;
-    return try_downwards(candidate, open, variant, shape, device);
+    return try_downwards(candidate, open, shape, device);
   };
   const int highest = words.empty() ? kLargestTried : static_cast<int>(words.size()) - 1;
   // Numbers that are illegal when small are illegal when large.
@@ -28,11 +28,11 @@ bool try_downwards(Candidate& candidate, std::vector<size_t> open, const Variant
 
 }  // namespace
 
-bool set_largest_legal(Candidate& candidate, const Variant& variant, const Shape& shape, const DeviceInfo& device) {
+bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   std::vector<size_t> open;
   for (size_t i = 0; i < candidate.values.size(); ++i)
     if (candidate.values[i] == kLargestLegal) open.push_back(i);
-  return try_downwards(candidate, std::move(open), variant, shape, device);
+  return try_downwards(candidate, std::move(open), shape, device);
 }
 
 }  // namespace moetune

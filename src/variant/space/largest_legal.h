@@ -10,6 +10,6 @@ constexpr int kLargestLegal = -1;
 /// Replaces each kLargestLegal by a value: values of the last such knob are tried downwards and, with each, values of
 /// the knobs before it. A number that is illegal at 2 and at 1 is not tried any further. False where no values are
 /// legal.
-bool set_largest_legal(Candidate& candidate, const Variant& variant, const Shape& shape, const DeviceInfo& device);
+bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
 }  // namespace moetune

@@ -34,7 +34,7 @@ int knob_value(const Knob& knob, const JsonAt& json) {
 }
 
 // An older space may name a retired knob, if its list has the value that the variant still has.
-void require_knob(const Variant& variant, const std::string& name, const JsonAt& json) {
+void require_knob(const Variant& variant, const std::string& name, const JsonAt& json, const Catalog& catalog) {
   for (const RetiredKnob& retired : variant.retired) {
     if (retired.name != name) continue;
     const JsonAt list = json[name];
@@ -42,7 +42,7 @@ void require_knob(const Variant& variant, const std::string& name, const JsonAt&
       if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
     list.fail(fmt::format("the only value of {} is {}", name, retired.value), "leave the knob out");
   }
-  with_place(json, [&](const JsonAt&) { return knob_place(variant, name); });
+  with_place(json, [&](const JsonAt&) { return catalog.knob_place(variant, name); });
 }
 
 // The values of one knob, or the one that it has where the space doesn't name it.
@@ -54,11 +54,10 @@ std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
   return values;
 }
 
-VariantSpace variant_space(const std::string& name, const JsonAt& json) {
-  const Variant& variant = with_place(json, [&](const JsonAt&) { return std::cref(find_variant(name)); });
-  VariantSpace space{.variant = name, .values = {}};
-  for (const auto& item : json.value().items()) require_knob(variant, item.key(), json);
-  for (const Knob& knob : variant.knobs) space.values.emplace_back(knob.name, knob_values(knob, json));
+VariantSpace variant_space(const std::string& name, const JsonAt& json, const Catalog& catalog) {
+  VariantSpace space{.variant = with_place(json, [&](const JsonAt&) { return catalog.find(name); }), .values = {}};
+  for (const auto& item : json.value().items()) require_knob(*space.variant, item.key(), json, catalog);
+  for (const Knob& knob : space.variant->knobs) space.values.emplace_back(knob.name, knob_values(knob, json));
   return space;
 }
 
@@ -74,7 +73,7 @@ std::optional<int64_t> points(const VariantSpace& space, int64_t most) {
 
 int64_t size(const VariantSpace& space, int64_t most) {
   if (const auto found = points(space, most)) return *found;
-  throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant, most),
+  throw request_error(fmt::format("the space of '{}' has over {} candidates", space.variant->name, most),
                       "draw some with --max-candidates N (tune: and --strategy random), name a smaller --space, or "
                       "give fewer values with --set");
 }
@@ -93,21 +92,21 @@ Candidate candidate_at(const VariantSpace& space, int64_t index) {
 // Leaves the candidate illegal where nothing is legal.
 void settle(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   if (std::ranges::find(candidate.values, kLargestLegal) != candidate.values.end())
-    set_largest_legal(candidate, find_variant(candidate.variant), shape, device);
+    set_largest_legal(candidate, shape, device);
 }
 
 // The parts of a space that a device can run.
 std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const DeviceInfo& device) {
   std::vector<const VariantSpace*> parts;
   for (const VariantSpace& part : space.variants)
-    if (find_variant(part.variant).device == device.kind) parts.push_back(&part);
+    if (part.variant->device == device.kind) parts.push_back(&part);
   return parts;
 }
 
 // A candidate counts once: "most" may come to a value that the list has anyway.
 void add(Enumeration& result, std::set<Candidate>& known, Candidate candidate, const Shape& shape,
          const DeviceInfo& device) {
-  const auto reason = find_variant(candidate.variant).illegal(candidate, shape, device);
+  const auto reason = candidate.variant->illegal(candidate, shape, device);
   if (!reason && !known.insert(candidate).second) return;
   ++result.total;
   if (reason)
@@ -153,34 +152,34 @@ std::vector<int> values_from_text(const Knob& knob, std::string_view list) {
   return values;
 }
 
-Error knob_missing(const SearchSpace& space, const std::string& name) {
+Error knob_missing(const SearchSpace& space, const std::string& name, const Catalog& catalog) {
   std::vector<std::string> owners;
-  for (const Variant& variant : variants())
-    for (const Knob& knob : variant.knobs)
-      if (knob.name == name) owners.push_back(variant.name);
-  if (owners.empty()) return unknown_word("knob", name, knob_names());
+  for (const VariantPtr& variant : catalog.variants())
+    for (const Knob& knob : variant->knobs)
+      if (knob.name == name) owners.push_back(variant->name);
+  if (owners.empty()) return unknown_word("knob", name, catalog.knob_names());
   return request_error(fmt::format("no variant of the space '{}' has the knob '{}'", space.name, name),
                        fmt::format("variants that have it: {}", fmt::join(owners, ", ")));
 }
 
-VariantSpace whole(const Variant& variant) {
-  VariantSpace part{.variant = variant.name, .values = {}};
-  for (const Knob& knob : variant.knobs) part.values.emplace_back(knob.name, knob.values);
+VariantSpace whole(const VariantPtr& variant) {
+  VariantSpace part{.variant = variant, .values = {}};
+  for (const Knob& knob : variant->knobs) part.values.emplace_back(knob.name, knob.values);
   return part;
 }
 
-void add_packs(SearchSpace& space) {
-  for (const Variant& variant : variants())
-    if (variant.pack) space.variants.push_back(whole(variant));
+void add_packs(SearchSpace& space, const Catalog& catalog) {
+  for (const VariantPtr& variant : catalog.variants())
+    if (variant->pack) space.variants.push_back(whole(variant));
 }
 
 // The error for a variant that this space lacks; it names the built-in spaces that have it.
-Error variant_missing(const SearchSpace& space, const std::string& name) {
-  find_variant(name);  // throws where there is no such variant at all
+Error variant_missing(const SearchSpace& space, const std::string& name, const Catalog& catalog) {
+  catalog.find(name);  // throws where there is no such variant at all
   std::vector<std::string> others;
   for (const std::string& other : embedded_names(kFolder))
-    for (const VariantSpace& part : load_space(other).variants)
-      if (part.variant == name) others.push_back("--space " + other);
+    for (const VariantSpace& part : load_space(other, catalog).variants)
+      if (part.variant->name == name) others.push_back("--space " + other);
   return request_error(fmt::format("the space '{}' has no values for the variant '{}'", space.name, name),
                        others.empty() ? "write a space that has them, or name a candidate with --candidate"
                                       : fmt::format("use {}", fmt::join(others, " or ")));
@@ -188,24 +187,25 @@ Error variant_missing(const SearchSpace& space, const std::string& name) {
 
 }  // namespace
 
-SearchSpace whole_space() {
+SearchSpace whole_space(const Catalog& catalog) {
   SearchSpace space{.name = std::string(kAllVariants), .variants = {}};
-  for (const Variant& variant : variants())  // in reverse: the default is of the first that can run
-    if (!variant.pack) space.variants.insert(space.variants.begin(), whole(variant));
-  add_packs(space);
+  for (const VariantPtr& variant : catalog.variants())  // in reverse: the default is of the first that can run
+    if (!variant->pack) space.variants.insert(space.variants.begin(), whole(variant));
+  add_packs(space, catalog);
   return space;
 }
 
-SearchSpace space_from_json(const JsonAt& json) {
+SearchSpace space_from_json(const JsonAt& json, const Catalog& catalog) {
   require_schema(json, "space");
   const JsonAt list = json["variants"];
   SearchSpace space;
-  for (const auto& item : list.value().items()) space.variants.push_back(variant_space(item.key(), list[item.key()]));
+  for (const auto& item : list.value().items())
+    space.variants.push_back(variant_space(item.key(), list[item.key()], catalog));
   return space;
 }
 
-SearchSpace load_space(const std::string& name_or_file) {
-  if (name_or_file == kAllVariants) return whole_space();
+SearchSpace load_space(const std::string& name_or_file, const Catalog& catalog) {
+  if (name_or_file == kAllVariants) return whole_space(catalog);
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   Json json;
   std::error_code ignored;
@@ -217,23 +217,22 @@ SearchSpace load_space(const std::string& name_or_file) {
   } else {
     throw unknown_word("space", name_or_file, embedded_names(kFolder));
   }
-  SearchSpace space = space_from_json(JsonAt(json, name_or_file));
+  SearchSpace space = space_from_json(JsonAt(json, name_or_file), catalog);
   space.name = name_or_file;
-  if (text) add_packs(space);
+  if (text) add_packs(space, catalog);
   return space;
 }
 
-void keep_variants(SearchSpace& space, const std::vector<std::string>& names) {
-  std::vector<std::string> known;
-  for (const VariantSpace& variant : space.variants) known.push_back(variant.variant);
+void keep_variants(SearchSpace& space, const std::vector<std::string>& names, const Catalog& catalog) {
+  const auto name_of = [](const VariantSpace& part) { return part.variant->name; };
   for (const std::string& name : names)
-    if (std::find(known.begin(), known.end(), name) == known.end()) throw variant_missing(space, name);
-  std::erase_if(space.variants, [&](const VariantSpace& variant) {
-    return std::find(names.begin(), names.end(), variant.variant) == names.end();
-  });
+    if (std::ranges::find(space.variants, name, name_of) == space.variants.end())
+      throw variant_missing(space, name, catalog);
+  std::erase_if(space.variants,
+                [&](const VariantSpace& part) { return std::ranges::find(names, part.variant->name) == names.end(); });
 }
 
-void set_values(SearchSpace& space, const std::string& assignment) {
+void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos)
     throw request_error(fmt::format("'{}' must be knob=value,value", assignment), "for instance block_m=64,128");
@@ -241,17 +240,17 @@ void set_values(SearchSpace& space, const std::string& assignment) {
   const std::string_view list = std::string_view(assignment).substr(equals + 1);
   bool found = false;
   for (VariantSpace& part : space.variants) {
-    const Variant& variant = find_variant(part.variant);
+    const Variant& variant = *part.variant;
     for (size_t i = 0; i < variant.knobs.size(); ++i)
       if (variant.knobs[i].name == name) part.values[i].second = values_from_text(variant.knobs[i], list), found = true;
   }
-  if (!found) throw knob_missing(space, name);
+  if (!found) throw knob_missing(space, name, catalog);
 }
 
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
   std::optional<Candidate> first;
   for (const VariantSpace& part : space.variants) {
-    const Variant& variant = find_variant(part.variant);
+    const Variant& variant = *part.variant;
     if (variant.device != device.kind) continue;
     Candidate candidate = variant.fallback(problem, device);
     if (!variant.illegal(candidate, problem.shape, device)) return candidate;

@@ -5,12 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "variant/catalog.h"
 #include "variant/space/largest_legal.h"
 
 namespace moetune {
 
 struct VariantSpace {
-  std::string variant;
+  VariantPtr variant;
   std::vector<std::pair<std::string, std::vector<int>>> values;  // knob name -> values; all knobs of the variant
 };
 
@@ -22,20 +23,20 @@ struct SearchSpace {
 /// "all", the whole space; "quick" and others from configs/spaces, with all candidates of the packs in the catalog; or
 /// a JSON file of the same form, with packs only if it names them. Unknown variants or knobs, missing knobs and wrong
 /// values are errors that name the place.
-SearchSpace load_space(const std::string& name_or_file);
+SearchSpace load_space(const std::string& name_or_file, const Catalog& catalog);
 
 /// All values that variants list for their knobs, called "all": the space where none is named. Packs come last, so that
 /// the default candidate is of a built-in variant, where one takes the problem.
-SearchSpace whole_space();
+SearchSpace whole_space(const Catalog& catalog);
 /// The same from JSON, without a name.
-SearchSpace space_from_json(const JsonAt& json);
+SearchSpace space_from_json(const JsonAt& json, const Catalog& catalog);
 
 /// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
 /// variant).
-void keep_variants(SearchSpace& space, const std::vector<std::string>& names);
+void keep_variants(SearchSpace& space, const std::vector<std::string>& names, const Catalog& catalog);
 
 /// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has.
-void set_values(SearchSpace& space, const std::string& assignment);
+void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog);
 
 /// The candidate that is good without tuning: of the first variant in the space that takes this problem on this device.
 /// Where none does, the first one's, which is illegal; Exit::request where no variant is for such a device.

@@ -1,7 +1,6 @@
 // Host twin of kernels/wgmma.cuh: its knobs, how it launches, its unit.
-#include "variant/wgmma/wgmma.h"
-
 #include "kernels/wgmma_plan.h"
+#include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/space/largest_legal.h"
 #include "variant/unit.h"
@@ -13,13 +12,12 @@ namespace {
 
 using Knobs = WgmmaKnobs;
 
-const std::vector<int> kRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
-const std::vector<int> kColumns = {32, 64, 96, 128, 160, 192, 224, 256};
-
 const KnobList<Knobs>& list() {
+  const std::vector<int> rows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
+  const std::vector<int> columns = {32, 64, 96, 128, 160, 192, 224, 256};
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("wgmma")
-          .add_blocks(kRows, kColumns, {64, 128})
+          .add_blocks(rows, columns, {64, 128})
           .add_walk({2, 3, 4, 5, 6, 8, kLargestLegal})
           .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
           .tries({1, 2, 3})

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/system/process.h"
+#include "built_in.h"
 #include "error_of.h"
 #include "naive.h"
 
@@ -47,7 +48,7 @@ TEST_F(CpuBackend, VerifiesEveryDtypeAndFusion) {
       const Problem p = small_problem(dtype, fusion);
       backend->load(p);
       for (const Contender& contender :
-           {loop(), of(cpu_variant().fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
+           {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
         const Verdict verdict = backend->verify(contender);
         EXPECT_TRUE(verdict.ok) << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
         EXPECT_EQ(verdict.elements, 2 * 128 * 96);
@@ -170,7 +171,7 @@ TEST_F(CpuBackend, RefusesAnIllegalCandidate) {
 TEST_F(CpuBackend, RefusesAnotherVariant) {
   backend->load(small_problem());
   Candidate c = candidate(8, 32, 16, 1);
-  c.variant = "mma";
+  c.variant = built_in().find("mma");
   EXPECT_EQ(fault_of([&] { backend->verify(of(c)); }), "illegal: the variant 'mma' does not run on the cpu backend");
 }
 
@@ -187,7 +188,7 @@ TEST_F(CpuBackend, VerifiesGradients) {
         p.shape.op = op;
         backend->load(p);
         for (const Contender& contender :
-             {loop(), of(cpu_variant().fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
+             {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
           const Verdict verdict = backend->verify(contender);
           EXPECT_TRUE(verdict.ok) << name(op) << " " << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
           EXPECT_EQ(verdict.elements, 2 * (op == Op::dx ? 128 * 120 : 8 * 96 * 120));
@@ -205,7 +206,7 @@ TEST_F(CpuBackend, VerifiesSummedSlotsAndTheWeightsGradient) {
       const Problem p = small_problem(dtype, fusion, Op::dx);
       backend->load(p);
       for (const Contender& contender :
-           {loop(), of(cpu_variant().fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
+           {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
         const Verdict verdict = backend->verify(contender);
         EXPECT_TRUE(verdict.ok) << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
         EXPECT_EQ(verdict.elements, 2 * (fusion == summed ? 64 * 120 : 128 * 120 + 128));

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/baseline.h"
 #include "backend/cpu/reference.h"
+#include "built_in.h"
 #include "naive.h"
 
 namespace moetune {
@@ -90,7 +91,7 @@ TEST_P(EveryCase, EqualsTheNaiveLoopOnIntegers) {
   Workspace workspace;
   for (const Sizes& size : sizes()) {
     const Problem p = problem(size.n, size.k);
-    ASSERT_FALSE(cpu_variant().illegal(size.candidate, p.shape, naive::device(3)));
+    ASSERT_FALSE(find_variant("cpu").illegal(size.candidate, p.shape, naive::device(3)));
     naive::Operands operands(p, Values::integer);
     const naive::Matrix wanted = naive::multiply(p, operands);
     grouped_gemm(product_of(p), operands.matrices(), cpu_knobs(size.candidate), microkernel(), pool, workspace);

@@ -1,6 +1,7 @@
 // What the cpu variant may be asked for, rule by rule, and what it does untuned.
 #include <gtest/gtest.h>
 
+#include "built_in.h"
 #include "naive.h"
 
 namespace moetune {
@@ -16,7 +17,7 @@ Shape shape_of(Op op = Op::fwd, int64_t k = 64) {
 }
 
 std::string reason(const Candidate& c, const Shape& shape = shape_of(), int processors = 8) {
-  return cpu_variant().illegal(c, shape, naive::device(processors)).value_or("");
+  return find_variant("cpu").illegal(c, shape, naive::device(processors)).value_or("");
 }
 
 TEST(CpuLegality, AcceptsWholeTiles) {
@@ -91,12 +92,13 @@ TEST(CpuLegality, PackingBuffersAreThoseOfTheOp) {
 TEST(CpuLegality, OnlyOnACpu) {
   DeviceInfo gpu = naive::device(132);
   gpu.kind = DeviceKind::cuda;
-  EXPECT_EQ(cpu_variant().illegal(candidate(8, 32, 16, 1), shape_of(), gpu), "the cpu variant runs on a cpu only");
+  EXPECT_EQ(find_variant("cpu").illegal(candidate(8, 32, 16, 1), shape_of(), gpu),
+            "the cpu variant runs on a cpu only");
 }
 TEST(CpuLegality, ListsItsKnobs) {
   EXPECT_EQ(text(candidate(8, 32, 16, 1)), "cpu block_m=8 block_n=32 block_k=16 threads=1");
-  for (const Knob& knob : cpu_variant().knobs) EXPECT_FALSE(knob.in_unit) << knob.name;
-  EXPECT_EQ(cpu_variant().device, DeviceKind::cpu);
+  for (const Knob& knob : find_variant("cpu").knobs) EXPECT_FALSE(knob.in_unit) << knob.name;
+  EXPECT_EQ(find_variant("cpu").device, DeviceKind::cpu);
   EXPECT_EQ(find_variant("cpu").name, "cpu");
 }
 
@@ -145,7 +147,7 @@ TEST(CpuFallback, IsLegalEverywhere) {
         for (const int processors : {1, 2, 13, 128})
           for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
             const Problem p = naive::problem_of(routing, tokens, 32, 1, {.n = n, .k = 33, .op = op});
-            const Candidate c = cpu_variant().fallback(p, naive::device(processors));
+            const Candidate c = find_variant("cpu").fallback(p, naive::device(processors));
             EXPECT_EQ(reason(c, p.shape, processors), "") << text(c);
             EXPECT_EQ(cpu_knobs(c).threads, processors);
           }
@@ -154,7 +156,7 @@ TEST(CpuFallback, CutsTheResultOfTheOp) {
   // A wide layer of few columns: dX has many columns, dW many of both, whatever the rows.
   const auto of = [](Op op) {
     const Problem p = naive::problem_of_rows({40}, {.n = 64, .k = 8192, .op = op}, 1);
-    return text(cpu_variant().fallback(p, naive::device(2)));
+    return text(find_variant("cpu").fallback(p, naive::device(2)));
   };
   EXPECT_EQ(of(Op::fwd), "cpu block_m=32 block_n=64 block_k=256 threads=2");
   EXPECT_EQ(of(Op::dx), "cpu block_m=128 block_n=256 block_k=256 threads=2");
@@ -163,18 +165,19 @@ TEST(CpuFallback, CutsTheResultOfTheOp) {
 TEST(CpuFallback, TakesLargeBlocksWhereThereAreEnough) {
   for (const char* routing : {"balanced", "zipf:1.5"}) {
     const Problem p = naive::problem_of(routing, 1024, 8, 2, {.n = 2048, .k = 512});
-    EXPECT_EQ(text(cpu_variant().fallback(p, naive::device(2))), "cpu block_m=128 block_n=256 block_k=256 threads=2");
+    EXPECT_EQ(text(find_variant("cpu").fallback(p, naive::device(2))),
+              "cpu block_m=128 block_n=256 block_k=256 threads=2");
   }
 }
 TEST(CpuFallback, CutsRowsWhereColumnsAreTooFew) {
   const Problem p = naive::problem_of_rows({1024}, {.n = 64, .k = 512}, 1);
-  EXPECT_EQ(cpu_knobs(cpu_variant().fallback(p, naive::device(1))).block_m, 128);
-  EXPECT_EQ(cpu_knobs(cpu_variant().fallback(p, naive::device(8))).block_m, 32);
+  EXPECT_EQ(cpu_knobs(find_variant("cpu").fallback(p, naive::device(1))).block_m, 128);
+  EXPECT_EQ(cpu_knobs(find_variant("cpu").fallback(p, naive::device(8))).block_m, 32);
 }
 TEST(CpuFallback, CutsNarrowProblemsForAllThreads) {
   const Problem p = naive::problem_of_rows({100}, {.n = 512, .k = 512}, 1);
   const auto block_n = [&](int processors) {
-    return cpu_knobs(cpu_variant().fallback(p, naive::device(processors))).block_n;
+    return cpu_knobs(find_variant("cpu").fallback(p, naive::device(processors))).block_n;
   };
   EXPECT_GT(block_n(1), block_n(16));
 }

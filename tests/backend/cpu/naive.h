@@ -10,6 +10,7 @@
 
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/matrices.h"
+#include "built_in.h"
 #include "variant/cpu/cpu.h"
 #include "workload/problem.h"
 
@@ -137,7 +138,7 @@ inline Matrix multiply(const Problem& p, const Operands& o) {
 }
 
 inline Candidate candidate(int block_m, int block_n, int block_k, int threads) {
-  return {.variant = "cpu", .values = {block_m, block_n, block_k, threads}};
+  return candidate_of("cpu", {block_m, block_n, block_k, threads});
 }
 
 /// The first element that differs in its bits, in words; "" where all are the same.

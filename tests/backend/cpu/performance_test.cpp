@@ -6,6 +6,7 @@
 
 #include "backend/cpu/ceilings.h"
 #include "backend/cpu/cpu_backend.h"
+#include "built_in.h"
 #include "naive.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
@@ -33,7 +34,7 @@ TEST(CpuPerformance, ReachesHalfOfTheFp32Peak) {
   const auto backend = make_cpu_backend({});
   ThreadPool pool(backend->device().processors);
   const Problem p = naive::problem_of("balanced", 512, 2, 1, {.n = 1024, .k = 1024});
-  const Candidate c = cpu_variant().fallback(p, backend->device());
+  const Candidate c = find_variant("cpu").fallback(p, backend->device());
   backend->load(p);
   double peak = 0, seconds = 1e9, ratio = 0;
   for (int i = 0; i < kFewestTries || (i < kTries && (ratio <= 0.5 || ratio > 1)); ++i) {
@@ -51,7 +52,7 @@ TEST(CpuPerformance, BeatsTheLoop) {
   const auto backend = make_cpu_backend({});
   for (const int64_t tokens : {8, 256}) {
     const Problem p = naive::problem_of("balanced", tokens, 8, 2, {.dtype = Dtype::bf16, .n = 512, .k = 1024});
-    const Candidate c = cpu_variant().fallback(p, backend->device());
+    const Candidate c = find_variant("cpu").fallback(p, backend->device());
     backend->load(p);
     double loop = 1e9, seconds = 1e9, ratio = 0;
     for (int i = 0; i < kFewestTries || (i < kTries && ratio <= 1.05); ++i) {

@@ -7,6 +7,7 @@
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/operands.h"
 #include "backend/cpu/reference.h"
+#include "built_in.h"
 #include "naive.h"
 #include "unsloth_matrix.h"
 
@@ -24,7 +25,7 @@ class UnslothMatrix : public testing::TestWithParam<Model> {
         SCOPED_TRACE(std::string(name(op)) + " " + std::string(name(fused.projection)) + " " + text(fused.fusion) +
                      ", " + routing + ", " + std::to_string(tokens) + " tokens");
         const Problem p = unsloth::problem_of(unsloth::shape_of(GetParam(), fused, op), GetParam(), routing, tokens);
-        verify(p, {cpu_variant().fallback(p, naive::device(2)), naive::candidate(24, 96, 48, 2)});
+        verify(p, {find_variant("cpu").fallback(p, naive::device(2)), naive::candidate(24, 96, 48, 2)});
         ++cases_;
       }
   }
@@ -40,7 +41,7 @@ class UnslothMatrix : public testing::TestWithParam<Model> {
       const Reference wanted =
           exact ? rounded_reference(product, matrices, pool_) : unrounded_reference(product, matrices, pool_);
       for (const Candidate& c : candidates) {
-        ASSERT_FALSE(cpu_variant().illegal(c, p.shape, naive::device(2))) << text(c);
+        ASSERT_FALSE(find_variant("cpu").illegal(c, p.shape, naive::device(2))) << text(c);
         set.d.reset(pool_);
         grouped_gemm(product, matrices, cpu_knobs(c), microkernel(), pool_, workspace_);
         const Verdict verdict =

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/grouped_gemm.h"
+#include "built_in.h"
 #include "three_loops.h"
 
 namespace moetune {
@@ -34,7 +35,7 @@ TEST_P(EveryVariantGradient, EqualsThreeLoopsOnIntegers) {
                          {35, 97, candidate(128, 256, 256, 2)}};
   for (const Sizes& size : sizes)
     on_routings(size.n, size.k, [&](const Problem& problem) {
-      ASSERT_FALSE(cpu_variant().illegal(size.candidate, problem.shape, naive::device(3)));
+      ASSERT_FALSE(find_variant("cpu").illegal(size.candidate, problem.shape, naive::device(3)));
       Multiplication run(problem, Values::integer);
       for (const Isa isa : usable_isas()) {
         run_variant(run, size.candidate, isa);

@@ -10,6 +10,7 @@
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/compile/kept_units.h"
 #include "base/error.h"
+#include "built_in.h"
 #include "gpu/allclose.h"
 #include "gpu/plants.h"
 #include "variant/space/space.h"
@@ -37,8 +38,8 @@ void keep_sample(std::vector<std::string>& all) {
 
 // Of the full space, the legal candidates at the corners: each value of each knob with the others at either end.
 std::vector<Candidate> corners(const std::string& variant, const Shape& shape, const DeviceInfo& device) {
-  SearchSpace space = load_space("full");
-  keep_variants(space, {variant});
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {variant}, built_in());
   std::vector<Candidate> result;
   for (const bool low : {true, false})
     for (const auto& [free_knob, free_values] : space.variants[0].values) {
@@ -54,13 +55,14 @@ std::vector<Candidate> corners(const std::string& variant, const Shape& shape, c
 // The ends of what the full space has for each of wgmma's knobs, all of its words and splits (0, 1 and more are three
 // kinds), and the ways to copy, of which the full space keeps one. 192 is no end, but all that three warpgroups share.
 SearchSpace wgmma_ends() {
-  SearchSpace space = load_space("full");
-  keep_variants(space, {"wgmma"});
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {"wgmma"}, built_in());
   for (const std::string values : {"tma_w=no,yes", "addressing=base,pointers", "tma_store=no,yes,rows"})
-    set_values(space, values);
+    set_values(space, values, built_in());
   for (auto& [name, values] : space.variants[0].values) {
     const Variant& wgmma = find_variant("wgmma");
-    if (!wgmma.knobs[knob_place(wgmma, name)].words.empty() || name == "consumers" || name == "split") continue;
+    if (!wgmma.knobs[built_in().knob_place(wgmma, name)].words.empty() || name == "consumers" || name == "split")
+      continue;
     const bool tile = name == "block_m" || name == "block_n";
     if (values.size() == 1) continue;
     values = tile ? std::vector<int>{values.front(), 192, values.back()} : std::vector{values.front(), values.back()};
@@ -72,7 +74,7 @@ SearchSpace wgmma_ends() {
 using Pair = std::tuple<std::string_view, int, std::string_view, int>;
 
 std::vector<Pair> pairs_of(const Candidate& candidate) {
-  const std::vector<Knob>& knobs = find_variant(candidate.variant).knobs;
+  const std::vector<Knob>& knobs = candidate.variant->knobs;
   const auto end = [&](size_t i) {
     return knobs[i].name == "stages" && candidate.values[i] > 2 ? kLargestLegal : candidate.values[i];
   };
@@ -117,8 +119,8 @@ class CompileTest : public testing::TestWithParam<std::string> {
   // `count` candidates, evenly spread over what is legal of a space.
   void expect_some_compile(const std::string& variant, const Shape& shape, size_t count,
                            const std::string& name = "quick") {
-    SearchSpace space = load_space(name);
-    keep_variants(space, {variant});
+    SearchSpace space = load_space(name, built_in());
+    keep_variants(space, {variant}, built_in());
     const std::vector<Candidate> legal = enumerate(space, shape, device_of_arch(GetParam())).legal;
     ASSERT_GE(legal.size(), count);
     std::vector<Candidate> candidates;
@@ -137,7 +139,7 @@ class CompileTest : public testing::TestWithParam<std::string> {
     for (const auto& [name, values] : space.variants[0].values)
       for (const int value : values) {
         const Variant& wgmma = find_variant("wgmma");
-        const size_t place = knob_place(wgmma, name);
+        const size_t place = built_in().knob_place(wgmma, name);
         const bool found = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& candidate) {
           return value == kLargestLegal ? candidate.values[place] > 2 : candidate.values[place] == value;
         });
@@ -219,8 +221,8 @@ TEST_P(CompileTest, Gradients) {
       if (variant == "wgmma" && GetParam() != "sm_90a") continue;
       Shape shape = shape_of(Dtype::bf16, 1536, 2048, fusion);
       shape.op = op;
-      SearchSpace space = load_space("full");
-      keep_variants(space, {variant});
+      SearchSpace space = load_space("full", built_in());
+      keep_variants(space, {variant}, built_in());
       const std::vector<Candidate> drawn = draw(space, shape, device_of_arch(GetParam()), 3, /*seed=*/2).legal;
       EXPECT_EQ(drawn.size(), 3u);
       expect_compile(variant, shape, drawn);
@@ -516,7 +518,7 @@ TEST(Compiler, LaysOutSharedMemoryAsTheHostDoes) {
   for (const auto& [text, type] : cases) {
     const Candidate candidate = parse_candidate(text);
     const Shape shape = shape_of(Dtype::bf16, 64, 64, {.permute_x = false, .permute_y = true, .topk_weights = true});
-    const Variant& variant = find_variant(candidate.variant);
+    const Variant& variant = *candidate.variant;
     const int64_t bytes = variant.plan(candidate, shape).shared_bytes;
     for (const int64_t claimed : {bytes, bytes + 256}) {
       const std::string unit = variant.unit(candidate, shape) + "static_assert(moetune::" + type +
@@ -589,8 +591,8 @@ TEST(KernelSources, AFolderWithoutArgsIsRefused) {
 
 TEST(KeptUnits, ForgetsWhatWasCompiledFirstAndCompilesItAgain) {
   const Shape shape = shape_of(Dtype::fp32, 64, 64, {});
-  SearchSpace space = load_space("full");
-  keep_variants(space, {"simt"});
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {"simt"}, built_in());
   std::vector<std::string> units;
   for (const Candidate& candidate : enumerate(space, shape, device_of_arch("sm_80")).legal)
     units.push_back(find_variant("simt").unit(candidate, shape));

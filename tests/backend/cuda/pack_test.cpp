@@ -1,10 +1,9 @@
 // A pack of kernels that NVRTC compiled, without a GPU: loaded, told by the backend that compiles, evaluated.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "backend/cuda/compile/arch_backend.h"
 #include "backend/cuda/pack_kernel.h"
+#include "built_in.h"
 #include "simt_pack.h"
 
 namespace moetune {
@@ -23,7 +22,7 @@ TEST(PackOfCudaKernels, IsLoadedAndLaunchesTheWholeStruct) {
   const Pack pack = load_pack(folder.path());
   Sizes sizes = sizes_of(
       product_of(make_problem({.shape = shape_of(), .tokens = 20, .routing = parse_routing("uniform"), .seed = 3})));
-  const Candidate candidate{.variant = "packed_simt", .values = {16, 2}};
+  const Candidate candidate{.variant = nullptr, .values = {16, 2}};
   const PackLaunch launch = pack_launch(pack, candidate, sizes, 90, [](const PackStep&) { return 5; });
   ASSERT_EQ(launch.steps.size(), 3u);
   EXPECT_EQ(launch.steps[1].entry, "copy_sizes");
@@ -42,46 +41,39 @@ TEST(PackOfCudaKernels, IsLoadedAndLaunchesTheWholeStruct) {
 TEST(PackOfCudaKernels, CompilesNothingAndTellsRegisters) {
   TemporaryFolder folder;
   write_simt_pack(folder, shape_of(), "sm_90a", "none");
-  const auto run = [&] {  // in a process of its own: the catalog of a process only grows
-    add_packs({folder.path().string()});
-    const std::unique_ptr<Backend> backend = make_arch_backend("sm_90a", {});
-    EXPECT_EQ(backend->environment()["identity"]["packs"], pack_names());
-    const std::vector<Candidate> candidates = {{.variant = "packed_simt", .values = {32, 1}},
-                                               {.variant = "packed_simt", .values = {32, 2}}};
-    const std::vector<CompileResult> results = backend->compile(shape_of(), candidates);
-    EXPECT_EQ(results.at(0).status, Status::ok);
-    EXPECT_GT(results.at(0).registers, 0);
-    EXPECT_TRUE(results.at(0).from_cache);
-    EXPECT_EQ(results.at(1).status, Status::compile_error);
-    EXPECT_EQ(results.at(1).reason, "the pack has no kernel for this device and knobs");
-    std::exit(testing::Test::HasFailure() ? 1 : 0);
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+  const Catalog catalog({folder.path().string()});
+  const VariantPtr packed = catalog.find("packed_simt");
+  const std::unique_ptr<Backend> backend = make_arch_backend("sm_90a", {});
+  EXPECT_EQ(environment_with_packs(*backend, catalog)["identity"]["packs"], catalog.pack_names());
+  EXPECT_EQ(environment_with_packs(*backend, built_in()), backend->environment());
+  const std::vector<Candidate> candidates = {{.variant = packed, .values = {32, 1}},
+                                             {.variant = packed, .values = {32, 2}}};
+  const std::vector<CompileResult> results = backend->compile(shape_of(), candidates);
+  EXPECT_EQ(results.at(0).status, Status::ok);
+  EXPECT_GT(results.at(0).registers, 0);
+  EXPECT_TRUE(results.at(0).from_cache);
+  EXPECT_EQ(results.at(1).status, Status::compile_error);
+  EXPECT_EQ(results.at(1).reason, "the pack has no kernel for this device and knobs");
 }
 
 TEST(PackOfCudaKernels, StandBesideOthersInTheirOrder) {
   TemporaryFolder folder;
   write_simt_pack(folder, shape_of(), "sm_90a", "none");
-  const auto run = [&] {
-    add_packs({folder.path().string()});
-    const std::vector<Candidate> candidates = {parse_candidate("simt block_m=16 block_n=64 block_k=16"),
-                                               {.variant = "packed_simt", .values = {32, 1}},
-                                               parse_candidate("simt block_m=32 block_n=64 block_k=16")};
-    const auto compile = [](const std::vector<std::string>& units) {
-      std::vector<CompileResult> results;
-      for (const std::string& unit : units)
-        results.push_back(
-            {.status = Status::ok, .reason = unit.find("block_m = 16") != std::string::npos ? "16" : "32"});
-      return results;
-    };
-    const std::vector<CompileResult> results =
-        compile_candidates(shape_of(), candidates, device_of_arch("sm_90a"), compile);
-    EXPECT_EQ(results.at(0).reason, "16");
-    EXPECT_TRUE(results.at(1).from_cache);
-    EXPECT_EQ(results.at(2).reason, "32");
-    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  const Catalog catalog({folder.path().string()});
+  const std::vector<Candidate> candidates = {parse_candidate("simt block_m=16 block_n=64 block_k=16"),
+                                             {.variant = catalog.find("packed_simt"), .values = {32, 1}},
+                                             parse_candidate("simt block_m=32 block_n=64 block_k=16")};
+  const auto compile = [](const std::vector<std::string>& units) {
+    std::vector<CompileResult> results;
+    for (const std::string& unit : units)
+      results.push_back({.status = Status::ok, .reason = unit.find("block_m = 16") != std::string::npos ? "16" : "32"});
+    return results;
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+  const std::vector<CompileResult> results =
+      compile_candidates(shape_of(), candidates, device_of_arch("sm_90a"), compile);
+  EXPECT_EQ(results.at(0).reason, "16");
+  EXPECT_TRUE(results.at(1).from_cache);
+  EXPECT_EQ(results.at(2).reason, "32");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "backend/cuda/compile/compiler.h"
-#include "variant/variant.h"
+#include "built_in.h"
 
 namespace moetune {
 namespace {
@@ -116,7 +116,7 @@ std::string code_of(const std::string& cubin) {
 // Whether the unit of a candidate has other instructions with the policies and the line replaced.
 bool changes(const std::string& candidate, const Line& line) {
   const Candidate parsed = parse_candidate(candidate);
-  const std::string unit = find_variant(parsed.variant).unit(parsed, shape_of());
+  const std::string unit = parsed.variant->unit(parsed, shape_of());
   const std::vector<std::string> units = {unit, with_policies(unit, line)};
   const std::vector<CompiledUnit> compiled =
       compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});

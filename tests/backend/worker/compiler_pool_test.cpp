@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "built_in.h"
 #include "temporary_folder.h"
 #include "tune/fake_backend.h"
 #include "workload/model.h"
@@ -272,8 +273,8 @@ class CompilesForReal : public testing::Test {
       GTEST_SKIP() << error.what();
     }
     const DeviceInfo device = device_of_arch("sm_90a");
-    SearchSpace space = load_space("full");
-    keep_variants(space, {"simt"});
+    SearchSpace space = load_space("full", built_in());
+    keep_variants(space, {"simt"}, built_in());
     candidates_ = enumerate(space, cell_.shape, device).legal;  // which compile fastest
     ASSERT_GE(candidates_.size(), 6U);
     candidates_.resize(6);

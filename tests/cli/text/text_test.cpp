@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text/grid.h"
 #include "base/text/units.h"
+#include "built_in.h"
 #include "cli/tables/winners.h"
 #include "cli/text/console.h"
 #include "cli/text/progress.h"

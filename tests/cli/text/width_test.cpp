@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text/units.h"
+#include "built_in.h"
 #include "cli/tables/bench_results.h"
 #include "cli/tables/check_output.h"
 #include "cli/tables/verdicts.h"
@@ -30,7 +31,7 @@ CellWork work_of(int64_t tokens) {
   const DeviceInfo device = device_of_arch("sm_90a");
   CellWork work{cell_of(tokens), {}};
   const Problem problem = make_problem(work.cell);
-  const Candidate fallback = usual_default(problem, device);
+  const SearchSpace usual = usual_space(built_in());
   add_entrant(
       work, "winner",
       {.baseline = "",
@@ -39,11 +40,11 @@ CellWork work_of(int64_t tokens) {
            "cluster=m in_flight=0 tma_x=no tma_w=no tma_store=rows addressing=pointers tiles=static pace=common "
            "split=0 "
            "hold=512 gather=first mix=8")});
-  add_entrant(work, "default", {.baseline = "", .candidate = fallback});
+  add_entrant(work, "default", {.baseline = "", .candidate = default_candidate(usual, problem, device)});
   add_entrant(work, "candidate",
               {.baseline = "", .candidate = complete(parse_partial_candidate("mma group=3"), problem, device)});
   add_entrant(work, "baseline", {.baseline = "cublas-grouped", .candidate = {}});
-  name_entrants(work, problem, device);
+  name_entrants(work, usual, problem, device);
   return work;
 }
 

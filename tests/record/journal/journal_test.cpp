@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/random.h"
+#include "built_in.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -37,7 +38,7 @@ std::string journal_text(const std::filesystem::path& path, Candidate (*of)(cons
 TEST(Journal, HoldsWhatWasWrittenInOrder) {
   const Folder folder;
   journal_text(folder / "j");
-  const JournalContents contents = read_journal(folder / "j");
+  const JournalContents contents = read_journal(folder / "j", built_in());
   EXPECT_EQ(contents.header.cells, header().cells);
   EXPECT_EQ(contents.header.device, header().device);
   EXPECT_EQ(contents.header.environment, header().environment);
@@ -58,16 +59,16 @@ TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
   Journal journal = Journal::create(folder / "j", header());
   Trial timed = trial(mma(64), 10);
   timed.took = 0.125;
-  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+  EXPECT_TRUE(read_journal(folder / "j", built_in()).trials.empty());
   journal.started(kCell, mma(64));
-  EXPECT_EQ(read_journal(folder / "j").unfinished.at(kCell).size(), 1u) << "on disk when the call returns";
+  EXPECT_EQ(read_journal(folder / "j", built_in()).unfinished.at(kCell).size(), 1u) << "on disk when the call returns";
   journal.finished(kCell, timed);
-  EXPECT_TRUE(read_journal(folder / "j").unfinished.empty());
+  EXPECT_TRUE(read_journal(folder / "j", built_in()).unfinished.empty());
   journal.finished(kCell, trial(mma(128), 10));
   const Entry found = sample::entry(header().cells.at(0), mma(64), 10);
   journal.decided(found, header().device, 2, true);
   journal.decided(found, header().device, 2.5, false);
-  const JournalContents contents = read_journal(folder / "j");
+  const JournalContents contents = read_journal(folder / "j", built_in());
   EXPECT_EQ(contents.trials.at(kCell)[0].took, 0.125);
   EXPECT_EQ(contents.trials.at(kCell)[1].took, 0) << "not told, as in older journals";
   EXPECT_EQ(contents.final_seconds, (std::map<std::string, double>{{kCell, 2.5}}));
@@ -83,11 +84,11 @@ TEST(Journal, AFinalOfAnotherCellIsRefused) {
   std::string text = read_text(folder / "j");
   text.replace(text.rfind("\"entry\""), 7, "\"kept\"");
   write(folder / "old", text);
-  EXPECT_TRUE(read_journal(folder / "old").decided.empty());
-  EXPECT_EQ(read_journal(folder / "old").final_seconds.size(), 1u) << "a journal of an earlier version";
+  EXPECT_TRUE(read_journal(folder / "old", built_in()).decided.empty());
+  EXPECT_EQ(read_journal(folder / "old", built_in()).final_seconds.size(), 1u) << "a journal of an earlier version";
   write(folder / "wrong",
         read_text(folder / "j") + R"({"kind": "final", "cell": ")" + kCell + R"(", "took_us": 1, "entry": {}})" + "\n");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "wrong"); }).what, "entry"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "wrong", built_in()); }).what, "entry"));
 }
 
 TEST(Journal, IsTheGoldenText) {
@@ -114,7 +115,7 @@ TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
     Journal journal = Journal::create(folder / "j", header());
     journal.finished(kCell, failed_trial(mma(64), Status::compile_error, "caf\xe9\nline two \"quoted\""));
   }
-  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell)[0].reason, "caf\xef\xbf\xbd\nline two \"quoted\"");
+  EXPECT_EQ(read_journal(folder / "j", built_in()).trials.at(kCell)[0].reason, "caf\xef\xbf\xbd\nline two \"quoted\"");
 }
 
 TEST(Journal, AnUnwritablePlaceIsAnError) {
@@ -142,7 +143,7 @@ TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
   {
     Journal first = Journal::create(folder / "j", header());
     const Journal owner = std::move(first);
-    read_journal(folder / "j");  // leaves it claimed
+    read_journal(folder / "j", built_in());  // leaves it claimed
     EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
   }
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
@@ -172,7 +173,7 @@ TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
   journal.begin(header());
   EXPECT_EQ(read_text(folder / "j.old"), "older");
   EXPECT_EQ(read_text(folder / "j.old2"), text);
-  EXPECT_TRUE(read_journal(folder / "j").trials.empty());
+  EXPECT_TRUE(read_journal(folder / "j", built_in()).trials.empty());
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);  // ours all the time
 }
 
@@ -184,7 +185,7 @@ TEST(Unfinished, CountsEachStartWithoutAnEnd) {
     journal.started(kCell, mma(128));
   }
   Journal::reopen(folder / "j").started(kCell, mma(64));
-  const auto unfinished = read_journal(folder / "j").unfinished;
+  const auto unfinished = read_journal(folder / "j", built_in()).unfinished;
   EXPECT_EQ(unfinished.at(kCell).at(text(mma(64))), 2);
   EXPECT_EQ(unfinished.at(kCell).at(text(mma(128))), 1);
 }
@@ -195,7 +196,7 @@ TEST(Unfinished, AnEndAtLastClearsTheCandidate) {
   journal.started(kCell, mma(64));
   journal.started(kCell, mma(64));
   journal.finished(kCell, failed_trial(mma(64), Status::timeout, "late"));
-  const JournalContents contents = read_journal(folder / "j");
+  const JournalContents contents = read_journal(folder / "j", built_in());
   EXPECT_TRUE(contents.unfinished.empty());
   EXPECT_EQ(contents.trials.at(kCell).size(), 1u);
 }
@@ -207,7 +208,7 @@ TEST(Unfinished, IsKeptApartByCell) {
   journal.started(kCell, mma(64));
   journal.started(other, mma(64));
   journal.finished(other, trial(mma(64), 2));
-  const JournalContents contents = read_journal(folder / "j");
+  const JournalContents contents = read_journal(folder / "j", built_in());
   EXPECT_EQ(contents.unfinished.size(), 1u);
   EXPECT_EQ(contents.unfinished.at(kCell).at(text(mma(64))), 1);
 }
@@ -225,11 +226,11 @@ TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsRead) {
   const size_t last = text.rfind('\n', text.size() - 2) + 1;
   for (size_t length = last; length < text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
-    const JournalContents contents = read_journal(folder / "cut");
+    const JournalContents contents = read_journal(folder / "cut", built_in());
     ASSERT_TRUE(contents.trials.empty()) << length;
     ASSERT_EQ(contents.unfinished.at(kCell).at(moetune::text(mma(64))), 1) << length;
   }
-  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 1u);
+  EXPECT_EQ(read_journal(folder / "j", built_in()).trials.at(kCell).size(), 1u);
 }
 
 TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
@@ -239,7 +240,7 @@ TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
   for (size_t length = last; length <= text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
     Journal::reopen(folder / "cut").finished(kCell, trial(mma(128), 20));
-    const JournalContents contents = read_journal(folder / "cut");
+    const JournalContents contents = read_journal(folder / "cut", built_in());
     const size_t whole = length == text.size() ? 2 : 1;
     ASSERT_EQ(contents.trials.at(kCell).size(), whole) << length;
     ASSERT_EQ(contents.trials.at(kCell).back().candidate, mma(128)) << length;
@@ -252,7 +253,7 @@ TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
   const std::string text = read_text(folder / "j");
   for (size_t length = 0; length < text.size(); length += 7) {
     write(folder / "cut", text.substr(0, length));
-    const auto fault = error_of([&] { read_journal(folder / "cut"); });
+    const auto fault = error_of([&] { read_journal(folder / "cut", built_in()); });
     ASSERT_EQ(fault.exit, Exit::request);
     ASSERT_TRUE(holds(fault.what, "cut off in its header")) << fault.what;
     ASSERT_EQ(fault.hint, "start afresh without --resume");
@@ -264,7 +265,7 @@ TEST(CutJournal, WhatFollowsTheLastWholeLineIsLeftOutAndCutOff) {
   const std::string text = journal_text(folder / "j");
   for (const std::string& tail : {std::string(5000, '\0'), std::string(300000, 'x'), std::string()}) {
     write(folder / "cut", text + tail);
-    EXPECT_EQ(read_journal(folder / "cut").trials.at(kCell).size(), 2u);
+    EXPECT_EQ(read_journal(folder / "cut", built_in()).trials.at(kCell).size(), 2u);
     { const Journal journal = Journal::reopen(folder / "cut"); }
     EXPECT_EQ(read_text(folder / "cut"), text);
   }
@@ -300,7 +301,7 @@ TEST(WrongJournal, NamesLineAndPlace) {
       {text + std::string(100000, '[') + std::string(100000, ']') + "\n", "j:7: nested deeper than 64 levels"}};
   for (const auto& [damaged, told] : cases) {
     write(folder / "j", damaged);
-    const auto fault = error_of([&] { read_journal(folder / "j"); });
+    const auto fault = error_of([&] { read_journal(folder / "j", built_in()); });
     EXPECT_EQ(fault.exit, Exit::request);
     EXPECT_TRUE(holds(fault.what, told)) << fault.what << "\nexpected " << told;
   }
@@ -308,13 +309,13 @@ TEST(WrongJournal, NamesLineAndPlace) {
 
 TEST(WrongJournal, MustBeARegularFileOfAPlausibleSize) {
   const Folder folder;
-  const auto fault = error_of([&] { read_journal(folder / "j"); });
+  const auto fault = error_of([&] { read_journal(folder / "j", built_in()); });
   EXPECT_TRUE(holds(fault.what, "there is no such journal"));
   EXPECT_EQ(fault.hint, "start afresh without --resume");
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / ""); }).what, "a journal must be a regular file"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "", built_in()); }).what, "a journal must be a regular file"));
   write(folder / "j", "");
   std::filesystem::resize_file(folder / "j", uintmax_t{5} << 30);  // sparse
-  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j"); }).what, "j: far too long for a journal"));
+  EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j", built_in()); }).what, "j: far too long for a journal"));
 }
 
 TEST(Journal, UnknownFieldsAndKindsAndCarriageReturnsAreIgnored) {
@@ -324,7 +325,7 @@ TEST(Journal, UnknownFieldsAndKindsAndCarriageReturnsAreIgnored) {
   text.replace(text.find("\"kind\":\"trial\""), 14, "\"kind\":\"trial\",\"power_w\":412");
   for (const std::string& other : {dos, text + "{\"kind\":\"note\",\"text\":\"from a later version\"}\n"}) {
     write(folder / "j", other);
-    EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 2u);
+    EXPECT_EQ(read_journal(folder / "j", built_in()).trials.at(kCell).size(), 2u);
   }
 }
 
@@ -335,7 +336,7 @@ TEST(Journal, ManyLinesAcrossReadBuffersComeBack) {
   const std::string body = text.substr(second);
   for (int i = 0; i < 400; ++i) text += body;
   write(folder / "j", text);
-  EXPECT_EQ(read_journal(folder / "j").trials.at(kCell).size(), 802u);
+  EXPECT_EQ(read_journal(folder / "j", built_in()).trials.at(kCell).size(), 802u);
 }
 
 TEST(WrongJournal, ChangedBytesDoNoWorseThanAnError) {
@@ -348,7 +349,7 @@ TEST(WrongJournal, ChangedBytesDoNoWorseThanAnError) {
     changed[random.below(changed.size())] = static_cast<char>(random.below(256));
     write(folder / "changed", changed);
     try {
-      EXPECT_LE(read_journal(folder / "changed").trials.size(), 2u);
+      EXPECT_LE(read_journal(folder / "changed", built_in()).trials.size(), 2u);
     } catch (const Error& error) {
       ASSERT_TRUE(holds(error.what(), "changed:")) << error.what();
       ++refused;

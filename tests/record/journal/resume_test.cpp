@@ -1,6 +1,7 @@
 // Which runs may continue a journal.
 #include <functional>
 
+#include "built_in.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -13,7 +14,7 @@ TEST(Resume, TheSameRunMay) { EXPECT_NO_THROW(require_resumable(header(), header
 TEST(Resume, AHeaderReadBackFromItsFileMay) {
   const sample::Folder folder;
   { const Journal journal = Journal::create(folder / "j", header()); }
-  EXPECT_NO_THROW(require_resumable(read_journal(folder / "j").header, header()));
+  EXPECT_NO_THROW(require_resumable(read_journal(folder / "j", built_in()).header, header()));
 }
 
 TEST(Resume, TheOrderOfCellsDoesNotMatter) {

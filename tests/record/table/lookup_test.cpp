@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "built_in.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -135,7 +136,7 @@ TEST(Lookup, AnotherRoutingIsSaidSo) {
 // The table of an H200 that lies in the repository, without the entries that `drop` names.
 TunedTable hopper_peers(const std::function<bool(const Cell&)>& drop) {
   TunedTable table =
-      read_table(std::filesystem::path(MOETUNE_SOURCE_DIR) / "configs/tuned/nvidia-h200-hopper-peers.json");
+      read_table(std::filesystem::path(MOETUNE_SOURCE_DIR) / "configs/tuned/nvidia-h200-hopper-peers.json", built_in());
   std::erase_if(table.entries, [&](const Entry& one) { return drop(one.cell); });
   return table;
 }

@@ -1,6 +1,7 @@
 // Tables joined, and what happens where they disagree.
 #include <functional>
 
+#include "built_in.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -30,7 +31,7 @@ TEST(Merge, EqualEntriesAreNoConflict) {
   EXPECT_EQ(merged.table.entries.size(), 1u);
   EXPECT_TRUE(merged.conflicts.empty());
   const Json json = to_json(sample::small_table());
-  const Merged with_itself = merge({sample::small_table(), table_from_json(JsonAt(json, "t"))}, "");
+  const Merged with_itself = merge({sample::small_table(), table_from_json(JsonAt(json, "t"), built_in())}, "");
   EXPECT_TRUE(with_itself.conflicts.empty()) << "written and read";
   EXPECT_EQ(to_json(with_itself.table), json);
 }
@@ -89,17 +90,17 @@ TEST(MergeOfShards, OtherTablesFollowTheSweep) {
 
 TEST(Sweep, IsReadAsItIsWritten) {
   const Json json = to_json(shard({at(32, 2)}));
-  EXPECT_EQ(table_from_json(JsonAt(json, "t")).sweep, shard({}).sweep);
+  EXPECT_EQ(table_from_json(JsonAt(json, "t"), built_in()).sweep, shard({}).sweep);
   EXPECT_FALSE(to_json(table({at(32, 2)})).contains("sweep"));
 }
 
 TEST(Sweep, ThatContradictsTheEntriesIsRefused) {
   Json json = to_json(shard({at(32, 2)}));
   json["sweep"].erase(1);
-  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what,
             "t: sweep: entries[0] is not in it: " + id(at(32, 2).cell));
   json["sweep"][1] = json["sweep"][0];
-  EXPECT_TRUE(holds(error_of([&] { table_from_json(JsonAt(json, "t")); }).what, "sweep[1]"));
+  EXPECT_TRUE(holds(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what, "sweep[1]"));
 }
 
 TEST(Merge, OtherDevicesDontMerge) {

@@ -5,6 +5,7 @@
 
 #include "base/pretty.h"
 #include "base/random.h"
+#include "built_in.h"
 #include "record/sample.h"
 #include "variant/variant.h"
 
@@ -21,7 +22,7 @@ std::filesystem::path write(const std::filesystem::path& path, const TunedTable&
 
 TunedTable reread(const TunedTable& table) {
   const Json json = Json::parse(pretty_json(to_json(table)));
-  return table_from_json(JsonAt(json, "t.json"));
+  return table_from_json(JsonAt(json, "t.json"), built_in());
 }
 
 TEST(TableJson, IsTheGoldenTextAndReadAndWrittenTheSame) {
@@ -30,7 +31,7 @@ TEST(TableJson, IsTheGoldenTextAndReadAndWrittenTheSame) {
   EXPECT_TRUE(reread(sample::table()).entries.empty());
   const Folder folder;
   write(folder / "t.json", small_table());
-  EXPECT_EQ(to_json(read_table(folder / "t.json")), to_json(small_table()));
+  EXPECT_EQ(to_json(read_table(folder / "t.json", built_in())), to_json(small_table()));
 }
 
 TEST(TableJson, DerivedFiguresOfManyTimesAreStable) {
@@ -62,7 +63,7 @@ TEST(TableJson, KeepsEverythingThatAnEntryHas) {
   EXPECT_EQ(b.ties, a.ties);
   ASSERT_EQ(b.rivals.size(), 2u);
   EXPECT_EQ(b.rivals[0].candidate, a.rivals[0].candidate);
-  EXPECT_TRUE(b.rivals[1].candidate.variant.empty());
+  EXPECT_FALSE(b.rivals[1].candidate.variant);
   EXPECT_NEAR(b.rivals[1].ratio.low, 0.49, 1e-6);
   EXPECT_EQ(b.verdict.elements, 4096);
   EXPECT_EQ(b.legal, 100);
@@ -95,7 +96,7 @@ TEST(TableJson, UnknownFieldsAreIgnored) {
   json["entries"][0]["cell"]["colour"] = "blue";
   json["entries"][0]["measurement"]["mean_us"] = -1;
   json["entries"][0]["derived"]["watts"] = "gone";
-  EXPECT_EQ(table_from_json(JsonAt(json, "t")).entries.size(), 3u);
+  EXPECT_EQ(table_from_json(JsonAt(json, "t"), built_in()).entries.size(), 3u);
 }
 
 TEST(TableJson, ABootstrapIntervalThatMissesItsMedianByAHairIsWidened) {
@@ -132,7 +133,7 @@ TEST_P(DamagedTable, IsRefusedWithThePlace) {
     json.at(pointer.parent_pointer()).erase(pointer.back());
   else
     json[pointer] = Json::parse(GetParam().value);
-  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json"), built_in()); });
   EXPECT_EQ(fault.exit, Exit::request);
   EXPECT_EQ(fault.what, GetParam().said);
 }
@@ -214,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(TableJson, AnUnknownVariantNamesThePlaceAndTheNearest) {
   Json json = to_json(small_table());
   json["entries"][0]["candidate"]["variant"] = "nma";
-  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json")); });
+  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t.json"), built_in()); });
   EXPECT_TRUE(holds(fault.what, "t.json: entries[0].candidate")) << fault.what;
   EXPECT_EQ(fault.hint, "did you mean 'mma'?");
 }
@@ -222,7 +223,7 @@ TEST(TableJson, AnUnknownVariantNamesThePlaceAndTheNearest) {
 TEST(TableJson, TheSameCellTwiceIsAContradiction) {
   Json json = to_json(small_table());
   json["entries"].push_back(json["entries"][1]);
-  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t.json")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t.json"), built_in()); }).what,
             "t.json: entries[3]: the same cell as entries[1]: custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed3");
 }
 
@@ -235,7 +236,7 @@ TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake
   EXPECT_EQ(reread(table).entries[0].rivals[1].ratio.value, 0.2);
   Json unmarked = json;
   unmarked["entries"][0].erase("untrusted");
-  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(unmarked, "t.json")); }).what,
+  EXPECT_EQ(error_of([&] { table_from_json(JsonAt(unmarked, "t.json"), built_in()); }).what,
             "t.json: entries[0].rivals[1].ratio: 0.2 contradicts the times 12.3457 and 24.6914 us: expected "
             "0.5");
 }
@@ -251,7 +252,7 @@ TEST(TableJson, ACandidateOfKernelsFromBeforeIsLeftToCheck) {
   ASSERT_FALSE(wgmma.retired.empty());
   older["entries"][0]["candidate"] = to_json(wgmma.fallback(make_problem(table.entries[0].cell), table.device));
   older["entries"][0]["candidate"][wgmma.retired[0].name] = "another";
-  EXPECT_FALSE(table_from_json(JsonAt(older, "t.json")).entries[0].candidate.retired.empty());
+  EXPECT_FALSE(table_from_json(JsonAt(older, "t.json"), built_in()).entries[0].candidate.retired.empty());
 }
 
 TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
@@ -259,7 +260,7 @@ TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
   for (const auto& file : std::filesystem::directory_iterator(std::string(MOETUNE_SOURCE_DIR) + "/configs/tuned")) {
     if (file.path().extension() != ".json") continue;
     ++tables;
-    const TunedTable table = read_table(file.path());
+    const TunedTable table = read_table(file.path(), built_in());
     for (const Entry& entry : table.entries) EXPECT_EQ(distrust(entry), "") << file.path() << " " << id(entry.cell);
   }
   EXPECT_GE(tables, 4);
@@ -272,7 +273,7 @@ TEST(TableFile, TheTableBeforeIsKept) {
   write(folder / "t.json", small_table());
   EXPECT_EQ(write(folder / "t.json", small_table()), "");  // the same
   EXPECT_EQ(write(folder / "t.json", other), folder / "t.json.old");
-  EXPECT_EQ(read_table(folder / "t.json.old").entries.size(), 3u);
+  EXPECT_EQ(read_table(folder / "t.json.old", built_in()).entries.size(), 3u);
 }
 
 TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
@@ -281,7 +282,7 @@ TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
   const std::string text = read_text(folder / "t.json");
   for (size_t length = 0; length + 2 < text.size(); length += 97) {
     std::ofstream(folder / "cut.json", std::ios::binary | std::ios::trunc) << text.substr(0, length);
-    const auto fault = error_of([&] { read_table(folder / "cut.json"); });
+    const auto fault = error_of([&] { read_table(folder / "cut.json", built_in()); });
     ASSERT_EQ(fault.exit, Exit::request);
     ASSERT_TRUE(holds(fault.what, (folder / "cut.json").string())) << fault.what;
   }
@@ -291,7 +292,7 @@ TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
   const Folder folder;
   write(folder / "t.json", small_table());
   EXPECT_EQ(error_of([&] { write(folder / "no/t.json", small_table()); }).exit, Exit::machine);
-  EXPECT_EQ(read_table(folder / "t.json").entries.size(), 3u);
+  EXPECT_EQ(read_table(folder / "t.json", built_in()).entries.size(), 3u);
 }
 
 TEST(TableFile, ChangedBytesDoNoWorseThanAnError) {
@@ -305,7 +306,7 @@ TEST(TableFile, ChangedBytesDoNoWorseThanAnError) {
           static_cast<char>(random.below(2) ? '0' + random.below(10) : random.below(256));
     try {
       const Json json = parse_json(changed, "t.json");
-      const TunedTable table = table_from_json(JsonAt(json, "t.json"));
+      const TunedTable table = table_from_json(JsonAt(json, "t.json"), built_in());
       ASSERT_EQ(table.entries.size(), 3u);
       to_json(table);
     } catch (const Error& error) {

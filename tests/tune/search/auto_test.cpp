@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "built_in.h"
 #include "temporary_folder.h"
 #include "tune/tuning.h"
 
@@ -36,10 +37,10 @@ double seconds_of(const Candidate& c, const Problem& problem) {
   for (const int rows : problem.routing.m_sizes) tiles += std::ceil(rows / m) * std::ceil(1536 / n);
   const double flops = 2 * m * n * k, bytes = 2 * (m + n) * k;
   double rate = 5e12;
-  if (c.variant == "simt") rate = 4e11;
-  if (c.variant == "mma") rate = 3e12 * (knob("warps") == 8 ? 1 : 0.9);
-  if (c.variant == "wgmma" && knob("swap") == 0) rate *= 0.96;
-  if (c.variant == "wgmma" && knob("consumers") * 64 > n) rate *= 0.8;
+  if (c.variant->name == "simt") rate = 4e11;
+  if (c.variant->name == "mma") rate = 3e12 * (knob("warps") == 8 ? 1 : 0.9);
+  if (c.variant->name == "wgmma" && knob("swap") == 0) rate *= 0.96;
+  if (c.variant->name == "wgmma" && knob("consumers") * 64 > n) rate *= 0.8;
   const double stages = std::max(knob("stages"), 1.0), hidden = 1 - 0.5 / stages;
   double tile = std::max(flops / rate, bytes / 2e10 / hidden) + 1e-6 * (knob("schedule") == 1 ? 0.2 : 1);
   tile *= 1 + 0.02 * knob("in_flight") + 0.01 * std::abs(std::log2(std::max(knob("group"), 1.0)) - 2);
@@ -109,9 +110,10 @@ double best_of(const Domain& domain, const Candidate& from, const std::function<
 class AutoSearch : public testing::TestWithParam<int64_t> {
  protected:
   Problem problem = make_problem(cell_of(GetParam()));
-  std::shared_ptr<const Domain> domain = std::make_shared<const Domain>(whole_space(), problem.shape, hopper());
+  std::shared_ptr<const Domain> domain =
+      std::make_shared<const Domain>(whole_space(built_in()), problem.shape, hopper());
   DeviceInfo device = hopper();
-  Candidate fallback = default_candidate(whole_space(), problem, device);
+  Candidate fallback = default_candidate(whole_space(built_in()), problem, device);
   std::function<double(const Candidate&)> seconds = [this](const Candidate& c) { return seconds_of(c, problem); };
 
   SearchSetting setting(uint64_t seed, WarmStart warm = {}) const {
@@ -158,7 +160,7 @@ TEST_P(AutoSearch, BeginsWithWhatWonNearbyAndTriesFewMore) {
 TEST_P(AutoSearch, TriesNoTwoThatDoTheSameWork) {
   const auto strategy = make_auto(setting(3));
   const auto stand_in = [&](const Candidate& c) {
-    const Variant& variant = find_variant(c.variant);
+    const Variant& variant = *c.variant;
     return variant.stand_in ? variant.stand_in(c, problem) : c;
   };
   const size_t first = strategy->likely(100).size();
@@ -201,7 +203,7 @@ TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
 
 // As of a kernel made elsewhere: nothing predicts its times. Large tiles are the fastest, but spill with few threads.
 TEST(Auto, FindsTheBestOfAVariantWithoutAModel) {
-  SearchSpace space{.name = "cpu", .variants = {{.variant = "cpu", .values = {}}}};
+  SearchSpace space{.name = "cpu", .variants = {{.variant = built_in().find("cpu"), .values = {}}}};
   space.variants[0].values = {{"block_m", {8, 16, 24, 48, 96}},
                               {"block_n", {32, 64, 128, 192, 256}},
                               {"block_k", {64, 128, 192, 256, 384, 512}},
@@ -279,7 +281,7 @@ TEST(Auto, AResumedRunAsksForNothingThatIsKnown) {
   first.run();
   fake::Tuning second;
   second.request.strategy = "auto";
-  second.before = read_journal(folder.path() / "journal.jsonl");
+  second.before = read_journal(folder.path() / "journal.jsonl", built_in());
   second.before.decided.clear();  // as where it ended before the final
   second.run();
   EXPECT_EQ(second.resumed, first.planned);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "built_in.h"
 #include "record/table/table.h"
 #include "variant/variant.h"
 
@@ -14,13 +15,14 @@ TEST(MmaModel, PutsTheWinnersOfTablesBeforeOtherCandidates) {
   int cells = 0, right = 0;
   double error = 0;
   for (const char* model : {"qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b"}) {
-    const TunedTable table = read_table(fmt::format("{}/configs/tuned/nvidia-h200-{}.json", MOETUNE_SOURCE_DIR, model));
+    const TunedTable table =
+        read_table(fmt::format("{}/configs/tuned/nvidia-h200-{}.json", MOETUNE_SOURCE_DIR, model), built_in());
     for (const Entry& entry : table.entries) {
       const Problem problem = make_problem(entry.cell);
       const Rival& other = entry.rivals.front();
       ASSERT_EQ(other.name, "default");
       const auto modelled = [&](const Candidate& candidate) {
-        return find_variant(candidate.variant).seconds(candidate, problem, table.device);
+        return candidate.variant->seconds(candidate, problem, table.device);
       };
       ++cells;
       error += std::abs(std::log(modelled(entry.candidate) / entry.measurement.time.value));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "built_in.h"
 #include "h200.h"
 #include "variant/space/space.h"
 
@@ -18,7 +19,7 @@ Problem problem(int64_t tokens) {
 }
 
 double seconds(const Candidate& candidate, const Problem& problem) {
-  return find_variant(candidate.variant).seconds(candidate, problem, h200());
+  return candidate.variant->seconds(candidate, problem, h200());
 }
 
 size_t changes(const Candidate& a, const Candidate& b) {
@@ -34,7 +35,7 @@ class Promising : public testing::TestWithParam<std::pair<const char*, int64_t>>
   const Candidate fallback_ = default_candidate(space(), problem_, h200());
 
   static SearchSpace space() {
-    return std::string(GetParam().first) == "all" ? whole_space() : load_space(GetParam().first);
+    return std::string(GetParam().first) == "all" ? whole_space(built_in()) : load_space(GetParam().first, built_in());
   }
   std::vector<Candidate> first(size_t count) const {
     return predicted_fastest(domain_, problem_, h200(), {fallback_}, count);
@@ -61,7 +62,7 @@ TEST_P(Promising, HaveTheDefaultsValuesWhereTheModelSeesNoDifference) {
       Candidate plain = one;
       plain.values[i] = fallback_.values[i];
       if (plain == one || !domain_.has(plain)) continue;
-      EXPECT_NE(seconds(plain, problem_), seconds(one, problem_)) << find_variant(one.variant).knobs[i].name;
+      EXPECT_NE(seconds(plain, problem_), seconds(one, problem_)) << one.variant->knobs[i].name;
     }
 }
 
@@ -72,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Spaces, Promising,
                          [](const auto& one) { return one.param.first + std::to_string(one.param.second); });
 
 TEST(PromisingOfVariantsWithoutAModel, AreNone) {
-  SearchSpace space = load_space("full");
-  keep_variants(space, {"simt"});
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {"simt"}, built_in());
   const Problem p = problem(64);
   const Domain domain(space, p.shape, h200());
   EXPECT_TRUE(predicted_fastest(domain, p, h200(), {default_candidate(space, p, h200())}, 8).empty());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "built_in.h"
 #include "error_of.h"
 #include "record/journal/journal.h"
 #include "temporary_folder.h"
@@ -162,7 +163,7 @@ std::vector<Trial> recorded_journal(const std::filesystem::path& path) {
     trial.measurement = summarise(backend.sample(fake::contender(candidate), {.blocks = 3}));
     journal.finished(id(fake::small_cell()), trial);
   }
-  return read_journal(path).trials.at(id(fake::small_cell()));
+  return read_journal(path, built_in()).trials.at(id(fake::small_cell()));
 }
 
 TEST(StrategyReplay, ExhaustiveFindsTheBestOfTheJournal) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "built_in.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {

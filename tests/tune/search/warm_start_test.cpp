@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "built_in.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "built_in.h"
 #include "h200.h"
 #include "variant/variant.h"
 

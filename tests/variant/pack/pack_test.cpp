@@ -3,13 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <stdexcept>
 
+#include "built_in.h"
 #include "error_of.h"
-#include "own_process.h"
 #include "pack_folder.h"
 #include "variant/pack/pack_launch.h"
 #include "variant/space/domain.h"
@@ -41,12 +40,17 @@ class PackTest : public testing::Test {
     manifest[Json::json_pointer(place)] = value;
     return refused(manifest);
   }
-  Variant variant() const { return pack_variant(std::make_shared<const Pack>(load())); }
+  Catalog catalog() const { return Catalog({folder_.path().string()}); }
 
   TemporaryFolder folder_;
 };
 
-Candidate toy(int block_m, int fast) { return {.variant = "toy", .values = {block_m, fast}}; }
+// Equal to candidates of the pack: they are compared by the variant's name.
+Candidate toy(int block_m, int fast) {
+  const auto variant = std::make_shared<Variant>();
+  variant->name = "toy";
+  return {.variant = variant, .values = {block_m, fast}};
+}
 
 TEST_F(PackTest, IsReadWithItsKnobsFilesAndCandidates) {
   const Pack pack = load();
@@ -57,8 +61,8 @@ TEST_F(PackTest, IsReadWithItsKnobsFilesAndCandidates) {
   EXPECT_EQ(pack.fallback, (std::vector<int>{32, 1}));
   EXPECT_EQ(pack.candidates.size(), 5u);
   EXPECT_EQ(pack.hash.size(), 12u);
-  EXPECT_EQ(binary_of(pack, toy(16, 0))->entry, "slow");
-  EXPECT_EQ(binary_of(pack, toy(64, 1)), nullptr);
+  EXPECT_EQ(binary_of(pack, {16, 0})->entry, "slow");
+  EXPECT_EQ(binary_of(pack, {64, 1}), nullptr);
   EXPECT_EQ(read_pack_file(pack, "slow.cubin"), "the bytes of slow.cubin");
 }
 
@@ -114,9 +118,10 @@ TEST_F(PackTest, AFileThatWasChangedOrIsMissingIsRefused) {
 }
 
 TEST_F(PackTest, TellsWhatIsLegalAndWhyNot) {
-  const Variant variant = this->variant();
+  write_toy_pack(folder_);
+  const VariantPtr variant = catalog().find("toy");
   const auto reason = [&](const Candidate& c, const Shape& shape, const char* arch = "sm_90a") {
-    return variant.illegal(c, shape, device_of_arch(arch)).value_or("");
+    return variant->illegal(c, shape, device_of_arch(arch)).value_or("");
   };
   EXPECT_EQ(reason(toy(32, 1), shape_of()), "");
   EXPECT_EQ(reason(toy(32, 1), shape_of(256, 100)), "k must be a multiple of 8");
@@ -162,11 +167,12 @@ TEST_F(PackTest, OfFilesThatRunTheOneForTheNewestArchitectureIsTaken) {
 }
 
 TEST_F(PackTest, TheDefaultIsTheManifestsOrTheNearestThatIsLegal) {
-  const Variant variant = this->variant();
+  write_toy_pack(folder_);
+  const VariantPtr variant = catalog().find("toy");
   Cell cell{.shape = shape_of(), .tokens = 8, .routing = parse_routing("uniform")};
-  EXPECT_EQ(variant.fallback(make_problem(cell), device_of_arch("sm_90a")), toy(32, 1));
+  EXPECT_EQ(variant->fallback(make_problem(cell), device_of_arch("sm_90a")), toy(32, 1));
   cell.shape.layer.n = 16;  // rules out block_m=32
-  EXPECT_EQ(variant.fallback(make_problem(cell), device_of_arch("sm_90a")), toy(16, 1));
+  EXPECT_EQ(variant->fallback(make_problem(cell), device_of_arch("sm_90a")), toy(16, 1));
 }
 
 // As much as a step holds: 7 blocks of the step that prepares, 300 of the candidate.
@@ -266,68 +272,74 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
 
 TEST_F(PackTest, JoinsTheCatalogAndTheSpaces) {
   write_toy_pack(folder_);
-  in_own_process([&] {
-    add_packs({folder_.path().string(), folder_.path().string()});  // the second time changes nothing
-    EXPECT_EQ(variants().size(), 5u);
-    EXPECT_EQ(variants().back().name, "toy");
-    EXPECT_EQ(pack_names(), "toy " + load_pack(folder_.path()).hash);
-    EXPECT_EQ(text(parse_candidate("toy block_m=16 fast=no")), "toy block_m=16 fast=no");
-    for (const char* name : {"all", "quick"}) {
-      const SearchSpace space = load_space(name);
-      EXPECT_EQ(space.variants.back().variant, "toy") << name;
-      EXPECT_EQ(space.variants.back().values.size(), 2u) << name;
-    }
-    SearchSpace space = load_space("quick");
-    keep_variants(space, {"toy"});
-    const Enumeration all = enumerate(space, shape_of(), device_of_arch("sm_90a"));
-    EXPECT_EQ(all.total, 6);
-    EXPECT_EQ(all.legal.size(), 5u);
-    EXPECT_EQ(all.pruned.at("the pack has no kernel that was compiled for these knobs"), 1);
-    // Another pack of the same name.
-    Json manifest = toy_manifest();
-    manifest["summary"] = "others";
-    write_toy_pack(folder_, manifest);
-    EXPECT_TRUE(holds(error_of([&] { add_packs({folder_.path().string()}); }).what, "whose name is taken by"));
-    manifest["variant"] = "mma";
-    write_toy_pack(folder_, manifest);
-    EXPECT_TRUE(holds(error_of([&] { add_packs({folder_.path().string()}); }).what,
-                      "has the variant 'mma', whose name is taken by a variant that is built in"));
-  });
+  const std::string folder = folder_.path().string();
+  const Catalog catalog({folder, folder});  // the second time changes nothing
+  EXPECT_EQ(catalog.variants().size(), 5u);
+  EXPECT_EQ(catalog.variants().back()->name, "toy");
+  EXPECT_EQ(catalog.pack_names(), "toy " + load_pack(folder).hash);
+  EXPECT_EQ(Catalog().variants().size(), 4u);  // of its own
+  EXPECT_EQ(text(parse_candidate("toy block_m=16 fast=no", catalog)), "toy block_m=16 fast=no");
+  for (const char* name : {"all", "quick"}) {
+    const SearchSpace space = load_space(name, catalog);
+    EXPECT_EQ(space.variants.back().variant->name, "toy") << name;
+    EXPECT_EQ(space.variants.back().values.size(), 2u) << name;
+  }
+  SearchSpace space = load_space("quick", catalog);
+  keep_variants(space, {"toy"}, catalog);
+  const Enumeration all = enumerate(space, shape_of(), device_of_arch("sm_90a"));
+  EXPECT_EQ(all.total, 6);
+  EXPECT_EQ(all.legal.size(), 5u);
+  EXPECT_EQ(all.pruned.at("the pack has no kernel that was compiled for these knobs"), 1);
+}
+
+TEST_F(PackTest, ANameThatIsTakenIsRefused) {
+  write_toy_pack(folder_);
+  const TemporaryFolder other;
+  Json manifest = toy_manifest();
+  manifest["summary"] = "others";
+  write_toy_pack(other, manifest);
+  const auto refused = [&] {
+    return error_of([&] { Catalog({folder_.path().string(), other.path().string()}); }).what;
+  };
+  EXPECT_TRUE(holds(refused(), "whose name is taken by")) << refused();
+  manifest["variant"] = "mma";
+  write_toy_pack(other, manifest);
+  EXPECT_TRUE(holds(refused(), "has the variant 'mma', whose name is taken by a variant that is built in"));
 }
 
 TEST_F(PackTest, ACandidateNamesItsPackInJson) {
   write_toy_pack(folder_);
-  in_own_process([&] {
-    add_packs({folder_.path().string()});
-    const Json json = to_json(toy(16, 0));
-    EXPECT_EQ(json,
-              Json({{"variant", "toy"}, {"pack", load_pack(folder_.path()).hash}, {"block_m", 16}, {"fast", "no"}}));
-    EXPECT_EQ(candidate_from_json(JsonAt(json, "x")), toy(16, 0));
-    Json other = json;
-    other["pack"] = "0123456789ab";
-    const Candidate foreign = candidate_from_json(JsonAt(other, "x"));
-    EXPECT_FALSE(foreign.foreign.empty());
-    EXPECT_EQ(difference(foreign, toy(32, 0)), "block_m=16");
-    EXPECT_EQ(cannot_run(foreign, shape_of(), device_of_arch("sm_90a")),
-              "toy is of a pack with the hash 0123456789ab, which is not loaded; name its folder with --pack");
-  });
+  const Catalog here = catalog();
+  const Candidate candidate{.variant = here.find("toy"), .values = {16, 0}};
+  const Json json = to_json(candidate);
+  EXPECT_EQ(json,
+            Json({{"variant", "toy"}, {"pack", load_pack(folder_.path()).hash}, {"block_m", 16}, {"fast", "no"}}));
+  EXPECT_EQ(candidate_from_json(JsonAt(json, "x"), here), candidate);
+  Json other = json;
+  other["pack"] = "0123456789ab";
+  const Candidate foreign = candidate_from_json(JsonAt(other, "x"), here);
+  EXPECT_FALSE(foreign.foreign.empty());
+  EXPECT_EQ(difference(foreign, with_value(candidate, "block_m", 32)), "block_m=16");
+  EXPECT_EQ(cannot_run(foreign, shape_of(), device_of_arch("sm_90a")),
+            "toy is of a pack with the hash 0123456789ab, which is not loaded; name its folder with --pack");
 }
 
 // A table of another build of the pack, for a warm start.
 TEST_F(PackTest, CandidatesOfAnotherBuildHaveNoPlaceInADomain) {
-  load();
-  in_own_process([&] {
-    add_packs({folder_.path().string()});
-    SearchSpace space = load_space("all");
-    keep_variants(space, {"toy"});
-    const Domain domain(space, shape_of(), device_of_arch("sm_90a"));
-    Candidate foreign{.variant = "toy", .values = {}};
-    foreign.foreign = {{"pack", "0123456789ab"}, {"block_m", "16"}, {"fast", "no"}};
-    EXPECT_FALSE(domain.has(foreign));
-    EXPECT_EQ(domain.nearest(foreign), std::nullopt);
-    EXPECT_TRUE(domain.neighbours(foreign).empty());
-    EXPECT_TRUE(domain.has(toy(16, 0)));
-  });
+  write_toy_pack(folder_);
+  const Catalog here = catalog();
+  SearchSpace space = load_space("all", here);
+  keep_variants(space, {"toy"}, here);
+  const Domain domain(space, shape_of(), device_of_arch("sm_90a"));
+  const Candidate own{.variant = here.find("toy"), .values = {16, 0}};
+  Candidate foreign = own;
+  foreign.values = {};
+  foreign.foreign = {{"pack", "0123456789ab"}, {"block_m", "16"}, {"fast", "no"}};
+  EXPECT_FALSE(domain.has(foreign));
+  EXPECT_EQ(domain.nearest(foreign), std::nullopt);
+  EXPECT_TRUE(domain.neighbours(foreign).empty());
+  EXPECT_TRUE(domain.has(own));
+  EXPECT_EQ(domain.nearest({}), std::nullopt);  // no candidate at all
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "built_in.h"
 #include "error_of.h"
 #include "h200.h"
 
@@ -18,15 +19,15 @@ Shape shape(int64_t n = 256) {
 }
 
 SearchSpace only(const std::string& space, const std::string& variant) {
-  SearchSpace result = load_space(space);
-  keep_variants(result, {variant});
+  SearchSpace result = load_space(space, built_in());
+  keep_variants(result, {variant}, built_in());
   return result;
 }
 
 // Over five million candidates, whatever values the built-in space has.
 SearchSpace large() {
   SearchSpace space = only("full", "wgmma");
-  set_values(space, "group=1-400");
+  set_values(space, "group=1-400", built_in());
   return space;
 }
 
@@ -92,12 +93,12 @@ TEST(CandidateSource, ALongerDrawBeginsAsAShorterOne) {
 }
 
 TEST(KeepVariants, TellsTheSpacesThatHaveTheVariant) {
-  SearchSpace quick = load_space("quick");
-  const Caught missing = error_of([&] { keep_variants(quick, {"simt"}); });
+  SearchSpace quick = load_space("quick", built_in());
+  const Caught missing = error_of([&] { keep_variants(quick, {"simt"}, built_in()); });
   EXPECT_EQ(missing.exit, Exit::request);
   EXPECT_EQ(missing.what, "the space 'quick' has no values for the variant 'simt'");
   EXPECT_EQ(missing.hint, "use --space full");
-  EXPECT_EQ(error_of([&] { keep_variants(quick, {"simd"}); }).what, "unknown variant 'simd'");
+  EXPECT_EQ(error_of([&] { keep_variants(quick, {"simd"}, built_in()); }).what, "unknown variant 'simd'");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Steps in a space that nobody lists: legal, near, and able to reach all of it.
 #include "variant/space/domain.h"
+#include "built_in.h"
 
 #include <gtest/gtest.h>
 
@@ -23,8 +24,8 @@ DeviceInfo hopper() {
 }
 
 SearchSpace only(const std::string& space, const std::string& variant) {
-  SearchSpace result = load_space(space);
-  keep_variants(result, {variant});
+  SearchSpace result = load_space(space, built_in());
+  keep_variants(result, {variant}, built_in());
   return result;
 }
 
@@ -68,7 +69,7 @@ TEST(Domain, NeighboursAreLegalAndNear) {
     for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
       const Shape s = shape(op, fusion);
       const Candidate from = fallback("wgmma", s);
-      const Domain domain(whole_space(), s, hopper());
+      const Domain domain(whole_space(built_in()), s, hopper());
       const std::vector<Candidate> neighbours = domain.neighbours(from);
       EXPECT_GT(neighbours.size(), 12u);
       EXPECT_LT(neighbours.size(), 120u);
@@ -85,7 +86,7 @@ TEST(Domain, NeighboursAreLegalAndNear) {
 
 TEST(Domain, TheLargestLegalValueFollows) {
   const Candidate from = fallback("wgmma", shape());
-  const Domain domain(whole_space(), shape(), hopper());
+  const Domain domain(whole_space(built_in()), shape(), hopper());
   const int stages = *find_value(from, "stages"), block_n = *find_value(from, "block_n");
   const auto neighbours = domain.neighbours(from);
   EXPECT_TRUE(std::ranges::any_of(neighbours, [&](const Candidate& candidate) {
@@ -95,7 +96,7 @@ TEST(Domain, TheLargestLegalValueFollows) {
 
 TEST(Domain, MendsAStepByAnotherKnob) {
   // pingpong wants two consumers.
-  const Domain domain(whole_space(), shape(), hopper());
+  const Domain domain(whole_space(built_in()), shape(), hopper());
   Candidate from = with_value(with_value(fallback("wgmma", shape()), "consumers", 1), "schedule", 0);
   from = with_value(with_value(from, "block_m", 64), "block_n", 128);
   ASSERT_TRUE(domain.nearest(from));
@@ -105,7 +106,7 @@ TEST(Domain, MendsAStepByAnotherKnob) {
 }
 
 TEST(Domain, TheNearestOfALegalCandidateIsItself) {
-  const Domain domain(whole_space(), shape(), hopper());
+  const Domain domain(whole_space(built_in()), shape(), hopper());
   const Candidate from = fallback("wgmma", shape());
   EXPECT_EQ(domain.nearest(from), from);
   EXPECT_TRUE(domain.has(from));
@@ -114,7 +115,7 @@ TEST(Domain, TheNearestOfALegalCandidateIsItself) {
 TEST(Domain, TheNearestOfAnotherOpsWinnerIsLegal) {
   const Candidate from = fallback("wgmma", shape());
   const Shape dw = shape(Op::dw);
-  const Domain domain(whole_space(), dw, hopper());
+  const Domain domain(whole_space(built_in()), dw, hopper());
   const auto near = domain.nearest(from);
   ASSERT_TRUE(near);
   EXPECT_FALSE(cannot_run(*near, dw, hopper()));
@@ -122,7 +123,7 @@ TEST(Domain, TheNearestOfAnotherOpsWinnerIsLegal) {
 
 TEST(Domain, KeepsToItsSpaceAndToTheCandidatesThatItIsGiven) {
   SearchSpace space = only("quick", "mma");
-  set_values(space, "block_m=64,128");
+  set_values(space, "block_m=64,128", built_in());
   const Candidate from = fallback("mma", shape());
   std::set<Candidate> eight_warps;
   for (const Candidate& candidate : enumerate(space, shape(), hopper()).legal)
@@ -143,7 +144,7 @@ TEST(Domain, KeepsToItsSpaceAndToTheCandidatesThatItIsGiven) {
 }
 
 TEST(Domain, KicksAreLegalAndDiffer) {
-  const Domain domain(whole_space(), shape(), hopper());
+  const Domain domain(whole_space(built_in()), shape(), hopper());
   const Candidate from = fallback("wgmma", shape());
   Random random(3);
   std::set<Candidate> found;
@@ -164,7 +165,7 @@ TEST(Domain, ListsSmallSpacesAlone) {
   std::vector<Candidate> listed = enumerate(quick, shape(), hopper()).legal, found = *all;
   std::ranges::sort(listed), std::ranges::sort(found);
   EXPECT_EQ(found, listed);
-  EXPECT_EQ(domain.variants(), std::vector<std::string>{"mma"});
+  EXPECT_EQ(domain.variants(), std::vector{built_in().find("mma")});
 }
 
 }  // namespace

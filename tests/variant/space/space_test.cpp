@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "built_in.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 #include "variant/outcome.h"
@@ -29,20 +30,20 @@ SearchSpace space_of(const std::string& variants) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "space.json").string();
   std::ofstream(path) << R"({"schema": "moetune.space/1", "variants": )" << variants << "}";
-  return load_space(path);
+  return load_space(path, built_in());
 }
 
 TEST(Space, TheBuiltInOnesLoadAndCoverEveryVariant) {
-  EXPECT_FALSE(load_space("quick").variants.empty());
+  EXPECT_FALSE(load_space("quick", built_in()).variants.empty());
   std::vector<std::string> names;
-  for (const VariantSpace& variant : load_space("full").variants) names.push_back(variant.variant);
+  for (const VariantSpace& variant : load_space("full", built_in()).variants) names.push_back(variant.variant->name);
   EXPECT_EQ(names, (std::vector<std::string>{"wgmma", "mma", "simt", "cpu"}));
 }
 
 TEST(Space, QuickLiesWithinFullOnAGpu) {
-  SearchSpace quick = load_space("quick"), full = load_space("full");
-  keep_variants(quick, {"mma"});
-  keep_variants(full, {"mma"});
+  SearchSpace quick = load_space("quick", built_in()), full = load_space("full", built_in());
+  keep_variants(quick, {"mma"}, built_in());
+  keep_variants(full, {"mma"}, built_in());
   const auto few = enumerate(quick, shape(), device_of_arch("sm_90a")).legal;
   const auto many = enumerate(full, shape(), device_of_arch("sm_90a")).legal;
   EXPECT_GT(few.size(), 100u);
@@ -79,7 +80,7 @@ std::vector<Cell> gradients_of_large_layers() {
 
 // The tiles of dW's defaults, that is: clusters, walks and mixes of the fastest are chosen beyond the space.
 TEST(Space, BackwardIsSmallAndHoldsTheTilesOfDwsDefaults) {
-  const SearchSpace space = load_space("backward");
+  const SearchSpace space = load_space("backward", built_in());
   const DeviceInfo device = device_of_arch("sm_90a");
   for (const Cell& cell : gradients_of_large_layers()) {
     const auto legal = enumerate(space, cell.shape, device).legal;
@@ -94,7 +95,7 @@ TEST(Space, BackwardIsSmallAndHoldsTheTilesOfDwsDefaults) {
 }
 
 TEST(Space, UnknownNameHasTheNearest) {
-  const Caught error = error_of([] { load_space("quik"); });
+  const Caught error = error_of([] { load_space("quik", built_in()); });
   EXPECT_EQ(error.what, "unknown space 'quik'");
   EXPECT_EQ(error.hint, "did you mean 'quick'?");
 }
@@ -120,10 +121,10 @@ TEST(Space, ErrorsNameThePlace) {
 }
 
 TEST(Space, SetReplacesValues) {
-  SearchSpace space = load_space("quick");
-  keep_variants(space, {"mma"});
-  set_values(space, "block_m=64,128");
-  set_values(space, "raster=n,m");
+  SearchSpace space = load_space("quick", built_in());
+  keep_variants(space, {"mma"}, built_in());
+  set_values(space, "block_m=64,128", built_in());
+  set_values(space, "raster=n,m", built_in());
   for (const auto& [knob, values] : space.variants[0].values) {
     if (knob == "block_m") {
       EXPECT_EQ(values, (std::vector<int>{64, 128}));
@@ -147,7 +148,7 @@ TEST(Space, MostIsTheLargestLegalValueOfSeveralKnobs) {
     EXPECT_EQ(find_value(legal[0], "stages"), 4);
     EXPECT_EQ(find_value(legal[0], "tma_x"), tma);
   }
-  set_values(space, "stages=most");
+  set_values(space, "stages=most", built_in());
   EXPECT_EQ(enumerate(space, shape(), device_of_arch("sm_90a")).legal.size(), 1u);
   EXPECT_TRUE(enumerate(space, shape(), device_of_arch("sm_80")).legal.empty());
 }
@@ -157,29 +158,29 @@ TEST(Space, TheDefaultIsOfTheFirstVariantThatTakesTheProblem) {
   cell.shape = shape();
   cell.tokens = 64;
   cell.routing = parse_routing("uniform");
-  SearchSpace space = load_space("quick");
-  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_90a")).variant, "wgmma");
-  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_80")).variant, "mma");
+  SearchSpace space = load_space("quick", built_in());
+  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_90a")).variant->name, "wgmma");
+  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_80")).variant->name, "mma");
   cell.shape.layer.n = 250;  // no whole chunks
-  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_90a")).variant, "mma");
-  keep_variants(space, {"cpu"});
+  EXPECT_EQ(default_candidate(space, make_problem(cell), device_of_arch("sm_90a")).variant->name, "mma");
+  keep_variants(space, {"cpu"}, built_in());
   EXPECT_EQ(error_of([&] { default_candidate(space, make_problem(cell), device_of_arch("sm_80")); }).what,
             "no variant of the space 'quick' runs on a GPU");
 }
 
 TEST(Space, SetErrors) {
-  SearchSpace space = load_space("quick");
-  EXPECT_EQ(error_of([&] { set_values(space, "block_m"); }).what, "'block_m' must be knob=value,value");
-  EXPECT_EQ(error_of([&] { set_values(space, "block_x=1"); }).what, "unknown knob 'block_x'");
-  keep_variants(space, {"mma"});
-  EXPECT_EQ(error_of([&] { set_values(space, "threads=1"); }).what,
+  SearchSpace space = load_space("quick", built_in());
+  EXPECT_EQ(error_of([&] { set_values(space, "block_m", built_in()); }).what, "'block_m' must be knob=value,value");
+  EXPECT_EQ(error_of([&] { set_values(space, "block_x=1", built_in()); }).what, "unknown knob 'block_x'");
+  keep_variants(space, {"mma"}, built_in());
+  EXPECT_EQ(error_of([&] { set_values(space, "threads=1", built_in()); }).what,
             "no variant of the space 'quick' has the knob 'threads'");
-  EXPECT_EQ(error_of([&] { keep_variants(space, {"simd"}); }).what, "unknown variant 'simd'");
+  EXPECT_EQ(error_of([&] { keep_variants(space, {"simd"}, built_in()); }).what, "unknown variant 'simd'");
 }
 
 TEST(Space, EnumerationCountsEveryReason) {
-  SearchSpace space = load_space("full");
-  keep_variants(space, {"mma"});
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {"mma"}, built_in());
   const Enumeration all = enumerate(space, shape(), device_of_arch("sm_90a"));
   int64_t pruned = 0;
   for (const auto& [reason, count] : all.pruned) {
@@ -199,11 +200,11 @@ TEST(Space, AnotherDeviceKindIsNotCounted) {
 }
 
 TEST(Space, TooManyCandidatesAreRefused) {
-  SearchSpace space = load_space("full");
-  keep_variants(space, {"mma"});
-  set_values(space, "block_m=16-256+1");
-  set_values(space, "block_n=16-256+1");
-  set_values(space, "block_k=1-128");
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {"mma"}, built_in());
+  set_values(space, "block_m=16-256+1", built_in());
+  set_values(space, "block_n=16-256+1", built_in());
+  set_values(space, "block_k=1-128", built_in());
   EXPECT_NE(std::string(error_of([&] { enumerate(space, shape(), device_of_arch("sm_80")); }).what)
                 .find("has over 5000000 candidates"),
             std::string::npos);
@@ -243,8 +244,8 @@ TEST(Outcome, AVerdictWithoutANumberRoundTrips) {
 }
 
 SearchSpace only(const std::string& variant) {
-  SearchSpace space = load_space("full");
-  keep_variants(space, {variant});
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {variant}, built_in());
   return space;
 }
 
@@ -316,7 +317,7 @@ TEST(Draw, UsesASmallSpaceUpAsTheEnumerationDoes) {
 
 TEST(Draw, TakesFromASpaceTooLargeToList) {
   SearchSpace space = only("wgmma");
-  set_values(space, "addressing=base,pointers");
+  set_values(space, "addressing=base,pointers", built_in());
   EXPECT_THROW(enumerate(space, shape(), device_of_arch("sm_90a")), Error);
   EXPECT_EQ(draw(space, shape(), device_of_arch("sm_90a"), 50, 1).legal.size(), 50u);
 }

@@ -21,10 +21,11 @@ class ArchBackend final : public Backend {
 
   const DeviceInfo& device() const override { return device_; }
   Json environment() override {
-    return {{"identity", with_packs({{"backend", "cuda"},
-                                     {"device", device_.name},
-                                     {"kernels", hash(compiler_.sources)},
-                                     {"nvrtc", nvrtc_version()}})}};
+    return {{"identity",
+             {{"backend", "cuda"},
+              {"device", device_.name},
+              {"kernels", hash(compiler_.sources)},
+              {"nvrtc", nvrtc_version()}}}};
   }
   std::vector<std::string> baselines() const override { return {}; }
 
