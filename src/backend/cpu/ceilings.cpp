@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
-#include "backend/cpu/buffer.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/memory.h"
+#include "backend/cpu/tile.h"
 #include "base/stats.h"
 
 namespace moetune {
@@ -16,34 +18,49 @@ namespace {
 constexpr double kBurstSeconds = 0.3, kSustainedSeconds = 2, kBandwidthSeconds = 0.3, kPieceSeconds = 5e-3;
 constexpr int kLaunches = 1000;
 
-using Clock = std::chrono::steady_clock;
-
-template <class F>
-double seconds_of(F&& f) {
-  const auto begin = Clock::now();
-  f();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 /// Times of f, called again and again for `seconds`, at least three times.
 template <class F>
 std::vector<double> times_of(double seconds, F&& f) {
+  using Clock = std::chrono::steady_clock;
   std::vector<double> times;
-  for (double spent = 0; spent < seconds || times.size() < 3; spent += times.back()) times.push_back(seconds_of(f));
+  for (double spent = 0; spent < seconds || times.size() < 3; spent += times.back()) {
+    const auto begin = Clock::now();
+    f();
+    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
   return times;
 }
 
 double best(const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); }
 
-void spin(const Microkernel& kernel, ThreadPool& pool, int64_t steps) {
-  pool.run(pool.size(), [&](int) {
-    volatile float sink = kernel.fma_loop(steps);
-    static_cast<void>(sink);
-  });
+/// Times of at least some milliseconds each in which all threads multiply tiles that stay in the first-level cache,
+/// over floating-point operations.
+std::vector<double> times_of_multiplication(ThreadPool& pool, double seconds) {
+  constexpr int64_t kDepth = 128;
+  const std::vector<float> a(kTileRows * kDepth), b(kTileColumns * kDepth);
+  int64_t steps = 1000;
+  const auto multiply = [&] {
+    pool.run(pool.size(), [&](int) {
+      float sums[kTileRows * kTileColumns] = {};
+      for (int64_t i = 0; i < steps; ++i) best_tile().add(kDepth, a.data(), kDepth, 1, b.data(), sums, kTileColumns);
+    });
+  };
+  while (best(times_of(0, multiply)) < kPieceSeconds) steps *= 2;
+  std::vector<double> times = times_of(seconds, multiply);
+  const double work = 2.0 * kTileRows * kTileColumns * kDepth * static_cast<double>(steps) * pool.size();
+  for (double& time : times) time /= work;
+  return times;
+}
+
+uint64_t sum_of(const uint64_t* source, int64_t count) {
+  uint64_t sums[8] = {};
+  for (int64_t i = 0; i < count; i += 8)
+    for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += source[i + lane];
+  return std::accumulate(std::begin(sums), std::end(sums), uint64_t{0});
 }
 
 /// The best rate at which all threads read, each a part of its own, and copy.
-void measure_bandwidth(const Microkernel& kernel, ThreadPool& pool, const DeviceInfo& device, Ceilings& ceilings) {
+void measure_bandwidth(ThreadPool& pool, const DeviceInfo& device, Ceilings& ceilings) {
   constexpr int64_t kSmallest = int64_t{256} << 20, kUnit = 8192;
   const int64_t wanted = std::min(std::max(kSmallest, 8 * device.cache_bytes), available_memory_bytes() / 8);
   const int64_t part = std::max(kUnit, wanted / pool.size() / kUnit * kUnit);
@@ -52,8 +69,7 @@ void measure_bandwidth(const Microkernel& kernel, ThreadPool& pool, const Device
   pool.run(pool.size(), [&](int thread) { std::memset(part_of(thread), 1, static_cast<size_t>(part)); });
   const auto read = times_of(kBandwidthSeconds, [&] {
     pool.run(pool.size(), [&](int thread) {
-      volatile float sink = kernel.read(reinterpret_cast<const float*>(part_of(thread)), part / 4);
-      static_cast<void>(sink);
+      [[maybe_unused]] const volatile uint64_t sum = sum_of(reinterpret_cast<uint64_t*>(part_of(thread)), part / 8);
     });
   });
   const auto copy = times_of(kBandwidthSeconds, [&] {
@@ -67,31 +83,19 @@ void measure_bandwidth(const Microkernel& kernel, ThreadPool& pool, const Device
 
 }  // namespace
 
-FmaRate fma_rate(const Microkernel& kernel, ThreadPool& pool, double seconds) {
-  int64_t steps = 1000;
-  while (seconds_of([&] { spin(kernel, pool, steps); }) < kPieceSeconds) steps *= 2;
-  const auto times = times_of(seconds, [&] { spin(kernel, pool, steps); });
-  const double work = static_cast<double>(steps) * kernel.fma_flops * pool.size();
-  double total = 0;
-  for (const double time : times) total += time;
-  const Estimate time = median_estimate(times);
-  return {.burst = work / best(times),
-          .sustained = work * static_cast<double>(times.size()) / total,
-          .noise = half_width(time) / time.value};
-}
-
-Ceilings measure_ceilings(const Microkernel& kernel, ThreadPool& pool, const DeviceInfo& device) {
+Ceilings measure_ceilings(ThreadPool& pool, const DeviceInfo& device) {
   Ceilings ceilings;
-  const FmaRate burst = fma_rate(kernel, pool, kBurstSeconds);
-  ceilings.noise = burst.noise;
-  measure_bandwidth(kernel, pool, device, ceilings);
+  const std::vector<double> burst = times_of_multiplication(pool, kBurstSeconds);
+  const Estimate time = median_estimate(burst);
+  ceilings.noise = half_width(time) / time.value;
+  measure_bandwidth(pool, device, ceilings);
   std::vector<double> launches;
-  launches.reserve(kLaunches);
-  for (int i = 0; i < kLaunches; ++i) launches.push_back(seconds_of([&] { pool.run(pool.size(), [](int) {}); }));
+  while (launches.size() < kLaunches) launches.push_back(best(times_of(0, [&] { pool.run(pool.size(), [](int) {}); })));
   ceilings.launch_seconds = median(launches);
-  const FmaRate sustained = fma_rate(kernel, pool, kSustainedSeconds);
-  ceilings.dense_burst = std::max(burst.burst, sustained.burst);  // other programs may have been busy in the first
-  ceilings.dense_sustained = sustained.sustained;
+  const std::vector<double> sustained = times_of_multiplication(pool, kSustainedSeconds);
+  ceilings.dense_burst = 1 / std::min(best(burst), best(sustained));  // others may have been busy in the first
+  ceilings.dense_sustained =
+      static_cast<double>(sustained.size()) / std::accumulate(sustained.begin(), sustained.end(), 0.0);
   return ceilings;
 }
 

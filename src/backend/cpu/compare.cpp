@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,25 +17,33 @@
 namespace moetune {
 namespace {
 
+// One rounding to p significant bits errs by half an ulp at most. With top-k weights there are two: the first, up to
+// half an ulp of the sum, is up to one ulp after the multiplication, and the second adds another half.
+constexpr double kUlpsOneRounding = 0.5;
+constexpr double kUlpsTwoRoundings = 1.5;
+// fp32 sums of k terms stray from the true sum: sequential sums by about 0.2 * sqrt(k) * 2^-24 of the rms result, as
+// rounding errors that add up at random. Over all elements: five times that; the worst of 2^32 elements: six sigmas,
+// doubled for other orders of summation. Products of normal numbers have long tails: of few terms a partial sum may be
+// several times the rms before another term cancels it. That adds a constant: 2 to 13 terms were up to 9.6 ulps of fp32
+// off in 12 million results.
+constexpr double kNormNoise = 1.0;
+constexpr double kWorstNoise = 2.5;
+constexpr double kTailNoise = 8 * 0x1p-24;
+
 /// What is wrong with some rows of a result, and how far off the rest is.
 struct Tally {
   int64_t wrong = 0;
   int64_t unwritten = 0;                      // of those
   int64_t wrong_row = -1, wrong_column = -1;  // the first: a row in memory
+  float got = 0, wanted = 0;                  // there
   int64_t foreign = 0;                        // elements written in rows that no expert owns
   int64_t foreign_row = -1, foreign_column = -1;
   double error = 0;  // sum of squares
   double max_ulps = 0;
 
-  void add_wrong(int64_t row, int64_t column, bool was_unwritten) {
-    if (wrong++ == 0) wrong_row = row, wrong_column = column;
-    unwritten += was_unwritten;
-  }
-  void add_foreign(int64_t row, int64_t column) {
-    if (foreign++ == 0) foreign_row = row, foreign_column = column;
-  }
   void add(const Tally& later) {
     if (wrong == 0) wrong_row = later.wrong_row, wrong_column = later.wrong_column;
+    if (wrong == 0) got = later.got, wanted = later.wanted;
     if (foreign == 0) foreign_row = later.foreign_row, foreign_column = later.foreign_column;
     wrong += later.wrong;
     unwritten += later.unwritten;
@@ -44,56 +53,54 @@ struct Tally {
   }
 };
 
-/// A view of a result and of where its rows come from.
+/// A result and where its rows come from.
 struct Result {
+  Result(const Product& p, const Operand& o, const Output& written)
+      : product(p), operand(o), output(written), sources(static_cast<size_t>(o.rows), -1) {
+    const std::vector<int64_t> rows = result_map(product, operand);
+    for (size_t row = 0; row < rows.size(); ++row) sources[static_cast<size_t>(rows[row])] = static_cast<int64_t>(row);
+  }
+
   const Product& product;
   const Operand& operand;
   const Output& output;
   std::vector<int64_t> sources;  // [rows in memory] row of the reference, -1 where nothing may be written
-  Dtype dtype;
-  int64_t n;
+  int64_t n = operand.columns;
 
   int64_t elements() const { return result_rows(product, operand) * n; }
-  const std::byte* at(int64_t row, int64_t column) const {
-    return output.data() + (row * n + column) * size_bytes(dtype);
-  }
-  bool is_unwritten(int64_t row, int64_t column) const {
+  const std::byte* row(int64_t index) const { return output.data() + index * n * size_bytes(operand.type.dtype); }
+  bool is_unwritten(int64_t index, int64_t column) const {
     uint16_t halves[2] = {kUnwritten, kUnwritten};
-    std::memcpy(halves, at(row, column), static_cast<size_t>(size_bytes(dtype)));
+    const auto element = static_cast<size_t>(size_bytes(operand.type.dtype));
+    std::memcpy(halves, row(index) + static_cast<size_t>(column) * element, element);
     return halves[0] == kUnwritten && halves[1] == kUnwritten;
   }
 };
 
-float value_at(Dtype dtype, const void* element) {
-  if (dtype == Dtype::fp32) return *static_cast<const float*>(element);
-  const uint16_t bits = *static_cast<const uint16_t*>(element);
-  return dtype == Dtype::bf16 ? from_bf16(bits) : from_fp16(bits);
-}
-
-Result view(const Product& product, const Operand& operand, const Output& output) {
-  Result result{product, operand, output, {}, operand.type.dtype, operand.columns};
-  result.sources.assign(static_cast<size_t>(operand.rows), -1);
-  const std::vector<int64_t> rows = result_map(product, operand);
-  for (size_t row = 0; row < rows.size(); ++row)
-    result.sources[static_cast<size_t>(rows[row])] = static_cast<int64_t>(row);
-  return result;
-}
-
-/// check(row in memory, row of the reference, tally) for every row that must be written; checks the others itself.
-template <class Check>
-Tally scan(const Result& result, ThreadPool& pool, Check&& check) {
+/// is_wrong(row of the reference, value there, value in the result, tally) for every element that must be written. Of
+/// the reference, elements of `dtype`. Others must be unwritten.
+template <class IsWrong>
+Tally scan(const Result& result, Dtype dtype, const std::byte* wanted, ThreadPool& pool, IsWrong&& is_wrong) {
   constexpr int64_t kPiece = 16;
   const auto rows = static_cast<int64_t>(result.sources.size());
   std::vector<Tally> tallies(static_cast<size_t>((rows + kPiece - 1) / kPiece));
   pool.for_each(static_cast<int64_t>(tallies.size()), [&](int, int64_t piece) {
     Tally tally;
+    std::vector<float> got(static_cast<size_t>(result.n)), right(got.size());
     for (int64_t row = piece * kPiece; row < std::min(rows, (piece + 1) * kPiece); ++row) {
       const int64_t source = result.sources[static_cast<size_t>(row)];
-      if (source >= 0) {
-        check(row, source, tally);
-      } else {
-        for (int64_t column = 0; column < result.n; ++column)
-          if (!result.is_unwritten(row, column)) tally.add_foreign(row, column);
+      to_floats(result.operand.type.dtype, result.row(row), result.n, got.data());
+      if (source >= 0) to_floats(dtype, wanted + source * result.n * size_bytes(dtype), result.n, right.data());
+      for (int64_t column = 0; column < result.n; ++column) {
+        const float one = got[static_cast<size_t>(column)], other = right[static_cast<size_t>(column)];
+        if (source < 0) {
+          if (!result.is_unwritten(row, column) && tally.foreign++ == 0)
+            tally.foreign_row = row, tally.foreign_column = column;
+        } else if (is_wrong(source, other, one, tally)) {
+          if (tally.wrong++ == 0)
+            tally.wrong_row = row, tally.wrong_column = column, tally.got = one, tally.wanted = other;
+          tally.unwritten += result.is_unwritten(row, column);
+        }
       }
     }
     tallies[static_cast<size_t>(piece)] = tally;
@@ -111,21 +118,22 @@ std::string place(const Result& result, int64_t row, int64_t column) {
   return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
 }
 
-/// "expert 3, row 5, column 7: got 2, expected 4".
-std::string difference(const Result& result, int64_t row, int64_t column, double wanted) {
-  return fmt::format("{}: got {:.9g}, expected {:.9g}", place(result, row, column),
-                     value_at(result.dtype, result.at(row, column)), wanted);
-}
-
 /// " of dweights"; nothing for D.
 std::string of_which(const Result& result) {
   return result.operand.matrix == result.product.d.matrix ? "" : fmt::format(" of {}", name(result.operand.matrix));
 }
 
-/// Faults outside D: rows of other ranks and guard zones that were written.
-std::vector<std::string> trespasses(const Result& result, const Tally& tally) {
+/// What was found, in words. `fault` of wrong elements: "differ"; `more` is wrong with all of them together, or "".
+Verdict judge(const Result& result, std::string_view inputs, const Tally& tally, std::string_view fault,
+              const std::string& more) {
   std::vector<std::string> reasons;
   const Operand& d = result.operand;
+  if (tally.wrong > 0)
+    reasons.push_back(
+        fmt::format("{} of {} elements{} {} ({} never written), the first at {}: got {:.9g}, expected {:.9g}",
+                    tally.wrong, result.elements(), of_which(result), fault, tally.unwritten,
+                    place(result, tally.wrong_row, tally.wrong_column), tally.got, tally.wanted));
+  if (!more.empty()) reasons.push_back(more);
   if (tally.foreign > 0)
     reasons.push_back(fmt::format("{} elements were written in {}, the first at row {} of {}, column {}", tally.foreign,
                                   d.order == RowOrder::in_place ? "rows of padding" : "rows of other ranks",
@@ -134,10 +142,6 @@ std::vector<std::string> trespasses(const Result& result, const Tally& tally) {
     reasons.push_back(fmt::format("{} bytes were written before the start of {}", bytes, name(d.matrix)));
   if (const int64_t bytes = result.output.written_after(); bytes > 0)
     reasons.push_back(fmt::format("{} bytes were written after the end of {}", bytes, name(d.matrix)));
-  return reasons;
-}
-
-Verdict judge(const Result& result, std::string_view inputs, const std::vector<std::string>& reasons) {
   Verdict verdict;
   verdict.ok = reasons.empty();
   if (!verdict.ok) verdict.reason = fmt::format("{} inputs: {}", inputs, fmt::join(reasons, "; "));
@@ -156,89 +160,109 @@ Verdict with_dweights(const Verdict& d, const Verdict& dweights) {
 /// The largest power of two that is no larger than a normal `value`; 0 below.
 double power_below(float value) { return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0x7f800000); }
 
-}  // namespace
+/// Results whose errors add up from the same number of products.
+struct Scope {
+  Tolerance limit;
+  double squares = 0;  // sum of theirs
+  int64_t elements = 0;
+  float floor = 0;  // an ulp is that of a value no smaller: the rms of these results
+};
 
-Verdict compare_exact(const Product& product, const Operand& operand, const Output& output, const void* wanted,
-                      ThreadPool& pool) {
-  const Result result = view(product, operand, output);
-  const int64_t element = size_bytes(result.dtype), row_bytes = result.n * element;
-  const auto* bits = static_cast<const std::byte*>(wanted);
-  const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
-    const std::byte* right = bits + source * row_bytes;
-    if (std::memcmp(result.at(row, 0), right, static_cast<size_t>(row_bytes)) == 0) return;
-    for (int64_t column = 0; column < result.n; ++column)
-      if (std::memcmp(result.at(row, column), right + column * element, static_cast<size_t>(element)) != 0)
-        found.add_wrong(row, column, result.is_unwritten(row, column));
+/// By the number of products. Results that have any count as no smaller than `least_rms` in root mean square.
+std::map<int64_t, Scope> scopes_of(const Result& result, const std::vector<int64_t>& terms, const float* wanted,
+                                   double least_rms, ThreadPool& pool) {
+  std::vector<double> squares(terms.size());
+  pool.for_each(static_cast<int64_t>(terms.size()), [&](int, int64_t row) {
+    double sum = 0;
+    for (int64_t i = row * result.n; i < (row + 1) * result.n; ++i)
+      sum += static_cast<double>(wanted[i]) * static_cast<double>(wanted[i]);
+    squares[static_cast<size_t>(row)] = sum;
   });
-  std::vector<std::string> reasons = trespasses(result, tally);
-  if (tally.wrong > 0) {
-    const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
-    const float right = value_at(result.dtype, bits + (source * result.n + tally.wrong_column) * element);
-    reasons.insert(reasons.begin(), fmt::format("{} of {} elements{} differ ({} never written), the first at {}",
-                                                tally.wrong, result.elements(), of_which(result), tally.unwritten,
-                                                difference(result, tally.wrong_row, tally.wrong_column, right)));
+  std::map<int64_t, Scope> scopes;
+  for (size_t row = 0; row < terms.size(); ++row) {
+    Scope& scope = scopes[terms[row]];
+    scope.squares += squares[row], scope.elements += result.n;
   }
-  Verdict verdict = judge(result, "integer", reasons);
+  for (auto& [count, scope] : scopes) {
+    scope.limit = tolerance(result.product, result.operand, count);
+    const auto elements = static_cast<double>(scope.elements);
+    if (count > 0) scope.squares = std::max(scope.squares, least_rms * least_rms * elements);
+    scope.floor = static_cast<float>(std::sqrt(scope.squares / elements));
+  }
+  return scopes;
+}
+
+/// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits.
+Verdict compare_exact(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
+                      ThreadPool& pool) {
+  const Result result(product, operand, output);
+  const Tally tally =
+      scan(result, operand.type.dtype, wanted.data(), pool, [](int64_t, float right, float got, const Tally&) {
+        return std::bit_cast<uint32_t>(got) != std::bit_cast<uint32_t>(right);
+      });
+  Verdict verdict = judge(result, "integer", tally, "differ", "");
   verdict.mismatches = tally.wrong;
   return verdict;
 }
 
-Verdict compare_close(const Product& product, const Operand& operand, const Output& output, const float* wanted,
+/// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, relative to the
+/// root mean square of the results or, if that is smaller, to `least_rms`.
+Verdict compare_close(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
                       ThreadPool& pool, double least_rms) {
-  const Result result = view(product, operand, output);
-  const double unit = std::ldexp(1, 1 - significand_bits(result.dtype));  // last place of 1.0
-  const Scopes scopes = scopes_of(product, operand, wanted, least_rms, pool);
-  const Tally tally = scan(result, pool, [&](int64_t row, int64_t source, Tally& found) {
-    const Scope& scope = scopes.of(source);
-    for (int64_t column = 0; column < result.n; ++column) {
-      const float right = wanted[source * result.n + column];
-      const float got = value_at(result.dtype, result.at(row, column));
-      double error = static_cast<double>(got) - static_cast<double>(right);
-      if (!std::isfinite(got))
-        error = got == round_to(result.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
-      const double ulp =
-          unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
-      const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
-      found.error += error * error;
-      found.max_ulps = std::max(found.max_ulps, ulps);
-      if (ulps > scope.limit.ulps) found.add_wrong(row, column, result.is_unwritten(row, column));
-    }
-  });
-  const double squares = scopes.squares();
+  const Result result(product, operand, output);
+  const double unit = std::ldexp(1, 1 - significand_bits(operand.type.dtype));  // last place of 1.0
+  const std::vector<int64_t> terms = result_terms(product, operand);
+  const std::map<int64_t, Scope> scopes = scopes_of(result, terms, wanted.as<float>(), least_rms, pool);
+  const auto scope_of = [&](int64_t source) -> const Scope& { return scopes.at(terms[static_cast<size_t>(source)]); };
+  const auto is_wrong = [&](int64_t source, float right, float got, Tally& found) {
+    const Scope& scope = scope_of(source);
+    double error = static_cast<double>(got) - static_cast<double>(right);
+    if (!std::isfinite(got))
+      error = got == round_to(operand.type.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
+    const double ulp =
+        unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
+    const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
+    found.error += error * error;
+    found.max_ulps = std::max(found.max_ulps, ulps);
+    return ulps > scope.limit.ulps;
+  };
+  const Tally tally = scan(result, Dtype::fp32, wanted.data(), pool, is_wrong);
+  double squares = 0;
+  for (const auto& [count, scope] : scopes) squares += scope.squares;
   const double normalised = std::sqrt(squares > 0 ? tally.error / squares : tally.error);
-  const Tolerance limit = tolerance(product, operand, scopes.most_terms());
-  std::vector<std::string> reasons = trespasses(result, tally);
-  if (!(normalised <= limit.normalised_error))
-    reasons.insert(reasons.begin(), fmt::format("the normalised error{} is {:.3g}, more than {:.3g}", of_which(result),
-                                                normalised, limit.normalised_error));
-  if (tally.wrong > 0) {
-    const int64_t source = result.sources[static_cast<size_t>(tally.wrong_row)];
-    reasons.insert(
-        reasons.begin(),
-        fmt::format(
-            "{} of {} elements{} are more than {:.3g} ulps off ({} never written), the first at {}", tally.wrong,
-            result.elements(), of_which(result), scopes.of(source).limit.ulps, tally.unwritten,
-            difference(result, tally.wrong_row, tally.wrong_column, wanted[source * result.n + tally.wrong_column])));
-  }
-  Verdict verdict = judge(result, "random", reasons);
+  const double limit = tolerance(product, operand, scopes.empty() ? 0 : scopes.rbegin()->first).normalised_error;
+  const double ulps = tally.wrong > 0 ? scope_of(result.sources[static_cast<size_t>(tally.wrong_row)]).limit.ulps : 0;
+  Verdict verdict = judge(result, "random", tally, fmt::format("are more than {:.3g} ulps off", ulps),
+                          normalised <= limit ? ""
+                                              : fmt::format("the normalised error{} is {:.3g}, more than {:.3g}",
+                                                            of_which(result), normalised, limit));
   verdict.normalised_error = normalised;
   verdict.max_ulps = tally.max_ulps;
   return verdict;
 }
 
+}  // namespace
+
+Tolerance tolerance(const Product& product, const Operand& result, int64_t terms) {
+  const int bits = significand_bits(result.type.dtype);
+  const bool twice = product.weighting == Weighting::rounded_result;
+  const double noise = std::sqrt(static_cast<double>(terms)) * 0x1p-24;
+  return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
+          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) + std::ldexp(kWorstNoise * noise + kTailNoise, bits)};
+}
+
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  Verdict d = compare_exact(product, product.d, set.d, wanted.d.data(), pool);
+  const Verdict d = compare_exact(product, product.d, set.d, wanted.d, pool);
   if (!product.weight_gradient) return d;
-  const Operand& dweights = product.weight_gradient->dweights;
-  return with_dweights(d, compare_exact(product, dweights, set.dweights, wanted.dweights.data(), pool));
+  return with_dweights(d,
+                       compare_exact(product, product.weight_gradient->dweights, set.dweights, wanted.dweights, pool));
 }
 
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  Verdict d = compare_close(product, product.d, set.d, wanted.d.as<float>(), pool);
+  const Verdict d = compare_close(product, product.d, set.d, wanted.d, pool, 0);
   if (!product.weight_gradient) return d;
-  const Operand& dweights = product.weight_gradient->dweights;
-  return with_dweights(
-      d, compare_close(product, dweights, set.dweights, wanted.dweights.as<float>(), pool, wanted.dweights_rms));
+  return with_dweights(d, compare_close(product, product.weight_gradient->dweights, set.dweights, wanted.dweights, pool,
+                                        wanted.dweights_rms));
 }
 
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {

@@ -4,25 +4,22 @@
 #include <span>
 
 #include "backend/cpu/operands.h"
-#include "backend/cpu/output.h"
 #include "backend/cpu/reference.h"
-#include "backend/cpu/thread_pool.h"
-#include "backend/cpu/tolerance.h"
 #include "variant/outcome.h"
-#include "workload/product.h"
 
 namespace moetune {
 
-/// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits.
-Verdict compare_exact(const Product& product, const Operand& result, const Output& output, const void* wanted,
-                      ThreadPool& pool);
+/// Largest errors that a right result on random inputs can have.
+struct Tolerance {
+  double normalised_error = 0;
+  double ulps = 0;
+};
+/// Of elements of a result whose errors add up from `terms` products (see result_terms), at most.
+Tolerance tolerance(const Product& product, const Operand& result, int64_t terms);
 
-/// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, relative
-/// to the root mean square of the results or, if that is smaller, to `least_rms`.
-Verdict compare_close(const Product& product, const Operand& result, const Output& output, const float* wanted,
-                      ThreadPool& pool, double least_rms = 0);
-
-/// The same of all that a launch writes. The errors are those of D; of dweights where that alone is wrong.
+/// Integer inputs: each element of all that a launch writes must have the same bits as the rounded reference. Random
+/// inputs: errors from the unrounded reference must be within tolerance, relative to the root mean square of the
+/// results. A verdict's errors are those of D; of dweights where that alone is wrong.
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool);
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool);
 

@@ -9,12 +9,11 @@
 #include <new>
 #include <optional>
 
-#include "backend/cpu/baseline.h"
 #include "backend/cpu/ceilings.h"
-#include "backend/cpu/company.h"
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/operands.h"
+#include "backend/cpu/other_load.h"
 #include "backend/cpu/reference.h"
 #include "base/embedded.h"
 #include "base/error.h"
@@ -24,7 +23,10 @@
 namespace moetune {
 namespace {
 
+// The baseline: fixed blocks on all threads. A control: no knob changes its time, but the machine's state does, about
+// as much as a candidate's.
 constexpr std::string_view kLoop = "loop";
+constexpr CpuKnobs kLoopBlocks = {.block_m = 24, .block_n = 64, .block_k = 64};
 
 /// What verification needs beside the operands: made by the first that asks for it.
 struct References {
@@ -45,7 +47,7 @@ struct Loaded {
 /// Tells one build of the variant's code from another.
 std::string kernels_hash() {
   Hash hash;
-  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp", "microkernel.cpp", "microkernel.inc", "second_pass.cpp"})
+  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp", "tile.cpp"})
     hash.add(embedded_file(fmt::format("src/backend/cpu/{}", file)).value_or(""));
   return hash.hex();
 }
@@ -63,25 +65,16 @@ References references_of(const Loaded& loaded, ThreadPool& pool) {
   return references;
 }
 
-Verdict both(const Verdict& exact, const Verdict& close) {
-  Verdict verdict = close;
-  verdict.ok = exact.ok && close.ok;
-  verdict.elements = exact.elements + close.elements;
-  verdict.mismatches = exact.mismatches;
-  if (!exact.ok) verdict.reason = exact.reason;
-  return verdict;
-}
-
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : device_(measured_device(cpu_device(), options)), kernel_(microkernel()), pool_(device_.processors) {}
+      : device_(measured_device(cpu_device(), options)), pool_(device_.processors) {}
 
   const DeviceInfo& device() const override { return device_; }
 
   Json environment() override {
     return {{"identity",
-             {{"backend", "cpu"}, {"device", device_.name}, {"isa", name(kernel_.isa)}, {"kernels", kernels_hash()}}},
+             {{"backend", "cpu"}, {"device", device_.name}, {"isa", best_tile().isa}, {"kernels", kernels_hash()}}},
             {"processors", std::to_string(device_.processors)},
             {"compiler", __VERSION__}};
   }
@@ -124,7 +117,12 @@ class CpuBackend : public Backend {
     run_anew(contender, references.integers, references.integer_weights);
     const Verdict exact = compare_exact(loaded.product, references.integers, references.integer_results, pool_);
     run_anew(contender, loaded.sets[0], loaded.topk_weights);
-    return both(exact, compare_close(loaded.product, loaded.sets[0], references.random_results, pool_));
+    Verdict verdict = compare_close(loaded.product, loaded.sets[0], references.random_results, pool_);
+    verdict.ok = verdict.ok && exact.ok;
+    verdict.elements += exact.elements;
+    verdict.mismatches = exact.mismatches;
+    if (!exact.ok) verdict.reason = exact.reason;
+    return verdict;
   }
 
   Repetition repeat(const Contender& contender, double seconds) override {
@@ -159,7 +157,7 @@ class CpuBackend : public Backend {
     return blocks;
   }
 
-  Ceilings ceilings() override { return measure_ceilings(kernel_, pool_, device_); }
+  Ceilings ceilings() override { return measure_ceilings(pool_, device_); }
 
  private:
   std::optional<std::string> illegal(const Candidate& candidate, const Shape& shape) const {
@@ -184,13 +182,15 @@ class CpuBackend : public Backend {
     return loaded;
   }
 
+  CpuKnobs knobs_of(const Contender& contender) const {
+    if (contender.baseline.empty()) return cpu_knobs(contender.candidate);
+    CpuKnobs knobs = kLoopBlocks;
+    knobs.threads = pool_.size();
+    return knobs;
+  }
+
   void launch(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
-    const Product& product = loaded_->product;
-    const Matrices matrices = matrices_of(set, weights);
-    if (contender.baseline.empty())
-      grouped_gemm(product, matrices, cpu_knobs(contender.candidate), kernel_, pool_, workspace_);
-    else
-      loop_baseline(product, matrices, pool_, baseline_workspace_);
+    grouped_gemm(loaded_->product, matrices_of(set, weights), knobs_of(contender), pool_, workspace_);
   }
 
   void run_anew(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
@@ -213,10 +213,10 @@ class CpuBackend : public Backend {
   Block time_block(const Contender& contender, int launches, bool hot) {
     const double waited = seconds_without_processor();
     const double seconds = time_launches(contender, launches, hot);
-    const int threads = contender.baseline.empty() ? cpu_knobs(contender.candidate).threads : pool_.size();
+    const int threads = knobs_of(contender).threads;
     const double share = (seconds_without_processor() - waited) / (seconds * launches * threads);
     return {
-        .seconds = seconds, .launches = launches, .waited = std::max(std::clamp(share, 0.0, 1.0), company_.share())};
+        .seconds = seconds, .launches = launches, .waited = std::max(std::clamp(share, 0.0, 1.0), other_load_.share())};
   }
 
   /// How many launches a block takes, from the best of a few. The first warms up scratch memory and threads, and counts
@@ -232,13 +232,11 @@ class CpuBackend : public Backend {
   }
 
   DeviceInfo device_;
-  const Microkernel& kernel_;
   ThreadPool pool_;
   Workspace workspace_;
-  LoopWorkspace baseline_workspace_;
   std::unique_ptr<Loaded> loaded_;
   size_t next_set_ = 0;
-  Company company_;
+  OtherLoad other_load_;
 };
 
 }  // namespace

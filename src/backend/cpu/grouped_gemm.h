@@ -1,30 +1,34 @@
-// The cpu variant: one launch of a blocked, packed, threaded grouped GEMM. Not its innermost loops, nor what is legal.
+// The cpu variant: one launch of a blocked, packed, threaded grouped GEMM. Not its innermost loop, nor what is legal.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "backend/cpu/buffer.h"
 #include "backend/cpu/matrices.h"
-#include "backend/cpu/microkernel.h"
-#include "backend/cpu/second_pass.h"
+#include "backend/cpu/memory.h"
 #include "backend/cpu/thread_pool.h"
+#include "backend/cpu/tile.h"
 #include "variant/cpu/cpu.h"
 
 namespace moetune {
 
-/// Memory that launches share, grown by the first that needs more.
-struct Workspace {
-  std::vector<Buffer> scratch;      // one a thread
-  std::vector<int> order;           // experts that have tasks, those with most rows first
-  std::vector<int64_t> first_task;  // [order + 1] running sum of tasks in that order
-  Partials partials;                // for the second pass
+/// A block of D: rows from `row` and columns from `column` of an expert.
+struct Task {
+  int64_t expert = 0;
+  int64_t row = 0;
+  int64_t column = 0;
 };
 
-/// Runs a legal candidate of the cpu variant on host memory. Tasks are the blocks (expert, n, m) of D, m fastest,
-/// experts with most rows first, dealt to threads by a counter; each element is summed by one task in an order that
-/// only the candidate's blocks decide, so the result does not depend on the number of threads. What the product adds up
-/// over slots or blocks of columns comes after, in a second pass.
-void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, const Microkernel& kernel,
-                  ThreadPool& pool, Workspace& workspace);
+/// Memory that launches share, grown by the first that needs more.
+struct Workspace {
+  std::vector<Task> tasks;
+  std::vector<Buffer> scratch;  // one a thread
+  Buffer sums;                  // [rows, N] floats in expert order, where a last pass follows
+};
+
+/// Runs a legal candidate of the cpu variant on host memory. Threads take tasks from a list; each element is summed by
+/// one thread, in an order that only block_k decides, so the result does not depend on the number of threads. Where
+/// slots are added or the weights have a gradient, a last pass makes the results from the fp32 sums of all rows.
+void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, ThreadPool& pool,
+                  Workspace& workspace, const Tile& tile = best_tile());
 
 }  // namespace moetune

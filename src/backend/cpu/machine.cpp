@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace moetune {
@@ -97,8 +95,7 @@ int64_t last_level_cache(const std::vector<int>& processors) {
 }
 
 int64_t memory_field(const std::string& key) {
-  const auto kilobytes = field("/proc/meminfo", key);
-  return kilobytes ? number(*kilobytes).value_or(0) * 1024 : 0;
+  return number(field("/proc/meminfo", key).value_or("0")).value_or(0) * 1024;  // in kilobytes there
 }
 
 struct Group {
@@ -139,17 +136,6 @@ int64_t available_memory_bytes() {
   const Group group = control_group();
   const int64_t free = memory_field("MemAvailable");
   return group.limit == kUnlimited ? free : std::min(free, std::max<int64_t>(0, group.limit - group.used));
-}
-
-double seconds_without_processor() {
-  double nanoseconds = 0;
-  std::error_code ignored;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
-    std::ifstream file(thread.path() / "schedstat");  // time run and time waited in nanoseconds, time slices
-    double ran = 0, waited = 0;
-    if (file >> ran >> waited) nanoseconds += waited;
-  }
-  return nanoseconds * 1e-9;
 }
 
 }  // namespace moetune

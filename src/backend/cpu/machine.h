@@ -13,8 +13,4 @@ DeviceInfo cpu_device();
 /// Memory that can still be had without swapping, within the limit of the control group.
 int64_t available_memory_bytes();
 
-/// Seconds, in all, that the living threads of this process have been ready to run without a processor.
-/// 0 where the system doesn't tell.
-double seconds_without_processor();
-
 }  // namespace moetune

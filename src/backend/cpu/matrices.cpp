@@ -1,15 +1,53 @@
 // Reading rows of operands.
 #include "backend/cpu/matrices.h"
 
-namespace moetune {
+#include <bit>
+#include <cstring>
 
-const std::byte* Input::at(int64_t expert, int64_t row, int64_t column) const {
-  const int64_t index = memory_row(product, operand, expert, row) * operand.columns + column;
-  return data + index * size_bytes(operand.type.dtype);
+namespace moetune {
+namespace {
+
+// Unlike from_fp16 and to_bf16 these are inlined, so that loops over them are vectorised.
+
+/// Exponent and fraction move to their places in fp32; a multiplication corrects the bias and normalises subnormals.
+float widen_fp16(uint16_t value) {
+  const uint32_t moved = (value & 0x7fffU) << 13;
+  const auto finite = std::bit_cast<uint32_t>(std::bit_cast<float>(moved) * 0x1p112F);
+  const uint32_t magnitude = moved >= 0x0f800000 ? moved | 0x7f800000 : finite;
+  return std::bit_cast<float>(magnitude | ((value & 0x8000U) << 16));
+}
+
+/// As to_bf16: half of a unit is added, less one where the kept part is even. NaN becomes quiet.
+uint16_t narrow_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  return static_cast<uint16_t>((is_nan ? bits | 0x400000U : bits + 0x7fffU + ((bits >> 16) & 1)) >> 16);
+}
+
+}  // namespace
+
+void to_floats(Dtype dtype, const void* elements, int64_t count, float* target) {
+  const auto* halves = static_cast<const uint16_t*>(elements);
+  if (dtype == Dtype::fp32) std::memcpy(target, elements, static_cast<size_t>(count) * sizeof(float));
+  if (dtype == Dtype::bf16)
+    for (int64_t i = 0; i < count; ++i) target[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+  if (dtype == Dtype::fp16)
+    for (int64_t i = 0; i < count; ++i) target[i] = widen_fp16(halves[i]);
+}
+
+void from_floats(Dtype dtype, const float* values, int64_t count, void* target) {
+  auto* halves = static_cast<uint16_t*>(target);
+  if (dtype == Dtype::fp32) std::memcpy(target, values, static_cast<size_t>(count) * sizeof(float));
+  if (dtype == Dtype::bf16)
+    for (int64_t i = 0; i < count; ++i) halves[i] = narrow_bf16(values[i]);
+  if (dtype == Dtype::fp16)
+    for (int64_t i = 0; i < count; ++i) halves[i] = to_fp16(values[i]);
 }
 
 void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
-  widen(dots, operand.type.dtype, at(expert, row, column), count, target);
+  const int64_t index = memory_row(product, operand, expert, row) * operand.columns + column;
+  to_floats(operand.type.dtype, static_cast<const std::byte*>(data) + index * size_bytes(operand.type.dtype), count,
+            target);
   if (!weights) return;
   const float weight = weight_of_row(product, weights, expert, row);
   for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.type.dtype, target[i] * weight);
@@ -18,7 +56,7 @@ void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, f
 Input input_a(const Product& product, const Matrices& matrices) {
   return {.product = product,
           .operand = product.a,
-          .data = static_cast<const std::byte*>(matrices.a),
+          .data = matrices.a,
           .scales = has_scales(product.a.type) ? matrices.a_scales : nullptr,
           .weights = product.weighting == Weighting::a ? matrices.topk_weights : nullptr};
 }
@@ -26,27 +64,16 @@ Input input_a(const Product& product, const Matrices& matrices) {
 Input input_b(const Product& product, const Matrices& matrices) {
   return {.product = product,
           .operand = product.b,
-          .data = static_cast<const std::byte*>(matrices.b),
-          .scales = has_scales(product.b.type) ? matrices.b_scales : nullptr,
-          .weights = nullptr};
+          .data = matrices.b,
+          .scales = has_scales(product.b.type) ? matrices.b_scales : nullptr};
 }
 
 Input input_x(const Product& product, const Matrices& matrices) {
-  return {.product = product,
-          .operand = product.weight_gradient->x,
-          .data = static_cast<const std::byte*>(matrices.x),
-          .scales = nullptr,
-          .weights = nullptr};
+  return {.product = product, .operand = product.weight_gradient->x, .data = matrices.x};
 }
 
-void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,
-              int64_t count, float* target) {
-  const Input d{.product = product,
-                .operand = product.d,
-                .data = static_cast<const std::byte*>(matrices.d),
-                .scales = nullptr,
-                .weights = nullptr};
-  d.unpack(expert, row, column, count, target);
+Input input_d(const Product& product, const Matrices& matrices) {
+  return {.product = product, .operand = product.d, .data = matrices.d};
 }
 
 float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row) {

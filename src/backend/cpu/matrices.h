@@ -1,9 +1,15 @@
-// Where the operands of one launch lie in memory, and their rows as floats. Not what is done with them.
+// Where the operands of one launch lie in memory, and their elements as floats. Not what is done with them.
 #pragma once
-#include "backend/cpu/dots.h"
+#include <cstddef>
+#include <cstdint>
+
 #include "workload/product.h"
 
 namespace moetune {
+
+/// `count` elements of `dtype` to floats, exactly, and floats to elements, each rounded to nearest even.
+void to_floats(Dtype dtype, const void* elements, int64_t count, float* target);
+void from_floats(Dtype dtype, const float* values, int64_t count, void* target);
 
 /// The operands as a product describes them.
 struct Matrices {
@@ -17,34 +23,27 @@ struct Matrices {
   float* dweights = nullptr;  // [slots], the same
 };
 
-/// A or B in memory. Rows and columns are an expert's, by the operand's own axes.
+/// An operand in memory. Rows and columns are an expert's, by the operand's own axes.
 struct Input {
   const Product& product;
   const Operand& operand;
-  const std::byte* data;
-  const float* scales;   // null without
-  const float* weights;  // null where this operand is not weighted
-  const Dots& dots = moetune::dots();
+  const void* data;
+  const float* scales = nullptr;   // null without
+  const float* weights = nullptr;  // null where this operand is not weighted
 
-  const std::byte* at(int64_t expert, int64_t row, int64_t column) const;
   /// Elements [column, column + count) of a row, weighted but not scaled.
   void unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const;
-  /// Multiplies what was unpacked from there by the scales, if there are any.
-  template <class Value>
-  void scale(int64_t expert, int64_t row, int64_t column, int64_t count, Value* values) const {
-    if (!scales) return;
-    for (int64_t i = 0; i < count; ++i)
-      values[i] *= static_cast<Value>(scales[scale_index(product, operand, expert, row, column + i)]);
+  /// The scale of an element; 1 without scales.
+  float scale(int64_t expert, int64_t row, int64_t column) const {
+    return scales ? scales[scale_index(product, operand, expert, row, column)] : 1;
   }
 };
 Input input_a(const Product& product, const Matrices& matrices);
 Input input_b(const Product& product, const Matrices& matrices);
 /// The X of the weights' gradient.
 Input input_x(const Product& product, const Matrices& matrices);
-
-/// What is in D in a row of an expert, before a launch that accumulates.
-void unpack_d(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, int64_t column,
-              int64_t count, float* target);
+/// What is in D before a launch that accumulates.
+Input input_d(const Product& product, const Matrices& matrices);
 
 /// Top-k weight of row `row` of an expert.
 float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row);

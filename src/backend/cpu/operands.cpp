@@ -9,7 +9,6 @@
 
 #include "backend/backend.h"
 #include "base/text/units.h"
-#include "variant/cpu/cpu.h"
 #include "workload/result.h"
 
 namespace moetune {
@@ -19,7 +18,6 @@ constexpr int kColdFactor = 3;
 constexpr int kMaxSets = 64;
 constexpr double kUsableMemory = 0.8;
 constexpr int64_t kFloat = sizeof(float), kDouble = sizeof(double);
-constexpr int64_t kContenders = 2;  // the variant and the baseline have partial sums of their own
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 /// Rows of an input in memory, one run after another: those of each expert that has rows, or all of a ragged one.
@@ -36,24 +34,36 @@ std::vector<Run> used_runs(const Product& product, const Operand& operand) {
   return runs;
 }
 
-/// Elements [first, first + count) of an operand's values, rounded to its dtype. `target` is the operand's first.
-void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
-          std::byte* target, ThreadPool& pool) {
-  pool.for_each((count + kPiece - 1) / kPiece, [&](int, int64_t piece) {
-    const int64_t begin = first + piece * kPiece, end = std::min(first + count, begin + kPiece);
-    for (int64_t i = begin; i < end; ++i) {
-      const float value = operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(i));
-      if (operand.type.dtype == Dtype::fp32) reinterpret_cast<float*>(target)[i] = value;
-      if (operand.type.dtype == Dtype::bf16) reinterpret_cast<uint16_t*>(target)[i] = to_bf16(value);
-      if (operand.type.dtype == Dtype::fp16) reinterpret_cast<uint16_t*>(target)[i] = to_fp16(value);
-    }
-  });
+/// f(first, count) for pieces of [begin, begin + count), on all threads: each touches the pages of its own.
+template <class F>
+void for_pieces(ThreadPool& pool, int64_t begin, int64_t count, F&& f) {
+  pool.for_each((count + kPiece - 1) / kPiece,
+                [&](int, int64_t i) { f(begin + i * kPiece, std::min(kPiece, count - i * kPiece)); });
 }
 
-Buffer make_input(const Product& product, const Operand& operand, Values values, ThreadPool& pool) {
+/// `count` elements of an operand from `first` on, rounded to its dtype. `target` is the operand's first.
+void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
+          std::byte* target) {
+  std::vector<float> floats(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    floats[static_cast<size_t>(i)] =
+        operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(first + i));
+  from_floats(operand.type.dtype, floats.data(), count, target + first * size_bytes(operand.type.dtype));
+}
+
+/// Copied from `source`, where there is one.
+Buffer make_input(const Product& product, const Operand& operand, Values values, const Buffer* source,
+                  ThreadPool& pool) {
   Buffer input(operand.rows * row_bytes(operand));
+  const auto make = [&](int64_t first, int64_t count) {
+    const int64_t size = size_bytes(operand.type.dtype), at = first * size;
+    if (source)
+      std::memcpy(input.data() + at, source->data() + at, static_cast<size_t>(count * size));
+    else
+      fill(product, operand, values, first, count, input.data());
+  };
   for (const Run& run : used_runs(product, operand))
-    fill(product, operand, values, run.first * operand.columns, run.rows * operand.columns, input.data(), pool);
+    for_pieces(pool, run.first * operand.columns, run.rows * operand.columns, make);
   return input;
 }
 
@@ -64,29 +74,7 @@ Buffer make_scales(const Product& product, const Operand& operand, Values values
   return scales;
 }
 
-OperandSet with_output(OperandSet set, const Product& product, ThreadPool& pool) {
-  const auto output_of = [](const Operand& result) { return Output(result.rows, result.columns, result.type.dtype); };
-  set.d = output_of(product.d);
-  if (product.weight_gradient) set.dweights = output_of(product.weight_gradient->dweights);
-  reset_output(product, set, pool);
-  return set;
-}
-
-void copy(const std::byte* source, std::byte* target, int64_t bytes, ThreadPool& pool) {
-  pool.for_each((bytes + kPiece - 1) / kPiece, [&](int, int64_t piece) {
-    const int64_t begin = piece * kPiece;
-    std::memcpy(target + begin, source + begin, static_cast<size_t>(std::min(kPiece, bytes - begin)));
-  });
-}
-
-Buffer copy_input(const Product& product, const Operand& operand, const Buffer& source, ThreadPool& pool) {
-  Buffer target(operand.rows * row_bytes(operand));
-  for (const Run& run : used_runs(product, operand)) {
-    const int64_t begin = run.first * row_bytes(operand);
-    copy(source.data() + begin, target.data() + begin, run.rows * row_bytes(operand), pool);
-  }
-  return target;
-}
+Output make_output(const Operand& result) { return {result.rows, result.columns, result.type.dtype}; }
 
 /// Bytes of an input that have pages behind them.
 int64_t used_bytes(const Product& product, const Operand& operand) {
@@ -101,23 +89,30 @@ std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(
 
 }  // namespace
 
-OperandSet make_set(const Product& product, Values values, ThreadPool& pool) {
-  return with_output(
-      {.a = make_input(product, product.a, values, pool),
-       .b = make_input(product, product.b, values, pool),
-       .d = {},
-       .values = values,
-       .a_scales = make_scales(product, product.a, values),
-       .b_scales = make_scales(product, product.b, values),
-       .x = product.weight_gradient ? make_input(product, product.weight_gradient->x, values, pool) : Buffer()},
-      product, pool);
+OperandSet make_set(const Product& product, Values values, ThreadPool& pool, const OperandSet* source) {
+  const auto input = [&](const Operand& operand, Buffer OperandSet::*which) {
+    return make_input(product, operand, values, source ? &(source->*which) : nullptr, pool);
+  };
+  OperandSet set{.a = input(product.a, &OperandSet::a),
+                 .b = input(product.b, &OperandSet::b),
+                 .d = make_output(product.d),
+                 .values = values,
+                 .a_scales = make_scales(product, product.a, values),
+                 .b_scales = make_scales(product, product.b, values)};
+  if (product.weight_gradient) {
+    set.x = input(product.weight_gradient->x, &OperandSet::x);
+    set.dweights = make_output(product.weight_gradient->dweights);
+  }
+  reset_output(product, set, pool);
+  return set;
 }
 
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool) {
   set.d.reset(pool);
   if (product.weight_gradient) set.dweights.reset(pool);
   if (product.accumulates)
-    fill(product, product.d, set.values, 0, product.d.rows * product.d.columns, set.d.data(), pool);
+    for_pieces(pool, 0, product.d.rows * product.d.columns,
+               [&](int64_t first, int64_t count) { fill(product, product.d, set.values, first, count, set.d.data()); });
 }
 
 MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t available) {
@@ -126,12 +121,11 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
   if (sums_slots(product)) {
     plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
-    plan.partial_bytes = kContenders * kFloat * routed_rows(product) * product.n;
   }
+  if (takes_another_pass(product)) plan.partial_bytes = kFloat * routed_rows(product) * product.n;
   if (const auto& gradient = product.weight_gradient) {
     plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
     plan.reference_bytes += 2 * gradient->dweights.rows * kFloat;
-    plan.partial_bytes = kContenders * kFloat * routed_rows(product) * ((product.n - 1) / kCpuTileColumns + 1);
   }
   const double touched = std::max(1.0, bytes(product));
   const double cold = static_cast<double>(kColdFactor * device.cache_bytes);
@@ -148,17 +142,8 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
 
 std::vector<OperandSet> make_sets(const Product& product, int count, ThreadPool& pool) {
   std::vector<OperandSet> sets;
-  sets.push_back(make_set(product, Values::random, pool));
   while (static_cast<int>(sets.size()) < count)
-    sets.push_back(with_output(
-        {.a = copy_input(product, product.a, sets[0].a, pool),
-         .b = copy_input(product, product.b, sets[0].b, pool),
-         .d = {},
-         .values = Values::random,
-         .a_scales = make_scales(product, product.a, Values::random),
-         .b_scales = make_scales(product, product.b, Values::random),
-         .x = product.weight_gradient ? copy_input(product, product.weight_gradient->x, sets[0].x, pool) : Buffer()},
-        product, pool));
+    sets.push_back(make_set(product, Values::random, pool, sets.empty() ? nullptr : &sets[0]));
   return sets;
 }
 

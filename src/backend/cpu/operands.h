@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "backend/cpu/matrices.h"
-#include "backend/cpu/output.h"
+#include "backend/cpu/memory.h"
 #include "variant/device.h"
 
 namespace moetune {
@@ -20,7 +20,8 @@ struct OperandSet {
   Buffer x = {};         // without the weights' gradient: empty
   Output dweights = {};  // the same
 };
-OperandSet make_set(const Product& product, Values values, ThreadPool& pool);
+/// Inputs are copied from `source`, where there is one.
+OperandSet make_set(const Product& product, Values values, ThreadPool& pool, const OperandSet* source = nullptr);
 
 /// Results and their guards as a launch must find them: unwritten, but for what is in a D that accumulates.
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool);

@@ -1,7 +1,7 @@
 // What the right results are: a plain double-precision sum for every element. Not the comparison.
 #pragma once
-#include "backend/cpu/buffer.h"
 #include "backend/cpu/matrices.h"
+#include "backend/cpu/memory.h"
 #include "backend/cpu/thread_pool.h"
 
 namespace moetune {

@@ -28,17 +28,13 @@ T wait_for_change(const std::atomic<T>& word, T old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
-  for (int thread = 1; thread < threads; ++thread) seats_.push_back(std::make_unique<Seat>());
+ThreadPool::ThreadPool(int threads) : seats_(static_cast<size_t>(threads - 1)) {
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
 }
 
 ThreadPool::~ThreadPool() {
   call_ = nullptr;  // tells the threads to end
-  for (auto& seat : seats_) {
-    seat->ticket.fetch_add(1, std::memory_order_release);
-    seat->ticket.notify_one();
-  }
+  for (Seat& seat : seats_) seat.call();
   for (auto& worker : workers_) worker.join();
 }
 
@@ -46,18 +42,14 @@ void ThreadPool::start(int threads, Call call, void* context) {
   call_ = call;
   context_ = context;
   unfinished_.store(threads - 1, std::memory_order_relaxed);
-  for (int thread = 1; thread < threads; ++thread) {
-    auto& ticket = seats_[thread - 1]->ticket;
-    ticket.fetch_add(1, std::memory_order_release);
-    ticket.notify_one();
-  }
+  for (int thread = 1; thread < threads; ++thread) seats_[static_cast<size_t>(thread - 1)].call();
   call(context, 0);
   for (int left = unfinished_.load(std::memory_order_acquire); left != 0; left = wait_for_change(unfinished_, left)) {
   }
 }
 
 void ThreadPool::work(int thread) {
-  auto& ticket = seats_[thread - 1]->ticket;
+  const auto& ticket = seats_[static_cast<size_t>(thread - 1)].ticket;
   for (uint32_t seen = 0;;) {
     seen = wait_for_change(ticket, seen);
     if (call_ == nullptr) return;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -30,12 +29,12 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&job)));
   }
 
-  /// Calls work(thread, i) once for each i in [0, count), in no order, on all threads. Work must not throw.
+  /// Calls work(thread, i) once for each i in [0, count), in no order, on all threads or no more than `threads` of
+  /// them. Work must not throw.
   template <class Work>
   void for_each(int64_t count, Work&& work) {
     for_each(size(), count, work);
   }
-  /// The same on no more than `threads` of them.
   template <class Work>
   void for_each(int threads, int64_t count, Work&& work) {
     std::atomic<int64_t> next{0};
@@ -51,11 +50,15 @@ class ThreadPool {
   /// One worker's own cache line: a new ticket is a new job.
   struct alignas(64) Seat {
     std::atomic<uint32_t> ticket{0};
+    void call() {
+      ticket.fetch_add(1, std::memory_order_release);
+      ticket.notify_one();
+    }
   };
   void start(int threads, Call call, void* context);
   void work(int thread);
 
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<Seat> seats_;
   std::vector<std::thread> workers_;
   Call call_ = nullptr;
   void* context_ = nullptr;

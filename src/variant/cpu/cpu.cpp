@@ -33,21 +33,19 @@ const KnobList<CpuKnobs>& list() {
 
 constexpr int kMaxBlock = 4096;
 
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
 std::optional<std::string> illegal_block(std::string_view knob, int value, int step) {
   if (value >= step && value <= kMaxBlock && value % step == 0) return std::nullopt;
   return fmt::format("{} must be a multiple of {} in {} to {}", knob, step, step, kMaxBlock);
 }
 
-std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const DeviceInfo& device) {
+std::optional<std::string> illegal(const CpuKnobs& c, const Shape&, const DeviceInfo& device) {
   if (device.kind != DeviceKind::cpu) return "the cpu variant runs on a cpu only";
   if (auto reason = illegal_block("block_m", c.block_m, kCpuTileRows)) return reason;
   if (auto reason = illegal_block("block_n", c.block_n, kCpuTileColumns)) return reason;
   if (auto reason = illegal_block("block_k", c.block_k, kCpuDepthStep)) return reason;
   if (c.threads < 1 || c.threads > device.processors)
     return fmt::format("threads must lie in 1 to {}, the threads of this machine", device.processors);
-  if (cpu_scratch(c, product_of(shape)).bytes() > kCpuScratchLimit)
+  if (cpu_scratch_bytes(c) > kCpuScratchLimit)
     return fmt::format("block_m, block_n or block_k must be smaller: packed blocks need over {} MiB a thread",
                        kCpuScratchLimit >> 20);
   return std::nullopt;
@@ -64,31 +62,9 @@ CpuKnobs fallback(const Problem& problem, const DeviceInfo& device) {
 
 }  // namespace
 
-bool cpu_keeps_b(const CpuKnobs& c, int64_t k) { return c.block_n * round_up(k, kCpuDepthStep) * 4 <= kCpuKeepBytes; }
-
-CpuScratch cpu_scratch(const CpuKnobs& c, int64_t k) {
-  const int64_t deepest = round_up(k, kCpuDepthStep), depth = std::min<int64_t>(c.block_k, deepest);
-  const int64_t direct_depth = std::min<int64_t>(kCpuDirectDepth, deepest);
-  return {.b = c.block_n * (cpu_keeps_b(c, k) ? deepest : depth),
-          .a = std::max(round_up(c.block_m, kCpuPanelRows) * (depth + kCpuRowPadding),
-                        kCpuDirectRows * (direct_depth + kCpuRowPadding)),
-          .sums = int64_t{std::max(c.block_m, kCpuDirectRows)} * c.block_n};
-}
-
-CpuScratch cpu_scratch(const CpuKnobs& c, const Product& product) {
-  if (product.ragged != Axis::k) return cpu_scratch(c, product.k);
-  CpuScratch most;
-  const auto include = [&](int64_t k) {
-    const CpuScratch one = cpu_scratch(c, k);
-    most = {.b = std::max(most.b, one.b), .a = std::max(most.a, one.a), .sums = std::max(most.sums, one.sums)};
-  };
-  for (const int32_t rows : product.m_sizes) include(rows);
-  if (product.m_sizes.empty()) {
-    const int64_t deepest_kept = kCpuKeepBytes / 4 / c.block_n / kCpuDepthStep * kCpuDepthStep;
-    include(deepest_kept);
-    include(std::max<int64_t>(deepest_kept, kCpuDirectDepth) + kCpuDepthStep);
-  }
-  return most;
+int64_t cpu_scratch_bytes(const CpuKnobs& c) {
+  const int64_t m = c.block_m, n = c.block_n, k = c.block_k;
+  return (m * k + n * k + m * n) * static_cast<int64_t>(sizeof(float));
 }
 
 CpuKnobs cpu_knobs(const Candidate& candidate) { return list().values(candidate); }

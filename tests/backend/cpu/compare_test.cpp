@@ -1,239 +1,315 @@
-// Faults planted into a right result: each must be seen, named and placed.
+// Faults planted into right results: each must be seen, named and placed. And how far a right result may stray.
 #include "backend/cpu/compare.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <numeric>
 #include <random>
 
-#include "naive.h"
+#include "three_loops.h"
 
 namespace moetune {
 namespace {
 
-using naive::Setting;
-
-constexpr int64_t kN = 40;
-constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
-
-/// A right result, its references, and a way to spoil it.
-class Result {
- public:
-  explicit Result(const Problem& p)
-      : problem(p), product(product_of(p)), output(naive::y_rows(p), p.shape.layer.n, p.shape.layer.dtype) {
-    const Layer& layer = p.shape.layer;
-    const naive::Operands operands(p, Values::random);
-    const naive::Matrix y = naive::multiply(p, operands);
-    output.reset(pool);
-    wanted.resize(static_cast<size_t>(p.rows() * layer.n) * static_cast<size_t>(size_bytes(layer.dtype)));
-    const int64_t row_bytes = layer.n * size_bytes(layer.dtype);
-    naive::for_rows(p, [&](int64_t expert, int64_t row, int64_t target) {
-      std::memcpy(output.data() + target * row_bytes, y.bytes.data() + target * row_bytes,
-                  static_cast<size_t>(row_bytes));
-      std::memcpy(wanted.data() + row * row_bytes, y.bytes.data() + target * row_bytes, static_cast<size_t>(row_bytes));
-      const float weight =
-          p.shape.fusion.topk_weights ? round_to(layer.dtype, operands.weights[p.routing.gather_indices[row]]) : 1;
-      for (int64_t column = 0; column < layer.n; ++column)
-        values.push_back(static_cast<float>(naive::sum_at(p, operands, expert, row, column) * weight));
-    });
-  }
-  Verdict exact() { return compare_exact(product, product.d, output, wanted.data(), pool); }
-  Verdict close() { return compare_close(product, product.d, output, values.data(), pool); }
-  std::byte* element(int64_t row, int64_t column) {
-    const Layer& layer = problem.shape.layer;
-    return output.data() + (row * layer.n + column) * size_bytes(layer.dtype);
-  }
-  void put(int64_t row, int64_t column, float value) {
-    naive::Matrix one(problem.shape.layer.dtype, 1);
-    one.set(0, value);
-    std::memcpy(element(row, column), one.bytes.data(), one.bytes.size());
-  }
-  float value(int64_t row, int64_t column) {
-    naive::Matrix one(problem.shape.layer.dtype, 1);
-    std::memcpy(one.bytes.data(), element(row, column), one.bytes.size());
-    return one.get(0);
-  }
-
-  Problem problem;
-  Product product;
-  ThreadPool pool{3};
-  Output output;
-  std::vector<std::byte> wanted;  // [rows, n] in the dtype
-  std::vector<float> values;      // [rows, n] unrounded
-};
-
-Problem plain_problem(Dtype dtype, Fusion fusion = {}) {
-  return naive::problem_of_rows({7, 0, 20, 21}, {.dtype = dtype, .fusion = fusion, .n = kN, .k = 64}, 2);
-}
-
-/// One rank of four: rows of Y that others own.
-Problem shared_problem(Dtype dtype) {
-  return naive::problem_of("uniform", 30, 16, 4,
-                           {.dtype = dtype, .fusion = {.permute_y = true}, .n = kN, .k = 32, .ep = 4});
-}
+using namespace three_loops;
 
 bool says(const Verdict& verdict, const std::string& words) { return verdict.reason.find(words) != std::string::npos; }
 
-class EveryDtype : public testing::TestWithParam<Dtype> {};
+/// A right result, spoilt on integer and on random inputs: both comparisons must see it and say all `words`.
+template <class Spoil>
+void expect_caught(const Problem& problem, const std::vector<std::string>& words, Spoil spoil,
+                   const Extras& extras = {}) {
+  for (const Values values : {Values::integer, Values::random}) {
+    Multiplication m(problem, values, extras);
+    m.run(candidate(24, 64, 64, 2));
+    const auto verdict = [&] { return values == Values::integer ? m.exact() : m.close(); };
+    ASSERT_TRUE(verdict().ok) << verdict().reason;
+    spoil(m);
+    const Verdict found = verdict();
+    EXPECT_FALSE(found.ok) << words[0];
+    EXPECT_TRUE(says(found, values == Values::integer ? "integer inputs: " : "random inputs: ")) << found.reason;
+    for (const std::string& one : words) EXPECT_TRUE(says(found, one)) << one << " is not in: " << found.reason;
+  }
+}
+
+/// One rank of four: rows of Y, or slots of dX, that others own.
+Problem one_rank(Op op, const Fusion& fusion, int64_t top_k = 4) {
+  const Setting setting{.dtype = Dtype::bf16, .fusion = fusion, .n = 400, .k = 104, .ep = 4, .op = op};
+  return problem_of("uniform", 30, 16, top_k, setting);
+}
+
+void leave_unwritten(Multiplication& m, int64_t row, int64_t column, int64_t count) {
+  const int64_t bytes = count * size_bytes(m.product.d.type.dtype);
+  for (int64_t i = 0; i < bytes; i += 2) std::memcpy(m.at(row, column) + i, &kUnwritten, 2);
+}
+
+class EveryDtype : public testing::TestWithParam<Dtype> {
+ protected:
+  const Problem problem = plain(Op::fwd, GetParam());  // Y [48, 40]
+  Multiplication integers{problem, Values::integer}, randoms{problem, Values::random};
+  void SetUp() override {
+    for (Multiplication* m : {&integers, &randoms}) m->run(candidate(24, 64, 64, 2));
+  }
+  double limit() const { return tolerance(randoms.product, randoms.product.d, 56).ulps; }
+};
 INSTANTIATE_TEST_SUITE_P(Compare, EveryDtype, testing::ValuesIn(kDtypes),
                          [](const auto& test) { return std::string(name(test.param)); });
 
 TEST_P(EveryDtype, AcceptsARightResult) {
-  for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true},
-                               Fusion{.permute_y = true, .topk_weights = true}}) {
-    Result result(plain_problem(GetParam(), fusion));
-    const Verdict exact = result.exact(), close = result.close();
-    EXPECT_TRUE(exact.ok) << exact.reason;
-    EXPECT_TRUE(close.ok) << close.reason;
-    EXPECT_EQ(exact.elements, 48 * kN);
-    EXPECT_EQ(exact.mismatches, 0);
-    EXPECT_EQ(exact.reason, "");
-    EXPECT_LE(close.max_ulps, tolerance(result.product, result.product.d, 64).ulps);
-  }
+  const Verdict exact = integers.exact(), close = randoms.close();
+  EXPECT_TRUE(exact.ok && close.ok) << exact.reason << close.reason;
+  EXPECT_EQ(exact.elements, 48 * 40);
+  EXPECT_EQ(exact.mismatches, 0);
+  EXPECT_EQ(exact.reason, "");
+  EXPECT_LE(close.max_ulps, limit());
 }
 
 TEST_P(EveryDtype, SeesOneWrongBit) {
-  Result result(plain_problem(GetParam()));
-  const float before = result.value(9, 33);
-  *result.element(9, 33) ^= std::byte{1};
-  const Verdict verdict = result.exact();
-  EXPECT_FALSE(verdict.ok);
+  const float before = integers.element(9, 33);
+  *integers.at(9, 33) ^= std::byte{1};
+  const Verdict verdict = integers.exact();
   EXPECT_EQ(verdict.mismatches, 1);
-  EXPECT_TRUE(says(verdict, "integer inputs: 1 of 1920 elements differ (0 never written)")) << verdict.reason;
   // Row 9 is the third of expert 2: expert 0 has 7, expert 1 none.
-  EXPECT_TRUE(says(verdict,
-                   fmt::format("expert 2, row 2, column 33: got {:.9g}, expected {:.9g}", result.value(9, 33), before)))
-      << verdict.reason;
+  EXPECT_EQ(verdict.reason, fmt::format("integer inputs: 1 of 1920 elements differ (0 never written), the first at "
+                                        "expert 2, row 2, column 33: got {:.9g}, expected {:.9g}",
+                                        integers.element(9, 33), before));
 }
 
 TEST_P(EveryDtype, SeesAnElementThatWasNeverWritten) {
-  Result result(plain_problem(GetParam()));
-  std::memset(result.element(47, kN - 1), 0, static_cast<size_t>(size_bytes(GetParam())));
-  for (int64_t half = 0; half < size_bytes(GetParam()) / 2; ++half)
-    std::memcpy(result.element(47, kN - 1) + 2 * half, &kUnwritten, 2);
-  const Verdict exact = result.exact(), close = result.close();
-  EXPECT_FALSE(exact.ok);
+  leave_unwritten(integers, 47, 39, 1), leave_unwritten(randoms, 47, 39, 1);
+  const Verdict exact = integers.exact(), close = randoms.close();
   EXPECT_TRUE(
-      says(exact, "1 of 1920 elements differ (1 never written), the first at expert 3, row 20, column 39: got "))
-      << exact.reason;
-  EXPECT_FALSE(close.ok);
+      says(exact, "1 of 1920 elements differ (1 never written), the first at expert 3, row 20, column 39: got "));
   EXPECT_TRUE(says(close, "random inputs: 1 of 1920 elements are more than ")) << close.reason;
   EXPECT_TRUE(says(close, "(1 never written)")) << close.reason;
   EXPECT_FALSE(std::isfinite(close.max_ulps));
 }
 
-TEST_P(EveryDtype, SeesSwappedRows) {
-  Result result(plain_problem(GetParam()));
-  std::swap_ranges(result.element(10, 0), result.element(11, 0), result.element(11, 0));
-  const Verdict exact = result.exact(), close = result.close();
-  EXPECT_FALSE(exact.ok);
-  EXPECT_GT(exact.mismatches, kN);
-  EXPECT_TRUE(says(exact, "expert 2, row 3, column 0")) << exact.reason;
-  EXPECT_FALSE(close.ok);
-  EXPECT_GT(close.normalised_error, 0.1);
-}
-
-TEST_P(EveryDtype, SeesBytesAroundY) {
-  for (const bool before : {true, false}) {
-    Result result(plain_problem(GetParam()));
-    std::byte* guard = before ? result.output.data() - 1 : result.output.data() + result.output.bytes();
-    *guard ^= std::byte{0xff};
-    for (const Verdict& verdict : {result.exact(), result.close()}) {
-      EXPECT_FALSE(verdict.ok);
-      EXPECT_TRUE(says(
-          verdict, before ? "1 bytes were written before the start of Y" : "1 bytes were written after the end of Y"))
-          << verdict.reason;
-    }
-  }
-}
-
-TEST_P(EveryDtype, SeesTheLastByteOfTheGuards) {
-  Result result(plain_problem(GetParam()));
-  result.output.data()[-Output::kGuardBytes] ^= std::byte{1};
-  result.output.data()[result.output.bytes() + Output::kGuardBytes - 1] ^= std::byte{1};
-  EXPECT_EQ(result.output.written_before(), 1);
-  EXPECT_EQ(result.output.written_after(), 1);
-}
-
-TEST_P(EveryDtype, SeesRowsOfOtherRanks) {
-  Result result(shared_problem(GetParam()));
-  ASSERT_TRUE(result.exact().ok) << result.exact().reason;
-  std::vector<bool> owned(static_cast<size_t>(naive::y_rows(result.problem)));
-  for (const int32_t slot : result.problem.routing.gather_indices) owned[static_cast<size_t>(slot)] = true;
-  const auto foreign = std::find(owned.begin(), owned.end(), false) - owned.begin();
-  result.put(foreign, 3, 0);
-  for (const Verdict& verdict : {result.exact(), result.close()}) {
-    EXPECT_FALSE(verdict.ok);
-    EXPECT_TRUE(says(
-        verdict,
-        fmt::format("1 elements were written in rows of other ranks, the first at row {} of Y, column 3", foreign)))
-        << verdict.reason;
-  }
-}
-
 TEST_P(EveryDtype, CountsAllWrongElementsFromManyThreads) {
-  Result result(plain_problem(GetParam()));
-  for (int64_t row = 5; row < 45; ++row) result.put(row, row % kN, 1e4f);
-  const Verdict verdict = result.exact();
+  for (int64_t row = 5; row < 45; ++row) integers.put(row, row % 40, 1e4F);
+  const Verdict verdict = integers.exact();
   EXPECT_EQ(verdict.mismatches, 40);
   EXPECT_TRUE(says(verdict, "the first at expert 0, row 5, column 5: got ")) << verdict.reason;
 }
 
+// The largest result, off by two units more than the tolerance.
 TEST_P(EveryDtype, HoldsRandomInputsToTheirTolerance) {
-  Result result(plain_problem(GetParam()));
-  // The largest result, off by two units more than the tolerance.
-  const auto largest_value = std::max_element(result.values.begin(), result.values.end());
-  const auto largest = largest_value - result.values.begin();
-  const float value = *largest_value;
+  int64_t row = 0, column = 0;
+  for (int64_t i = 0; i < 48 * 40; ++i)
+    if (randoms.element(i / 40, i % 40) > randoms.element(row, column)) row = i / 40, column = i % 40;
+  const double value = randoms.wanted.at(row, column).exact;
   const double unit = std::ldexp(1, std::ilogb(value) + 1 - significand_bits(GetParam()));
-  const double limit = tolerance(result.product, result.product.d, 64).ulps;
-  result.put(largest / kN, largest % kN, static_cast<float>(value + unit * (limit + 2)));
-  const Verdict verdict = result.close();
-  EXPECT_FALSE(verdict.ok);
+  randoms.put(row, column, static_cast<float>(value + unit * (limit() + 2)));
+  const Verdict verdict = randoms.close();
   EXPECT_TRUE(says(verdict, "1 of 1920 elements are more than ")) << verdict.reason;
-  EXPECT_GT(verdict.max_ulps, limit);
-  EXPECT_LT(verdict.max_ulps, limit + 4);
+  EXPECT_GT(verdict.max_ulps, limit());
+  EXPECT_LT(verdict.max_ulps, limit() + 4);
 }
 
 TEST_P(EveryDtype, SeesASmallErrorOfEveryElement) {
-  Result result(plain_problem(GetParam()));
-  const double step = 1 + 3 * tolerance(result.product, result.product.d, 64).normalised_error;
+  const double step = 1 + 3 * tolerance(randoms.product, randoms.product.d, 56).normalised_error;
   for (int64_t row = 0; row < 48; ++row)
-    for (int64_t column = 0; column < kN; ++column)
-      result.put(row, column, static_cast<float>(result.values[static_cast<size_t>(row * kN + column)] * step));
-  const Verdict verdict = result.close();
-  EXPECT_FALSE(verdict.ok);
+    for (int64_t column = 0; column < 40; ++column)
+      randoms.put(row, column, static_cast<float>(randoms.wanted.at(row, column).exact * step));
+  const Verdict verdict = randoms.close();
   EXPECT_TRUE(says(verdict, "the normalised error is ")) << verdict.reason;
 }
 
 TEST_P(EveryDtype, RefusesInfinityForAFiniteResult) {
-  Result result(plain_problem(GetParam()));
-  result.put(0, 0, std::numeric_limits<float>::infinity());
-  const Verdict verdict = result.close();
-  EXPECT_FALSE(verdict.ok);
+  randoms.put(0, 0, std::numeric_limits<float>::infinity());
+  const Verdict verdict = randoms.close();
   EXPECT_TRUE(says(verdict, "expert 0, row 0, column 0: got inf")) << verdict.reason;
 }
 
 TEST(Compare, AcceptsAnOverflowThatIsRight) {
-  Result result(plain_problem(Dtype::fp16));
-  result.values[3] = 1e6f;
-  result.put(0, 3, std::numeric_limits<float>::infinity());
-  // The reference's norm holds the large value; the element itself counts as right.
-  EXPECT_EQ(result.close().max_ulps < 1, true) << result.close().reason;
+  Multiplication m(plain(Op::fwd, Dtype::fp16), Values::random);
+  m.run(candidate(24, 64, 64, 2));
+  const Reference wanted = m.unrounded();
+  wanted.d.as<float>()[3] = 1e6F;
+  m.put(0, 3, std::numeric_limits<float>::infinity());
+  const Verdict verdict = compare_close(m.product, m.set, wanted, m.pool);
+  EXPECT_LT(verdict.max_ulps, 1) << verdict.reason;
 }
 
-TEST(Compare, TellsSeveralFaultsAtOnce) {
-  Result result(plain_problem(Dtype::fp32));
-  result.put(1, 1, 1e9f);
-  *(result.output.data() - 1) ^= std::byte{1};
-  const Verdict verdict = result.exact();
-  EXPECT_TRUE(says(verdict, "elements differ")) << verdict.reason;
-  EXPECT_TRUE(says(verdict, "; 1 bytes were written before")) << verdict.reason;
+TEST(Faults, OfElementsAreNamedByPlace) {
+  const auto spoil = [](int64_t row, int64_t column) {
+    return [=](Multiplication& m) { m.put(row, column, m.element(row, column) + 4096); };
+  };
+  expect_caught(plain(Op::dx), {"1 of 2688 elements", "expert 2, row 2, column 33: got "}, spoil(9, 33));
+  // Row 85 of dW is row 5 of expert 2, of 40 each.
+  expect_caught(plain(Op::dw), {"1 of 8960 elements", "expert 2, row 5, column 33: got "}, spoil(85, 33));
+  expect_caught(one_rank(Op::dx, kSummed), {"1 of 3120 elements", "token 7, column 33: got "}, spoil(7, 33));
 }
 
-TEST(Compare, ToleratesOneRoundingOrTwo) {
+TEST(Faults, OfSwappedRowsAreSeen) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    expect_caught(plain(op), {"expert "},
+                  [](Multiplication& m) { std::swap_ranges(m.at(10, 0), m.at(11, 0), m.at(11, 0)); });
+}
+
+TEST(Faults, AroundResultsAreNamedByTheirMatrix) {
+  const auto before = [](Multiplication& m) { *(m.set.d.data() - 1) ^= std::byte{1}; };
+  const auto after = [](Multiplication& m) { *(m.set.d.data() + m.set.d.bytes()) ^= std::byte{1}; };
+  expect_caught(plain(Op::fwd), {"1 bytes were written before the start of Y"}, before);
+  expect_caught(plain(Op::dw), {"1 bytes were written before the start of dW"}, before);
+  expect_caught(plain(Op::dx), {"1 bytes were written after the end of dX"}, after);
+  expect_caught(one_rank(Op::dx, kSummed), {"1 bytes were written after the end of dX"}, after);
+  expect_caught(one_rank(Op::dx, kWithGradient), {"1 bytes were written before the start of dweights"},
+                [](Multiplication& m) { *(m.set.dweights.data() - 1) ^= std::byte{1}; });
+  expect_caught(plain(Op::fwd, Dtype::fp32), {" elements ", "; 1 bytes were written before"}, [&](Multiplication& m) {
+    m.put(1, 1, 1e9F);
+    before(m);
+  });
+  Multiplication m(plain(Op::fwd), Values::integer);
+  *(m.set.d.data() - Output::kGuardBytes) ^= std::byte{1};
+  *(m.set.d.data() + m.set.d.bytes() + Output::kGuardBytes - 1) ^= std::byte{1};
+  EXPECT_EQ(m.set.d.written_before(), 1);
+  EXPECT_EQ(m.set.d.written_after(), 1);
+}
+
+TEST(Faults, OfRowsThatNobodyMayWriteAreSeen) {
+  const auto spoil = [](int64_t row, int64_t column) { return [=](Multiplication& m) { m.put(row, column, 1); }; };
+  const std::string padding = "1 elements were written in rows of padding, the first at row ";
+  // Row 7 is the first behind the rows of expert 0.
+  expect_caught(plain(Op::dx), {padding + "7 of dX, column 3"}, spoil(7, 3), {.capacity = 25});
+  expect_caught(plain(Op::fwd), {padding + "25 of Y, column 0"}, spoil(25, 0), {.capacity = 25});
+  expect_caught(plain(Op::dx), {padding + "49 of dX, column 55"}, spoil(49, 55), {.more_rows = 2});
+  for (const auto& [op, fusion, matrix] :
+       {std::tuple(Op::fwd, Fusion{.permute_y = true}, "Y"), std::tuple(Op::dx, Fusion{.permute_x = true}, "dX")}) {
+    const std::vector<int32_t> rows = rows_of_slots(product_of(one_rank(op, fusion)));
+    const auto foreign = std::find(rows.begin(), rows.end(), -1) - rows.begin();
+    expect_caught(one_rank(op, fusion),
+                  {fmt::format("1 elements were written in rows of other ranks, the first at row {} of {}, column 5",
+                               foreign, matrix)},
+                  spoil(foreign, 5));
+  }
+}
+
+TEST(Faults, OfZerosAreSeen) {
+  // Expert 1 has no rows.
+  const auto leave = [](Multiplication& m) { leave_unwritten(m, 40, 0, 40 * 56); };
+  expect_caught(plain(Op::dw), {"(2240 never written), the first at expert 1, row 0, column 0: got "}, leave);
+  expect_caught(plain(Op::dw), {"(2240 never written)"}, leave, {.result_dtype = Dtype::fp32});
+  expect_caught(plain(Op::dw), {"expert 1, row 3, column 4: got "}, [](Multiplication& m) { m.put(43, 4, 1e-20F); });
+  // A token without rows.
+  const Problem p = one_rank(Op::dx, kSummed, 1);
+  const std::vector<int64_t> terms = result_terms(product_of(p), product_of(p).d);
+  const int64_t token = std::find(terms.begin(), terms.end(), 0) - terms.begin();
+  ASSERT_LT(token, 30);
+  const std::string place = "token " + std::to_string(token) + ", column ";
+  expect_caught(p, {"(104 never written), the first at " + place + "0: got "},
+                [&](Multiplication& m) { leave_unwritten(m, token, 0, 104); });
+  expect_caught(p, {place + "5: got "}, [&](Multiplication& m) { m.put(token, 5, 1e-20F); });
+}
+
+// The results of an expert with few rows are small beside those of one with many: each is held to its own.
+TEST(Faults, OfSmallExpertsAreSeenBesideLargeOnes) {
+  const Problem p = problem_of_rows({4000, 4}, {.dtype = Dtype::fp32, .n = 8, .k = 8, .op = Op::dw}, 1);
+  expect_caught(p, {"expert 1, row 0, column 0: got "}, [](Multiplication& m) {
+    m.put(8, 0, m.element(8, 0) + 2e-5F * std::max(1.0F, std::abs(m.element(8, 0))));
+  });
+}
+
+TEST(Faults, OfMissingWeightsAreSeen) {
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    expect_caught(plain(op, Dtype::bf16, kWeighted), {"elements "}, [](Multiplication& m) {
+      m.product.weighting = Weighting::none;
+      m.launch(candidate(24, 64, 64, 2));
+      m.product = product_of(plain(m.product.d.matrix == LayerMatrix::y    ? Op::fwd
+                                   : m.product.d.matrix == LayerMatrix::dx ? Op::dx
+                                                                           : Op::dw,
+                                   Dtype::bf16, kWeighted));
+    });
+}
+
+/// [rows, columns] sums of dX in expert order, neither weighted nor rounded.
+std::vector<float> sums_of(Multiplication& m) {
+  const Product first = before_last_pass(m.product);
+  std::vector<float> sums(static_cast<size_t>(first.d.rows * first.n));
+  Matrices matrices = m.matrices();
+  matrices.d = sums.data();
+  grouped_gemm(first, matrices, cpu_knobs(candidate(24, 64, 64, 2)), m.pool, m.workspace);
+  return sums;
+}
+
+/// dX anew: value(slot, sum) in place of each local slot's sum.
+template <class Value>
+auto sum_again(Value value) {
+  return [=](Multiplication& m) {
+    const std::vector<float> sums = sums_of(m);
+    const std::vector<int32_t> rows = rows_of_slots(m.product);
+    const int64_t n = m.product.n, top_k = m.product.top_k;
+    for (int64_t i = 0; i < m.product.d.rows * n; ++i) {
+      float total = 0;
+      for (int64_t slot = i / n * top_k; slot < (i / n + 1) * top_k; ++slot)
+        if (const int64_t row = rows[slot]; row >= 0) total += value(slot, sums[row * n + i % n]);
+      m.put(i / n, i % n, total);
+    }
+  };
+}
+
+TEST(Faults, OfSumsOfSlotsAreSeen) {
+  const Problem p = one_rank(Op::dx, kSummed);
+  Multiplication right(p, Values::integer);
+  sum_again([](int64_t, float sum) { return sum; })(right);
+  EXPECT_EQ(right.difference(), "") << "the faults below are not those that they seem";
+  const int64_t odd = product_of(p).gather_indices[5];
+  for (const float times : {0.0F, 2.0F})  // left out, or added twice
+    expect_caught(p, {"elements "},
+                  sum_again([=](int64_t slot, float sum) { return slot == odd ? times * sum : sum; }));
+  expect_caught(p, {"elements "}, sum_again([](int64_t, float sum) { return round_to(Dtype::bf16, sum); }));
+}
+
+/// dweights anew: value(weight, sum, element of X) summed up, at the row's slot, or where the row lies.
+template <class Value>
+auto dot_again(Value value, bool by_slot = true) {
+  return [=](Multiplication& m) {
+    const std::vector<float> sums = sums_of(m);
+    const int64_t n = m.product.n;
+    for (int64_t row = 0; row < routed_rows(m.product); ++row) {
+      const int32_t slot = m.product.gather_indices[static_cast<size_t>(row)];
+      float total = 0;
+      for (int64_t i = row * n; i < (row + 1) * n; ++i)
+        total += value(m.weights[static_cast<size_t>(slot)], sums[static_cast<size_t>(i)],
+                       from_bf16(m.set.x.as<uint16_t>()[i]));
+      m.put_dweight(by_slot ? slot : row, total);
+    }
+  };
+}
+
+TEST(Faults, OfTheWeightsGradientAreSeen) {
+  const Problem p = one_rank(Op::dx, kWithGradient);
+  const auto product = [](float, float sum, float x) { return sum * x; };
+  Multiplication right(p, Values::integer);
+  right.run(candidate(24, 64, 64, 2));
+  for (int64_t slot = 0; slot < right.product.slots; ++slot) right.put_dweight(slot, 0);
+  dot_again(product)(right);
+  EXPECT_EQ(right.difference(), "") << "the faults below are not those that they seem";
+  const std::string words = "elements of dweights ";
+  expect_caught(p, {words}, dot_again([](float weight, float sum, float x) { return weight * sum * x; }));
+  expect_caught(p, {words}, dot_again([](float, float sum, float x) { return round_to(Dtype::bf16, sum) * x; }));
+  expect_caught(p, {words}, dot_again(product, false));
+
+  const std::vector<int32_t> rows = rows_of_slots(product_of(p));
+  const auto local = std::find_if(rows.begin(), rows.end(), [](int32_t row) { return row >= 0; }) - rows.begin();
+  const auto foreign = std::find(rows.begin(), rows.end(), -1) - rows.begin();
+  expect_caught(p, {"1 of 120 elements of dweights ", "slot " + std::to_string(local) + ": got "},
+                [&](Multiplication& m) { m.put_dweight(local, m.dweight(local) + 1024); });
+  const std::string place = "the first at slot " + std::to_string(foreign) + ": got ";
+  expect_caught(p, {place}, [&](Multiplication& m) { m.put_dweight(foreign, 1e-30F); });
+  expect_caught(p, {"(1 never written), " + place}, [&](Multiplication& m) {
+    std::fill_n(reinterpret_cast<uint16_t*>(m.set.dweights.data() + foreign * 4), 2, kUnwritten);
+  });
+  // The errors of a verdict are those of D, unless dweights alone are wrong.
+  Multiplication m(p, Values::random);
+  m.run(candidate(24, 64, 64, 2));
+  EXPECT_LE(m.close().max_ulps, tolerance(m.product, m.product.d, m.product.k).ulps);
+  m.put_dweight(local, 1e9F);
+  EXPECT_GT(m.close().max_ulps, 1e3);
+}
+
+TEST(Tolerance, IsOfOneRoundingOrTwo) {
   Product product;
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) {
     product.d.type = plain_type(dtype);
@@ -254,7 +330,7 @@ TEST(Compare, ToleratesOneRoundingOrTwo) {
 
 // Of 2^32 sums of few products some hold two of about 11 times the rms that nearly cancel out: the rounding errors are
 // those of the larger sums on the way.
-TEST(Compare, ToleratesSumsOfFewProducts) {
+TEST(Tolerance, HoldsForSumsOfFewProducts) {
   Product product;
   product.d.type = plain_type(Dtype::fp32);
   std::mt19937 generator(5);
@@ -281,21 +357,22 @@ TEST(Output, IsNaNAllOver) {
   for (const Dtype dtype : kDtypes) {
     const Output output(30, 1000, dtype);
     output.reset(pool);
-    naive::Matrix y(dtype, 30 * 1000);
-    std::memcpy(y.bytes.data(), output.data(), y.bytes.size());
-    for (int64_t i = 0; i < y.size(); ++i) ASSERT_TRUE(std::isnan(y.get(i)));
+    std::vector<float> values(30 * 1000);
+    to_floats(dtype, output.data(), 30 * 1000, values.data());
+    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](float value) { return std::isnan(value); }));
     EXPECT_EQ(output.written_before() + output.written_after(), 0);
   }
 }
 
 TEST(FirstDifference, IsTheFirstByteWithOtherBits) {
-  Result result(naive::problem_of("zipf:1", 20, 4, 2, {.dtype = Dtype::bf16, .fusion = {}, .n = kN, .k = 8}));
-  const std::vector<std::byte> earlier(result.output.data(), result.output.data() + result.output.bytes());
-  EXPECT_EQ(first_difference(result.output, earlier), std::nullopt);
-  result.output.data()[result.output.bytes() - 1] ^= std::byte{1};
-  EXPECT_EQ(first_difference(result.output, earlier), result.output.bytes() - 1);
-  result.output.data()[7] ^= std::byte{0x80};
-  EXPECT_EQ(first_difference(result.output, earlier), 7);
+  const Multiplication m(plain(Op::fwd), Values::random);
+  std::byte* data = m.set.d.data();
+  const std::vector<std::byte> earlier(data, data + m.set.d.bytes());
+  EXPECT_EQ(first_difference(m.set.d, earlier), std::nullopt);
+  data[m.set.d.bytes() - 1] ^= std::byte{1};
+  EXPECT_EQ(first_difference(m.set.d, earlier), m.set.d.bytes() - 1);
+  data[7] ^= std::byte{0x80};
+  EXPECT_EQ(first_difference(m.set.d, earlier), 7);
 }
 
 }  // namespace

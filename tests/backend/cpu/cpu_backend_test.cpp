@@ -6,21 +6,20 @@
 #include <chrono>
 #include <thread>
 
+#include "backend/cpu/other_load.h"
 #include "base/hash.h"
 #include "base/system/process.h"
 #include "built_in.h"
 #include "error_of.h"
-#include "naive.h"
+#include "three_loops.h"
 
 namespace moetune {
 namespace {
 
-using naive::candidate;
-
-constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
+using namespace three_loops;
 
 Problem small_problem(Dtype dtype = Dtype::bf16, Fusion fusion = {}, Op op = Op::fwd) {
-  return naive::problem_of("zipf:1", 64, 8, 2, {.dtype = dtype, .fusion = fusion, .n = 96, .k = 120, .op = op});
+  return problem_of("zipf:1", 64, 8, 2, {.dtype = dtype, .fusion = fusion, .n = 96, .k = 120, .op = op});
 }
 
 Contender loop() { return {.baseline = "loop", .candidate = {}}; }
@@ -42,38 +41,53 @@ class CpuBackend : public testing::Test {
   std::unique_ptr<Backend> backend = make_cpu_backend({});
 };
 
-TEST_F(CpuBackend, VerifiesEveryDtypeAndFusion) {
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
-    for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true}, kWeighted}) {
-      const Problem p = small_problem(dtype, fusion);
-      backend->load(p);
-      for (const Contender& contender :
-           {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
-        const Verdict verdict = backend->verify(contender);
-        EXPECT_TRUE(verdict.ok) << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
-        EXPECT_EQ(verdict.elements, 2 * 128 * 96);
-        EXPECT_EQ(verdict.mismatches, 0);
-        if (dtype != Dtype::fp32) {
-          EXPECT_GT(verdict.normalised_error, 1e-5) << "random inputs round";
-        }
+TEST_F(CpuBackend, VerifiesEveryCase) {
+  for (const auto& [op, dtype, fusion] : all_cases()) {
+    const Problem p = small_problem(dtype, fusion, op);
+    const Product product = product_of(p);
+    backend->load(p);
+    for (const Contender& contender :
+         {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
+      const Verdict verdict = backend->verify(contender);
+      EXPECT_TRUE(verdict.ok) << name(op) << " " << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
+      EXPECT_EQ(verdict.elements,
+                2 * (result_rows(product, product.d) * product.n + (product.weight_gradient ? product.slots : 0)));
+      EXPECT_EQ(verdict.mismatches, 0);
+      if (product.d.type.dtype != Dtype::fp32) {
+        EXPECT_GT(verdict.normalised_error, 1e-5) << "random inputs round";
       }
     }
+  }
+}
+
+// D that accumulates is restored before each look at it.
+TEST_F(CpuBackend, VerifiesAndRepeatsAfterSampling) {
+  const std::tuple<Op, Fusion> cases[] = {{Op::fwd, {}},
+                                          {Op::dw, {.accumulate = true}},
+                                          {Op::dw, {.accumulate = true, .fp32_dw = true}},
+                                          {Op::dx, kSummed},
+                                          {Op::dx, kWithGradient}};
+  for (const auto& [op, fusion] : cases) {
+    backend->load(small_problem(Dtype::bf16, fusion, op));
+    for (const Contender& contender : {loop(), of(candidate(8, 32, 16, 2))}) {
+      EXPECT_EQ(backend->sample(contender, {.blocks = 2, .block_seconds = 1e-4}).size(), 2u);
+      for (int again = 0; again < 2; ++again) {
+        const Verdict verdict = backend->verify(contender);
+        EXPECT_TRUE(verdict.ok) << text(fusion) << ": " << verdict.reason;
+      }
+      const Repetition repetition = backend->repeat(contender, 0.01);
+      EXPECT_EQ(repetition.different, 0) << repetition.reason;
+    }
+  }
 }
 
 TEST_F(CpuBackend, VerifiesOneRankOfMany) {
   const Problem p =
-      naive::problem_of("uniform", 40, 16, 4, {.dtype = Dtype::bf16, .fusion = kWeighted, .n = 64, .k = 64, .ep = 4});
+      problem_of("uniform", 40, 16, 4, {.dtype = Dtype::bf16, .fusion = kWeighted, .n = 64, .k = 64, .ep = 4});
   backend->load(p);
   const Verdict verdict = backend->verify(of(candidate(16, 32, 64, 1)));
   EXPECT_TRUE(verdict.ok) << verdict.reason;
   EXPECT_EQ(verdict.elements, 2 * p.rows() * 64);
-}
-
-TEST_F(CpuBackend, VerifiesAgainAfterSampling) {
-  backend->load(small_problem());
-  EXPECT_TRUE(backend->verify(loop()).ok);
-  backend->sample(loop(), {.blocks = 2, .block_seconds = 1e-4});
-  EXPECT_TRUE(backend->verify(of(candidate(8, 32, 16, 1))).ok);
 }
 
 TEST_F(CpuBackend, ReplacesTheProblem) {
@@ -148,9 +162,8 @@ TEST_F(CpuBackend, TellsOfOthersThatItNeverWaitsFor) {
   EXPECT_GT(backend->sample(of(candidate(8, 32, 16, 1)), {.blocks = 1}).at(0).waited, share / 2);
 }
 
-TEST_F(CpuBackend, OffersTheLoop) { EXPECT_EQ(backend->baselines(), std::vector<std::string>{"loop"}); }
-
 TEST_F(CpuBackend, RefusesAnUnknownBaseline) {
+  EXPECT_EQ(backend->baselines(), std::vector<std::string>{"loop"});
   backend->load(small_problem());
   const Contender typo{.baseline = "lop", .candidate = {}};
   for (const Caught& error : {error_of([&] { backend->verify(typo); }), error_of([&] { backend->sample(typo, {}); })}) {
@@ -166,74 +179,15 @@ TEST_F(CpuBackend, RefusesAnIllegalCandidate) {
             "illegal: block_m must be a multiple of 8 in 8 to 4096");
   EXPECT_EQ(fault_of([&] { backend->sample(of(candidate(8, 33, 16, 1)), {}); }),
             "illegal: block_n must be a multiple of 32 in 32 to 4096");
-}
-
-TEST_F(CpuBackend, RefusesAnotherVariant) {
-  backend->load(small_problem());
-  Candidate c = candidate(8, 32, 16, 1);
-  c.variant = built_in().find("mma");
-  EXPECT_EQ(fault_of([&] { backend->verify(of(c)); }), "illegal: the variant 'mma' does not run on the cpu backend");
+  Candidate other = candidate(8, 32, 16, 1);
+  other.variant = built_in().find("mma");
+  EXPECT_EQ(fault_of([&] { backend->verify(of(other)); }),
+            "illegal: the variant 'mma' does not run on the cpu backend");
 }
 
 TEST_F(CpuBackend, NeedsAProblem) {
   EXPECT_EQ(error_of([&] { backend->verify(loop()); }).what, "no problem is loaded");
   EXPECT_EQ(error_of([&] { backend->sample(loop(), {}); }).exit, Exit::bug);
-}
-
-TEST_F(CpuBackend, VerifiesGradients) {
-  for (const Op op : {Op::dx, Op::dw})
-    for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
-      for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true}, kWeighted}) {
-        Problem p = small_problem(dtype, fusion);
-        p.shape.op = op;
-        backend->load(p);
-        for (const Contender& contender :
-             {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
-          const Verdict verdict = backend->verify(contender);
-          EXPECT_TRUE(verdict.ok) << name(op) << " " << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
-          EXPECT_EQ(verdict.elements, 2 * (op == Op::dx ? 128 * 120 : 8 * 96 * 120));
-          EXPECT_EQ(verdict.mismatches, 0);
-        }
-      }
-}
-
-TEST_F(CpuBackend, VerifiesSummedSlotsAndTheWeightsGradient) {
-  const Fusion summed{.permute_x = true, .sum_slots = true};
-  Fusion with_gradient = kWeighted;
-  with_gradient.weight_gradient = true;
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32})
-    for (const Fusion& fusion : {summed, with_gradient}) {
-      const Problem p = small_problem(dtype, fusion, Op::dx);
-      backend->load(p);
-      for (const Contender& contender :
-           {loop(), of(find_variant("cpu").fallback(p, backend->device())), of(candidate(8, 32, 16, 1))}) {
-        const Verdict verdict = backend->verify(contender);
-        EXPECT_TRUE(verdict.ok) << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
-        EXPECT_EQ(verdict.elements, 2 * (fusion == summed ? 64 * 120 : 128 * 120 + 128));
-        EXPECT_EQ(verdict.mismatches, 0);
-        const Repetition repetition = backend->repeat(contender, 0.01);
-        EXPECT_EQ(repetition.different, 0) << repetition.reason;
-        EXPECT_EQ(backend->sample(contender, {.blocks = 2, .block_seconds = 1e-4}).size(), 2u);
-      }
-    }
-}
-
-TEST_F(CpuBackend, RestoresDwBeforeItLooks) {
-  for (const bool fp32 : {false, true}) {
-    backend->load(naive::problem_of(
-        "zipf:1", 64, 8, 2,
-        {.dtype = Dtype::bf16, .fusion = {.accumulate = true, .fp32_dw = fp32}, .n = 96, .k = 120, .op = Op::dw}));
-    for (const Contender& contender : {loop(), of(candidate(8, 32, 16, 2))}) {
-      backend->sample(contender, {.blocks = 2, .block_seconds = 1e-4});
-      for (int repeat = 0; repeat < 2; ++repeat) {
-        const Verdict verdict = backend->verify(contender);
-        EXPECT_TRUE(verdict.ok) << verdict.reason;
-        EXPECT_EQ(verdict.elements, 2 * 8 * 96 * 120);
-      }
-      const Repetition repetition = backend->repeat(contender, 0.01);
-      EXPECT_EQ(repetition.different, 0) << repetition.reason;
-    }
-  }
 }
 
 TEST_F(CpuBackend, CompilesWhatIsLegal) {
@@ -247,7 +201,7 @@ TEST_F(CpuBackend, CompilesWhatIsLegal) {
 
 TEST_F(CpuBackend, IsOutOfMemoryBeforeItAllocates) {
   const Problem p =
-      naive::problem_of_rows({1, 1, 1, 1}, {.dtype = Dtype::bf16, .n = int64_t{1} << 22, .k = int64_t{1} << 22}, 1);
+      problem_of_rows({1, 1, 1, 1}, {.dtype = Dtype::bf16, .n = int64_t{1} << 22, .k = int64_t{1} << 22}, 1);
   EXPECT_THROW(backend->load(p), OutOfMemory);
   EXPECT_EQ(error_of([&] { backend->verify(loop()); }).what, "no problem is loaded");
   backend->load(small_problem());
@@ -259,7 +213,7 @@ TEST_F(CpuBackend, TellsItsEnvironment) {
   const Json& identity = environment.at("identity");
   EXPECT_EQ(identity.at("backend"), "cpu");
   EXPECT_EQ(identity.at("device"), backend->device().name);
-  EXPECT_EQ(identity.at("isa"), std::string(name(usable_isas().back())));
+  EXPECT_EQ(identity.at("isa"), best_tile().isa);
   EXPECT_EQ(identity.at("kernels").get<std::string>().size(), 32u);
   EXPECT_NE(identity.at("kernels"), Hash().add("").add("").add("").add("").hex())
       << "the sources are not in the binary";

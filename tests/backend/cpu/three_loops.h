@@ -1,26 +1,92 @@
-// Three loops that know the ops and fusions but nothing of how a product is described, and what they are compared with.
+// Small problems, and three loops that know the ops and fusions but nothing of how a product is described: what
+// everything in this room is held against.
 #pragma once
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <functional>
+#include <numeric>
 #include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
 
-#include "backend/cpu/baseline.h"
 #include "backend/cpu/compare.h"
+#include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/operands.h"
 #include "backend/cpu/reference.h"
-#include "naive.h"
+#include "built_in.h"
+#include "variant/cpu/cpu.h"
+#include "workload/problem.h"
 #include "workload/result.h"
 
 namespace moetune::three_loops {
 
-using naive::Setting;
-
 constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
+constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
 constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
 constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
-constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, {.permute_y = true, .topk_weights = true}};
+constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, kWeighted};
+
+struct Setting {
+  Dtype dtype = Dtype::fp32;
+  Fusion fusion = {};
+  int64_t n = 32;
+  int64_t k = 32;
+  int64_t ep = 1;
+  uint64_t seed = 5;
+  Op op = Op::fwd;
+};
+
+/// tokens and top_k as the rows need them: the expert with most rows bounds the tokens from below.
+inline Problem problem_of_rows(const std::vector<int32_t>& m_sizes, const Setting& s, int64_t top_k) {
+  const int64_t rows = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
+  Problem problem;
+  problem.shape.layer = {.model = "custom",
+                         .experts = static_cast<int64_t>(m_sizes.size()),
+                         .top_k = top_k,
+                         .n = s.n,
+                         .k = s.k,
+                         .dtype = s.dtype};
+  problem.shape.op = s.op;
+  problem.shape.fusion = s.fusion;
+  problem.routing = routing_from_rows(m_sizes, rows / top_k, top_k);
+  problem.seed = s.seed;
+  return problem;
+}
+
+inline Problem problem_of(const std::string& routing, int64_t tokens, int64_t experts, int64_t top_k,
+                          const Setting& s) {
+  Cell cell;
+  cell.shape.layer = {
+      .model = "custom", .experts = experts, .top_k = top_k, .n = s.n, .k = s.k, .dtype = s.dtype, .ep = s.ep};
+  cell.shape.op = s.op;
+  cell.shape.fusion = s.fusion;
+  cell.tokens = tokens;
+  cell.routing = parse_routing(routing);
+  cell.seed = s.seed;
+  return make_problem(cell);
+}
+
+inline int64_t slots(const Problem& p) { return p.routing.tokens * p.routing.top_k; }
+
+inline Problem plain(Op op, Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
+  return problem_of_rows({7, 0, 20, 21}, {.dtype = dtype, .fusion = fusion, .n = 40, .k = 56, .op = op}, 2);
+}
+
+inline Candidate candidate(int block_m, int block_n, int block_k, int threads) {
+  return candidate_of("cpu", {block_m, block_n, block_k, threads});
+}
+
+inline DeviceInfo device(int processors) {
+  DeviceInfo info;
+  info.kind = DeviceKind::cpu;
+  info.processors = processors;
+  info.cache_bytes = int64_t{32} << 20;
+  return info;
+}
 
 /// What a test changes of a product, told again for the loops below.
 struct Extras {
@@ -53,165 +119,113 @@ struct Wanted {
 class Loops {
  public:
   Loops(const Problem& problem, Values values, const Extras& extras)
-      : p_(problem), values_(values), extras_(extras), described_(product_of(problem)) {
+      : p_(problem), fusion_(problem.shape.fusion), values_(values), extras_(extras), described_(product_of(problem)) {
     described_.a.type.scales = extras.a_scale, described_.b.type.scales = extras.b_scale;
-    if (extras.capacity > 0) described_.a.rows = experts() * extras.capacity;
+    const auto experts = static_cast<int64_t>(p_.routing.m_sizes.size());
+    if (extras.capacity > 0) described_.a.rows = experts * extras.capacity;
+    int64_t in_order = 0;
+    for (int64_t expert = 0; expert < experts; ++expert)
+      for (int64_t row = 0; row < p_.routing.m_sizes[static_cast<size_t>(expert)]; ++row, ++in_order)
+        rows_.push_back({expert, extras.capacity > 0 ? expert * extras.capacity + row : in_order,
+                         p_.routing.gather_indices[static_cast<size_t>(in_order)]});
   }
 
-  Wanted dx() {
-    const auto& [n, k] = sides();
-    if (p_.shape.fusion.sum_slots) return summed_dx();
-    Wanted wanted = empty(p_.shape.fusion.permute_x ? naive::slots(p_) : ragged_rows(), k);
-    if (p_.shape.fusion.weight_gradient) wanted.dweights.resize(static_cast<size_t>(naive::slots(p_)));
-    for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t slot) {
-      const bool weighted = p_.shape.fusion.topk_weights;
-      for (int64_t column = 0; column < k; ++column) {
-        const double sum = dx_sum(expert, row, in_order, slot, column, n);
-        if (p_.shape.fusion.weight_gradient)
-          wanted.dweights[static_cast<size_t>(slot)] +=
-              sum * value(kStreamX, in_memory(expert, row, in_order) * k + column);
-        const float weight = weighted ? this->weight(slot) : 1;
-        wanted.at(p_.shape.fusion.permute_x ? slot : in_memory(expert, row, in_order), column) = {
-            sum * weight, round_to(wanted.dtype, static_cast<float>(sum) * weight)};
-      }
-    });
-    return wanted;
-  }
-
-  // Slot after slot of a token: the row of expert order that has it is looked for.
-  Wanted summed_dx() {
-    const auto& [n, k] = sides();
-    const int64_t top_k = p_.routing.top_k;
-    Wanted wanted = empty(p_.routing.tokens, k);
-    for (int64_t slot = 0; slot < naive::slots(p_); ++slot)
-      for (int64_t column = 0; column < k; ++column) {
-        Element& element = wanted.at(slot / top_k, column);
-        for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t its_slot) {
-          if (its_slot != slot) return;
-          const double sum = dx_sum(expert, row, in_order, slot, column, n);
-          element.exact += sum;
-          element.rounded += static_cast<float>(sum);
-        });
-        if (slot % top_k == top_k - 1) element.rounded = round_to(wanted.dtype, element.rounded);
-      }
-    return wanted;
-  }
-
-  Wanted dw() {
-    const auto& [n, k] = sides();
-    Wanted wanted = empty(experts() * n, k);
-    for (int64_t row = 0; row < experts() * n; ++row)
-      for (int64_t column = 0; column < k; ++column) wanted.at(row, column) = {};
-    for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t slot) {
-      for (int64_t i = 0; i < n; ++i) {
-        double left = value(kStreamDy, dy_row(expert, row, in_order, slot) * n + i);
-        if (p_.shape.fusion.topk_weights)
-          left = round_to(p_.shape.layer.dtype, static_cast<float>(left) * dw_weight(slot));
-        if (has_scales(described_.a.type))
-          left *= scale(described_.a, dy_row(expert, row, in_order, slot) / extras_.a_scale.rows, i, n);
-        const int64_t x_row = p_.shape.fusion.permute_x ? slot / p_.routing.top_k : in_memory(expert, row, in_order);
-        for (int64_t column = 0; column < k; ++column) {
-          double right = value(kStreamX, x_row * k + column);
-          if (has_scales(described_.b.type)) right *= scale(described_.b, x_row / extras_.b_scale.rows, column, k);
-          wanted.at(expert * n + i, column).exact += left * right;
+  Wanted result() const {
+    const int64_t n = p_.shape.layer.n, k = p_.shape.layer.k, top_k = p_.routing.top_k;
+    const int64_t experts = p_.shape.layer.local_experts();
+    const int64_t ragged = extras_.capacity > 0 ? experts * extras_.capacity : p_.rows() + extras_.more_rows;
+    if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
+    const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y : fusion_.permute_x;
+    Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens : by_slot ? slots(p_) : ragged, fwd ? n : k);
+    if (fusion_.sum_slots) std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
+    if (fusion_.weight_gradient) wanted.dweights.resize(static_cast<size_t>(slots(p_)));
+    for (const Row& r : rows_)
+      for (int64_t column = 0; column < wanted.columns; ++column) {
+        double sum = 0;
+        for (int64_t i = 0; i < (fwd ? k : n); ++i)
+          sum += fwd ? x(r, i) * w(r.expert, column, i) : dy(r, i) * w(r.expert, i, column);
+        if (fusion_.weight_gradient) wanted.dweights[static_cast<size_t>(r.slot)] += sum * x(r, column);
+        if (fusion_.sum_slots) {  // whole numbers, where the fp32 sum is looked at: in any order
+          Element& element = wanted.at(r.slot / top_k, column);
+          element = {element.exact + sum, element.rounded + static_cast<float>(sum)};
+          continue;
         }
+        // Y is rounded before it is weighted, and so is its weight; dX is rounded once.
+        const auto once = fwd ? round_to(wanted.dtype, static_cast<float>(sum)) : static_cast<float>(sum);
+        const float weight = !fusion_.topk_weights ? 1 : fwd ? round_to(wanted.dtype, topk(r)) : topk(r);
+        wanted.at(by_slot ? r.slot : r.place, column) = {sum * weight, round_to(wanted.dtype, once * weight)};
       }
-    });
+    for (auto& element : wanted.elements)
+      if (element) element->rounded = round_to(wanted.dtype, element->rounded);
+    return wanted;
+  }
+
+ private:
+  struct Row {
+    int64_t expert, place, slot;  // place: row in memory, where it is not moved
+  };
+
+  Wanted dw(Wanted wanted) const {
+    const int64_t n = p_.shape.layer.n, k = wanted.columns;
+    std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
+    for (const Row& r : rows_)
+      for (int64_t i = 0; i < n; ++i) {
+        const double left = dy(r, i);
+        for (int64_t column = 0; column < k; ++column) wanted.at(r.expert * n + i, column).exact += left * x(r, column);
+      }
     for (size_t i = 0; i < wanted.elements.size(); ++i) {
       Element& element = *wanted.elements[i];
-      const float before = p_.shape.fusion.accumulate ? dw_before(wanted.dtype, i) : 0;
+      const float before =
+          fusion_.accumulate ? round_to(wanted.dtype, operand_value(values_, p_.seed, kStreamW, i)) : 0;
       element.rounded = round_to(wanted.dtype, static_cast<float>(element.exact) + before);
       element.exact += before;
     }
     return wanted;
   }
 
-  /// Without fusions: those of the other forward tests.
-  Wanted forward() {
-    const auto& [n, k] = sides();
-    Wanted wanted = empty(ragged_rows(), n);
-    for_rows([&](int64_t expert, int64_t row, int64_t in_order, int64_t) {
-      for (int64_t column = 0; column < n; ++column) {
-        double sum = 0;
-        for (int64_t i = 0; i < k; ++i)
-          sum += a(expert, row, kStreamX, in_memory(expert, row, in_order), i, k) * w(expert, column, i);
-        wanted.at(in_memory(expert, row, in_order), column) = {sum, round_to(wanted.dtype, static_cast<float>(sum))};
-      }
-    });
-    return wanted;
-  }
-
-  Wanted result() { return p_.shape.op == Op::fwd ? forward() : p_.shape.op == Op::dx ? dx() : dw(); }
-
- private:
-  int64_t experts() const { return static_cast<int64_t>(p_.routing.m_sizes.size()); }
-  std::pair<int64_t, int64_t> sides() const { return {p_.shape.layer.n, p_.shape.layer.k}; }
-  int64_t ragged_rows() const {
-    return extras_.capacity > 0 ? experts() * extras_.capacity : p_.rows() + extras_.more_rows;
-  }
-  int64_t in_memory(int64_t expert, int64_t row, int64_t in_order) const {
-    return extras_.capacity > 0 ? expert * extras_.capacity + row : in_order;
-  }
-  int64_t dy_row(int64_t expert, int64_t row, int64_t in_order, int64_t slot) const {
-    return p_.shape.fusion.permute_y ? slot : in_memory(expert, row, in_order);
-  }
-
   Wanted empty(int64_t rows, int64_t columns) const {
-    const Dtype usual = p_.shape.fusion.fp32_dw ? Dtype::fp32 : p_.shape.layer.dtype;
+    const Dtype usual = fusion_.fp32_dw ? Dtype::fp32 : p_.shape.layer.dtype;
     Wanted wanted{columns, extras_.result_dtype.value_or(usual), {}};
     wanted.elements.resize(static_cast<size_t>(rows * columns));
     return wanted;
   }
-  // f(expert, row of the expert, row in expert order, flat slot).
-  template <class F>
-  void for_rows(F&& f) const {
-    int64_t in_order = 0;
-    for (int64_t expert = 0; expert < experts(); ++expert)
-      for (int64_t row = 0; row < p_.routing.m_sizes[static_cast<size_t>(expert)]; ++row, ++in_order)
-        f(expert, row, in_order, p_.routing.gather_indices[static_cast<size_t>(in_order)]);
-  }
 
-  double value(int stream, int64_t index) const {
+  float value(int stream, int64_t index) const {
     return round_to(p_.shape.layer.dtype, operand_value(values_, p_.seed, stream, static_cast<uint64_t>(index)));
   }
-  double dx_sum(int64_t expert, int64_t row, int64_t in_order, int64_t slot, int64_t column, int64_t n) const {
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i)
-      sum += a(expert, row, kStreamDy, dy_row(expert, row, in_order, slot), i, n) * w(expert, i, column);
-    return sum;
+  float topk(const Row& r) const {
+    return operand_value(values_, p_.seed, kStreamWeights, static_cast<uint64_t>(r.slot));
   }
-  // A of a product whose A has rows of experts.
-  double a(int64_t, int64_t, int stream, int64_t memory_row, int64_t column, int64_t columns) const {
-    double result = value(stream, memory_row * columns + column);
-    if (has_scales(described_.a.type))
-      result *= scale(described_.a, memory_row / extras_.a_scale.rows, column, columns);
-    return result;
+  double x(const Row& r, int64_t column) const {
+    const int64_t row = fusion_.permute_x ? r.slot / p_.routing.top_k : r.place, k = p_.shape.layer.k;
+    if (p_.shape.op == Op::dx) return value(kStreamX, row * k + column);
+    return value(kStreamX, row * k + column) * scale(p_.shape.op == Op::fwd, row, column, k);
+  }
+  double dy(const Row& r, int64_t column) const {
+    const int64_t row = fusion_.permute_y ? r.slot : r.place, n = p_.shape.layer.n;
+    float one = value(kStreamDy, row * n + column);
+    if (p_.shape.op == Op::dw && fusion_.topk_weights)  // quarters keep sums of whole numbers exact
+      one = round_to(p_.shape.layer.dtype, one * (values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r)));
+    return one * scale(true, row, column, n);
   }
   double w(int64_t expert, int64_t row, int64_t column) const {
-    const auto& [n, k] = sides();
-    double result = value(kStreamW, (expert * n + row) * k + column);
-    if (!has_scales(described_.b.type)) return result;
-    const int64_t block_rows = (n + extras_.b_scale.rows - 1) / extras_.b_scale.rows;  // of an expert
-    return result * scale(described_.b, expert * block_rows + row / extras_.b_scale.rows, column, k);
+    const int64_t n = p_.shape.layer.n, k = p_.shape.layer.k, height = std::max<int64_t>(1, extras_.b_scale.rows);
+    const int64_t block_rows = (n + height - 1) / height * height;  // of an expert
+    return value(kStreamW, (expert * n + row) * k + column) * scale(false, expert * block_rows + row, column, k);
   }
-  double scale(const Operand& operand, int64_t scale_row, int64_t column, int64_t columns) const {
-    const int64_t width = operand.type.scales.columns;
-    return scale_value(described_, operand, values_, scale_row * ((columns + width - 1) / width) + column / width);
-  }
-  float dw_before(Dtype dtype, size_t index) const {
-    return round_to(dtype, operand_value(values_, p_.seed, kStreamW, index));
-  }
-  float weight(int64_t slot) const {
-    return operand_value(values_, p_.seed, kStreamWeights, static_cast<uint64_t>(slot));
-  }
-  float dw_weight(int64_t slot) const {
-    return values_ == Values::integer ? std::ceil(weight(slot) * 4) / 4 : weight(slot);
+  double scale(bool of_a, int64_t row, int64_t column, int64_t columns) const {
+    const Operand& operand = of_a ? described_.a : described_.b;
+    const int64_t height = operand.type.scales.rows, width = operand.type.scales.columns;
+    if (width == 0) return 1;
+    return scale_value(described_, operand, values_, row / height * ((columns + width - 1) / width) + column / width);
   }
 
   const Problem& p_;
+  const Fusion& fusion_;
   Values values_;
   Extras extras_;
   Product described_;  // for the values of scales alone
+  std::vector<Row> rows_;
 };
 
 /// The product of a problem with extras, its operands and the results that it must have.
@@ -221,6 +235,7 @@ struct Multiplication {
   std::vector<float> weights;
   Wanted wanted;
   ThreadPool pool{3};
+  Workspace workspace;
   std::optional<OperandSet> fresh_ = {};
 
   Multiplication(const Problem& problem, Values values, const Extras& extras = {})
@@ -236,24 +251,23 @@ struct Multiplication {
     weights = make_topk_weights(product, values);
   }
   Matrices matrices() const { return matrices_of(set, weights); }
-  void run_loop() {
-    LoopWorkspace workspace;
+  /// Over results as they must be before a launch.
+  void run(const Candidate& c) {
     reset_output(product, set, pool);
-    loop_baseline(product, matrices(), pool, workspace);
+    launch(c);
   }
+  void launch(const Candidate& c) { grouped_gemm(product, matrices(), cpu_knobs(c), pool, workspace); }
   float element(int64_t row, int64_t column) const { return read(set.d.data(), row, column); }
   float read(const std::byte* rows, int64_t row, int64_t column) const {
-    naive::Matrix one(product.d.type.dtype, 1);
-    const auto size = static_cast<size_t>(size_bytes(product.d.type.dtype));
-    std::memcpy(one.bytes.data(), rows + static_cast<size_t>(row * product.d.columns + column) * size, size);
-    return one.get(0);
+    float value = 0;
+    const int64_t index = (row * product.d.columns + column) * size_bytes(product.d.type.dtype);
+    to_floats(product.d.type.dtype, rows + index, 1, &value);
+    return value;
   }
-  void put(int64_t row, int64_t column, float value) {
-    naive::Matrix one(product.d.type.dtype, 1);
-    one.set(0, value);
-    const auto size = static_cast<size_t>(size_bytes(product.d.type.dtype));
-    std::memcpy(set.d.data() + static_cast<size_t>(row * product.d.columns + column) * size, one.bytes.data(), size);
+  std::byte* at(int64_t row, int64_t column) const {
+    return set.d.data() + (row * product.d.columns + column) * size_bytes(product.d.type.dtype);
   }
+  void put(int64_t row, int64_t column, float value) { from_floats(product.d.type.dtype, &value, 1, at(row, column)); }
   float dweight(int64_t slot) const { return reinterpret_cast<const float*>(set.dweights.data())[slot]; }
   void put_dweight(int64_t slot, float value) { reinterpret_cast<float*>(set.dweights.data())[slot] = value; }
   int64_t elements() const {
@@ -286,51 +300,42 @@ struct Multiplication {
   }
 };
 
-struct NamedRouting {
+/// Either rows of each expert, or a routing to generate.
+struct HardRouting {
   std::string name;
-  std::function<Problem(const Setting&)> problem;
+  int64_t top_k = 1;
+  std::vector<int32_t> m_sizes = {};
+  std::string routing = {};
+  int64_t tokens = 0, experts = 0, ep = 1;
+
+  Problem problem(Setting s) const {
+    s.ep = ep;
+    return routing.empty() ? problem_of_rows(m_sizes, s, top_k) : problem_of(routing, tokens, experts, top_k, s);
+  }
 };
 
-inline const std::vector<NamedRouting>& hard_routings() {
-  const auto of_rows = [](std::vector<int32_t> rows, int64_t top_k) {
-    return [=](const Setting& s) { return naive::problem_of_rows(rows, s, top_k); };
-  };
-  static const std::vector<NamedRouting> routings = {
-      {"one_row", of_rows({0, 0, 1, 0}, 1)},
-      {"all_rows_to_one_expert", of_rows({0, 77, 0}, 1)},
-      {"empty_experts_around", of_rows({0, 0, 40, 0, 0, 40, 0}, 2)},
-      {"few_and_many", of_rows({15, 16, 17, 48}, 2)},
-      {"top_8", [](const Setting& s) { return naive::problem_of("zipf:1", 9, 16, 8, s); }},
-      {"skewed", [](const Setting& s) { return naive::problem_of("zipf:1.5", 24, 8, 2, s); }},
-      {"no_rows",
-       [](Setting s) {
-         s.ep = 4;
-         return naive::problem_of("balanced", 1, 16, 1, s);
-       }},
-      {"one_rank_of_four",
-       [](Setting s) {
-         s.ep = 4;
-         return naive::problem_of("uniform", 20, 16, 4, s);
-       }},
-      {"tokens_of_other_ranks",
-       [](Setting s) {
-         s.ep = 4;
-         return naive::problem_of("uniform", 20, 16, 1, s);
-       }},
-  };
-  return routings;
+inline std::vector<HardRouting> hard_routings() {
+  return {{.name = "one row", .m_sizes = {0, 0, 1, 0}},
+          {.name = "all rows to one expert", .m_sizes = {0, 77, 0}},
+          {.name = "empty experts around", .top_k = 2, .m_sizes = {0, 0, 40, 0, 0, 40, 0}},
+          {.name = "a block and one row more or less", .top_k = 2, .m_sizes = {23, 24, 25, 48}},
+          {.name = "more experts than rows", .top_k = 2, .routing = "uniform", .tokens = 3, .experts = 40},
+          {.name = "top 8", .top_k = 8, .routing = "zipf:1", .tokens = 9, .experts = 16},
+          {.name = "skewed", .top_k = 2, .routing = "zipf:1.5", .tokens = 24, .experts = 8},
+          {.name = "no rows", .routing = "balanced", .tokens = 1, .experts = 16, .ep = 4},
+          {.name = "one rank of four", .top_k = 4, .routing = "uniform", .tokens = 20, .experts = 16, .ep = 4},
+          {.name = "tokens of other ranks", .routing = "uniform", .tokens = 20, .experts = 16, .ep = 4}};
 }
 
 using Case = std::tuple<Op, Dtype, Fusion>;
 
-/// dX and dW in every dtype and under every fusion.
-inline std::vector<Case> gradients() {
+/// Every op in every dtype and under every fusion.
+inline std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const Dtype dtype : kDtypes)
+  for (const Dtype dtype : kDtypes) {
     for (const Fusion& fusion : {kSummed, kWithGradient}) cases.emplace_back(Op::dx, dtype, fusion);
-  for (const Dtype dtype : kDtypes)
     for (Fusion fusion : kFusions) {
-      for (const Op op : {Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);
+      for (const Op op : {Op::fwd, Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);
       fusion.accumulate = true;
       cases.emplace_back(Op::dw, dtype, fusion);
       fusion.fp32_dw = true;
@@ -338,6 +343,7 @@ inline std::vector<Case> gradients() {
       fusion.accumulate = false;
       if (dtype != Dtype::fp32) cases.emplace_back(Op::dw, dtype, fusion);
     }
+  }
   return cases;
 }
 
@@ -346,23 +352,6 @@ inline std::string label(const Case& one) {
                       text(std::get<Fusion>(one));
   std::replace(words.begin(), words.end(), '+', '_');
   return words;
-}
-
-class EveryGradient : public testing::TestWithParam<Case> {
- protected:
-  // f(problem) on every hard routing.
-  template <class F>
-  void on_routings(int64_t n, int64_t k, F&& f) const {
-    const auto& [op, dtype, fusion] = GetParam();
-    for (const NamedRouting& routing : hard_routings()) {
-      SCOPED_TRACE(routing.name + ", n " + std::to_string(n) + ", k " + std::to_string(k));
-      f(routing.problem({.dtype = dtype, .fusion = fusion, .n = n, .k = k, .op = op}));
-    }
-  }
-};
-
-inline Problem plain(Op op, Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
-  return naive::problem_of_rows({7, 0, 20, 21}, {.dtype = dtype, .fusion = fusion, .n = 40, .k = 56, .op = op}, 2);
 }
 
 }  // namespace moetune::three_loops

@@ -1,4 +1,5 @@
-// Unsloth's matrix of small models in forward, dX and dW through the verifier, with the routings that it lacks.
+// Unsloth's matrix of small models in forward, dX and dW through the verifier, with the routings that it lacks. Its
+// longer sequence is left to tests/gpu.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -8,7 +9,7 @@
 #include "backend/cpu/operands.h"
 #include "backend/cpu/reference.h"
 #include "built_in.h"
-#include "naive.h"
+#include "three_loops.h"
 #include "unsloth_matrix.h"
 
 namespace moetune {
@@ -25,7 +26,7 @@ class UnslothMatrix : public testing::TestWithParam<Model> {
         SCOPED_TRACE(std::string(name(op)) + " " + std::string(name(fused.projection)) + " " + text(fused.fusion) +
                      ", " + routing + ", " + std::to_string(tokens) + " tokens");
         const Problem p = unsloth::problem_of(unsloth::shape_of(GetParam(), fused, op), GetParam(), routing, tokens);
-        verify(p, {find_variant("cpu").fallback(p, naive::device(2)), naive::candidate(24, 96, 48, 2)});
+        verify(p, {find_variant("cpu").fallback(p, three_loops::device(2)), three_loops::candidate(24, 96, 48, 2)});
         ++cases_;
       }
   }
@@ -41,9 +42,9 @@ class UnslothMatrix : public testing::TestWithParam<Model> {
       const Reference wanted =
           exact ? rounded_reference(product, matrices, pool_) : unrounded_reference(product, matrices, pool_);
       for (const Candidate& c : candidates) {
-        ASSERT_FALSE(find_variant("cpu").illegal(c, p.shape, naive::device(2))) << text(c);
+        ASSERT_FALSE(find_variant("cpu").illegal(c, p.shape, three_loops::device(2))) << text(c);
         set.d.reset(pool_);
-        grouped_gemm(product, matrices, cpu_knobs(c), microkernel(), pool_, workspace_);
+        grouped_gemm(product, matrices, cpu_knobs(c), pool_, workspace_);
         const Verdict verdict =
             exact ? compare_exact(product, set, wanted, pool_) : compare_close(product, set, wanted, pool_);
         EXPECT_TRUE(verdict.ok) << text(c) << ": " << verdict.reason;
@@ -64,10 +65,6 @@ INSTANTIATE_TEST_SUITE_P(Small, UnslothMatrix, testing::ValuesIn(unsloth::small_
 
 TEST_P(UnslothMatrix, PassesAt128Tokens) {
   verify_all("uniform", 128);
-  EXPECT_EQ(cases_, 15);
-}
-TEST_P(UnslothMatrix, PassesAt1024Tokens) {
-  verify_all("uniform", 1024);
   EXPECT_EQ(cases_, 15);
 }
 TEST_P(UnslothMatrix, PassesOnSkewedRows) { verify_all("zipf:1.5", 128); }

@@ -1,14 +1,18 @@
-// How much of this process's processors other programs use. Not how long our own threads wait: see machine.h.
+// How much of this process's processors other programs use.
 #pragma once
 #include <chrono>
 
 namespace moetune {
 
-/// Watches from its construction on. Other programs slow ours down even where ours never waits: they share caches and
-/// memory.
-class Company {
+/// Seconds, in all, that the living threads of this process have been ready to run without a processor.
+/// 0 where the system doesn't tell.
+double seconds_without_processor();
+
+/// The load by others since its construction. It slows our threads down even where they never wait: caches and memory
+/// are shared.
+class OtherLoad {
  public:
-  Company();
+  OtherLoad();
 
   /// The share of its processors' time that others used in the last quarter of a second or longer; 0 before that, and
   /// where the system doesn't tell. The system counts in hundredths of a second, so a single share is coarse; the

@@ -1,14 +1,16 @@
-// Idle time of /proc/stat against the time that this process ran.
-#include "backend/cpu/company.h"
+// From /proc/stat, the time that this process ran, and what the scheduler counts of its threads.
+#include "backend/cpu/other_load.h"
 
 #include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace moetune {
 namespace {
@@ -17,9 +19,20 @@ constexpr double kWindow = 0.25;  // seconds
 
 }  // namespace
 
-Company::Company() : last_(read()) {}
+double seconds_without_processor() {
+  double nanoseconds = 0;
+  std::error_code ignored;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    std::ifstream file(thread.path() / "schedstat");  // time run and time waited in nanoseconds, time slices
+    double ran = 0, waited = 0;
+    if (file >> ran >> waited) nanoseconds += waited;
+  }
+  return nanoseconds * 1e-9;
+}
 
-double Company::share() {
+OtherLoad::OtherLoad() : last_(read()) {}
+
+double OtherLoad::share() {
   const std::chrono::duration<double> window = std::chrono::steady_clock::now() - last_.when;
   if (window.count() < kWindow) return share_;
   const Reading now = read();
@@ -31,7 +44,7 @@ double Company::share() {
   return share_;
 }
 
-Company::Reading Company::read() {
+OtherLoad::Reading OtherLoad::read() {
   Reading reading{.when = std::chrono::steady_clock::now()};
   cpu_set_t usable;
   CPU_ZERO(&usable);

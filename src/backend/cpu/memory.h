@@ -1,12 +1,41 @@
-// The result of a run, between guard zones, and what may not be written. Not how it is compared.
+// Large memory straight from the system, and results between guard zones in it. Not what lies there.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
-#include "backend/cpu/buffer.h"
 #include "backend/cpu/thread_pool.h"
 #include "workload/dtype.h"
 
 namespace moetune {
+
+/// A mapping of at least `bytes` bytes, zero and without pages until it is touched. Aligned to a page; from 2 MiB on
+/// aligned to that, on huge pages where the system grants them. Throws std::bad_alloc.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t bytes);
+
+  std::byte* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+
+  /// Replaces a smaller one by whole huge pages: which sets of a cache the memory falls into is then the same in every
+  /// process. For memory that stays in the caches.
+  void grow(int64_t bytes);
+
+ private:
+  struct Unmap {
+    size_t length;
+    void operator()(void* mapping) const;
+  };
+  std::unique_ptr<void, Unmap> mapping_;  // data lies in it
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
 
 /// The value of every 16 bits before a run: a NaN in bf16, in fp16 and (two of them) in fp32.
 constexpr uint16_t kUnwritten = 0xffdb;
