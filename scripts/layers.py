@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-FLOORS = {"runtime": 0, "base": 0, "workload": 1, "variant": 2, "backend": 3, "record": 3, "tune": 4, "check": 5, "export": 5,
+FLOORS = {"base": 0, "runtime": 1, "workload": 1, "variant": 2, "backend": 3, "record": 3, "tune": 4, "check": 5, "export": 5,
           "report": 5, "cli": 6, "main.cpp": 7}
 FOLDER_FILES = 24  # at most
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "detail", "impl", "misc"}

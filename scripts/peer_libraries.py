@@ -499,11 +499,10 @@ def moetune_export(p, options):
         raise ValueError("no operands for this fusion are made here")
     fusion = "permute_x" if p.permute_x else "permute_y" if p.permute_y else "plain"
     fusion += "+topk_weights" if p.weighted else ""
-    kernel = moetune_kernels.Library(folder).pick(
-        op=p.op, dtype=p.dtype_name, fusion=fusion, experts=p.experts, top_k=p.top_k, n=p.n, k=p.k, tokens=p.tokens,
-        skew=max(p.m_sizes) * p.experts / p.rows)
-    workspace = moetune_kernels.Workspace([kernel], p.tokens, p.rows)
-    call = kernel.call(p.tokens, workspace, p.rows)
+    library = moetune_kernels.Library(folder)
+    request = dict(op=p.op, dtype=p.dtype_name, fusion=fusion, experts=p.experts, top_k=p.top_k, n=p.n, k=p.k)
+    kernel = library.pick(tokens=p.tokens, skew=max(p.m_sizes) * p.experts / p.rows, **request)
+    workspace = moetune_kernels.Workspace(library, p.tokens, [request])
     shape = (p.tokens * p.top_k, p.result_shape()[1]) if p.scatters else p.result_shape()
     outputs = p.empty(*shape)
     sets = {{"fwd": "y", "dx": "dx", "dw": "dw"}[p.op]: outputs}
@@ -514,14 +513,13 @@ def moetune_export(p, options):
     if p.op != "dw":
         sets["w"] = p.w
     rows = {"m_sizes": p.indices(p.m_sizes), "gather_indices": p.indices(p.slots), "topk_weights": p.weights}
-    taken = {operand["name"] for operand in kernel.description["operands"]}
+    taken = {need.name for need in kernel.needs(p.tokens, p.rows)}
     rows = {name: values for name, values in rows.items() if name in taken}
 
     def launch(i):
-        call.launch(**{name: values[i] for name, values in sets.items()}, **rows)
+        kernel.launch(p.tokens, workspace, p.rows, **{name: values[i] for name, values in sets.items()}, **rows)
 
-    served = kernel.cell.get("id", "a robust choice")
-    return [Variant(f"{kernel.name} of {served}", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
+    return [Variant(f"{kernel.name} of {kernel.id}", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
 
 
 FORWARD, GRADIENTS = ("fwd",), ("dx", "dw")

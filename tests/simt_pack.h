@@ -7,7 +7,7 @@
 #include "backend/cuda/compile/compiler.h"
 #include "built_in.h"
 #include "kernels/args.h"
-#include "runtime/moetune/sha256.h"
+#include "runtime/sha256.h"
 #include "temporary_folder.h"
 #include "variant/pack/launch_rule.h"
 #include "variant/pack/pack.h"
@@ -48,7 +48,7 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
     folder.write(names[i], compiled[i].cubin);
     files[names[i]] = {{"arch", arch},
                        {"bytes", compiled[i].cubin.size()},
-                       {"sha256", moetune_kernels::Sha256::hex(compiled[i].cubin)},
+                       {"sha256", Sha256::hex(compiled[i].cubin)},
                        {"registers", compiled[i].result.registers}};
   }
   const auto operand = [](const char* name, std::string_view dtype, std::vector<std::string> sides,

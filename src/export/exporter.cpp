@@ -17,7 +17,7 @@ const std::vector<Exporter>& exporters() {
       {"csv", "one row an entry, for spreadsheets and data frames", export_csv},
       {"markdown", "tables by layer, for people", export_markdown},
       {"runtime", "a compact JSON for programs that pick kernels: knobs, cubin and time of each cell", export_runtime},
-      {"kernels", "a folder of cubins with a manifest, and loaders for C++ and Python that launch them", nullptr},
+      {"kernels", "a folder of cubins and a library that launches them from C, C++, Python and PyTorch", nullptr},
   };
   return list;
 }

@@ -1,10 +1,10 @@
 """PyTorch operators on kernels that `moetune export --format kernels` wrote: a router's rows sorted by expert, grouped
-GEMMs of an MoE layer, and their gradients where the export has kernels of dx and dw. Shapes are known without a device
+GEMMs of an MoE layer, and their gradients if the export has kernels of dx and dw. Shapes are known without a device
 (fake tensors, torch.compile), launches wait for nothing, CUDA graphs capture them.
 
-    m_sizes, gather = route("kernels-h200", topk_ids, experts=128)
-    up = grouped_gemm("kernels-h200", x, w_up, m_sizes, gather, top_k=8, fusion="permute_x")
-    down = grouped_gemm("kernels-h200", hidden, w_down, m_sizes, gather, topk_weights, top_k=8,
+    m_sizes, gather = route("kernels", topk_ids, experts=128)
+    up = grouped_gemm("kernels", x, w_up, m_sizes, gather, top_k=8, fusion="permute_x")
+    down = grouped_gemm("kernels", hidden, w_down, m_sizes, gather, topk_weights, top_k=8,
                         fusion="permute_y+topk_weights")
 
 Fusions, as moetune names them: "plain" (rows in expert order in and out), "permute_x" (x is [tokens, k], rows are
@@ -13,121 +13,143 @@ stored), "permute_y+topk_weights" (and weighted). Results of one routing are [to
 """
 import contextlib
 import threading
-from typing import Optional
 
 import torch
-from torch import Tensor
 
 import moetune_kernels
 from moetune_kernels import Error
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_MOST_READY = 4096  # launches; then all are prepared again
 _libraries = {}
 _workspaces = {}
+_ready = {}
 _local = threading.local()
 
 
-def library(folder):
-    """The export in a folder, loaded once for each device."""
-    key = (str(folder), torch.cuda.current_device())
-    if key not in _libraries:
-        torch.cuda.init()
-        torch.cuda.current_stream().synchronize()  # makes the context of torch the current one
-        _libraries[key] = moetune_kernels.Library(folder)
-    return _libraries[key]
+def library(folder, device):
+    """The export in a folder, opened once for each device."""
+    if (folder, device) not in _libraries:
+        if device.type != "cuda":
+            raise Error(f"the kernels run on a GPU, and a tensor is on {device}")
+        with torch.cuda.device(device):
+            torch.cuda.current_stream().synchronize()  # makes the context of torch the current one
+            _libraries[folder, device] = moetune_kernels.Library(folder)
+    return _libraries[folder, device]
+
+
+def _stream(device):
+    return torch._C._cuda_getCurrentRawStream(device.index)
 
 
 class Workspace:
     """Device memory for launches that follow one another in a stream. For a CUDA graph: make it before the capture, run
-    the layer and capture it inside of `with workspace:`, and keep it as long as the graph. The backward pass takes that
-    of its forward pass."""
+    the layer and capture it inside of `with workspace:`, and keep it as long as the graph. It grows with the launches
+    outside of a capture, or at once, for all kernels of an export: Workspace("kernels", tokens=4096). The backward pass
+    takes that of its forward pass."""
 
-    def __init__(self):
-        self._made = []  # those that became too small are kept: a graph may hold their addresses
+    def __init__(self, folder=None, tokens=0):
+        self._made, self._room = {}, {}  # by library; tokens by library and request
+        if folder is not None:
+            its = library(str(folder), torch.device("cuda", torch.cuda.current_device()))
+            self._made[its] = moetune_kernels.Workspace(its, tokens)
+            self._room[its, None] = tokens
 
-    def room_for(self, kernel, tokens, rows):
+    def room_for(self, prepared):
         """A workspace of moetune_kernels with room for the launch."""
-        needs = kernel._buffers(tokens, rows)
-        for made in reversed(self._made):
-            if all(made.room(name) >= size for name, (size, _) in needs.items()):
-                return made
-        if torch.cuda.is_current_stream_capturing():
-            raise Error("a workspace is needed before the capture of a graph: make a moetune_torch.Workspace, and run "
-                        "the layer once inside of `with workspace:` before it is captured there")
-        self._made.append(moetune_kernels.Workspace([kernel], tokens, rows))
-        return self._made[-1]
+        its, key = prepared.library, prepared.request_key
+        if max(self._room.get((its, key), -1), self._room.get((its, None), -1)) < prepared.tokens:
+            if torch.cuda.is_current_stream_capturing():
+                raise Error("a workspace is needed before the capture of a graph: make a moetune_torch.Workspace, and run "
+                            "the layer once inside of `with workspace:` before it is captured there")
+            if its not in self._made:
+                self._made[its] = moetune_kernels.Workspace(its, prepared.tokens, [prepared.request])
+            else:
+                self._made[its].reserve(prepared.tokens, [prepared.request])
+            self._room[its, key] = prepared.tokens
+        return self._made[its]
 
     def reset(self):
         """After a launch that failed: see moetune_kernels.Workspace.reset."""
-        for made in self._made:
+        for made in self._made.values():
             made.reset()
 
     def __enter__(self):
-        _local.used = [*getattr(_local, "used", []), self]
+        _local.used = [*_choices()[0], self]
         return self
 
     def __exit__(self, *_):
-        _local.used.pop()
+        _local.used = _local.used[:-1]
 
 
 def _choices():
-    """The workspace and the skew that `with` gave here. The backward pass runs in a thread of its own."""
-    return getattr(_local, "used", [])[-1:], getattr(_local, "skew", None)
+    """The workspaces and the skew that `with` gave in this thread."""
+    return getattr(_local, "used", []), getattr(_local, "skew", None)
 
 
-@contextlib.contextmanager
-def _as(choices):
-    used, skew = choices
-    with contextlib.ExitStack() as stack:
-        for workspace in used:
-            stack.enter_context(workspace)
-        stack.enter_context(skew_hint(skew))
-        yield
-
-
-def _workspace():
+def _workspace(device, stream):
     """The one of the innermost `with`, else one for each stream, whose launches follow one another."""
-    used = getattr(_local, "used", [])
+    used, _ = _choices()
     if used:
         return used[-1]
-    key = (torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream)
-    return _workspaces.setdefault(key, Workspace())
+    found = _workspaces.get((device, stream))
+    return found or _workspaces.setdefault((device, stream), Workspace())
 
 
 @contextlib.contextmanager
 def skew_hint(skew):
     """Inside the `with`, kernels are picked for this skew (rows of the largest expert over the mean), not by robust
     choices."""
-    before, _local.skew = getattr(_local, "skew", None), skew
+    before, _local.skew = _choices()[1], skew
     try:
         yield
     finally:
         _local.skew = before
 
 
-def _device_of(tensor):
-    """A context in which the tensor's GPU is the current one."""
-    if tensor.device.type != "cuda":
-        raise Error(f"the kernels run on a GPU, and a tensor is on {tensor.device}")
-    return torch.cuda.device(tensor.device)
+class _Prepared(moetune_kernels.Prepared):
+    """A launch of operands of known shapes: everything but their addresses."""
+
+    def __init__(self, folder, op, fusion, w_shape, top_k, rows, operands):
+        first = next(iter(operands.values()))
+        if first.dtype not in _DTYPES:
+            raise Error(f"no kernels for {first.dtype}: they are of torch.bfloat16 and torch.float16")
+        self.library, self.tokens = library(folder, first.device), rows // top_k
+        experts, n, k = w_shape
+        request = dict(op=op, dtype=_DTYPES[first.dtype], fusion=fusion, experts=experts, top_k=top_k, n=n, k=k)
+        kernel = self.library.pick(tokens=max(self.tokens, 1), skew=_choices()[1], **request)
+        self.request, self.request_key = kernel.request, (op, fusion, w_shape, top_k, first.dtype)
+        needs = kernel.needs(self.tokens, rows)
+        for need in needs:
+            if operands.get(need.name) is None:
+                raise Error(f"{kernel.name}: the operand '{need.name}' is missing")
+            need.require(kernel.name, operands[need.name], self.library.device)
+        self.operands = [need.name for need in needs]
+        super().__init__(kernel, self.tokens, rows, needs)
 
 
-def _launch(folder, op, fusion, w_shape, dtype, top_k, tokens, rows, **operands):
-    experts, n, k = w_shape
-    if dtype not in _DTYPES:
-        raise Error(f"no kernels for {dtype}: they are of torch.bfloat16 and torch.float16")
-    with _device_of(next(iter(operands.values()))):
-        kernel = library(folder).pick(op=op, dtype=_DTYPES[dtype], fusion=fusion, experts=experts, top_k=top_k, n=n,
-                                      k=k, tokens=max(tokens, 1), skew=getattr(_local, "skew", None))
-        given = {name: tensor for name, tensor in operands.items() if name in kernel.operands}
-        kernel.call(tokens, _workspace().room_for(kernel, tokens, rows), rows).launch(**given)
+def _launch(folder, op, fusion, w_shape, top_k, rows, operands):
+    """`operands` by name, the first of the kernel's dtype; those that the fusion doesn't read may be there too."""
+    key = (folder, op, fusion, w_shape, top_k, rows, _choices()[1],
+           *[t if t is None else (t.shape, t.dtype, t.device) for t in operands.values()])
+    ready = _ready.get(key)
+    if ready is None:
+        if len(_ready) >= _MOST_READY:
+            _ready.clear()
+        ready = _ready[key] = _Prepared(folder, op, fusion, w_shape, top_k, rows, operands)
+    addresses = []
+    for name in ready.operands:
+        tensor = operands[name]
+        if not tensor.is_contiguous():
+            raise Error(f"'{name}' is not contiguous")
+        addresses.append(tensor.data_ptr())
+    device = next(iter(operands.values())).device
+    stream = _stream(device)
+    ready.launch(_workspace(device, stream).room_for(ready), addresses, stream)
 
 
-def _has(folder, op, fusion, w_shape, dtype, top_k):
-    experts, n, k = w_shape
-    asked = {"op": op, "dtype": _DTYPES[dtype], "experts": experts, "top_k": top_k, "n": n, "k": k, "fusion": fusion}
-    _, cells = library(folder)._answers(asked)
-    return bool(cells)
+def _has(folder, device, op, fusion, w_shape, dtype, top_k):
+    return (op, _DTYPES[dtype], fusion, w_shape[0], top_k, *w_shape[1:]) in library(folder, device).requests
 
 
 def _words(fusion):
@@ -139,18 +161,45 @@ def _result(like, shape, zeros):
     return like.new_zeros(shape) if zeros else like.new_empty(shape)
 
 
+_operators = torch.library.Library("moetune", "DEF")
+
+
+def _operator(schema):
+    """Defines an operator of the function that follows."""
+    def define(function):
+        _operators.define(schema)
+        _operators.impl(schema[:schema.index("(")], function, "CompositeExplicitAutograd")
+        return function
+    return define
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _eager(*tensors):
+    """Whether operators may be called as functions of Python, which saves the dispatcher's time: no tracing, no modes."""
+    return not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0 and \
+        all(type(tensor) in _PLAIN for tensor in tensors)
+
+
+def _fake(name):
+    return torch.library.register_fake(f"moetune::{name}", lib=_operators)
+
+
 # ---- Routing --------------------------------------------------------------------------------------------------------
 
-@torch.library.custom_op("moetune::route", mutates_args=())
-def _route(folder: str, topk_ids: Tensor, experts: int, first_expert: int) -> tuple[Tensor, Tensor]:
-    m_sizes = torch.empty(experts, dtype=torch.int32, device=topk_ids.device)
-    gather_indices = torch.empty(topk_ids.numel(), dtype=torch.int32, device=topk_ids.device)
-    with _device_of(topk_ids):
-        library(folder).route(topk_ids.contiguous(), m_sizes, gather_indices, first_expert)
+@_operator("route(str folder, Tensor topk_ids, int experts, int first_expert) -> (Tensor, Tensor)")
+def _route(folder, topk_ids, experts, first_expert):
+    m_sizes = topk_ids.new_empty(experts, dtype=torch.int32)
+    gather_indices = topk_ids.new_empty(topk_ids.numel(), dtype=torch.int32)
+    if topk_ids.dtype not in (torch.int32, torch.int64):
+        raise Error(f"topk_ids are of {topk_ids.dtype}, but must be of torch.int32 or torch.int64")
+    library(folder, topk_ids.device).launch_route(topk_ids.contiguous(), m_sizes, gather_indices, first_expert,
+                                                  _stream(topk_ids.device))
     return m_sizes, gather_indices
 
 
-@_route.register_fake
+@_fake("route")
 def _(folder, topk_ids, experts, first_expert):
     return (topk_ids.new_empty(experts, dtype=torch.int32), topk_ids.new_empty(topk_ids.numel(), dtype=torch.int32))
 
@@ -159,57 +208,58 @@ def route(folder, topk_ids, experts, first_expert=0):
     """Rows of each expert, and the slot of each row in expert order, both int32 on the device. topk_ids [tokens, top_k]
     of int32 or int64. A rank that holds `experts` of the model's experts names its first; gather_indices behind its
     last row are -1."""
-    return _route(str(folder), topk_ids, experts, first_expert)
+    run = _route if _eager(topk_ids) else torch.ops.moetune.route.default
+    return run(str(folder), topk_ids, experts, first_expert)
 
 
 # ---- The GEMM and its gradients -------------------------------------------------------------------------------------
 
-@torch.library.custom_op("moetune::grouped_gemm", mutates_args=())
-def _forward(folder: str, x: Tensor, w: Tensor, m_sizes: Tensor, gather_indices: Tensor, topk_weights: Optional[Tensor],
-             top_k: int, fusion: str, zero_rest: bool = False) -> Tensor:
+@_operator("grouped_gemm(str folder, Tensor x, Tensor w, Tensor m_sizes, Tensor gather_indices, Tensor? topk_weights, "
+           "int top_k, str fusion, bool zero_rest=False) -> Tensor")
+def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     rows = gather_indices.numel()
     y = _result(x, (rows, w.shape[1]), zero_rest)
-    _launch(folder, "fwd", fusion, w.shape, x.dtype, top_k, rows // top_k, rows, x=x, w=w, y=y, m_sizes=m_sizes,
-            gather_indices=gather_indices, topk_weights=topk_weights)
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, {
+        "x": x, "w": w, "y": y, "m_sizes": m_sizes, "gather_indices": gather_indices, "topk_weights": topk_weights})
     return y
 
 
-@_forward.register_fake
+@_fake("grouped_gemm")
 def _(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     return x.new_empty((gather_indices.numel(), w.shape[1]))
 
 
-@torch.library.custom_op("moetune::grouped_gemm_dx", mutates_args=())
-def _dx(folder: str, dy: Tensor, w: Tensor, x: Tensor, m_sizes: Tensor, gather_indices: Tensor,
-        topk_weights: Optional[Tensor], top_k: int, fusion: str,
-        zero_rest: bool = False) -> tuple[Tensor, Tensor]:
+@_operator("grouped_gemm_dx(str folder, Tensor dy, Tensor w, Tensor x, Tensor m_sizes, Tensor gather_indices, "
+           "Tensor? topk_weights, int top_k, str fusion, bool zero_rest=False) -> (Tensor, Tensor)")
+def _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     rows = gather_indices.numel()
     words = _words(fusion)
     dx = _result(dy, (rows // top_k if "sum_slots" in words else rows, w.shape[2]), zero_rest)
     dweights = dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32)
-    _launch(folder, "dx", fusion, w.shape, dy.dtype, top_k, rows // top_k, rows, dy=dy, w=w, dx=dx, x=x,
-            m_sizes=m_sizes, gather_indices=gather_indices, topk_weights=topk_weights, dweights=dweights)
+    _launch(folder, "dx", fusion, w.shape, top_k, rows, {
+        "dy": dy, "w": w, "dx": dx, "x": x, "m_sizes": m_sizes, "gather_indices": gather_indices,
+        "topk_weights": topk_weights, "dweights": dweights})
     return dx, dweights
 
 
-@_dx.register_fake
+@_fake("grouped_gemm_dx")
 def _(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     rows, words = gather_indices.numel(), _words(fusion)
     return (dy.new_empty((rows // top_k if "sum_slots" in words else rows, w.shape[2])),
             dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32))
 
 
-@torch.library.custom_op("moetune::grouped_gemm_dw", mutates_args=())
-def _dw(folder: str, dy: Tensor, x: Tensor, m_sizes: Tensor, gather_indices: Tensor, topk_weights: Optional[Tensor],
-        top_k: int, fusion: str) -> Tensor:
+@_operator("grouped_gemm_dw(str folder, Tensor dy, Tensor x, Tensor m_sizes, Tensor gather_indices, Tensor? topk_weights, "
+           "int top_k, str fusion) -> Tensor")
+def _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
     rows = gather_indices.numel()
     dw = dy.new_empty((m_sizes.numel(), dy.shape[1], x.shape[1]))
-    _launch(folder, "dw", fusion, dw.shape, dy.dtype, top_k, rows // top_k, rows, dy=dy, x=x, dw=dw, m_sizes=m_sizes,
-            gather_indices=gather_indices, topk_weights=topk_weights)
+    _launch(folder, "dw", fusion, dw.shape, top_k, rows, {
+        "dy": dy, "x": x, "dw": dw, "m_sizes": m_sizes, "gather_indices": gather_indices, "topk_weights": topk_weights})
     return dw
 
 
-@_dw.register_fake
+@_fake("grouped_gemm_dw")
 def _(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
     return dy.new_empty((m_sizes.numel(), dy.shape[1], x.shape[1]))
 
@@ -221,36 +271,42 @@ def _keep(ctx, inputs, output):
 
 
 def _backward(ctx, dy):
-    """With the workspace and the skew of the forward pass."""
-    with _as(ctx.rest[-1]):
+    """With the workspace and the skew of the forward pass, in whose thread it need not run."""
+    before = _choices()
+    _local.used, _local.skew = ctx.rest[-1]
+    try:
         return _gradients(ctx, dy)
+    finally:
+        _local.used, _local.skew = before
 
 
 def _gradients(ctx, dy):
     x, w, m_sizes, gather_indices, topk_weights = ctx.saved_tensors
     folder, top_k, fusion, zero_rest, _ = ctx.rest
-    dy = dy.contiguous()
+    dy, eager = dy.contiguous(), _eager(dy, x)
     _, needs_x, needs_w, _, _, needs_weights, *_ = ctx.needs_input_grad
     dx = dw = dweights = None
     if needs_x or needs_weights:
-        wanted = _fusion_of_dx(folder, fusion, w.shape, dy.dtype, top_k, needs_weights)
+        wanted = _fusion_of_dx(folder, dy, fusion, w.shape, top_k, needs_weights)
         by_slot = wanted == "permute_x"
-        dx, dweights = _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, wanted, zero_rest or by_slot)
+        run = _dx if eager else torch.ops.moetune.grouped_gemm_dx.default
+        dx, dweights = run(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, wanted, zero_rest or by_slot)
         if by_slot:  # a token's slots are added here; those without an expert here are zero
             dx = dx.view(-1, top_k, dx.shape[1]).sum(1)
         dweights = dweights.view(topk_weights.shape).to(topk_weights.dtype) if needs_weights else None
     if needs_w:
-        dw = _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion)
+        run = _dw if eager else torch.ops.moetune.grouped_gemm_dw.default
+        dw = run(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion)
     return None, dx if needs_x else None, dw, None, None, dweights, None, None, None
 
 
-def _fusion_of_dx(folder, fusion, w_shape, dtype, top_k, needs_weights):
+def _fusion_of_dx(folder, dy, fusion, w_shape, top_k, needs_weights):
     """That of the kernel for dx: a kernel may give more than is needed where no other is there."""
     if needs_weights:
         return fusion + "+weight_gradient"
 
     def has(wanted):
-        return _has(folder, "dx", wanted, w_shape, dtype, top_k)
+        return _has(folder, dy.device, "dx", wanted, w_shape, dy.dtype, top_k)
 
     if fusion == "permute_x" and has("permute_x+sum_slots"):
         return "permute_x+sum_slots"
@@ -259,7 +315,17 @@ def _fusion_of_dx(folder, fusion, w_shape, dtype, top_k, needs_weights):
     return fusion
 
 
-_forward.register_autograd(_backward, setup_context=_keep)
+torch.library.register_autograd("moetune::grouped_gemm", _backward, setup_context=_keep, lib=_operators)
+
+
+class _Differentiable(torch.autograd.Function):
+    """The same in eager mode."""
+    backward = staticmethod(_backward)
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        _keep(ctx, inputs, None)
+        return _forward(*inputs)
 
 
 def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False):
@@ -272,5 +338,9 @@ def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, to
     zero where none of its experts is here."""
     if ("topk_weights" in _words(fusion)) != (topk_weights is not None):
         raise Error("topk_weights go with the fusion permute_y+topk_weights")
-    return _forward(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion,
-                    zero_rest)
+    run = torch.ops.moetune.grouped_gemm.default
+    if _eager(x, w):
+        given = (x, w) if topk_weights is None else (x, w, topk_weights)
+        needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+        run = _Differentiable.apply if needs_grad else _forward
+    return run(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest)

@@ -134,23 +134,22 @@ def test_quack_gets_the_ends_of_its_ragged_dimension(libraries, problem, op, mon
 
 class Exported:
     """A kernel of moetune_kernels.py by its documentation: rows of permute_x are tokens, those of permute_y slots."""
-    name, cell = "wgmma-1", {"id": "a"}
+    name, id = "wgmma-1", "a"
 
     def __init__(self, asked):
         self.asked = asked
         names = {"fwd": "x w y", "dx": "dy w dx", "dw": "dy x dw"}[asked["op"]].split() + ["m_sizes"]
         names += ["gather_indices"] if asked["fusion"] != "plain" else []
         names += ["topk_weights"] if asked["fusion"].endswith("topk_weights") else []
-        self.description = {"operands": [{"name": name} for name in names]}
+        self.names = names
 
-    def call(self, tokens, workspace, rows):
+    def needs(self, tokens, rows):
+        return [types.SimpleNamespace(name=name) for name in self.names]
+
+    def launch(self, tokens, workspace, rows, m_sizes, gather_indices=None, topk_weights=None, **operands):
         assert (tokens, rows, workspace) == (TOKENS, sum(M_SIZES), "workspace")
-        return self
-
-    def launch(self, m_sizes, gather_indices=None, topk_weights=None, **operands):
         given = {"gather_indices": gather_indices, "topk_weights": topk_weights}
-        names = {operand["name"] for operand in self.description["operands"]}
-        assert {"m_sizes", *operands, *(name for name, value in given.items() if value is not None)} == names
+        assert {"m_sizes", *operands, *(name for name, value in given.items() if value is not None)} == set(self.names)
         op, fusion = self.asked["op"], self.asked["fusion"]
         slots = numpy.arange(sum(M_SIZES)) if gather_indices is None else gather_indices
         x, dy, w, y, dx, dw = (operands.get(name) for name in ("x", "dy", "w", "y", "dx", "dw"))
@@ -182,7 +181,7 @@ def test_an_export_is_launched_with_the_operands_of_its_fusion(libraries, proble
             return Exported(asked)
 
     monkeypatch.setitem(sys.modules, "moetune_kernels",
-                        types.SimpleNamespace(Library=Library, Workspace=lambda kernels, tokens, rows: "workspace"))
+                        types.SimpleNamespace(Library=Library, Workspace=lambda library, tokens, requests: "workspace"))
     monkeypatch.setattr(sys, "path", [*sys.path])
     p = problem(op, fusion)
     require_right(p, libraries.moetune_export(p, types.SimpleNamespace(export="/kernels")))

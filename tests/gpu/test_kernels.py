@@ -258,6 +258,7 @@ library = mk.Library({str(tmp_path / 'out')!r})
 fusion, dtype = {fusion!r}.split("+"), {{"bf16": torch.bfloat16, "fp16": torch.float16}}[{dtype!r}]
 kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300, op="dw", dtype={dtype!r},
                       fusion={fusion or "plain"!r})
+workspace = mk.Workspace(library, 300)
 for sizes in ([1, 63, 64, 65, 129, 7, 0, 271], [75] * 8, [0, 299, 1, 1, 0, 298, 1, 0]):
     assert sum(sizes) == 600 and len(sizes) == {E}
     ends = torch.tensor(sizes).cumsum(0).tolist()
@@ -276,7 +277,7 @@ for sizes in ([1, 63, 64, 65, 129, 7, 0, 271], [75] * 8, [0, 299, 1, 1, 0, 298, 
             by_slot = torch.rand(600, device="cuda")
             weights = by_slot[slots].unsqueeze(1)
             operands |= dict(dy=torch.empty_like(dy).index_copy(0, slots, dy), gather_indices=slots.int(), topk_weights=by_slot)
-        kernel.call(300, mk.Workspace([kernel], 300)).launch(**operands)
+        kernel.launch(300, workspace, **operands)
         torch.cuda.synchronize()
         for e in range(1 - first, {E}, 2):
             rows = slice(ends[e] - sizes[e], ends[e])
@@ -302,11 +303,11 @@ kernel = library.pick(experts={E}, top_k={TOP_K}, n={N}, k={K}, tokens=300)
 x = torch.randn(600, {K}, device="cuda", dtype=torch.bfloat16)
 w = torch.randn({E}, {N}, {K}, device="cuda", dtype=torch.bfloat16)
 m = torch.full(({E},), 75, dtype=torch.int32, device="cuda")
-calls = [(kernel.call(300, mk.Workspace([kernel], 300)), torch.cuda.Stream(), torch.empty(600, {N}, device="cuda", dtype=torch.bfloat16)) for _ in range(3)]
+calls = [(mk.Workspace(library, 300), torch.cuda.Stream(), torch.empty(600, {N}, device="cuda", dtype=torch.bfloat16)) for _ in range(3)]
 torch.cuda.synchronize()
 for _ in range(200):
-    for call, stream, y in calls:
-        call.launch(stream=stream.cuda_stream, x=x, w=w, y=y, m_sizes=m)
+    for workspace, stream, y in calls:
+        kernel.launch(300, workspace, stream=stream.cuda_stream, x=x, w=w, y=y, m_sizes=m)
 torch.cuda.synchronize()
 wanted = torch.cat([x[75 * e:75 * e + 75].float() @ w[e].float().T for e in range({E})])
 for _, _, y in calls:
@@ -316,28 +317,12 @@ for _, _, y in calls:
     assert any(launch["cooperative"] for kernel in manifest["kernels"] for launch in kernel["launches"])
 
 
-def test_reset_repairs_counters_that_a_fault_left(kernels, mt):
-    x, w, _ = operands(300, "plain")
-    ids = routing(300)
-    m_sizes, gather = mt.route(kernels, ids, E)
-    workspace = mt.Workspace()
-    with workspace:
-        y = mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K)
-        for made in workspace._made:
-            for data, size, zeroed in made._buffers.values():
-                if zeroed:
-                    made._driver.library.cuMemsetD8_v2(*(kind(value) for kind, value in zip(
-                        (__import__("ctypes").c_uint64, __import__("ctypes").c_ubyte, __import__("ctypes").c_size_t), (data, 1, size))))
-        workspace.reset()
-        again = mt.grouped_gemm(kernels, x, w, m_sizes, gather, top_k=TOP_K)
-    assert torch.equal(y, again)
-
-
 def test_the_cpp_example(kernels, tmp_path):
     binary = tmp_path / "launch"
     cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    lib = kernels / "lib"
     subprocess.run(["g++", "-std=c++17", "-O1", "-I", kernels / "include", "-I", f"{cuda}/include", kernels / "examples/launch.cpp",
-                    "-L", f"{cuda}/lib64/stubs", "-lcuda", "-o", binary], check=True)
+                    "-L", lib, "-lmoetune", f"-Wl,-rpath,{lib}", "-L", f"{cuda}/lib64/stubs", "-lcuda", "-o", binary], check=True)
     result = subprocess.run([binary, kernels], stdout=subprocess.PIPE, universal_newlines=True)
     print(result.stdout)
     assert result.returncode == 0

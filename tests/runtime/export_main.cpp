@@ -1,5 +1,5 @@
-// Writes an export of kernels for layers of every op and fusion, with texts in place of cubins: enough for loaders that
-// run over a driver without a device.
+// Writes an export of kernels for layers of every op and fusion, with texts in place of cubins: enough for
+// programs that run over a driver without a device.
 //   export_main FOLDER
 #include <fmt/format.h>
 
@@ -8,6 +8,8 @@
 #include "base/pretty.h"
 #include "base/system/file.h"
 #include "export/kernels/kernel_manifest.h"
+#include "export/kernels/runtime_files.h"
+#include "runtime/manifest.h"
 #include "variant/catalog.h"
 
 using namespace moetune;
@@ -89,6 +91,10 @@ int main(int, char** argv) {
   for (const ExportedKernel& kernel : exported.kernels) write(kernel.cubins.front());
   write(exported.services.route.front());
   write(exported.services.finish.front().second);
+  for (const auto& [name, text] : runtime_files()) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_atomic(folder / name, text);
+  }
   const std::string manifest = pretty_json(kernel_manifest(exported, table));
   write_atomic(folder / "manifest.sha256", manifest_digest(manifest));
   write_atomic(folder / "manifest.json", manifest);

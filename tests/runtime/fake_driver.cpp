@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "kernels/args.h"
 
@@ -50,7 +51,7 @@ std::map<CUdeviceptr, size_t>& allocated() {
 }
 
 CUcontext primary_context() { return reinterpret_cast<CUcontext>(1); }
-thread_local CUcontext current_context = gettid() == getpid() ? primary_context() : nullptr;
+thread_local std::vector<CUcontext> contexts = {gettid() == getpid() ? primary_context() : nullptr};
 
 int fault() { return number("FAKE_CUDA_FAULT", 0); }
 
@@ -61,11 +62,16 @@ extern "C" {
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* context) {
-  *context = current_context;
+  *context = contexts.back();
   return CUDA_SUCCESS;
 }
-CUresult cuCtxSetCurrent(CUcontext context) {
-  current_context = context;
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  contexts.push_back(context);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  *context = contexts.back();
+  contexts.pop_back();
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
@@ -96,7 +102,7 @@ CUresult cuGetErrorString(CUresult, const char** text) {
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void*) {
-  if (!current_context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts.back()) return CUDA_ERROR_INVALID_CONTEXT;
   *module = reinterpret_cast<CUmodule>(2);
   return CUDA_SUCCESS;
 }
@@ -124,7 +130,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction, const CUlaunchC
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* data, size_t bytes) {
-  if (!current_context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts.back()) return CUDA_ERROR_INVALID_CONTEXT;
   if (fault() == CUDA_ERROR_OUT_OF_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
   *data = next_address;
   allocated()[*data] = bytes;

@@ -1,8 +1,8 @@
-#include "runtime/moetune/formula.h"
+#include "runtime/formula.h"
 
 #include <gtest/gtest.h>
 
-namespace moetune_kernels {
+namespace moetune {
 namespace {
 
 const Sizes kSizes = {{"rows", 100}, {"n", 1000}, {"held", 132}, {"x_1", -7}};
@@ -50,4 +50,4 @@ TEST(Formula, TellsWhereItIsWrong) {
 }
 
 }  // namespace
-}  // namespace moetune_kernels
+}  // namespace moetune

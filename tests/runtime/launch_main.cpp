@@ -1,22 +1,30 @@
-// What a caller of include/moetune/kernels.h does: picks a kernel of a folder, makes a workspace, launches it twice on
-// addresses that stand for operands, and routes. Prints the kernel's name, or the error.
+// What a caller of moetune.h does: picks a kernel of a folder, makes a workspace, launches it twice on addresses that
+// stand for operands, and routes. Prints the kernel's name, or the error.
 //   launch_main FOLDER op=fwd experts=8 top_k=2 n=64 k=64 tokens=16 [fusion=..] [dtype=..] [skew=..] [rows=..]
 //               [room=TOKENS] [bytes=NAME:BYTES] [shift=NAME:BYTES] [other_gpu=1] [route=0]
-// With picks=MOST it prints instead which cell answers for each number of tokens up to MOST.
+// With picks=MOST it prints instead which cell answers for each number of tokens up to MOST; with tokens=A,B it
+// launches for A, B, ... tokens in turn.
 #include <cstdio>
-#include <exception>
+#include <cstdlib>
 #include <map>
-#include <optional>
+#include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "moetune/kernels.h"
+#include "runtime/moetune.h"
 
-using namespace moetune_kernels;
+namespace {
 
-int main(int argc, char** argv) try {
-  std::map<std::string, std::string> given;
+void require(int result) {
+  if (result == 0) return;
+  std::printf("error: %s\n", moetune_error());
+  std::exit(1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> given = {{"op", "fwd"}, {"dtype", "bf16"}, {"fusion", "plain"}};
   for (int i = 2; i < argc; ++i) {
     const std::string word = argv[i];
     given[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
@@ -24,49 +32,51 @@ int main(int argc, char** argv) try {
   const auto number = [&](const char* name, long otherwise) {
     return given.count(name) ? std::stol(given[name]) : otherwise;
   };
-  Library library(argv[1], number("other_gpu", 0) == 1);
-  Request request;
-  if (given.count("op")) request.op = given["op"];
-  if (given.count("dtype")) request.dtype = given["dtype"];
-  if (given.count("fusion")) request.fusion = given["fusion"];
-  request.experts = number("experts", 0), request.top_k = number("top_k", 0);
-  request.n = number("n", 0), request.k = number("k", 0), request.tokens = number("tokens", 0);
-  if (given.count("skew")) request.skew = std::stod(given["skew"]);
-  const auto picked = [&](const Kernel& kernel) {
-    return kernel.cell().has("id") ? kernel.cell()["id"].string() : "range";
-  };
-  if (given.count("picks")) {
-    for (request.tokens = 1; request.tokens <= number("picks", 0); ++request.tokens)
-      std::printf("%s\n", picked(library.pick(request)).c_str());
-    return 0;
+  moetune_library* library = nullptr;
+  require(moetune_open(argv[1], static_cast<int>(number("other_gpu", 0)), &library));
+  const moetune_request request = {given["op"].c_str(),  given["dtype"].c_str(), given["fusion"].c_str(),
+                                   number("experts", 0), number("top_k", 0),     number("n", 0),
+                                   number("k", 0)};
+  const double skew = given.count("skew") ? std::stod(given["skew"]) : 0;
+  const moetune_kernel* kernel = nullptr;
+  for (long tokens = 1; tokens <= number("picks", 0); ++tokens) {
+    require(moetune_pick(library, &request, tokens, skew, &kernel));
+    std::printf("%s\n", moetune_kernel_id(kernel));
   }
-  const Kernel& kernel = library.pick(request);
-  std::printf("%s %s\n", kernel.name().c_str(), picked(kernel).c_str());
+  if (given.count("picks")) return 0;
 
-  const Extent extent = {request.tokens, number("rows", -1)};
-  const Workspace workspace({&kernel}, {number("room", request.tokens), number("rows", -1)});
-  const Call call = kernel.call(extent, workspace);
-  std::vector<Operand> operands;
-  CUdeviceptr address = 0x100000000000;
-  for (const Value& operand : kernel.description()["operands"].items())
-    operands.push_back({operand["name"].string(), address += 0x1000000000, -1});
-  const auto given_for = [&](const char* word, std::string_view name) -> std::optional<long> {
+  moetune_workspace* workspace = nullptr;
+  const long rows = number("rows", -1), first = number("tokens", 0);
+  require(moetune_make_workspace(library, &request, 1, number("room", first), &workspace));
+  const auto given_for = [&](const char* word, const std::string& name) -> long {
     const std::string& text = given[word];
-    if (text.substr(0, text.find(':')) != name) return std::nullopt;
-    return std::stol(text.substr(text.find(':') + 1));
+    return text.substr(0, text.find(':')) == name ? std::stol(text.substr(text.find(':') + 1)) : -1;
   };
-  for (Operand& operand : operands) {
-    operand.bytes = given_for("bytes", operand.name).value_or(-1);
-    operand.data += static_cast<CUdeviceptr>(given_for("shift", operand.name).value_or(0));
+  void* const stream = reinterpret_cast<void*>(0x77);
+  std::stringstream words(given["tokens"]);
+  for (std::string word; std::getline(words, word, ',');) {
+    const long tokens = std::stol(word);
+    require(moetune_pick(library, &request, tokens, skew, &kernel));
+    std::printf("%s %s\n", moetune_kernel_name(kernel), moetune_kernel_id(kernel));
+    moetune_need needs[16];
+    size_t count = 0;
+    require(moetune_needs(kernel, tokens, rows, needs, 16, &count));
+    std::vector<moetune_operand> operands;
+    long address = 0x100000000000;
+    for (size_t i = 0; i < count; ++i) {
+      const long shift = given_for("shift", needs[i].name);
+      address += 0x1000000000;
+      operands.push_back({needs[i].name, reinterpret_cast<void*>(address + (shift > 0 ? shift : 0)),
+                          given_for("bytes", needs[i].name)});
+    }
+    for (int i = 0; i < 2; ++i)
+      require(moetune_launch(kernel, tokens, rows, workspace, operands.data(), count, stream));
   }
-  for (int i = 0; i < 2; ++i) call.launch(operands, reinterpret_cast<CUstream>(0x77));
   if (number("route", 1) == 1)
-    library.route(request.experts, request.tokens * request.top_k, 0, request.tokens * request.top_k, true,
-                  {{"m_sizes", 0x1000, -1}, {"gather_indices", 0x2000, -1}, {"topk_ids", 0x3008, -1}},
-                  reinterpret_cast<CUstream>(0x77));
-  workspace.reset();
-  return 0;
-} catch (const std::exception& error) {
-  std::printf("error: %s\n", error.what());
-  return 1;
+    require(moetune_route(library, request.experts, first * request.top_k, 0, first * request.top_k, 8,
+                          reinterpret_cast<void*>(0x3008), reinterpret_cast<void*>(0x1000),
+                          reinterpret_cast<void*>(0x2000), stream));
+  require(moetune_reset(workspace));
+  moetune_free_workspace(workspace);
+  moetune_close(library);
 }

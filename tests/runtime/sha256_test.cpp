@@ -1,9 +1,9 @@
 // The examples of FIPS 180-4 and of NIST's short messages.
-#include "runtime/moetune/sha256.h"
+#include "runtime/sha256.h"
 
 #include <gtest/gtest.h>
 
-namespace moetune_kernels {
+namespace moetune {
 namespace {
 
 TEST(Sha256, IsThatOfTheStandard) {
@@ -15,4 +15,4 @@ TEST(Sha256, IsThatOfTheStandard) {
 }
 
 }  // namespace
-}  // namespace moetune_kernels
+}  // namespace moetune

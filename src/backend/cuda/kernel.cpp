@@ -80,7 +80,7 @@ class UnitKernel : public Kernel {
     Sizes sizes = sizes_of(operands.first);
     sizes["held"] = blocks;
     grid_ = rule.grid.value(sizes);
-    for (const MapRule& map : rule.maps) shapes_.push_back(evaluate(map, sizes));
+    for (const MapRule& map : rule.maps) tensor_maps_.push_back({map_offset(map.field), evaluate(map, sizes)});
     if (plan.maps > 0) maps_ = DeviceBuffer(int64_t{blocks} * plan.maps * int64_t{sizeof(TensorMap)});
   }
 
@@ -88,7 +88,7 @@ class UnitKernel : public Kernel {
     Args args = operands_.args(set);
     args.workspace = workspace_;
     if (plan_.maps > 0) args.maps = maps_.as<TensorMap>();
-    encode_maps(args, shapes_);
+    encode_maps(args, tensor_maps_);
     void* arguments[] = {&args};
     require_candidate(
         cudaLaunchKernel(function_, dim3(static_cast<unsigned>(grid_)), dim3(static_cast<unsigned>(plan_.threads)),
@@ -108,7 +108,7 @@ class UnitKernel : public Kernel {
   Module module_;
   const void* function_;
   LaunchPlan plan_;
-  std::vector<MapShape> shapes_;
+  std::vector<LaunchMap> tensor_maps_;
   int64_t grid_ = 0;
   DeviceBuffer maps_;  // of all blocks
 };

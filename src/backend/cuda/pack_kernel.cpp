@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <stdexcept>
 
 #include "backend/backend.h"
 #include "backend/cuda/operands.h"
@@ -72,12 +71,12 @@ class PackKernel : public Kernel {
     sizes["processors"] = device.processors;
     try {
       launch_ = pack_launch(pack, candidate, sizes, device.compute_capability, held);
-    } catch (const std::invalid_argument& error) {
+    } catch (const Error& error) {
       throw CandidateFault(Status::illegal, fmt::format("{}: {}", pack.variant, error.what()));
     }
     for (const PackStep& step : launch_.steps)
-      functions_.push_back(step.filled.empty() ? functions.at({step.file, step.entry}) : nullptr);
-    for (const PackBuffer& buffer : launch_.buffers) {
+      functions_.push_back(step.is_fill() ? nullptr : functions.at({step.file, step.entry}));
+    for (const LaunchBuffer& buffer : launch_.buffers) {
       DeviceBuffer memory(std::max<int64_t>(1, buffer.bytes));
       set_on_device(memory.data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory.size()));
       buffers_.emplace(buffer.name, std::move(memory));
@@ -89,20 +88,20 @@ class PackKernel : public Kernel {
       const PackStep& step = launch_.steps[i];
       if (functions_[i])
         launch(step, functions_[i], set, stream);
-      else if (step.fill_bytes > 0)
-        require_candidate(cudaMemsetAsync(const_cast<char*>(address(step.filled, set)), step.byte,
-                                          static_cast<size_t>(step.fill_bytes), stream),
+      else if (step.fill.bytes > 0)
+        require_candidate(cudaMemsetAsync(const_cast<char*>(address(step.fill.pointer, set)), step.fill.byte,
+                                          static_cast<size_t>(step.fill.bytes), stream),
                           "cannot fill memory");
     }
   }
 
   void clear(cudaStream_t stream) const override {
-    for (const PackBuffer& buffer : launch_.buffers)
+    for (const LaunchBuffer& buffer : launch_.buffers)
       if (buffer.zeroed) moetune::clear(buffers_.at(buffer.name), stream);
   }
 
   std::string left_nonzero() const override {
-    for (const PackBuffer& buffer : launch_.buffers)
+    for (const LaunchBuffer& buffer : launch_.buffers)
       if (buffer.zeroed && !is_zero(buffers_.at(buffer.name))) return buffer.name;
     return {};
   }
@@ -117,15 +116,15 @@ class PackKernel : public Kernel {
   void launch(const PackStep& step, const void* function, int set, cudaStream_t stream) const {
     std::vector<std::vector<TensorMap>> arguments;  // aligned as a tensor map must be
     std::vector<void*> addresses;
-    for (const PackArgument& argument : step.arguments) {
+    for (const LaunchArgument& argument : step.arguments) {
       std::vector<TensorMap>& copy = arguments.emplace_back(argument.bytes.size() / sizeof(TensorMap) + 1);
       auto* const bytes = reinterpret_cast<char*>(copy.data());
       std::memcpy(bytes, argument.bytes.data(), argument.bytes.size());
-      for (const PackPointer& pointer : argument.pointers) {
+      for (const LaunchPointer& pointer : argument.pointers) {
         const char* const to = address(pointer.name, set);
         std::memcpy(bytes + pointer.offset, &to, sizeof to);
       }
-      for (const PackMap& map : argument.maps) {
+      for (const LaunchMap& map : argument.maps) {
         const TensorMap encoded = encode_map(map.shape, address(map.shape.pointer, set));
         std::memcpy(bytes + map.offset, &encoded, sizeof encoded);
       }

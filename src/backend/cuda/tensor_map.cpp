@@ -50,7 +50,7 @@ TensorMap encode_map(const MapShape& shape, const void* base) {
   const std::vector<cuuint32_t> every(size.size(), 1);
   CUtensorMap map;
   const CUresult result =
-      encoder(&map, shape.dtype == Dtype::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      encoder(&map, shape.dtype == "bf16" ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
               static_cast<cuuint32_t>(size.size()), const_cast<void*>(base), size.data(), stride.data(), box.data(),
               every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
               shape.l2_promotion == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
@@ -64,10 +64,10 @@ TensorMap encode_map(const MapShape& shape, const void* base) {
   return opaque;
 }
 
-void encode_maps(Args& args, const std::vector<MapShape>& shapes) {
-  for (const MapShape& shape : shapes) {
-    const TensorMap encoded = encode_map(shape, pointer_of(args, shape.pointer));
-    std::memcpy(reinterpret_cast<char*>(&args) + map_offset(shape.field), &encoded, sizeof encoded);
+void encode_maps(Args& args, const std::vector<LaunchMap>& maps) {
+  for (const LaunchMap& map : maps) {
+    const TensorMap encoded = encode_map(map.shape, pointer_of(args, map.shape.pointer));
+    std::memcpy(reinterpret_cast<char*>(&args) + map.offset, &encoded, sizeof encoded);
   }
 }
 

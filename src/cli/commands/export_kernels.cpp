@@ -20,6 +20,8 @@
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "export/kernels/kernel_manifest.h"
+#include "export/kernels/runtime_files.h"
+#include "runtime/manifest.h"
 #include "variant/variant.h"
 #include "workload/product.h"
 #ifdef MOETUNE_HAS_CUDA
@@ -104,7 +106,7 @@ class Collection {
   void tell_addressing(const std::string& what, const Candidate& launched, const Candidate& winner) {
     if (launched == winner) return;
     notes.push_back(fmt::format(
-        "{} gets its winner with addressing=base, which was not timed: the loaders make no arrays of pointers", what));
+        "{} gets its winner with addressing=base, which was not timed: libmoetune makes no arrays of pointers", what));
   }
 
   // The default of a device that a table's winner cannot run on.
@@ -197,20 +199,20 @@ void require_folder(const KernelExportOptions& options) {
   require_writable(folder / "manifest.json");
 }
 
-std::string readme(const KernelExport& exported, const TunedTable& table) {
+// The page about launching, with what is of this export.
+std::string readme(std::string_view page, const KernelExport& exported, const TunedTable& table) {
   return fmt::format(
-      "# Grouped-GEMM kernels for {}\n\n"
-      "{}, tuned by moetune. `manifest.json` says how each is launched and which sizes it is for;\n"
-      "`include/moetune/kernels.h` (C++17, CUDA driver API) and `moetune_kernels.py` (Python) read it and launch.\n"
-      "`moetune_torch.py` makes PyTorch operators of them. `sha256sum -c manifest.sha256` and\n"
-      "`moetune validate manifest.json` tell whether the files are those that were written.\n\n"
-      "Every `.cu` is the text of a kernel. To compile it again, give it to NVRTC (nvcc has no `-default-device`)\n"
-      "with these options, and read the cubin:\n\n"
-      "```\n{} -arch={} -I kernels\n```\n",
-      table.device.name, counted(exported.kernels.size(), "kernel"), nvrtc_options(), arch(table.device));
+      "# {} for {}\n\n"
+      "Tuned by moetune. `manifest.json` says how each kernel is launched and which sizes it is for.\n"
+      "`sha256sum -c manifest.sha256` and `moetune validate manifest.json` tell whether the files are those that were\n"
+      "written. Every `.cu` is the text of a kernel. To compile it again, give it to NVRTC (nvcc has no\n"
+      "`-default-device`) with these options, and read the cubin:\n\n"
+      "```\n{} -arch={} -I kernels\n```\n\n{}",
+      counted(exported.kernels.size(), "grouped-GEMM kernel"), table.device.name, nvrtc_options(), arch(table.device),
+      page);
 }
 
-// Removes what an export from before wrote and loaders read.
+// Removes what an export from before wrote and libmoetune reads.
 void remove_export(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder / "manifest.json", error)) return;
@@ -237,16 +239,10 @@ void write_folder(const KernelExport& exported, const TunedTable& table, const f
   }
   for (const CubinFile& cubin : exported.services.route) write(cubin.name, cubin.bytes);
   for (const auto& [dtype, cubin] : exported.services.finish) write(cubin.name, cubin.bytes);
-  constexpr std::string_view kHeaders = "src/runtime/moetune/", kModules = "src/runtime/";
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (file.path.starts_with("kernels/"))
-      write(file.path, file.text);
-    else if (file.path.starts_with(kHeaders))
-      write(fs::path("include/moetune") / file.path.substr(kHeaders.size()), file.text);
-    else if (file.path.starts_with(kModules))
-      write(file.path.substr(kModules.size()), file.text);
-  }
-  write("README.md", readme(exported, table));
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with("kernels/")) write(file.path, file.text);
+  for (const auto& [name, text] : runtime_files())
+    write(name, name == "README.md" ? readme(text, exported, table) : std::string(text));
   const std::string manifest = pretty_json(kernel_manifest(exported, table));
   write("manifest.sha256", manifest_digest(manifest));
   write("manifest.json", manifest);
@@ -278,7 +274,7 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
     note(terminal, "the table was tuned with other kernels than this moetune has: its times do not apply");
   if (table.choices.empty())
     note(terminal,
-         "without a hint of skew, loaders take the kernel for the most skewed rows: the table has no robust choices, "
+         "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
          "which tune --choose makes");
   require_folder(options);
   compile_all(collection);

@@ -14,7 +14,7 @@ struct KernelExportOptions {
 };
 
 /// Compiles the winners and robust choices of the table, and writes them with their sources, the manifest and the
-/// loaders. Architectures that a winner cannot run on get their own default in its place. Throws Exit::request for a
+/// library. Architectures that a winner cannot run on get their own default in its place. Throws Exit::request for a
 /// folder that holds anything but such an export, Exit::no where nothing can be exported, Exit::machine without the
 /// CUDA toolkit.
 Exit export_kernels(const TunedTable& table, const KernelExportOptions& options, const Catalog& catalog,

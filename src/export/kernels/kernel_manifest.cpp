@@ -8,7 +8,9 @@
 #include "base/hash.h"
 #include "base/pretty.h"
 #include "kernels/args.h"
-#include "runtime/moetune/sha256.h"
+#include "runtime/launch.h"
+#include "runtime/manifest.h"
+#include "runtime/sha256.h"
 #include "variant/pack/launch_rule.h"
 #include "workload/product.h"
 
@@ -199,7 +201,7 @@ Json files_json(const KernelExport& exported) {
   const auto add = [&](const CubinFile& cubin) {
     files[cubin.name] = {{"arch", cubin.arch},
                          {"bytes", cubin.bytes.size()},
-                         {"sha256", moetune_kernels::Sha256::hex(cubin.bytes)},
+                         {"sha256", Sha256::hex(cubin.bytes)},
                          {"registers", cubin.registers}};
   };
   for (const ExportedKernel& kernel : exported.kernels) std::ranges::for_each(kernel.cubins, add);
@@ -247,10 +249,6 @@ Candidate launchable(const Candidate& winner) {
   return find_value(winner, "addressing").value_or(0) == 0 ? winner : with_value(winner, "addressing", 0);
 }
 
-std::string manifest_digest(std::string_view manifest) {
-  return moetune_kernels::Sha256::hex(manifest) + "  manifest.json\n";
-}
-
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
   Json kernels = Json::array(), cells = Json::array(), ranges = Json::array();
   for (const ExportedKernel& kernel : exported.kernels) kernels.push_back(kernel_json(kernel, exported.services));
@@ -285,6 +283,17 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
           {"kernels", std::move(kernels)},
           {"cells", std::move(cells)},
           {"ranges", std::move(ranges)}};
+}
+
+void require_kernel_manifest(const JsonAt& json, const Catalog& catalog) {
+  require_manifest(json);
+  each(json["kernels"], [&](const JsonAt& kernel) { candidate_from_json(kernel["candidate"], catalog); });
+}
+
+void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest) {
+  read_manifest(manifest.parent_path());
+  for (const auto& [name, file] : json["files"].value().items())
+    read_cubin(manifest.parent_path(), json["files"], name);
 }
 
 }  // namespace moetune

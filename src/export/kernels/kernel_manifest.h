@@ -11,9 +11,6 @@
 
 namespace moetune {
 
-/// The version of the manifest's meaning; loaders refuse other versions.
-constexpr int kKernelAbi = 1;
-
 /// The name of a candidate's kernel for a computation, "wgmma-5f2c1a3b4d5e": equal where the same kernel is launched in
 /// the same way. Its cubin for sm_90a is NAME.sm_90a.cubin. Not for cpu candidates.
 std::string kernel_name(const Candidate& candidate, const Shape& shape);
@@ -68,7 +65,7 @@ struct KernelExport {
   bool of_other_kernels = false;  // the table's times were measured with other kernels than these
 };
 
-/// What an export launches for a winner: loaders make no arrays of pointers, so that addressing is base.
+/// What an export launches for a winner: libmoetune makes no arrays of pointers, so that addressing is base.
 Candidate launchable(const Candidate& winner);
 
 /// The part of a shape that a caller asks for: equal for all cells whose kernels may replace one another.
@@ -76,15 +73,10 @@ Json asked_json(const Shape& shape);
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 
-/// The text of the file manifest.sha256, by which loaders know a damaged manifest: a line that sha256sum reads.
-std::string manifest_digest(std::string_view manifest);
-
-/// Throws Exit::request where loaders would refuse the files beside a manifest: a cubin or manifest.sha256 is missing,
-/// or differs from what it should be.
-void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest);
-
-/// Throws Exit::request, with the place, for a manifest that loaders would refuse: fields that are missing or of
-/// another kind, formulas that cannot be read, and names of kernels, files, operands or buffers that don't exist.
+/// require_manifest, and the candidates that it names.
 void require_kernel_manifest(const JsonAt& json, const Catalog& catalog);
+
+/// Throws Exit::request if manifest.sha256 or a cubin beside a manifest is missing or was changed.
+void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest);
 
 }  // namespace moetune

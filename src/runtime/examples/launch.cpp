@@ -1,24 +1,33 @@
-// Launches one exported kernel from C++: the first cell of an export with random operands, its time under a CUDA graph,
-// whether two launches give the same bits, and whether elements of every expert are those that the CPU computes.
+// Launches one exported kernel from C++: the first plain forward cell of an export with random operands, its time under
+// a CUDA graph, what a launch costs the host beside cuLaunchKernelEx alone, whether two launches give the same bits,
+// and whether elements of every expert are those that the CPU computes.
 //
-//   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -lcuda -o launch
+//   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -L kernels/lib -lmoetune \
+//       -Wl,-rpath,kernels/lib -L /usr/local/cuda/lib64/stubs -lcuda -o launch
 //   ./launch kernels
 #include <cuda.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
-#include <map>
+#include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "moetune/kernels.h"
-
-using namespace moetune_kernels;
+#include "moetune.h"
 
 namespace {
+
+void require(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) throw std::runtime_error(std::string(what) + ": error " + std::to_string(result));
+}
+
+void require(int result) {
+  if (result != 0) throw std::runtime_error(moetune_error());
+}
 
 // Small values of either 16-bit type: their exponents are those of 2^-3 to 2^-1.
 std::vector<std::uint16_t> random_elements(std::size_t count, const std::string& dtype) {
@@ -46,9 +55,11 @@ double value_of(std::uint16_t bits, const std::string& dtype) {
 // Elements of y_e = x_e w_e^T that are wrong, of the first and the last row of each expert and some columns. An element
 // may differ by an ulp, and by what sums in fp32 lose.
 int count_wrong(const std::vector<std::uint16_t>& x, const std::vector<std::uint16_t>& w,
-                const std::vector<std::uint16_t>& y, const std::vector<std::int32_t>& m_sizes, const Request& request) {
+                const std::vector<std::uint16_t>& y, const std::vector<std::int32_t>& m_sizes,
+                const moetune_request& request) {
   const auto n = static_cast<std::size_t>(request.n), k = static_cast<std::size_t>(request.k);
-  const double ulp = request.dtype == "bf16" ? 0x1p-7 : 0x1p-10;
+  const std::string dtype = request.dtype;
+  const double ulp = dtype == "bf16" ? 0x1p-7 : 0x1p-10;
   int wrong = 0;
   std::size_t first = 0;
   for (std::size_t e = 0; e < m_sizes.size(); ++e) {
@@ -58,11 +69,10 @@ int count_wrong(const std::vector<std::uint16_t>& x, const std::vector<std::uint
         const std::size_t column = (i * n / 8 + 7 * e + row) % n;
         double sum = 0, magnitude = 0;
         for (std::size_t j = 0; j < k; ++j) {
-          const double term =
-              value_of(x[row * k + j], request.dtype) * value_of(w[(e * n + column) * k + j], request.dtype);
+          const double term = value_of(x[row * k + j], dtype) * value_of(w[(e * n + column) * k + j], dtype);
           sum += term, magnitude += std::abs(term);
         }
-        const double difference = std::abs(value_of(y[row * n + column], request.dtype) - sum);
+        const double difference = std::abs(value_of(y[row * n + column], dtype) - sum);
         wrong += !(difference <= ulp * std::abs(sum) + 1e-6 * magnitude);
       }
     first += rows;
@@ -88,8 +98,43 @@ std::vector<std::uint16_t> download(CUdeviceptr data, std::size_t elements) {
 
 }  // namespace
 
+// Microseconds of the host for each of some launches into an idle device.
+template <class Launch>
+double host_time(Launch launch) {
+  constexpr int kLaunches = 200;  // fewer than what a stream holds before the host must wait
+  double best = 1e9;
+  for (int round = 0; round < 20; ++round) {
+    require(cuCtxSynchronize(), "the kernel failed");
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kLaunches; ++i) launch();
+    const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, spent.count() / kLaunches);
+  }
+  return best;
+}
+
+// The same of cuLaunchKernelEx alone, with a struct of the size that kernels take: it sorts no ids by expert.
+double host_time_of_driver(const std::string& folder, CUdeviceptr zeros, CUstream stream) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CUdevice device = 0;
+  int major = 0;
+  require(cuCtxGetDevice(&device), "no device");
+  require(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "no device");
+  const std::string cubin = folder + (major == 9 ? "/route.sm_90a.cubin" : "/route.sm_80.cubin");
+  require(cuModuleLoad(&module, cubin.c_str()), cubin.c_str());
+  require(cuModuleGetFunction(&function, module, "route_int32"), "no kernel route_int32");
+  std::int32_t slots = 0, first = 0, rows = 0;
+  void* arguments[] = {&zeros, &zeros, &zeros, &slots, &first, &rows};
+  CUlaunchConfig config = {};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 1024, config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  return host_time([&] { require(cuLaunchKernelEx(&config, function, arguments, nullptr), "cannot launch"); });
+}
+
 int main(int count, char** words) try {
-  if (count != 2) throw Error("usage: launch FOLDER");
+  if (count != 2) throw std::runtime_error("usage: launch FOLDER");
   require(cuInit(0), "no CUDA device");
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -97,20 +142,21 @@ int main(int count, char** words) try {
   require(cuDevicePrimaryCtxRetain(&context, device), "no CUDA context");
   require(cuCtxSetCurrent(context), "no CUDA context");
 
-  Library library(words[1]);
-  const Value* cell = nullptr;
-  for (const Value& each : library.manifest()["cells"].items())
-    if (!cell && each["asked"]["op"].string() == "fwd" && each["asked"]["fusion"].string() == "plain") cell = &each;
-  if (!cell) throw Error("the export has no plain forward kernel");
-  const Value& asked = (*cell)["asked"];
-  Request request;
-  request.dtype = asked["dtype"].string();
-  request.experts = asked["experts"].integer(), request.top_k = asked["top_k"].integer();
-  request.n = asked["n"].integer(), request.k = asked["k"].integer();
-  request.tokens = (*cell)["tokens"].integer(), request.skew = (*cell)["skew"].number();
-  const Kernel& kernel = library.pick(request);
-  const std::int64_t rows = request.tokens * request.top_k;
-  std::printf("%s: %s\n", (*cell)["id"].string().c_str(), kernel.name().c_str());
+  moetune_library* library = nullptr;
+  const moetune_served* served = nullptr;
+  std::size_t all = 0;
+  require(moetune_open(words[1], 0, &library));
+  require(moetune_list(library, &served, &all));
+  const auto* cell = std::find_if(served, served + all, [](const moetune_served& each) {
+    return each.tokens_from == each.tokens_to && std::strcmp(each.request.op, "fwd") == 0 &&
+           std::strcmp(each.request.fusion, "plain") == 0;
+  });
+  if (cell == served + all) throw std::runtime_error("the export has no plain forward kernel");
+  const moetune_request& request = cell->request;
+  const std::int64_t tokens = cell->tokens_from, rows = tokens * request.top_k;
+  const moetune_kernel* kernel = nullptr;
+  require(moetune_pick(library, &request, tokens, cell->skew, &kernel));
+  std::printf("%s: %s\n", cell->id, moetune_kernel_name(kernel));
 
   // Rows are divided evenly; the first experts have one more.
   std::vector<std::int32_t> m_sizes(static_cast<std::size_t>(request.experts));
@@ -123,13 +169,15 @@ int main(int count, char** words) try {
       random_elements(elements(request.experts * request.n, request.k), request.dtype);
   const CUdeviceptr x = upload(x_values), w = upload(w_values);
   const CUdeviceptr y = upload(std::vector<std::uint16_t>(elements(rows, request.n), 0xffff));  // NaN
-  const std::vector<Operand> operands = {{"x", x}, {"w", w}, {"y", y}, {"m_sizes", upload(m_sizes)}};
-
-  const Workspace workspace({&kernel}, {request.tokens});
-  const Call call = kernel.call({request.tokens}, workspace);
+  const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<const void*>(address); };
+  const moetune_operand operands[] = {
+      {"x", pointer(x), -1}, {"w", pointer(w), -1}, {"y", pointer(y), -1}, {"m_sizes", pointer(upload(m_sizes)), -1}};
+  moetune_workspace* workspace = nullptr;
+  require(moetune_make_workspace(library, &request, 1, tokens, &workspace));
   CUstream stream = nullptr;
   require(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "no stream");
-  call.launch(operands, stream);
+  const auto launch = [&] { require(moetune_launch(kernel, tokens, -1, workspace, operands, 4, stream)); };
+  launch();
   require(cuStreamSynchronize(stream), "the kernel failed");
   const std::vector<std::uint16_t> first = download(y, elements(rows, request.n));
 
@@ -137,7 +185,7 @@ int main(int count, char** words) try {
   CUgraph graph = nullptr;
   CUgraphExec replay = nullptr;
   require(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cannot capture");
-  for (int i = 0; i < kLaunches; ++i) call.launch(operands, stream);
+  for (int i = 0; i < kLaunches; ++i) launch();
   require(cuStreamEndCapture(stream, &graph), "cannot capture");
   require(cuGraphInstantiate(&replay, graph, 0), "cannot instantiate the graph");
   CUevent begin = nullptr, end = nullptr;
@@ -157,6 +205,8 @@ int main(int count, char** words) try {
   const bool same = download(y, elements(rows, request.n)) == first;
   const bool written = std::find(first.begin(), first.end(), 0xffff) == first.end();
   const int wrong = count_wrong(x_values, w_values, first, m_sizes, request);
+  std::printf("%.2f us of the host a launch; cuLaunchKernelEx alone %.2f us\n", host_time(launch),
+              host_time_of_driver(words[1], upload(std::vector<std::int32_t>(1024)), stream));
   std::printf("%.2f us a launch with operands in L2 where they fit; %s; %s; %s\n",
               static_cast<double>(times[times.size() / 2]),
               same ? "repeated launches give the same bits" : "repeated launches DIFFER",

@@ -5,13 +5,15 @@
     moetune merge up.json down.json -o layer.json && moetune export layer.json --format kernels -o kernels
     python kernels/examples/moe_layer.py kernels --tokens 256,4096
 
-Prints for each number of tokens how far the two layers' results are apart and how long they take under CUDA graphs.
-With --backward it does so for a step forward and backward, without a graph; the export then needs kernels of dx and dw
-(tune with --op fwd,dx,dw, and dx with --weight-gradient).
+Prints for each number of tokens how far the two layers' results are apart and how long they take, in eager mode and under
+CUDA graphs. With --backward it does so for a step forward and backward in eager mode; the export then needs kernels of dx
+and dw (tune with --op fwd,dx,dw, and dx with --weight-gradient). With --host it prints what a call of the operator costs
+the host instead.
 """
 import argparse
 import pathlib
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -76,20 +78,49 @@ def graph_of(run):
     return graph.replay
 
 
+def host_time(call, calls=200):
+    """Microseconds of the host for each call, the least of several rounds; the device is idle before each round."""
+    least = float("inf")
+    for _ in range(10):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        least = min(least, (time.perf_counter() - begin) / calls * 1e6)
+    return least
+
+
 def medians(runs, rounds=31):
-    """Median microseconds of each, measured in turns; L2 is overwritten before each."""
+    """Median microseconds of each, measured in turns; L2 is overwritten before each, and the device is idle."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     times = [[] for _ in runs]
     for _ in range(rounds):
         for run, kept in zip(runs, times):
             flush.zero_()
+            torch.cuda.synchronize()
             begin.record()
             run()
             end.record()
             end.synchronize()
             kept.append(begin.elapsed_time(end) * 1e3)
     return [sorted(kept)[rounds // 2] for kept in times]
+
+
+def print_host_times(layer, kernels, counts):
+    print("| tokens | route | grouped_gemm | torch._grouped_mm |\n| ---: | ---: | ---: | ---: |")
+    with torch.no_grad():
+        for tokens in counts:
+            x = torch.randn(tokens, layer.up.shape[2], device="cuda", dtype=torch.bfloat16)
+            _, ids = layer.choose(x)
+            m_sizes, gather = moetune_torch.route(kernels, ids, layer.experts)
+            rows, ends = x.repeat_interleave(layer.top_k, 0), m_sizes.cumsum(0).to(torch.int32)
+            calls = [lambda: moetune_torch.route(kernels, ids, layer.experts),
+                     lambda: moetune_torch.grouped_gemm(kernels, x, layer.up, m_sizes, gather, top_k=layer.top_k,
+                                                        fusion="permute_x"),
+                     lambda: torch._grouped_mm(rows, layer.up.transpose(1, 2), offs=ends)]
+            print(f"| {tokens} | " + " | ".join(f"{host_time(call):.1f} us" for call in calls) + " |")
+    return 0
 
 
 def main():
@@ -99,28 +130,36 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tokens", default="256,4096")
     parser.add_argument("--backward", action="store_true")
+    parser.add_argument("--host", action="store_true", help="what a call costs the host")
     options = parser.parse_args()
     torch.manual_seed(0)
     layer = Experts(options.hidden, options.intermediate, options.experts, options.top_k)
-    print("| tokens | error | moetune | torch | speedup |\n| ---: | ---: | ---: | ---: | ---: |")
+    counts = [int(tokens) for tokens in options.tokens.split(",")]
+    if options.host:
+        return print_host_times(layer, options.kernels, counts)
+    print("| tokens | mode | error | moetune | torch | speedup |\n| ---: | --- | ---: | ---: | ---: | ---: |")
     worst = 0.0
-    for tokens in map(int, options.tokens.split(",")):
+    for tokens in counts:
         x = torch.randn(tokens, options.hidden, device="cuda", dtype=torch.bfloat16, requires_grad=options.backward)
-        calls = [lambda: layer.on_moetune(x, options.kernels), lambda: layer.on_torch(x)]
+        forward = [lambda: layer.on_moetune(x, options.kernels), lambda: layer.on_torch(x)]
+        dy = torch.randn_like(x)
         workspace = moetune_torch.Workspace()
         with workspace, torch.set_grad_enabled(options.backward):
             if options.backward:
-                dy = torch.randn_like(x)
-                calls = [lambda call=call: torch.autograd.grad(call(), [x, layer.up, layer.down], dy) for call in calls]
-                pairs = list(zip(*(call() for call in calls)))
-                runs = calls
+                modes = {"step, eager": [lambda call=call: torch.autograd.grad(call(), [x, layer.up, layer.down], dy)
+                                         for call in forward]}
             else:
-                pairs = [tuple(call() for call in calls)]
-                runs = [graph_of(call) for call in calls]
-            error = max(((a - b).float().norm() / b.float().norm()).item() for a, b in pairs)
-            worst = max(worst, error) if error == error else float("inf")
-            ours, theirs = medians(runs)
-        print(f"| {tokens} | {error:.2e} | {ours:.1f} us | {theirs:.1f} us | {theirs / ours:.2f}x |")
+                modes = {"eager": forward}
+                for call in forward:
+                    call()
+                modes["graph"] = [graph_of(call) for call in forward]
+            for mode, runs in modes.items():
+                ours, theirs = medians(runs)
+                results = [call() for call in modes.get("step, eager", forward)]
+                pairs = zip(*results) if options.backward else [results]
+                error = max(((a - b).float().norm() / b.float().norm()).item() for a, b in pairs)
+                worst = max(worst, error) if error == error else float("inf")
+                print(f"| {tokens} | {mode} | {error:.2e} | {ours:.1f} us | {theirs:.1f} us | {theirs / ours:.2f}x |")
     return 0 if worst < 0.02 else 1
 
 

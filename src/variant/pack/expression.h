@@ -1,16 +1,15 @@
 // Integer expressions over named sizes, made by code: evaluated here, printed as formulas in manifests. Formulas that
-// come from a file: runtime/moetune/formula.h.
+// come from a file: runtime/formula.h.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "runtime/moetune/formula.h"
+#include "runtime/formula.h"
 
 namespace moetune {
 
-using moetune_kernels::Sizes;
 
 class Expression {
  public:

@@ -123,9 +123,8 @@ Sizes sizes_of(const Product& product) {
 }
 
 MapShape evaluate(const MapRule& rule, const Sizes& sizes) {
-  MapShape shape{.field = rule.field,
-                 .pointer = rule.pointer,
-                 .dtype = rule.dtype,
+  MapShape shape{.pointer = rule.pointer,
+                 .dtype = std::string(name(rule.dtype)),
                  .sizes = {},
                  .strides = {},
                  .box_columns = rule.box_columns,

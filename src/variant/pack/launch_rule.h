@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/launch.h"
 #include "variant/pack/expression.h"
 #include "variant/variant.h"
 #include "workload/product.h"
@@ -19,19 +20,15 @@ namespace moetune {
 /// and, where blocks are counted, `held`, the blocks that the device can run at once, and `processors`, its SMs.
 Sizes sizes_of(const Product& product);
 
-/// A matrix as a tensor map describes it, dimensions with columns first.
-template <class Size>
-struct MapOf {
+/// A matrix that a tensor map describes: MapShape, of expressions.
+struct MapRule {
   std::string field;    // of Args
   std::string pointer;  // field of Args, or buffer
   Dtype dtype = Dtype::bf16;
-  std::vector<Size> sizes;    // elements
-  std::vector<Size> strides;  // bytes, of all dimensions but the first
+  std::vector<Expression> sizes, strides;
   int box_columns = 0, box_rows = 0;
-  int l2_promotion = 0;  // bytes
+  int l2_promotion = 0;
 };
-using MapRule = MapOf<Expression>;
-using MapShape = MapOf<uint64_t>;
 MapShape evaluate(const MapRule& rule, const Sizes& sizes);
 
 /// Device memory that belongs to one launch at a time, beside its operands.

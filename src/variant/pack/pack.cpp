@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
-#include "runtime/moetune/sha256.h"
+#include "runtime/sha256.h"
 
 namespace moetune {
 namespace {
@@ -60,7 +60,7 @@ std::string read_pack_file(const Pack& pack, const std::string& name) {
   };
   if (std::ssize(bytes) != file.bytes)
     throw fail(fmt::format("has {} bytes, but {} says {}", bytes.size(), kManifest, file.bytes));
-  if (moetune_kernels::Sha256::hex(bytes) != file.sha256)
+  if (Sha256::hex(bytes) != file.sha256)
     throw fail(fmt::format("its SHA-256 differs from the one in {}", kManifest));
   return bytes;
 }

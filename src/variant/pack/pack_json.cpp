@@ -4,14 +4,13 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "variant/pack/launch_json.h"
+#include "runtime/launch.h"
 #include "variant/pack/launch_rule.h"
 #include "variant/pack/pack.h"
 
 namespace moetune {
 namespace {
 
-using moetune_kernels::Sizes;
 
 // Names that the formulas of any pack may use.
 Sizes pack_sizes() {
@@ -171,7 +170,7 @@ Pack pack_from_json(const JsonAt& json) {
   Pack pack;
   pack.variant = json["variant"].string();
   pack.summary = json["summary"].string();
-  LaunchNames names{.sizes = pack_sizes(), .pointers = {"null"}};
+  LaunchNames names{.sizes = pack_sizes(), .pointers = {{"null", ""}}};
   read_knobs(json, pack, names.sizes);
   each(json["computes"], [&](const JsonAt& at) { pack.computes.push_back(read_computation(at)); });
   Sizes of_rules;

@@ -9,14 +9,12 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "runtime/moetune/formula.h"
+#include "runtime/formula.h"
 #include "variant/pack/pack.h"
 
 namespace moetune {
 namespace {
 
-using moetune_kernels::Formula;
-using moetune_kernels::Sizes;
 
 const PackComputation* computation_of(const Pack& pack, const Shape& shape) {
   const auto found = std::ranges::find_if(pack.computes, [&](const PackComputation& one) {

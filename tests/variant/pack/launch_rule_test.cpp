@@ -9,8 +9,6 @@
 namespace moetune {
 namespace {
 
-using moetune_kernels::Formula;
-
 Shape shape_of(Op op, const Fusion& fusion) {
   Shape shape;
   shape.layer = {.model = "custom", .experts = 6, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};

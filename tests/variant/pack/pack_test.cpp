@@ -186,7 +186,7 @@ Sizes sizes() {
 }
 
 template <typename T>
-T value_at(const PackArgument& argument, size_t offset) {
+T value_at(const LaunchArgument& argument, size_t offset) {
   T value;
   std::memcpy(&value, argument.bytes.data() + offset, sizeof value);
   return value;
@@ -196,9 +196,9 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   const Pack pack = load();
   const PackLaunch launch = pack_launch(pack, toy(32, 1), sizes(), 90, held);
   ASSERT_EQ(launch.steps.size(), 3u);
-  EXPECT_EQ(launch.steps[0].filled, "order");
+  EXPECT_EQ(launch.steps[0].fill.pointer, "order");
   EXPECT_EQ(launch.steps[0].byte, 255);
-  EXPECT_EQ(launch.steps[0].fill_bytes, (80 + 6 * 32) * 4);
+  EXPECT_EQ(launch.steps[0].fill.bytes, (80 + 6 * 32) * 4);
   const PackStep &order = launch.steps[1], &own = launch.steps[2];
   EXPECT_EQ(order.file, "order.cubin");
   EXPECT_EQ(order.entry, "put_in_order");
@@ -212,7 +212,7 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   EXPECT_EQ(own.shared_bytes, 200000);
   EXPECT_EQ(own.grid, (80 / 32 + 6) * 4);
   ASSERT_EQ(own.arguments.size(), 5u);
-  const PackArgument& whole = own.arguments[0];
+  const LaunchArgument& whole = own.arguments[0];
   EXPECT_EQ(whole.bytes.size(), 48u);
   ASSERT_EQ(whole.pointers.size(), 3u);
   EXPECT_EQ(whole.pointers[1].name, "w");
@@ -223,7 +223,7 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   EXPECT_EQ(own.arguments[3].pointers.at(0).name, "scratch");
   EXPECT_EQ(own.arguments[4].pointers.at(0).name, "null");
   std::map<std::string, int64_t> buffers;
-  for (const PackBuffer& buffer : launch.buffers) buffers[buffer.name] = buffer.bytes;
+  for (const LaunchBuffer& buffer : launch.buffers) buffers[buffer.name] = buffer.bytes;
   EXPECT_EQ(buffers, (std::map<std::string, int64_t>{{"order", 272 * 4}, {"scratch", 32 * 512}, {"done", 4}}));
   EXPECT_TRUE(launch.buffers[2].zeroed);
 }
@@ -241,7 +241,7 @@ TEST_F(PackTest, ATensorMapHasTheFormulasOfItsRule) {
   manifest["launches"][2]["arguments"].push_back(Json::parse(R"({"tensor_map": {"pointer": "x", "dtype": "bf16",
     "sizes": ["k", "rows"], "strides": ["k * 2"], "box": [64, 128], "swizzle": 128, "l2_promotion": 128}})"));
   const PackLaunch launch = pack_launch(load(manifest), toy(16, 0), sizes(), 90, held);
-  const PackArgument& argument = launch.steps[2].arguments[3];
+  const LaunchArgument& argument = launch.steps[2].arguments[3];
   EXPECT_EQ(argument.bytes.size(), 128u);
   ASSERT_EQ(argument.maps.size(), 1u);
   EXPECT_EQ(argument.maps[0].shape.pointer, "x");
@@ -256,17 +256,17 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
     const Pack pack = load(manifest);
     try {
       pack_launch(pack, toy(32, 1), sizes(), 90, held);
-    } catch (const std::invalid_argument& error) {
+    } catch (const Error& error) {
       return error.what();
     }
     return "";
   };
-  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "'fast' has a grid of 0 blocks: it must have 1 to 2^31 - 1");
-  EXPECT_EQ(why("/launches/2/grid", "rows * 4294967296"),
-            "'fast' has a grid of 343597383680 blocks: it must have 1 to 2^31 - 1");
-  EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "'order' has -1 bytes: they must be 0 or more");
-  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "'order' has -1 bytes: they must be 0 or more");
-  EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"), "formula 'n / (k - 512)', column 14: division by zero");
+  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "launches[2].grid: is 0 blocks: expected 1 to 2^31 - 1");
+  EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "buffers[0].bytes: is -1 bytes: expected 0 to 2^46");
+  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "launches[0].fill.bytes: is -1 bytes: expected 0 to 2^46");
+  EXPECT_EQ(why("/launches/0/fill/bytes", "rows * rows"), "a launch fills 6400 bytes of 'order', which has 1088");
+  EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"),
+            "launches[2].grid: formula 'n / (k - 512)', column 14: division by zero");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 511)"), "");
 }
 

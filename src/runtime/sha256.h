@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace moetune_kernels {
+namespace moetune {
 
 class Sha256 {
  public:
@@ -66,4 +66,4 @@ class Sha256 {
                                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 };
 
-}  // namespace moetune_kernels
+}  // namespace moetune

@@ -6,13 +6,14 @@
 #include <string>
 #include <string_view>
 
-namespace moetune_kernels {
+namespace moetune {
 
 using Sizes = std::map<std::string, std::int64_t, std::less<>>;
 
 /// Numbers, names of `sizes`, + - * / % with the usual precedence, parentheses, and the functions min(a, b),
 /// max(a, b) and ceil_div(a, b). Division rounds towards zero; arithmetic is of 64 bits and wraps. Throws
-/// std::invalid_argument with the place for anything else, for unknown names and for a division by zero.
+/// std::invalid_argument with the place for anything else, for unknown names, for a division by zero, and for
+/// parentheses nested deeper than 64.
 class Formula {
  public:
   static std::int64_t evaluate(std::string_view text, const Sizes& sizes) {
@@ -43,12 +44,14 @@ class Formula {
   static std::int64_t wrapped(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
   std::int64_t sum() {
+    if (++depth_ > kMaxDepth) fail("parentheses are nested deeper than " + std::to_string(kMaxDepth));
     std::int64_t value = product();
     for (char op = peek(); op == '+' || op == '-'; op = peek()) {
       ++at_;
       const auto left = static_cast<std::uint64_t>(value), right = static_cast<std::uint64_t>(product());
       value = wrapped(op == '+' ? left + right : left - right);
     }
+    --depth_;
     return value;
   }
 
@@ -123,9 +126,12 @@ class Formula {
     return quotient * right < left ? quotient + 1 : quotient;
   }
 
+  static constexpr int kMaxDepth = 64;
+
   std::string_view text_;
   const Sizes& sizes_;
   std::size_t at_ = 0;
+  int depth_ = 0;
 };
 
-}  // namespace moetune_kernels
+}  // namespace moetune

@@ -1,0 +1,86 @@
+// An export on a device: its manifest, the kernels that are loaded, and which one answers for a computation.
+#pragma once
+#include <cuda.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace moetune {
+
+class KernelLibrary;
+
+/// A kernel for one computation. Its plans are kept.
+class LoadedKernel {
+ public:
+  LoadedKernel(KernelLibrary& library, const JsonAt& kernel, const JsonAt& at, const moetune_served& served);
+
+  const std::string& name() const { return name_; }
+  const moetune_served& served() const { return served_; }
+  KernelLibrary& library() const { return library_; }
+
+  /// `rows` -1: tokens * top_k. Throws Exit::request for more rows than that.
+  std::shared_ptr<Plan> plan(int64_t tokens, int64_t rows);
+  std::vector<LaunchBuffer> buffers(int64_t tokens) const;
+
+ private:
+  Sizes sizes_of(int64_t tokens, int64_t rows) const;
+  std::vector<LaunchBuffer> buffers_of(const Sizes& sizes) const;
+  std::vector<OperandNeed> operands_of(const Sizes& sizes) const;
+
+  KernelLibrary& library_;
+  JsonAt kernel_, extents_;
+  moetune_served served_;
+  std::string name_;
+  std::vector<JsonAt> launches_;
+  std::vector<LoadedFunction> functions_;  // one for each launch
+  std::mutex mutex_;
+  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<Plan>> plans_;  // by tokens and rows
+};
+
+class KernelLibrary {
+ public:
+  /// See moetune_open.
+  KernelLibrary(const std::filesystem::path& folder, bool other_gpu);
+  ~KernelLibrary();
+  KernelLibrary(const KernelLibrary&) = delete;
+  KernelLibrary& operator=(const KernelLibrary&) = delete;
+
+  CUcontext context() const { return context_; }
+  int device() const { return device_; }
+  int processors() const { return processors_; }
+  const std::vector<moetune_served>& served() const { return served_; }
+
+  LoadedKernel& pick(const moetune_request& request, int64_t tokens, double skew);
+  /// Those of all token counts; of every computation, if `requests` is empty. A kernel appears once.
+  std::vector<LoadedKernel*> kernels(std::span<const moetune_request> requests);
+  std::shared_ptr<Plan> route(int64_t experts, int64_t slots, int64_t first_expert, int64_t rows, int id_bytes);
+  LoadedFunction load(const JsonAt& launch);
+
+ private:
+  void find_device(bool other_gpu);
+  void read_served();
+  std::vector<size_t> answers(const moetune_request& request) const;
+  LoadedKernel& load(size_t place);
+
+  std::filesystem::path folder_;
+  Json manifest_;
+  JsonAt at_;
+  CUcontext context_ = nullptr;
+  int device_ = 0, capability_ = 0, processors_ = 0;
+  std::vector<moetune_served> served_;          // on this GPU; texts belong to the manifest
+  std::vector<std::pair<JsonAt, int>> places_;  // of served_, with closeness
+  std::recursive_mutex mutex_;
+  std::map<std::string, CUmodule> modules_;                  // by file
+  std::map<size_t, std::unique_ptr<LoadedKernel>> kernels_;  // by place in served_
+  std::map<std::vector<int64_t>, std::shared_ptr<Plan>> routes_;
+};
+
+}  // namespace moetune

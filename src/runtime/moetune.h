@@ -1,0 +1,126 @@
+/* Launches kernels that `moetune export --format kernels` wrote: the C interface of libmoetune.so, which finds the CUDA
+ * driver at run time and needs no other library.
+ *
+ *   moetune_library* library;
+ *   const moetune_kernel* kernel;
+ *   moetune_workspace* workspace;
+ *   moetune_request request = {"fwd", "bf16", "plain", 128, 8, 1536, 2048};
+ *   moetune_open("kernels", 0, &library);
+ *   moetune_make_workspace(library, &request, 1, 4096, &workspace);
+ *   moetune_pick(library, &request, 256, 0, &kernel);
+ *   moetune_operand operands[] = {{"x", x, -1}, {"w", w, -1}, {"y", y, -1}, {"m_sizes", m_sizes, -1}};
+ *   moetune_launch(kernel, 256, -1, workspace, operands, 4, stream);
+ *
+ * Functions return 0, or another number after a failure; then moetune_error() says what was wrong. All may be called
+ * from any thread. Objects belong to the CUDA context that was current in moetune_open (without one, the primary
+ * context of device 0), which launches make current while they run. Addresses are CUdeviceptr or pointers of
+ * cudaMalloc, streams CUstream or cudaStream_t. */
+#ifndef MOETUNE_H
+#define MOETUNE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#define MOETUNE_API __attribute__((visibility("default")))
+#else
+#define MOETUNE_API
+#endif
+
+typedef struct moetune_library moetune_library;     /* an export on a device */
+typedef struct moetune_kernel moetune_kernel;       /* a kernel for one computation; belongs to its library */
+typedef struct moetune_workspace moetune_workspace; /* device memory of one launch in flight */
+
+/* A computation. op: "fwd", "dx" or "dw". dtype: "bf16" or "fp16". fusion as moetune spells it: "plain", "permute_x",
+ * "permute_y+topk_weights". W is [experts, n, k]; experts are those of this rank. */
+typedef struct moetune_request {
+  const char *op, *dtype, *fusion;
+  int64_t experts, top_k, n, k;
+} moetune_request;
+
+/* What the export serves: a tuned cell, or a range of token counts with one kernel for all routings. */
+typedef struct moetune_served {
+  const char *id, *kernel; /* id: "range" for a range */
+  moetune_request request;
+  int64_t tokens_from, tokens_to; /* equal for a cell; tokens_to = -1: no end */
+  double skew, time_us;           /* of a cell: rows of the largest expert over the mean; 0 = not timed */
+} moetune_served;
+
+/* What a kernel takes. Matrices are row-major: [rows, columns], w and dw [experts, rows, columns]; vectors [rows]. */
+typedef struct moetune_need {
+  const char *name, *dtype; /* "x"; "bf16", "fp16", "fp32", "int32" */
+  int32_t dims, exact;      /* exact = 0: it may have more rows */
+  int64_t shape[3];
+  int64_t top_k; /* not 0: one value for each slot, which may be [tokens, top_k] */
+  int64_t bytes, alignment;
+} moetune_need;
+
+/* An operand by its name. bytes: of its memory, checked if it is not -1. */
+typedef struct moetune_operand {
+  const char* name;
+  const void* data;
+  int64_t bytes;
+} moetune_operand;
+
+/* What was wrong with the last call in this thread that failed. */
+MOETUNE_API const char* moetune_error(void);
+
+/* Opens the folder of an export, whose manifest is checked, and finds out whether its kernels are for this GPU.
+ * other_gpu: not 0 launches kernels also on a GPU of another name than the one that they were tuned on, if they run
+ * there. */
+MOETUNE_API int moetune_open(const char* folder, int other_gpu, moetune_library** library);
+MOETUNE_API void moetune_close(moetune_library* library); /* after its workspaces */
+
+/* The ordinal of the library's device. */
+MOETUNE_API int moetune_device(const moetune_library* library);
+
+/* What the export serves on this GPU. The list belongs to the library. */
+MOETUNE_API int moetune_list(const moetune_library* library, const moetune_served** served, size_t* count);
+
+/* The kernel for a computation; it is loaded the first time. skew is a hint: rows of the largest expert over the mean,
+ * or 0. With it, the kernel is that of the nearest cell, by doublings of tokens and of skew together. Without it, the
+ * kernel is that of the range with the tokens; if no range has them, of the most skewed of the cells nearest in tokens.
+ * Of two equally near cells the one with fewer tokens counts. If the export is for several architectures that run here,
+ * the closest one that serves the computation counts. */
+MOETUNE_API int moetune_pick(moetune_library* library, const moetune_request* request, int64_t tokens, double skew,
+                             const moetune_kernel** kernel);
+MOETUNE_API const char* moetune_kernel_name(const moetune_kernel* kernel);
+MOETUNE_API const char* moetune_kernel_id(
+    const moetune_kernel* kernel); /* of the cell that it was picked by, or "range" */
+
+/* What a launch with so many tokens and rows takes. Writes at most `room` entries; *count is how many there are. */
+MOETUNE_API int moetune_needs(const moetune_kernel* kernel, int64_t tokens, int64_t rows, moetune_need* needs,
+                              size_t room, size_t* count);
+
+/* Device memory for launches of these computations (of all that the export serves, with count 0) with at most so many
+ * tokens. Launches that may run at the same time need a workspace each. Make it before a graph is captured, and keep it
+ * as long as the graph. */
+MOETUNE_API int moetune_make_workspace(moetune_library* library, const moetune_request* requests, size_t count,
+                                       int64_t tokens, moetune_workspace** workspace);
+/* Adds room for more computations or tokens. Captured graphs keep the memory that they have. */
+MOETUNE_API int moetune_reserve(moetune_workspace* workspace, const moetune_request* requests, size_t count,
+                                int64_t tokens);
+/* Clears its counters after a launch that failed or was cut off. Waits for the device. */
+MOETUNE_API int moetune_reset(moetune_workspace* workspace);
+MOETUNE_API int64_t moetune_workspace_bytes(const moetune_workspace* workspace);
+MOETUNE_API void moetune_free_workspace(moetune_workspace* workspace);
+
+/* Puts a launch into the stream and waits for nothing: m_sizes stay on the device. tokens is how many tokens were
+ * routed; rows is the capacity of operands in expert order, at most tokens * top_k, or -1 for exactly that; m_sizes
+ * must not sum to more. A graph that captures the launch uses the same addresses in every replay. */
+MOETUNE_API int moetune_launch(const moetune_kernel* kernel, int64_t tokens, int64_t rows, moetune_workspace* workspace,
+                               const moetune_operand* operands, size_t count, void* stream);
+
+/* Sorts a routing by expert, in one kernel. topk_ids [slots], of id_bytes 4 or 8, are the experts of the slots
+ * (token * top_k + choice); those of the `experts` from first_expert on are sorted. Writes m_sizes [experts], rows of
+ * each expert, and gather_indices [rows], the slot of each row in expert order, -1 behind the last; both int32. */
+MOETUNE_API int moetune_route(moetune_library* library, int64_t experts, int64_t slots, int64_t first_expert,
+                              int64_t rows, int id_bytes, const void* topk_ids, void* m_sizes, void* gather_indices,
+                              void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
