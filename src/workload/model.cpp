@@ -55,7 +55,8 @@ const Model* find_preset(const std::string& wanted) {
 
 Model read_config(const fs::path& path) {
   const Json json = read_json(path, Dialect::python);
-  return model_from_hf_config(JsonAt(json, path.string()), name_of_config(path));
+  const JsonAt root(json, path.string());
+  return json.contains("schema") ? model_from_json(root) : model_from_hf_config(root, name_of_config(path));
 }
 
 }  // namespace

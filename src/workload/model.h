@@ -30,8 +30,8 @@ Model model_from_json(const JsonAt& json);
 /// The presets of configs/models, sorted by name.
 const std::vector<Model>& model_presets();
 
-/// A preset by name or alias, or the model of a config.json where `name` ends in .json or names a file or a folder
-/// that contains a config.json. Errors name the nearest preset.
+/// A preset by name or alias, or the model of a config.json or a file of moetune.model/1 where `name` ends in .json or
+/// names a file or a folder that contains a config.json. Errors name the nearest preset.
 Model find_model(const std::string& name);
 
 /// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other word.

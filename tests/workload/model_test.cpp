@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "base/embedded.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 
@@ -72,6 +73,13 @@ TEST(FindModel, ReadsAConfigOrItsFolder) {
   EXPECT_EQ(model.experts, 4);
   EXPECT_EQ(find_model(path.parent_path().string()), model);
   EXPECT_EQ(find_model(folder.write("Small.json", kConfig).string()).name, "small");
+}
+TEST(FindModel, ReadsFilesOfModelsToo) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("other.json", *embedded_file("configs/models/mixtral-8x7b.json"));
+  EXPECT_EQ(find_model(path.string()), find_model("mixtral-8x7b"));
+  EXPECT_EQ(error_of([&] { find_model(folder.write("space.json", R"({"schema": "moetune.space/1"})").string()); }).what,
+            (folder.path() / "space.json").string() + ": its schema is 'moetune.space/1', expected 'moetune.model/1'");
 }
 TEST(FindModel, TellsTheFileThatItReads) {
   const TemporaryFolder folder;

@@ -179,7 +179,7 @@ std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
 using Options = CellOptions;
 constexpr CellOption kOptions[] = {
     {"model",
-     "A preset (moetune list models) or a Hugging Face config.json",
+     "A preset (moetune list models), a model file, or a Hugging Face config.json",
      "NAME|FILE",
      &Options::models,
      {},
