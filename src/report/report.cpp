@@ -145,21 +145,11 @@ std::string file(const char* name) { return std::string(embedded_file(fmt::forma
 
 // --- Markdown ---
 
-std::string markdown_grid(const Grid& all) {
-  Grid grid = shown(all);
-  for (Column& column : grid.columns) column.title = plain_markdown(column.title);
-  for (std::vector<std::string>& row : grid.rows)
-    for (std::string& text : row) text = plain_markdown(text);
-  return fitted(grid, 0);
-}
-
-std::string markdown_line(const std::string& text) { return one_line(plain_markdown(text)); }
-
 std::string markdown_part(const ReportPart& part) {
   std::string out;
-  if (!part.heading.empty()) out += fmt::format("### {}\n\n", markdown_line(part.heading));
-  for (const std::string& paragraph : part.paragraphs) out += markdown_line(paragraph) + "\n\n";
-  if (!part.grid.rows.empty()) out += markdown_grid(part.grid) + "\n";
+  if (!part.heading.empty()) out += fmt::format("### {}\n\n", markdown_text(part.heading));
+  for (const std::string& paragraph : part.paragraphs) out += markdown_text(paragraph) + "\n\n";
+  if (!part.grid.rows.empty()) out += markdown(shown(part.grid)) + "\n";
   return out;
 }
 
@@ -177,9 +167,9 @@ std::string report_html(const ReportInput& input) {
 }
 
 std::string report_markdown(const ReportInput& input) {
-  std::string out = fmt::format("# {}\n\n", markdown_line(title_of(input)));
+  std::string out = fmt::format("# {}\n\n", markdown_text(title_of(input)));
   for (const ReportSection& section : sections_of(input)) {
-    out += fmt::format("## {}\n\n", markdown_line(section.title));
+    out += fmt::format("## {}\n\n", markdown_text(section.title));
     for (const ReportPart& part : section.parts) out += markdown_part(part);
   }
   while (out.ends_with("\n\n")) out.pop_back();

@@ -2,6 +2,7 @@
 #include "base/text/grid.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "base/text/text.h"
@@ -150,7 +151,21 @@ std::string csv(const Grid& grid) {
 
 std::string one_line(std::string_view text) { return replaced(printable(text), "|\n\r", {"\\|", " ", " "}); }
 
-std::string markdown_text(std::string_view text) { return replaced(one_line(text), "&<>", {"&amp;", "&lt;", "&gt;"}); }
+std::string markdown_text(std::string_view text) {
+  const std::string safe = ' ' + printable(text) + "  ";  // each character has one before it and two behind it
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const auto is_one_of = [](std::string_view set, char c) { return set.find(c) != std::string_view::npos; };
+  std::string out;
+  for (size_t i = 1; i + 2 < safe.size(); ++i) {
+    const char c = safe[i], next = safe[i + 1];
+    const bool emphasis = c == '_' && !(is_word(safe[i - 1]) && is_word(next));
+    const bool link = c == ']' && is_one_of("([:", next), heading = c == '#' && i == 1;
+    if (is_one_of("\\`*~$|", c) || emphasis || link || heading) out += '\\';
+    const bool address = c == ':' && next == '/' && safe[i + 2] == '/';  // alone it is a link too
+    out += address ? "&#58;" : replaced({&c, 1}, "&<>\n\t", {"&amp;", "&lt;", "&gt;", " ", " "});
+  }
+  return out;
+}
 
 std::string cut_short(std::string_view fault, std::string (*shown)(std::string_view)) {
   return fault.empty() ? "" : "\nCut short: " + shown(fault) + "\n";

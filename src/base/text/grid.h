@@ -35,7 +35,8 @@ std::string csv(const Grid& grid);
 /// A printable text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
 std::string one_line(std::string_view text);
 
-/// The same, that can't become an element of HTML either: '&', '<' and '>' are references.
+/// For every text in Markdown: the same, without tabs, with what could begin a heading, an element, a link, code,
+/// mathematics or an emphasis escaped. Brackets that are no link and the '_' inside block_m stay readable.
 std::string markdown_text(std::string_view text);
 
 /// The last paragraph of a report of a run that ended early, which tells `fault` as `shown` makes it: markdown_text, or

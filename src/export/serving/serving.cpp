@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -14,9 +15,12 @@ namespace {
 
 // SGLang lacks vLLM's rule for the H200 family.
 std::string device_part(Server server, const std::string& device) {
+  const auto is_safe = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("-_.+()").find(static_cast<char>(c)) != std::string_view::npos;
+  };
   std::string part = device;
   std::replace(part.begin(), part.end(), ' ', '_');
-  if (part.empty() || part.find('/') != std::string::npos || part.find('\0') != std::string::npos)
+  if (part.empty() || !std::ranges::all_of(part, is_safe))
     throw request_error(fmt::format("the device name '{}' cannot be part of a file name", device));
   const std::vector<std::string> words = split(part, '_');
   const bool h200 = std::find(words.begin(), words.end(), "H200") != words.end();

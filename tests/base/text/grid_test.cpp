@@ -36,6 +36,16 @@ TEST(Grid, MarkdownEscapesWhatWouldBeAnElement) {
   EXPECT_EQ(cut_short("a<b"), "\nCut short: a&lt;b\n");
 }
 
+TEST(MarkdownText, EscapesLinksCodeAndEmphasis) {
+  EXPECT_EQ(markdown_text("![a](b) [a][b] [a]: c"), "![a\\](b) [a\\][b] [a\\]: c");
+  EXPECT_EQ(markdown_text("*a* `b` ~c~ $d$ \\ _e_"), "\\*a\\* \\`b\\` \\~c\\~ \\$d\\$ \\\\ \\_e\\_");
+  EXPECT_EQ(markdown_text("# http://a.b\t|"), "\\# http&#58;//a.b \\|");
+}
+
+TEST(MarkdownText, LeavesKnobsAndIntervalsReadable) {
+  for (const char* text : {"mma block_m=16, zipf:1", "12 µs [11, 13]"}) EXPECT_EQ(markdown_text(text), text);
+}
+
 TEST(Grid, AReportThatWasCutShortSaysSoInOneParagraph) {
   EXPECT_EQ(cut_short("a|b\nc"), "\nCut short: a\\|b c\n");
   EXPECT_EQ(cut_short(""), "");

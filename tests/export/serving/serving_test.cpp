@@ -37,7 +37,9 @@ TEST(ServingName, TheDownFileHasItsSuffixLast) {
 TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
   EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "../../etc/passwd", Dtype::bf16, false); }).what,
             "the device name '../../etc/passwd' cannot be part of a file name");
-  EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "", Dtype::bf16, false); }).exit, Exit::request);
+  for (const char* device : {"", "a\nb", "a\u202eb", "a`b"})
+    EXPECT_EQ(error_of([&] { serving_file_name(Server::vllm, 8, 64, device, Dtype::bf16, false); }).exit,
+              Exit::request);
 }
 
 TEST(ServingDefault, FollowsVllmsSteps) {
