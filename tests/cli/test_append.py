@@ -36,6 +36,7 @@ def test_a_table_that_holds_all_cells_is_left_alone(room):
     before, journal = (room.path / TABLE).read_bytes(), room.journal()
     result = room.ok("tune", "--append", *cells(16), *FEW)
     assert f"{TABLE} holds all these cells already: nothing is tuned" in result.stderr
+    assert "--warm-start" not in result.stderr
     assert (room.path / TABLE).read_bytes() == before and room.journal() == journal
     assert "1 of 1 cell tuned" in result.stdout and "| 8 |" not in " ".join(result.stdout.split())
     shown = json.loads(room.ok("tune", "--append", *cells(16), *FEW, "--format", "json").stdout)

@@ -85,7 +85,7 @@ def test_a_journal_without_room_for_its_header_is_none(room):
     assert "moetune-table.json.journal.jsonl: cannot write: File too large" in result.stderr
     assert room.journal() == []
     result = room.ok("tune", *TINY, *FEW, "--resume")
-    assert "moetune-table.json.journal.jsonl does not exist: the run starts" in result.stderr
+    assert "moetune-table.json.journal.jsonl has nothing to continue" in result.stderr
 
 
 def test_an_older_journal_is_put_aside_through_links(room):

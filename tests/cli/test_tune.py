@@ -196,7 +196,7 @@ def test_resume_goes_on_where_it_ended(room):
 
 def test_resume_without_a_journal_starts(room):
     result = room.ok("tune", *TINY, *FEW, "--resume")
-    assert "moetune-table.json.journal.jsonl does not exist: the run starts" in result.stderr
+    assert "moetune-table.json.journal.jsonl has nothing to continue" in result.stderr
 
 
 def test_a_journal_cut_in_its_last_line_is_continued(room):

@@ -33,13 +33,13 @@ fs::path lock_path(const std::string& id) {
 // user's umask forbids it; flock only needs reading. Symbolic links are refused, because the file is truncated.
 Fd open_lock(const fs::path& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW;
+  int reason = 0;  // why it can't be made: a missing file can't be read either
   for (const int flags : {kFlags | O_RDWR, kFlags | O_RDWR | O_CREAT, kFlags | O_RDONLY}) {
     Fd fd(::open(path.c_str(), flags, 0666));
-    if (fd.get() < 0) continue;
-    if (flags & O_CREAT) ::fchmod(fd.get(), 0666);
-    return fd;
+    if (flags & O_CREAT) fd.get() < 0 ? reason = errno : ::fchmod(fd.get(), 0666);
+    if (fd.get() >= 0) return fd;
   }
-  throw machine_error(fmt::format("{}: cannot make the lock file: {}", path.string(), std::strerror(errno)),
+  throw machine_error(fmt::format("{}: cannot make the lock file: {}", path.string(), std::strerror(reason)),
                       "set MOETUNE_LOCK_DIR to a folder that can be written");
 }
 

@@ -240,7 +240,7 @@ Journal open_journal(const TuneOptions& options, const JournalHeader& header, Jo
     return journal;
   }
   if (options.resume && !options.quiet)
-    note(terminal, fmt::format("{} does not exist: the run starts from the beginning", path.string()));
+    note(terminal, fmt::format("{} has nothing to continue: the run starts from the beginning", path.string()));
   if (!journal.empty()) {
     const fs::path aside = journal.keep_copy();
     if (!options.quiet) note(terminal, fmt::format("the journal of an earlier run is kept as {}", aside.string()));
@@ -440,11 +440,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   }
   const Backend* backend = devices[0];
   if (backend->device().kind == DeviceKind::cpu) spread_finals(request);
+  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
   take_table(options, request, whole, *devices[0], invocation.terminal);
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_space(options, request, backend->device());
   if (!options.quiet) tell_missing_models(request, backend->device(), invocation.terminal);
-  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
   const TunedTable table =

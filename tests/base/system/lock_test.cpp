@@ -97,6 +97,8 @@ TEST_F(Lock, AMissingFolderIsAnErrorWithAHint) {
   EXPECT_EQ(caught.exit, Exit::machine);
   EXPECT_EQ(caught.what, "/nowhere/moetune-cpu.lock: cannot make the lock file: No such file or directory");
   EXPECT_NE(caught.hint.find("MOETUNE_LOCK_DIR"), std::string::npos);
+  ::setenv("MOETUNE_LOCK_DIR", "/sys", 1);  // not even root makes files there
+  EXPECT_FALSE(error_of([] { lock_device("cpu"); }).what.ends_with("No such file or directory"));
 }
 
 TEST_F(Lock, LivesInTmpByDefault) {
