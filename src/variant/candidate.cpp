@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -200,7 +201,12 @@ Candidate parse_partial_candidate(std::string_view text, const Catalog& catalog)
   std::erase(words, "");
   if (words.empty()) throw request_error("the candidate is empty", "write it as 'mma block_m=128 block_n=128 ...'");
   Candidate candidate = unset_candidate(catalog.find(words[0]));
-  for (size_t i = 1; i < words.size(); ++i) set_from_text(candidate, words[i], catalog);
+  std::set<std::string> known;
+  for (size_t i = 1; i < words.size(); ++i) {
+    set_from_text(candidate, words[i], catalog);
+    if (const std::string name = words[i].substr(0, words[i].find('=')); !known.insert(name).second)
+      throw request_error(fmt::format("the candidate '{}' has two values for {}", text, name));
+  }
   return candidate;
 }
 

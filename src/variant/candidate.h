@@ -84,7 +84,7 @@ std::string text(const Candidate& candidate);
 std::string difference(const Candidate& candidate, const Candidate& from);
 
 /// From "variant knob=value knob=value", separated by spaces or commas; kUnset where the text names nothing. Errors:
-/// Exit::request.
+/// Exit::request, also for a knob with two values.
 Candidate parse_partial_candidate(std::string_view text, const Catalog& catalog);
 
 /// A candidate of a pack carries the hash of its manifest as "pack". It is read back as foreign where the catalog

@@ -421,7 +421,7 @@ def test_where_an_export_goes(room):
     assert result.stdout == "" and "wrote winners.csv" in result.stderr
     assert (room.path / "winners.csv").read_text().startswith("device,")
     assert "give the name of a file" in room.error(2, "export", table, "--format", "csv", "-o", "folder/")
-    text = room.error(2, "export", table, "--format", "vllm")
+    text = room.error(1, "export", table, "--format", "vllm")
     assert "GPU" in text and "hint:" in text
     assert "did you mean 'vllm'?" in room.error(2, "export", table, "--format", "vlm")
 

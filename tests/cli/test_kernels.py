@@ -615,7 +615,7 @@ def test_other_architectures_get_their_default(room):
     entire["entries"] = [entry for entry in entire["entries"] if entry["cell"]["tokens"] == 16][:1]
     entire.pop("sweep", None)
     (room.path / "table.json").write_text(json.dumps(entire))
-    result = room.ok("export", "table.json", "--format", "kernels", "-o", "out", "--arch", "sm_80")
+    result = room.ok("export", "table.json", "--format", "kernels", "-o", "out", "--arch", "sm_80,sm_80")
     assert "for sm_80 gets its default, mma " in result.stderr and "the winner cannot run there" in result.stderr
     manifest = json.loads((room.path / "out/manifest.json").read_text())
     validate("kernels", room.path / "out/manifest.json")

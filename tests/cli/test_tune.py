@@ -161,10 +161,11 @@ def test_a_search_begins_with_what_won_before(room):
 
 
 def test_set_narrows_the_space(room):
-    room.ok("tune", *TINY, "--strategy", "exhaustive", "--set", "block_m=24", "--set", "block_n=64", "--set", "block_k=128")
+    room.ok("tune", *TINY, "--strategy", "exhaustive", "--set", "block_m=24", "--set", "block_m=48", "--set", "block_n=64",
+            "--set", "block_k=128")
     candidates = [json.loads(candidate) for _, candidate in trials(room.journal())]
     # The first is the default, which need not be in the space.
-    assert all(c["block_m"] == 24 and c["block_n"] == 64 and c["block_k"] == 128 for c in candidates[1:])
+    assert {(c["block_m"], c["block_n"], c["block_k"]) for c in candidates[1:]} == {(24, 64, 128), (48, 64, 128)}
 
 
 def test_time_budget_ends_early_and_says_so(room):

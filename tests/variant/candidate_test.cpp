@@ -86,6 +86,11 @@ TEST(Candidate, AValueMustBeANumberOrItsWord) {
             "block_m: -4 is outside 0 to 1048576");
 }
 
+TEST(Candidate, AKnobHasOneValue) {
+  EXPECT_EQ(error_of([] { parse_candidate("mma warps=4,warps=8"); }).what,
+            "the candidate 'mma warps=4,warps=8' has two values for warps");
+}
+
 TEST(Candidate, EmptyTextIsRefused) {
   EXPECT_EQ(error_of([] { parse_candidate("  "); }).what, "the candidate is empty");
 }

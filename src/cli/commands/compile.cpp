@@ -18,6 +18,7 @@
 #include "cli/options/cells.h"
 #include "cli/options/contenders.h"
 #include "cli/options/search_options.h"
+#include "cli/options/words.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
@@ -73,7 +74,7 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
 std::string why_none(const CompileOptions& options, const Cell& cell, CandidateSource& source) {
   if (!options.search.names_space()) return "";
   const Grid pruned = pruned_grid(source.candidates(cell.shape, cell.seed)->pruned);
-  return ": " + (pruned.rows.empty() ? "its variants run on another device" : pruned.rows.front().front());
+  return pruned.rows.empty() ? "" : ": " + pruned.rows.front().front();
 }
 
 // One kernel for each different unit: cells of one shape share theirs.
@@ -216,18 +217,9 @@ Fields fields_of(const ListedKernel& kernel) {
   return row;
 }
 
-std::vector<std::string> targets_of(const CompileOptions& options) {
-  std::vector<std::string> targets;
-  for (const std::string& word : list_words(options.archs, "--arch", {"sm_90a"})) {
-    const std::string target = arch(device_of_arch(word));
-    if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
-  }
-  return targets;
-}
-
 Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  const std::vector<std::string> targets = targets_of(options);
+  const std::vector<std::string> targets = arch_names(options.archs, {"sm_90a"});
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   if (!options.show_unit) require_compilable(options, cells, targets);

@@ -129,9 +129,8 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   const Catalog catalog;
   const TunedTable table = of_routings(read_table(options.table, catalog), options, invocation.terminal);
   if (!exporter.write)
-    return export_kernels(
-        table, {.table = options.table, .output = options.output, .archs = list_words(options.archs, "--arch", {})},
-        catalog, invocation.terminal);
+    return export_kernels(table, {.table = options.table, .output = options.output, .archs = arch_names(options.archs)},
+                          catalog, invocation.terminal);
   const Export result = exporter.write(joined(table, options, catalog, invocation.terminal));
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/error.h"
 #include "base/text/units.h"
@@ -17,7 +18,8 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
   const std::string otherwise = default_space.empty() ? "" : fmt::format(" [{}]", default_space);
   set.value("--space", options.space, "NAME|FILE", "Values for each knob (moetune list spaces), or a file" + otherwise,
             space_words);
-  set.list("--variant", options.variants, "LIST", "Only these variants (moetune list variants)", variant_words);
+  set.list("--variant", options.variants, "LIST",
+           "Only these variants (moetune list variants), also those that the space lacks", variant_words);
   set.list("--set", options.settings, "KNOB=LIST", "Other values for a knob, such as block_m=64,128");
   if (default_space.empty())
     set.value("--max-candidates", options.max_candidates, "N",
@@ -29,11 +31,14 @@ SearchSpace make_space(const SearchOptions& options, const std::string& default_
   SearchSpace space = load_space(options.space.empty() ? default_space : options.space, catalog);
   const std::vector<std::string> variants = list_words(options.variants, "--variant");
   if (!variants.empty()) keep_variants(space, variants, catalog);
-  for (const std::string& setting : options.settings) set_values(space, setting, catalog);
+  std::set<std::string> set;  // a knob that is set twice has the values of both
+  for (const std::string& setting : options.settings)
+    set_values(space, setting, catalog, !set.insert(setting.substr(0, setting.find('='))).second);
   return space;
 }
 
 void require_knobs(const SearchOptions& options, const SearchSpace& space, const DeviceInfo& device) {
+  if (options.names_space()) require_variant(space, device);
   for (const std::string& setting : options.settings) {
     const std::string name = setting.substr(0, setting.find('='));
     std::vector<std::string> owners;

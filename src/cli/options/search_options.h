@@ -22,8 +22,8 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
 /// The space with --variant and --set applied; `default_space` where none was named.
 SearchSpace make_space(const SearchOptions& options, const std::string& default_space, const Catalog& catalog);
 
-/// Throws Exit::request for a knob in --set that no variant of the space has which runs on this device: the values
-/// would change nothing.
+/// Throws Exit::request where no variant of the space runs on this device, or none that has a knob of --set: the
+/// options would change nothing.
 void require_knobs(const SearchOptions& options, const SearchSpace& space, const DeviceInfo& device);
 
 /// --max-candidates as a number, 0 where not given. Exit::request where no space is named that it could be of.

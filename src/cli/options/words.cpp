@@ -1,9 +1,11 @@
 // Names from the rooms below and from the files inside the binary.
 #include "cli/options/words.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "base/embedded.h"
+#include "cli/options/options.h"
 #include "export/exporter.h"
 #include "variant/catalog.h"
 #include "workload/model.h"
@@ -19,6 +21,14 @@ std::vector<std::string> names_of(const auto& items, auto name) {
 }
 
 }  // namespace
+
+std::vector<std::string> arch_names(const std::vector<std::string>& given, const std::vector<std::string>& otherwise) {
+  std::vector<std::string> names;
+  for (const std::string& word : list_words(given, "--arch", otherwise))
+    if (const std::string name = arch(device_of_arch(word)); std::ranges::find(names, name) == names.end())
+      names.push_back(name);
+  return names;
+}
 
 std::vector<std::string> device_words() { return {"auto", "cpu", "cuda", "cuda:0", "cuda:all"}; }
 

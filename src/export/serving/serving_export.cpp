@@ -204,9 +204,9 @@ void tell_meaning(const TunedTable& table, std::string_view program, std::vector
 Export write_serving(Server server, const TunedTable& table) {
   const std::string_view program = name(server);
   if (table.device.kind != DeviceKind::cuda)
-    throw request_error(
-        fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, program),
-        "tune on a GPU, or export with --format csv or markdown");
+    throw Error(Exit::no,
+                fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, program),
+                "tune on a GPU, or export with --format csv or markdown");
   Export result;
   tell_meaning(table, program, result.notes);
   std::vector<std::string> left_out;

@@ -173,18 +173,6 @@ void add_packs(SearchSpace& space, const Catalog& catalog) {
     if (variant->pack) space.variants.push_back(whole(variant));
 }
 
-// The error for a variant that this space lacks; it names the built-in spaces that have it.
-Error variant_missing(const SearchSpace& space, const std::string& name, const Catalog& catalog) {
-  catalog.find(name);  // throws where there is no such variant at all
-  std::vector<std::string> others;
-  for (const std::string& other : embedded_names(kFolder))
-    for (const VariantSpace& part : load_space(other, catalog).variants)
-      if (part.variant->name == name) others.push_back("--space " + other);
-  return request_error(fmt::format("the space '{}' has no values for the variant '{}'", space.name, name),
-                       others.empty() ? "write a space that has them, or name a candidate with --candidate"
-                                      : fmt::format("use {}", fmt::join(others, " or ")));
-}
-
 }  // namespace
 
 SearchSpace whole_space(const Catalog& catalog) {
@@ -227,39 +215,47 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names, co
   const auto name_of = [](const VariantSpace& part) { return part.variant->name; };
   for (const std::string& name : names)
     if (std::ranges::find(space.variants, name, name_of) == space.variants.end())
-      throw variant_missing(space, name, catalog);
+      space.variants.push_back(whole(catalog.find(name)));
   std::erase_if(space.variants,
                 [&](const VariantSpace& part) { return std::ranges::find(names, part.variant->name) == names.end(); });
 }
 
-void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog) {
+void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog, bool more) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos)
     throw request_error(fmt::format("'{}' must be knob=value,value", assignment), "for instance block_m=64,128");
   const std::string name = assignment.substr(0, equals);
   const std::string_view list = std::string_view(assignment).substr(equals + 1);
   bool found = false;
-  for (VariantSpace& part : space.variants) {
-    const Variant& variant = *part.variant;
-    for (size_t i = 0; i < variant.knobs.size(); ++i)
-      if (variant.knobs[i].name == name) part.values[i].second = values_from_text(variant.knobs[i], list), found = true;
-  }
+  for (VariantSpace& part : space.variants)
+    for (size_t i = 0; i < part.values.size(); ++i) {
+      if (part.values[i].first != name) continue;
+      const std::vector<int> given = values_from_text(part.variant->knobs[i], list);
+      std::vector<int>& values = part.values[i].second;
+      values.erase(more ? values.end() : values.begin(), values.end());
+      values.insert(values.end(), given.begin(), given.end());
+      found = true;
+    }
   if (!found) throw knob_missing(space, name, catalog);
 }
 
+void require_variant(const SearchSpace& space, const DeviceInfo& device) {
+  if (parts_for(space, device).empty())
+    throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name,
+                                    device.kind == DeviceKind::cuda ? "a GPU" : "a cpu"),
+                        "see 'moetune list variants', or choose another --device");
+}
+
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
+  require_variant(space, device);
   std::optional<Candidate> first;
-  for (const VariantSpace& part : space.variants) {
-    const Variant& variant = *part.variant;
-    if (variant.device != device.kind) continue;
+  for (const VariantSpace* part : parts_for(space, device)) {
+    const Variant& variant = *part->variant;
     Candidate candidate = variant.fallback(problem, device);
     if (!variant.illegal(candidate, problem.shape, device)) return candidate;
     if (!first) first = candidate;
   }
-  if (first) return *first;
-  throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name,
-                                  device.kind == DeviceKind::cuda ? "a GPU" : "a cpu"),
-                      "see 'moetune list variants', or choose another --device");
+  return *first;
 }
 
 Enumeration enumerate(const SearchSpace& space, const Shape& shape, const DeviceInfo& device) {

@@ -31,15 +31,19 @@ SearchSpace whole_space(const Catalog& catalog);
 /// The same from JSON, without a name.
 SearchSpace space_from_json(const JsonAt& json, const Catalog& catalog);
 
-/// Keeps the named variants; an error where one isn't in the space (with a built-in space that has it, or the nearest
-/// variant).
+/// Keeps the named variants; one that the space lacks comes with all values that it lists for its knobs. An error for
+/// an unknown variant.
 void keep_variants(SearchSpace& space, const std::vector<std::string>& names, const Catalog& catalog);
 
-/// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has.
-void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog);
+/// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has. With `more`, the
+/// values join those of the space.
+void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog, bool more = false);
+
+/// Throws Exit::request where no variant of the space is for such a device.
+void require_variant(const SearchSpace& space, const DeviceInfo& device);
 
 /// The candidate that is good without tuning: of the first variant in the space that takes this problem on this device.
-/// Where none does, the first one's, which is illegal; Exit::request where no variant is for such a device.
+/// Where none does, the first one's, which is illegal. Errors as of require_variant.
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
 
 /// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason.

@@ -123,7 +123,8 @@ TEST(Space, ErrorsNameThePlace) {
 TEST(Space, SetReplacesValues) {
   SearchSpace space = load_space("quick", built_in());
   keep_variants(space, {"mma"}, built_in());
-  set_values(space, "block_m=64,128", built_in());
+  set_values(space, "block_m=64", built_in());
+  set_values(space, "block_m=128", built_in(), /*more=*/true);
   set_values(space, "raster=n,m", built_in());
   for (const auto& [knob, values] : space.variants[0].values) {
     if (knob == "block_m") {
