@@ -50,8 +50,9 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, con
     print(request.text);
     return static_cast<int>(Exit::yes);
   }
+  require_effect(request.given, terminal);
   const Action& action = actions[static_cast<size_t>(request.command - commands.data())];
-  return static_cast<int>(action({argv, &factory, terminal, &lister}));
+  return static_cast<int>(action({argv, &factory, terminal, &lister, request.given}));
 }
 
 }  // namespace

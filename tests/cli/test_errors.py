@@ -54,6 +54,19 @@ def test_compile_says_why_nothing_is_legal(room, arguments, words):
     assert words in room.error(2, "compile", *LAYER, *arguments)
 
 
+@pytest.mark.parametrize("command, said", [
+    (["compile", *LAYER, "--show-unit", "-o", "cubins"], "error: --output has no effect with --show-unit"),
+    (["compile", *LAYER, "--show-unit", "--format", "json"], "warning: --format has no effect with --show-unit"),
+    (["list", "models", "--show", "mixtral-8x7b", "--format", "csv"], "warning: --format has no effect with --show"),
+    (["doctor", *CPU, "--quick", "--no-cache"], "warning: --no-cache has no effect with --quick"),
+    (["tune", *TINY, "--mixed-gpus", "--dry-run"], "warning: --mixed-gpus has no effect without --device cuda:all"),
+    (["tune", *TINY, "--at-once", "7", "--dry-run"], "warning: --at-once has no effect on a cpu"),
+    (["verify", *TINY, "--candidate", "cpu", "--variant", "mma"], "no variant of the space 'quick' runs on a cpu"),
+])
+def test_options_without_an_effect_are_named(room, command, said):
+    assert said in room.run(*command).stderr
+
+
 def test_model_files_that_are_no_model(room):
     room.write("config.json", {"hidden_size": 64})
     text = room.error(2, "tune", *CPU, "--model", "config.json")

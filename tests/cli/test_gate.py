@@ -166,7 +166,7 @@ def test_update_never_takes_a_wrong_winner(planted):
 
 @pytest.mark.parametrize("options, text", [
     (["--update"], "--update needs a reason"),
-    (["--reason", "x"], "--reason is for --update"),
+    (["--reason", "x"], "--reason has no effect without --update"),
     (["--update", "--reason", "x", "--against", BINARY], "which --against does not measure"),
 ])
 def test_update_options(room, options, text):

@@ -607,7 +607,7 @@ def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     room.write("full/notes.txt", "mine")
     assert "holds other files, but no export of kernels" in room.error(2, "export", "table.json", "--format", "kernels", "-o", "full")
     assert "an export of kernels is a folder" in room.error(2, "export", "table.json", "--format", "kernels")
-    assert "--arch is for --format kernels" in room.error(2, "export", "table.json", "--format", "csv", "--arch", "sm_80")
+    assert "--arch has no effect without --format kernels" in room.error(2, "export", "table.json", "--format", "csv", "--arch", "sm_80")
 
 
 def test_other_architectures_get_their_default(room):

@@ -187,7 +187,7 @@ def test_without_its_journal_up_and_down_are_not_joined(served):
     assert "name the journal of the run with --journal" in told
     room.ok("export", "t.json", "--format", "vllm", "-o", "v.json", "--journal", "kept.jsonl")
     assert row(room, "v.json") == written(64, 4)
-    assert "--journal is for --format vllm and sglang" in room.error(2, "export", "t.json", "--format", "csv", "--journal", "kept.jsonl")
+    assert "--journal has no effect without --format vllm or sglang" in room.error(2, "export", "t.json", "--format", "csv", "--journal", "kept.jsonl")
     room.error(2, "export", "t.json", "--format", "vllm", "-o", "kept.jsonl", "--journal", "kept.jsonl")
     other = (room.path / "kept.jsonl").read_text().replace("NVIDIA H200", "NVIDIA H100")
     room.write("other.jsonl", other)

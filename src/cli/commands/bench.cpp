@@ -215,6 +215,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend =
       options.in_process ? open_in_process(options.device, invocation) : open_worker(options.device);
+  require_effect(invocation.given, invocation.terminal, &backend->device());
   require_regime(regime, backend->device());
   if (!options.peers.empty()) require_comparable(peers, backend->device(), regime);
   const DeviceLock held = lock(*backend, options.device, invocation);

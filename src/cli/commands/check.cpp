@@ -146,8 +146,6 @@ void require_options(const CheckOptions& options) {
                         "leave one of them out");
   if (options.update && options.reason.empty())
     throw request_error("--update needs a reason, which the table keeps", "add --reason 'why the times changed'");
-  if (!options.update && !options.reason.empty())
-    throw request_error("--reason is for --update", "add --update, or leave --reason out");
 }
 
 // The two sides, and what they are asked.
@@ -227,6 +225,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   require_problems(cells);
   require_outputs(files_of(options, cells));
   const Sides sides = open_sides(options, table);
+  require_effect(invocation.given, invocation.terminal, &sides.here->device());
   const DeviceLock held = lock(*sides.here, options.device, invocation);
   if (sides.there && !options.quiet)
     note(invocation.terminal, about_both(options.against, *sides.here, *sides.there, cells));

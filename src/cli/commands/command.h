@@ -24,6 +24,7 @@ struct Invocation {
   const BackendFactory* factory = nullptr;  // for the worker command and `bench --in-process`; others open a worker
   Terminal terminal;
   const DeviceLister* lister = nullptr;  // likewise
+  Given given = {};
 };
 
 /// Runs after parsing; returns the exit code. Throws Error where the request or the machine is at fault.

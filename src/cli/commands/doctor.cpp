@@ -56,6 +56,7 @@ Patient examine(const DoctorOptions& options, const std::string& word, const std
   const std::unique_ptr<Backend> backend = open_worker(device);
   Patient patient{listed_word(backend->device(), word, listed), backend->device(), backend->environment(), {}};
   if (options.quick) return patient;
+  if (options.device.device != "all") require_effect(invocation.given, invocation.terminal, &patient.info);
   device.device = patient.word;
   const DeviceLock held = lock(*backend, device, invocation);
   tell(fmt::format("measuring {} ({})\n", patient.word, patient.info.name));

@@ -123,9 +123,6 @@ TunedTable joined(const TunedTable& table, const ExportOptions& options, const C
 Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (options.output == "-") options.output.clear();
   const Exporter& exporter = find_exporter(options.format);
-  if (!options.archs.empty() && exporter.write) throw request_error("--arch is for --format kernels");
-  if (!options.journal.empty() && !is_serving(options))
-    throw request_error("--journal is for --format vllm and sglang");
   const Catalog catalog;
   const TunedTable table = of_routings(read_table(options.table, catalog), options, invocation.terminal);
   if (!exporter.write)

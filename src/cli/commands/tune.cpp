@@ -301,9 +301,11 @@ JournalContents journal_beside(const TuneOptions& options) {
 }
 
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole,
-             const std::optional<ContestRequest>& choosing, const Terminal& terminal) {
+             const std::optional<ContestRequest>& choosing, const Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
   Backend* backend = backends.front().get();
+  require_effect(invocation.given, invocation.terminal, &backend->device());
   require_regime(request.regime, backend->device());
   take_table(options, request, whole, *backend, terminal);
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
@@ -427,7 +429,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
   const Sharing sharing = sharing_of(options, request.cells);
-  if (options.dry_run) return run_dry(options, request, whole, choosing, invocation.terminal);
+  if (options.dry_run) return run_dry(options, request, whole, choosing, invocation);
 
   const OutputLock ours = lock_outputs(options.output, options.journal);
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed, sharing);
@@ -439,6 +441,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
       held.emplace(id, lock(*one, options.device, invocation));
   }
   const Backend* backend = devices[0];
+  require_effect(invocation.given, invocation.terminal, &backend->device());
   if (backend->device().kind == DeviceKind::cpu) spread_finals(request);
   if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
   take_table(options, request, whole, *devices[0], invocation.terminal);

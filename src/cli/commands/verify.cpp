@@ -170,6 +170,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   require_outputs(files);
   for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
+  require_effect(invocation.given, invocation.terminal, &backend->device());
   const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
   const std::atomic<bool>& stop = stop_on_signals();
 

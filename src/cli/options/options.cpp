@@ -107,10 +107,15 @@ std::vector<std::string> arguments_of(const std::vector<std::string>& argv) {
 }
 
 // An empty value is a common mistake of scripts: a variable that is not set.
-void require_values(const CLI::App& app) {
+Given given_options(const CLI::App& app) {
+  Given given{.command = app.get_name()};
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results())
+    for (const std::string& value : option->results()) {
       if (value.empty()) throw request_error(fmt::format("{}: the value is empty", option->get_name()), see_help(app));
+      const bool off = option->get_expected_max() == 0 && value == "false";
+      if (!option->get_positional() && !off) given.options.try_emplace("--" + option->get_lnames().at(0), value);
+    }
+  return given;
 }
 
 // The error for what an app did not understand.
@@ -294,8 +299,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     if (!apps_->commands[i]->parsed()) continue;
     const std::vector<std::string> rest = apps_->commands[i]->remaining();
     if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
-    require_values(*apps_->commands[i]);
-    return {.command = &commands_[i], .color = apps_->color};
+    return {.command = &commands_[i], .given = given_options(*apps_->commands[i]), .color = apps_->color};
   }
   return {.text = main_help(commands_, width)};
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/options/effect.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -56,6 +58,7 @@ std::vector<std::string> list_words(const std::vector<std::string>& given, std::
 /// What a command line asks for: a command, or a text.
 struct Request {
   const Command* command = nullptr;
+  Given given = {};
   std::string text = {};       // help or version, where there is no command
   std::string color = "auto";  // --color
 };

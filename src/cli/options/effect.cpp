@@ -1,0 +1,67 @@
+// The list, and what is said about it.
+#include "cli/options/effect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text/units.h"
+
+namespace moetune {
+namespace {
+
+// When these options of a command have no effect: with another option, without it (or without one of its values), on a
+// cpu, or always.
+enum class When { with, without, on_cpu, always };
+struct NoEffect {
+  std::string_view command, options;  // empty: any command
+  When when;
+  std::string_view other = {}, values = {};
+  bool refused = false;
+};
+constexpr NoEffect kRules[] = {
+    {"compile", "--output", When::with, "--show-unit", {}, true},
+    {"compile", "--format,--threads,--kernels,--no-cache", When::with, "--show-unit"},
+    {"list", "--format,--pack", When::with, "--show"},
+    {"replay", "--strategy,--runs,--max-candidates,--cold,--max-loss,--max-worst,--format", When::with, "--predict"},
+    {"doctor", "--kernels,--no-cache", When::with, "--quick"},
+    {"doctor", "--pack,--measured", When::always},
+    {"tune", "--mixed-gpus", When::without, "--device", "cuda:all"},
+    {"export", "--arch", When::without, "--format", "kernels", true},
+    {"export", "--journal", When::without, "--format", "vllm,sglang", true},
+    {"check", "--reason", When::without, "--update", {}, true},
+    {"tune", "--at-once", When::on_cpu},
+    {"", "--kernels,--no-cache,--measured", When::on_cpu},
+};
+
+// "with --show-unit", "without --format vllm or sglang", "on a cpu"; empty where the options have an effect.
+std::string obstacle(const NoEffect& rule, const Given& given, const DeviceInfo* device) {
+  if (rule.when == When::on_cpu) return device && device->kind == DeviceKind::cpu ? "on a cpu" : "";
+  if (device) return "";
+  if (rule.when == When::always) return fmt::format("on {}", rule.command);
+  const auto other = given.options.find(std::string(rule.other));
+  const std::vector<std::string> values = split(rule.values, ',');
+  const bool there =
+      other != given.options.end() && (rule.values.empty() || std::ranges::find(values, other->second) != values.end());
+  if (there != (rule.when == When::with)) return "";
+  return fmt::format("{} {}{}{}", there ? "with" : "without", rule.other, rule.values.empty() ? "" : " ",
+                     fmt::join(values, " or "));
+}
+
+}  // namespace
+
+void require_effect(const Given& given, const Terminal& terminal, const DeviceInfo* device) {
+  for (const NoEffect& rule : kRules) {
+    if (!rule.command.empty() && rule.command != given.command) continue;
+    const std::string why = obstacle(rule, given, device);
+    for (const std::string& option : split(rule.options, ',')) {
+      if (why.empty() || !given.options.contains(option)) continue;
+      const std::string sentence = fmt::format("{} has no effect {}", option, why);
+      if (rule.refused) throw request_error(sentence, fmt::format("leave {} out", option));
+      warn(terminal, sentence);
+    }
+  }
+}
+
+}  // namespace moetune
