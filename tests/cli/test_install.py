@@ -29,7 +29,9 @@ def test_every_file_has_its_place(installed):
               "share/fish/vendor_completions.d/moetune.fish"}
     wanted |= {f"share/doc/moetune/{name}" for name in
                ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "configs/tuned/README.md", "configs/tuned/chart.svg",
-                "kernels/README.md", "src/README.md")}
+                "kernels/README.md", "src/README.md", "src/runtime/README.md")}
+    if (BUILD / "libmoetune.so").exists():  # built with the CUDA toolkit
+        wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake"}
     wanted |= {f"share/moetune/scripts/{name}" for name in
                ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "gate", "slurm", "slurm_trial", "ci/cpu.yml",
                 "ci/gpu.yml")}

@@ -17,7 +17,7 @@ import pytest
 from conftest import SOURCE, Room
 
 PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "src/README.md",
-         "tests/journals/README.md"]
+         "src/runtime/README.md", "tests/journals/README.md"]
 WORDS = {"README.md": 1300, "kernels/README.md": 950, "src/README.md": 1300}  # at most
 BLOCK = re.compile(r"^(?P<mark><!-- run -->\n+)?```(?P<kind>console|sh|bash)\n(?P<body>.*?)^```", re.M | re.S)
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
@@ -79,7 +79,7 @@ def broken_links(page, text):
 
 def missing_files(page, text):
     """Files of code or settings between backquotes that are neither beside the page, in the repository's root nor in a
-    folder of exported kernels, which has src/runtime's files, the headers in include."""
+    folder of exported kernels, which has src/runtime's files, the header in include."""
     names = re.findall(r"`((?:[\w.-]+/)*[a-z_]+\.(?:h|cuh|cpp|py)|[\w.-]+/[\w./-]+\.json)`", FENCED.sub("", text))
     folders = [(SOURCE / page).parent, SOURCE, SOURCE / "src/runtime"]
     def exists(name):

@@ -41,7 +41,7 @@ PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes
   sizes["threads"] = binary->threads, sizes["shared_bytes"] = binary->shared_bytes;
   sizes["scratch_bytes"] = binary->scratch_bytes;
   PackLaunch result;
-  each(JsonAt(pack.launches, "launches"), [&](const JsonAt& launch) {
+  each(JsonAt(pack.launches, "the pack: launches"), [&](const JsonAt& launch) {
     PackStep& step = result.steps.emplace_back();
     if (launch.has("fill")) {
       step.fill = fill_of(launch["fill"], sizes, -1);
@@ -54,8 +54,8 @@ PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes
     const auto add = [&](const JsonAt& argument) { step.arguments.push_back(argument_of(argument, own)); };
     each(launch["arguments"], add);
     if (!launch["cubin"].value().is_string()) return;
-    each(JsonAt(binary->trailing, "trailing"), add);
-    result.buffers = buffers_of(JsonAt(pack.buffers, "buffers"), own);
+    each(JsonAt(binary->trailing, "the pack: trailing"), add);
+    result.buffers = buffers_of(JsonAt(pack.buffers, "the pack: buffers"), own);
   });
   for (const PackStep& step : result.steps)
     for (const LaunchBuffer& buffer : result.buffers)

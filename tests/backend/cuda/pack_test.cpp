@@ -27,7 +27,7 @@ TEST(PackOfCudaKernels, IsLoadedAndLaunchesTheWholeStruct) {
   ASSERT_EQ(launch.steps.size(), 3u);
   EXPECT_EQ(launch.steps[1].entry, "copy_sizes");
   EXPECT_EQ(launch.steps[2].grid, 10);  // of 16 tiles: what fits, twice
-  const PackArgument& args = launch.steps[2].arguments.at(0);
+  const LaunchArgument& args = launch.steps[2].arguments.at(0);
   ASSERT_EQ(args.bytes.size(), sizeof(Args));
   Args read;
   std::memcpy(&read, args.bytes.data(), sizeof read);

@@ -97,7 +97,7 @@ TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/operands/0/name", "dy"), "operands[0].name: fwd has no operand 'dy'");
   EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' appears twice");
   EXPECT_EQ(refused("/launches/2/cubin", "other"), "launches[2].cubin: expected \"candidate\", found \"other\"");
-  EXPECT_EQ(refused("/launches/2/grid", "tiles"), "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
+  EXPECT_EQ(refused("/launches/2/grid", "tiles"), "the pack: launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
   Json none = toy_manifest();
   none["launches"].erase(2);
   EXPECT_EQ(refused(none), "launches: expected one launch whose cubin is 'candidate'");
@@ -197,7 +197,7 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   const PackLaunch launch = pack_launch(pack, toy(32, 1), sizes(), 90, held);
   ASSERT_EQ(launch.steps.size(), 3u);
   EXPECT_EQ(launch.steps[0].fill.pointer, "order");
-  EXPECT_EQ(launch.steps[0].byte, 255);
+  EXPECT_EQ(launch.steps[0].fill.byte, 255);
   EXPECT_EQ(launch.steps[0].fill.bytes, (80 + 6 * 32) * 4);
   const PackStep &order = launch.steps[1], &own = launch.steps[2];
   EXPECT_EQ(order.file, "order.cubin");
@@ -261,12 +261,12 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
     }
     return "";
   };
-  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "launches[2].grid: is 0 blocks: expected 1 to 2^31 - 1");
-  EXPECT_EQ(why("/buffers/0/bytes", "rows - 81"), "buffers[0].bytes: is -1 bytes: expected 0 to 2^46");
-  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "launches[0].fill.bytes: is -1 bytes: expected 0 to 2^46");
+  EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "the pack: launches[2].grid: is 0 blocks: expected 1 to 2^31 - 1");
+  EXPECT_EQ(why("/buffers/1/bytes", "rows - 81"), "the pack: buffers[1].bytes: is -1 bytes: expected 0 to 2^46");
+  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "the pack: launches[0].fill.bytes: is -1 bytes: expected 0 to 2^46");
   EXPECT_EQ(why("/launches/0/fill/bytes", "rows * rows"), "a launch fills 6400 bytes of 'order', which has 1088");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"),
-            "launches[2].grid: formula 'n / (k - 512)', column 14: division by zero");
+            "the pack: launches[2].grid: formula 'n / (k - 512)', column 14: division by zero");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 511)"), "");
 }
 
