@@ -264,7 +264,7 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   if (options.output.empty() || options.output == "-")
     throw request_error("an export of kernels is a folder", "give one with -o DIR");
   if (table.device.kind != DeviceKind::cuda)
-    throw request_error(fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
+    throw Error(Exit::no, fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
   Collection collection(table, options, catalog);
   for (const std::string& sentence : collection.notes) note(terminal, sentence);
   if (collection.exported.kernels.empty())

@@ -97,7 +97,7 @@ TEST_F(PackTest, ADamagedManifestIsRefusedWithThePlace) {
   EXPECT_EQ(refused("/operands/0/name", "dy"), "operands[0].name: fwd has no operand 'dy'");
   EXPECT_EQ(refused("/operands/1/name", "x"), "operands[1].name: 'x' appears twice");
   EXPECT_EQ(refused("/launches/2/cubin", "other"), "launches[2].cubin: expected \"candidate\", found \"other\"");
-  EXPECT_EQ(refused("/launches/2/grid", "tiles"), "the pack: launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
+  EXPECT_EQ(refused("/launches/2/grid", "tiles"), "launches[2].grid: formula 'tiles', column 1: unknown name 'tiles'");
   Json none = toy_manifest();
   none["launches"].erase(2);
   EXPECT_EQ(refused(none), "launches: expected one launch whose cubin is 'candidate'");
