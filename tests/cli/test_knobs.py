@@ -20,17 +20,18 @@ def test_tells_the_cell_in_which_a_value_matters_most(tmp_path):
     lines = ['{"kind":"header"}',
              trial("a", 100, swap="yes", hold=0), trial("a", 110, swap="no", hold=0), trial("a", 90, swap="no", hold=0),
              trial("a", 1, "wrong", swap="no", hold=1), trial("a", 1, variant="mma", swap="no", hold=1),
-             trial("b", 50, swap="yes", hold=0), trial("b", 60, swap="no", hold=2)]
+             trial("b", 50, swap="yes", hold=0), trial("b", 60, swap="no", hold=2),
+             trial("c", 100, swap="yes", hold=0), trial("c", 132, swap="no", hold=0)]
     path = tmp_path / "journal.jsonl.xz"
     path.write_bytes(lzma.compress("\n".join(lines).encode()))
     result = knobs(path)
     assert result.returncode == 0, result.stderr
     rows = [line.split(" | ") for line in result.stdout.splitlines()[2:]]
-    told = {(row[0].lstrip("| "), row[1]): (row[2], row[3], row[4].rstrip(" |")) for row in rows}
-    assert told["swap", "yes"] == ("2", "20.0%", "b")
-    assert told["swap", "no"] == ("2", "11.1%", "a")  # its last trial counts
-    assert told["hold", "0"] == ("1", "20.0%", "b")
-    assert told["hold", "2"] == ("1", "0.0%", "")
+    told = {(row[0].lstrip("| "), row[1]): (*row[2:6], row[6].rstrip(" |")) for row in rows}
+    assert told["swap", "yes"] == ("3", "2", "25.9%", "32.0%", "c")  # the geometric mean of 20 % and 32 %
+    assert told["swap", "no"] == ("3", "1", "11.1%", "11.1%", "a")  # its last trial counts
+    assert told["hold", "0"] == ("1", "1", "20.0%", "20.0%", "b")
+    assert told["hold", "2"] == ("1", "0", "0.0%", "0.0%", "")
     assert ("hold", "1") not in told
 
 
