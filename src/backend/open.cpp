@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/text/units.h"
@@ -50,6 +52,8 @@ std::unique_ptr<Backend> open_arch(const std::string&, const BackendOptions&) { 
 std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options) {
   if (device == "cpu") return make_cpu_backend(options);
   if (device.starts_with(kArch)) return open_arch(device.substr(kArch.size()), options);
+  const std::vector<std::string> gpus_elsewhere = gpu_words();
+  if (std::ranges::find(gpus_elsewhere, device) != gpus_elsewhere.end()) return open_arch(device, options);
   const GpuCount gpus = gpu_count();
   if (device == "auto") return gpus.count > 0 ? open_cuda(0, options) : make_cpu_backend(options);
   if (device == "cuda:all")
@@ -58,7 +62,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
     throw request_error(fmt::format("unknown device '{}'", device),
                         fmt::format("did you mean 'cuda{}'?", device.substr(3)));
   if (device != "cuda" && !device.starts_with("cuda:"))
-    throw unknown_word("device", device, {"auto", "cpu", "cuda", "cuda:0"});
+    throw unknown_word("device", device, {"auto", "cpu", "cuda", "cuda:0", "h200"});
   const auto ordinal =
       device == "cuda" ? 0 : static_cast<int>(parse_integer(device.substr(5), "--device cuda:N", 0, 1023));
   if (gpus.count == 0)

@@ -182,6 +182,7 @@ bool surely_beats_default(const Final& final, size_t winner) {
 void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Trial>& trials) {
   const Trial& screening = *find_trial(trials, final.contenders[winner].candidate);
   entry.candidate = screening.candidate;
+  entry.code = screening.compile.code;
   entry.verdict = screening.verdict;
   entry.measurement = summarise(final.rounds.blocks[winner]);
   entry.rivals.clear();

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <vector>
 
 #include "base/error.h"
@@ -24,8 +25,60 @@ constexpr Architecture kArchitectures[] = {
     {"sm_86", 86, 99 * kKilo, 100 * kKilo},     {"sm_87", 87, 163 * kKilo, 164 * kKilo},
     {"sm_89", 89, 99 * kKilo, 100 * kKilo},     {"sm_90a", 90, 227 * kKilo, 228 * kKilo},
     {"sm_100a", 100, 227 * kKilo, 228 * kKilo}, {"sm_103a", 103, 227 * kKilo, 228 * kKilo},
-    {"sm_120a", 120, 99 * kKilo, 100 * kKilo},
+    {"sm_120a", 120, 99 * kKilo, 100 * kKilo},  {"sm_121a", 121, 99 * kKilo, 100 * kKilo},
 };
+
+// GPUs that plans can be made for where they are not: SMs, and bytes of L2 and memory as the driver reports them.
+struct NamedGpu {
+  std::string_view word, name, arch;
+  int processors;
+  int64_t cache_bytes, memory_bytes;
+};
+constexpr NamedGpu kGpus[] = {
+    {"h200", "NVIDIA H200", "sm_90a", 132, 60 * kKilo* kKilo, 150'000'000'000},
+    {"h100", "NVIDIA H100 80GB HBM3", "sm_90a", 132, 50 * kKilo* kKilo, 85'000'000'000},
+    {"b200", "NVIDIA B200", "sm_100a", 148, 126 * kKilo* kKilo, 190'000'000'000},
+    {"a100", "NVIDIA A100-SXM4-80GB", "sm_80", 108, 40 * kKilo* kKilo, 85'000'000'000},
+    {"l40s", "NVIDIA L40S", "sm_89", 142, 96 * kKilo* kKilo, 47'000'000'000},
+    {"l4", "NVIDIA L4", "sm_89", 58, 48 * kKilo* kKilo, 23'000'000'000},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", "sm_89", 128, 72 * kKilo* kKilo, 25'000'000'000},
+    {"rtx5090", "NVIDIA GeForce RTX 5090", "sm_120a", 170, 96 * kKilo* kKilo, 33'000'000'000},
+};
+
+// Dense bf16 FLOP/s and bytes/s from the vendor's datasheets; a name that isn't here has no roof.
+struct DataSheet {
+  std::string_view name;
+  Peaks peaks;
+};
+constexpr DataSheet kDataSheets[] = {
+    {"H200", {989e12, 4.8e12}},
+    {"GH200", {989e12, 4.0e12}},
+    {"H100 NVL", {835e12, 3.9e12}},
+    {"H100 PCIe", {756e12, 2.0e12}},
+    {"H100", {989e12, 3.35e12}},
+    {"H800", {989e12, 3.35e12}},
+    {"H20", {148e12, 4.0e12}},
+    {"A100-SXM4-80GB", {312e12, 2.039e12}},
+    {"A100-SXM4-40GB", {312e12, 1.555e12}},
+    {"A100", {312e12, 1.935e12}},
+    {"A10G", {70e12, 0.6e12}},
+    {"A10", {125e12, 0.6e12}},
+    {"L40S", {362e12, 0.864e12}},
+    {"L40", {181e12, 0.864e12}},
+    {"L4", {121e12, 0.3e12}},
+    {"B200", {2250e12, 8.0e12}},
+    {"5090", {209e12, 1.792e12}},
+    {"4090", {165e12, 1.008e12}},
+    {"3090", {71e12, 0.936e12}},
+};
+
+// Whether `part` stands in `name` as whole words: an A1000 is no A100.
+bool names(std::string_view name, std::string_view part) {
+  const auto joins = [&](size_t at) { return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])); };
+  for (size_t at = name.find(part); at != std::string_view::npos; at = name.find(part, at + 1))
+    if ((at == 0 || !joins(at - 1)) && !joins(at + part.size())) return true;
+  return false;
+}
 
 // What `moetune doctor` measures on an H200, as a share of the peaks of its data sheet.
 constexpr MeasuredRates kReached = {.dense_flops = 785.7 / 989, .read_bandwidth = 4.482 / 4.8};
@@ -79,8 +132,28 @@ DeviceInfo device_from_json(const JsonAt& json) {
           .measured = json.has("measured") ? rates_from_json(json["measured"]) : MeasuredRates{}};
 }
 
+Peaks peaks_of(std::string_view name) {
+  for (const DataSheet& sheet : kDataSheets)
+    if (names(name, sheet.name)) return sheet.peaks;
+  return {};
+}
+
+std::vector<std::string> gpu_words() {
+  std::vector<std::string> words;
+  for (const NamedGpu& gpu : kGpus) words.emplace_back(gpu.word);
+  return words;
+}
+
 DeviceInfo device_of_arch(const std::string& arch) {
-  std::vector<std::string> names;
+  for (const NamedGpu& gpu : kGpus) {
+    if (gpu.word != arch) continue;
+    DeviceInfo device = device_of_arch(std::string(gpu.arch));
+    device.name = gpu.name, device.processors = gpu.processors;
+    device.cache_bytes = gpu.cache_bytes, device.memory_bytes = gpu.memory_bytes;
+    device.peak_flops = peaks_of(gpu.name).flops, device.peak_bandwidth = peaks_of(gpu.name).bandwidth;
+    return device;
+  }
+  std::vector<std::string> words;
   for (const Architecture& known : kArchitectures) {
     if (known.name == arch || fmt::format("sm_{}", known.compute_capability) == arch)
       return {.kind = DeviceKind::cuda,
@@ -91,9 +164,10 @@ DeviceInfo device_of_arch(const std::string& arch) {
               .shared_memory_per_block = known.shared_memory_per_block,
               .shared_memory_per_sm = known.shared_memory_per_sm,
               .registers_per_sm = 65536};
-    names.emplace_back(known.name);
+    words.emplace_back(known.name);
   }
-  throw unknown_word("architecture", arch, names);
+  for (std::string& word : gpu_words()) words.push_back(std::move(word));
+  throw unknown_word("architecture", arch, words);
 }
 
 std::string arch(const DeviceInfo& device) {

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/json.h"
 
@@ -47,7 +49,14 @@ Peaks modelled_peaks(const DeviceInfo& device);
 Json to_json(const DeviceInfo& device);
 DeviceInfo device_from_json(const JsonAt& json);
 
-/// A device known from its architecture alone ("sm_80", "sm_90a"): for compiling without a GPU. Errors: unknown word.
+/// What the vendor's data sheet gives for a GPU of this name: dense bf16 FLOP/s; zeros for a name that isn't known.
+Peaks peaks_of(std::string_view name);
+
+/// The words of GPUs that device_of_arch knows: "h200".
+std::vector<std::string> gpu_words();
+
+/// A device that is not here, by its architecture ("sm_80", "sm_90a") or its name ("h200"): for plans and for compiling
+/// without a GPU. Of an architecture alone, SMs, caches and peaks are not known. Errors: unknown word.
 DeviceInfo device_of_arch(const std::string& arch);
 
 /// The target to compile for: "sm_90a" for compute capability 90, "sm_80" for 80, ...

@@ -33,13 +33,15 @@ Regime parse_regime(std::string_view text) {
 }
 
 Json to_json(const CompileResult& result) {
-  return {{"status", name(result.status)},
-          {"reason", result.reason},
-          {"registers", result.registers},
-          {"spill_bytes", result.spill_bytes},
-          {"static_shared_bytes", result.static_shared_bytes},
-          {"from_cache", result.from_cache},
-          {"seconds", rounded(result.seconds, 4)}};
+  Json json = {{"status", name(result.status)},
+               {"reason", result.reason},
+               {"registers", result.registers},
+               {"spill_bytes", result.spill_bytes},
+               {"static_shared_bytes", result.static_shared_bytes},
+               {"from_cache", result.from_cache},
+               {"seconds", rounded(result.seconds, 4)}};
+  if (!result.code.empty()) json["code"] = result.code;
+  return json;
 }
 
 CompileResult compile_result_from_json(const JsonAt& json) {
@@ -48,6 +50,7 @@ CompileResult compile_result_from_json(const JsonAt& json) {
           .registers = static_cast<int>(json["registers"].integer(0, 1 << 20)),
           .spill_bytes = static_cast<int>(json["spill_bytes"].integer(0, 1 << 30)),
           .static_shared_bytes = json["static_shared_bytes"].integer(0),
+          .code = json.has("code") ? json["code"].string() : "",
           .from_cache = json["from_cache"].boolean(),
           .seconds = json["seconds"].number()};
 }

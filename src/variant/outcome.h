@@ -20,6 +20,7 @@ struct CompileResult {
   int registers = 0;           // a thread; 0 for a cpu
   int spill_bytes = 0;         // stores and loads
   int64_t static_shared_bytes = 0;
+  std::string code = {};  // a hash of the machine code; empty = unknown
   bool from_cache = false;
   double seconds = 0;
 };

@@ -164,6 +164,13 @@ def test_candidates_that_cannot_run_are_told(room):
     assert "simt: illegal: simt runs on GPUs only" in " ".join(result.stdout.split())
 
 
+def test_plans_are_made_for_a_gpu_that_is_not_here(room):
+    request = ["--device", "h200", "--model", "qwen3-30b-a3b", "--projection", "up", "--tokens", "16"]
+    plan = json.loads(room.ok("tune", *request, "--dry-run", "--space", "quick", "--format", "json").stdout)
+    assert plan["device"]["name"] == "NVIDIA H200" and plan["device"]["processors"] == 132
+    assert "NVIDIA H200 is planned and compiled for, but is not here to run kernels" in room.error(2, "tune", *request)
+
+
 def test_a_dry_run_ends_as_the_run_does(room):
     for options in (["--set", "block_m=7"], ["--variant", "mma"], ["--set", "stages=3"]):
         run = room.error(2, "tune", *TINY, *options)

@@ -20,10 +20,10 @@ def test_leaves_a_table_and_a_journal(room):
     assert entry["complete"] and entry["verdict"]["ok"]
     assert [rival["name"] for rival in entry["rivals"]][0] == "default"
     assert len(entry["rivals"]) >= 2  # the baseline too
-    last = result.stdout.rstrip("\n").splitlines()[-1]
-    told = "1 of 1 cell tuned. 1 of 1 cell is too noisy to trust: " if "untrusted" in entry else "1 of 1 cell tuned: the winner is "
-    assert last.startswith(told)
-    assert last.endswith("Next: moetune check moetune-table.json")
+    last = result.stdout.rstrip("\n").split("\n\n")[-1]
+    told = "1 of 1 cell is too noisy to trust: " if "untrusted" in entry else "1 of 1 cell tuned: the winner is "
+    assert " ".join(last.split()).startswith(told) and max(map(len, last.splitlines())) <= 80
+    assert last.endswith("\nNext: moetune check moetune-table.json")
 
 
 def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted):
@@ -31,7 +31,7 @@ def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted
     command = ["tune", *TINY, "--max-candidates", "1", "--wait", "0"]
     result = planted.ok(*command, env=noise)
     words = "1 of 1 cell is too noisy to trust: custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64 (other programs took 50 % of"
-    assert words in result.stdout and "(too noisy to trust)" in result.stdout
+    assert words in " ".join(result.stdout.split()) and "(too noisy to trust)" in result.stdout
     assert "as fast as" not in result.stdout  # no claim
     validate("table", planted.path / "moetune-table.json")
     entry, = planted.json("moetune-table.json")["entries"]

@@ -330,7 +330,7 @@ TEST(Tune, ASpaceOfAnotherDeviceIsARequestError) {
   tuning.request.space = {.name = "mine", .variants = {{.variant = built_in().find("simt"), .values = {}}}};
   const Caught caught = error_of([&] { tuning.run(); });
   EXPECT_EQ(caught.exit, Exit::request);
-  EXPECT_EQ(caught.what, "no variant of the space 'mine' runs on a cpu");
+  EXPECT_EQ(caught.what, "this machine has no GPU, or --device cpu was given; no variant of the space 'mine' runs on a cpu");
   tuning.request.strategy = "clever";
   EXPECT_EQ(error_of([&] { tuning.run(); }).exit, Exit::request);
   EXPECT_TRUE(tuning.backend.calls.empty());

@@ -14,12 +14,6 @@ int cuda_device_count();
 /// Why there are none, as the driver says it; "" where there are some.
 std::string cuda_unavailable_reason();
 
-/// What the vendor's datasheet gives: dense bf16 FLOP/s and bytes/s; zeros for a name that isn't known.
-struct Roof {
-  double flops = 0, bandwidth = 0;
-};
-Roof roof_of(std::string_view device_name);
-
 /// Properties of a GPU that is there.
 DeviceInfo cuda_device(int ordinal);
 

@@ -56,6 +56,7 @@ class Collection {
 
   KernelExport exported;
   std::map<std::string, std::set<std::string>> archs;  // by the kernel's name
+  std::map<std::string, std::string> codes;            // of the kernels that were timed, as Entry has them
   std::vector<std::string> notes;
 
   std::vector<std::string> target_names() const {
@@ -78,10 +79,12 @@ class Collection {
         if (!candidate) continue;
       }
       if (own) tell_addressing(id(entry.cell), winner, entry.candidate);
+      const std::string name = kernel(*candidate, entry.cell.shape, device);
+      if (own && *candidate == entry.candidate) codes[name] = entry.code;
       exported.cells.push_back({.cell = entry.cell,
                                 .skew = entry.figures.max_over_mean,
                                 .arch = arch(device),
-                                .kernel = kernel(*candidate, entry.cell.shape, device),
+                                .kernel = name,
                                 .seconds = own && *candidate == entry.candidate ? entry.measurement.time.value : 0});
     }
   }
@@ -248,8 +251,18 @@ void write_folder(const KernelExport& exported, const TunedTable& table, const f
   write("manifest.json", manifest);
 }
 
-// Whether the table was measured with other kernels than those of this program.
-bool is_of_other_kernels(const TunedTable& table) {
+// Whether the table's times are those of other machine code than what was compiled.
+bool is_of_other_kernels(const TunedTable& table, const Collection& collection) {
+  bool known = true;
+  for (const ExportedKernel& kernel : collection.exported.kernels) {
+    const auto code = collection.codes.find(kernel.name);
+    if (code == collection.codes.end()) continue;
+    if (code->second.empty())
+      known = false;
+    else if (code->second != code_of(kernel.cubins.front().bytes))
+      return true;
+  }
+  if (known) return false;
   const Json& identity = table.environment.contains("identity") ? table.environment["identity"] : Json();
   return identity.is_object() && identity.contains("kernels") && identity["kernels"] != hash(kernel_sources());
 }
@@ -269,15 +282,15 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   for (const std::string& sentence : collection.notes) note(terminal, sentence);
   if (collection.exported.kernels.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported", options.table));
-  collection.exported.of_other_kernels = is_of_other_kernels(table);
-  if (collection.exported.of_other_kernels)
-    note(terminal, "the table was tuned with other kernels than this moetune has: its times do not apply");
   if (table.choices.empty())
     note(terminal,
          "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
          "which tune --choose makes");
   require_folder(options);
   compile_all(collection);
+  collection.exported.of_other_kernels = is_of_other_kernels(table, collection);
+  if (collection.exported.of_other_kernels)
+    note(terminal, "the times of the table are those of other kernels than this moetune has");
   write_folder(collection.exported, table, options.output);
   std::set<std::string> cells;
   for (const ServedCell& served : collection.exported.cells) cells.insert(id(served.cell));

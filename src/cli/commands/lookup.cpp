@@ -76,12 +76,14 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (const auto& layer : by_layer(all)) {
-    Grid matches = cell_grid({{"match"}, {"time", true}});
+    Grid matches = cell_grid({{"match"}, {"time", true}, {"measured at"}});
     Grid winners = cell_grid({{verbose ? "winner" : "winner, by what differs from the default"}});
     for (const Found* found : layer) {
       const auto& [cell, answer] = *found;
       const std::optional<Entry> entry = answered(answer);
-      add_row(matches, cell, {std::string(name(answer.match)), entry ? time_text(entry->measurement.time) : ""});
+      add_row(matches, cell,
+              {std::string(name(answer.match)), entry ? time_text(entry->measurement.time) : "",
+               entry ? fmt::format("{} tokens, {}", entry->cell.tokens, text(entry->cell.routing)) : ""});
       add_row(winners, cell, {winner_of(table, entry, verbose)});
       reasons.push_back(fmt::format("{}: {}", id(cell), answer.explanation));
     }

@@ -27,6 +27,8 @@
 #include "cli/tables/choosing.h"
 #include "cli/tables/plan.h"
 #include "cli/tables/winners.h"
+#include "cli/text/headed_tables.h"
+#include "cli/text/help.h"
 #include "cli/text/output.h"
 #include "cli/text/progress.h"
 #include "cli/text/wording.h"
@@ -273,8 +275,10 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   std::string last = answer(table, cells);
   if (const std::string choices = choices_sentence(chosen); !choices.empty()) last += " " + choices;
   last += fmt::format(" The table is {}.", options.output);
-  if (any_won || !complete) last += " Next: " + next_command(options, invocation, complete);
+  if (const int columns = table_columns(format, invocation.terminal, options.verbose); columns > 0)
+    last = wrapped(last, columns);
   last += "\n";
+  if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete) + "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text)

@@ -30,7 +30,11 @@ std::vector<std::string> arch_names(const std::vector<std::string>& given, const
   return names;
 }
 
-std::vector<std::string> device_words() { return {"auto", "cpu", "cuda", "cuda:0", "cuda:all"}; }
+std::vector<std::string> device_words() {
+  std::vector<std::string> words = {"auto", "cpu", "cuda", "cuda:0", "cuda:all"};
+  for (std::string& word : gpu_words()) words.push_back(std::move(word));
+  return words;
+}
 
 std::vector<std::string> format_words() { return names_of(exporters(), &Exporter::format); }
 

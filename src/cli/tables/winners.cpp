@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/stats.h"
@@ -19,12 +20,18 @@ namespace {
 
 constexpr size_t kNamed = 3;  // noisy cells, in a sentence
 
-// Names of all rivals in the table, in the order of their first appearance.
+// Names of all rivals in the table: the default, then baselines, the fastest first.
 std::vector<std::string> rival_names(const TunedTable& table) {
-  std::vector<std::string> names;
+  std::map<std::string, std::vector<double>> ratios;
   for (const Entry& entry : table.entries)
     for (const Rival& rival : entry.rivals)
-      if (std::find(names.begin(), names.end(), rival.name) == names.end()) names.push_back(rival.name);
+      if (rival.ratio.value > 0) ratios[rival.name].push_back(rival.ratio.value);
+  std::vector<std::pair<double, std::string>> ranked;
+  for (const auto& [name, of_cells] : ratios)
+    ranked.emplace_back(name == "default" ? 0 : 1 / geometric_mean(of_cells), name);
+  std::ranges::sort(ranked);
+  std::vector<std::string> names;
+  for (const auto& [rank, name] : ranked) names.push_back(name);
   return names;
 }
 
@@ -108,11 +115,20 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
   return grid;
 }
 
+// The default's values of the knobs by which the winner differs; its name alone if it is of another variant.
+std::string default_text(const Entry& entry) {
+  const Rival* fallback = find_rival(entry, "default");
+  if (!fallback || !entry.skipped.empty()) return "";
+  const Candidate& candidate = fallback->candidate;
+  return same_variant(candidate, entry.candidate) ? difference(candidate, entry.candidate) : candidate.variant->name;
+}
+
 Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
-  Grid grid = cell_grid({{"winner, by what differs from the default"}});
+  Grid grid = cell_grid({{"winner, by what differs from the default"}, {"default"}});
   for (const Entry* entry : entries)
     add_row(grid, entry->cell,
-            {entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped});
+            {entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped,
+             default_text(*entry)});
   return grid;
 }
 
@@ -148,9 +164,14 @@ std::string noise_sentence(const TunedTable& table) {
 }
 
 std::string answer(const TunedTable& table, size_t cells) {
-  int64_t won = 0;
-  for (const Entry& entry : table.entries) won += entry.skipped.empty();
+  int64_t won = 0, trusted = 0;
+  for (const Entry& entry : table.entries) {
+    won += entry.skipped.empty();
+    trusted += entry.skipped.empty() && distrust(entry).empty();
+  }
   std::string sentence = fmt::format("{} of {} tuned", won, counted(cells, "cell"));
+  const std::string noise = noise_sentence(table);
+  if (won > 0 && trusted == 0) return noise;
   std::vector<std::string> facts;
   for (const std::string& name : rival_names(table))
     if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
@@ -160,7 +181,6 @@ std::string answer(const TunedTable& table, size_t cells) {
   else
     sentence = fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are",
                            fmt::join(facts, " and "), won == 1 ? "" : " (geometric means)");
-  const std::string noise = noise_sentence(table);
   return noise.empty() ? sentence : sentence + " " + noise;
 }
 

@@ -9,8 +9,8 @@
 
 namespace moetune {
 
-/// For each layer the figures of its routings, the winners' times beside the default's and the first baseline's, and
-/// the winners by what differs from the default; then what training steps take: text of at most 80 columns. `verbose`
+/// For each layer the figures of its routings, the winners' times beside the default's and the fastest baseline's,
+/// and the winners by what differs from the default; then what training steps take: text of at most 80 columns. `verbose`
 /// tells all knobs, all baselines and rates, in wider tables.
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
@@ -18,8 +18,8 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
 /// on a quieter machine." Empty where every winner can be trusted.
 std::string noise_sentence(const TunedTable& table);
 
-/// "6 of 6 cells tuned: the winners are 1.35x as fast as the default and 1.10x as fast as cublas-loop (geometric
-/// means)." Ratios that are too uncertain to claim are left out, and the noise sentence follows.
+/// "6 of 6 cells tuned: the winners are 1.35x as fast as the default and 1.10x as fast as cublas-grouped, the
+/// fastest baseline (geometric means)." Ratios that are too uncertain to claim are left out, and the noise sentence follows.
 std::string answer(const TunedTable& table, size_t cells);
 
 }  // namespace moetune

@@ -30,6 +30,7 @@ struct Entry {
   double occupancy = 0;         // tile occupancy at the winner's block_m
   double flops = 0, bytes = 0;  // of the problem
   Candidate candidate;          // the winner
+  std::string code = {};        // a hash of its machine code; empty = unknown
   Measurement measurement;
   Verdict verdict;
   std::vector<Rival> rivals;        // default first, then baselines

@@ -135,6 +135,7 @@ std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
 void read_winner(const JsonAt& json, Entry& entry, const Catalog& catalog) {
   entry.candidate = candidate_from_json(json["candidate"], catalog);
   entry.measurement = measurement_from_json(json["measurement"]);
+  if (json.has("code")) entry.code = json["code"].string();
   entry.verdict = verdict_from_json(json["verdict"]);
   if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
   entry.occupancy = json["occupancy"].number();
@@ -183,6 +184,7 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
     const Entry seen = as_read(entry);
     json["derived"] = derived(seen, device);
     if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
+    if (!entry.code.empty()) json["code"] = entry.code;
     json["verdict"] = to_json(entry.verdict);
     json["rivals"] = Json::array();
     for (const Rival& rival : entry.rivals) json["rivals"].push_back(to_json(rival));

@@ -240,10 +240,14 @@ void set_values(SearchSpace& space, const std::string& assignment, const Catalog
 }
 
 void require_variant(const SearchSpace& space, const DeviceInfo& device) {
-  if (parts_for(space, device).empty())
-    throw request_error(fmt::format("no variant of the space '{}' runs on {}", space.name,
-                                    device.kind == DeviceKind::cuda ? "a GPU" : "a cpu"),
+  if (!parts_for(space, device).empty()) return;
+  if (device.kind == DeviceKind::cuda)
+    throw request_error(fmt::format("no variant of the space '{}' runs on a GPU", space.name),
                         "see 'moetune list variants', or choose another --device");
+  throw request_error(
+      fmt::format("this machine has no GPU, or --device cpu was given; no variant of the space '{}' runs on a cpu",
+                  space.name),
+      "plan for a GPU with --dry-run --device h200, compile for one with 'moetune compile', or use --variant cpu");
 }
 
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {

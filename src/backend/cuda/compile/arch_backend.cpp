@@ -45,8 +45,8 @@ class ArchBackend final : public Backend {
 
  private:
   [[noreturn]] void refuse() const {
-    throw request_error(fmt::format("the device arch:{} compiles kernels and cannot run them", compiler_.arch),
-                        "name a device that is here: see 'moetune list devices'");
+    throw request_error(fmt::format("{} is planned and compiled for, but is not here to run kernels", device_.name),
+                        "name a device that is here (see 'moetune list devices'), or add --dry-run");
   }
 
   DeviceInfo device_;

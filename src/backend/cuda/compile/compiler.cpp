@@ -13,8 +13,8 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/system/file.h"
 #include "base/hash.h"
+#include "base/system/file.h"
 
 namespace moetune {
 namespace {
@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFolder = "kernels/";
+constexpr size_t kCodeDigits = 12;
 constexpr std::string_view kMagic = "moetune.cubin/1\n";
 
 fs::path cache_path(const std::string& key) { return cache_folder() / "cubin" / key.substr(0, 2) / (key + ".cubin"); }
@@ -107,6 +108,8 @@ std::string hash(const KernelSources& sources) {
   return hash.hex();
 }
 
+std::string code_of(const std::string& cubin) { return Hash().add(cubin).hex().substr(0, kCodeDigits); }
+
 CompileResult read_ptxas_log(const std::string& log) {
   // Made once: libstdc++ makes expressions with tables of the locale that threads may not fill at the same time.
   static const std::regex registers("Used ([0-9]+) registers"), stores("([0-9]+) bytes spill stores"),
@@ -141,6 +144,7 @@ std::vector<CompiledUnit> compile_units(std::span<const std::string> units, cons
   const auto work = [&] {
     for (size_t i; (i = next++) < units.size();) try {
         compiled[i] = compile_unit(units[i], options, key_prefix);
+        if (!compiled[i].cubin.empty()) compiled[i].result.code = code_of(compiled[i].cubin);
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         failure = std::current_exception();

@@ -34,6 +34,9 @@ std::string hash(const KernelSources& sources);
 /// serialised (warnings C75xx) has the status `spills`.
 std::vector<CompiledUnit> compile_units(std::span<const std::string> units, const CompilerOptions& options);
 
+/// A hash of a cubin, 12 digits: equal code has equal times.
+std::string code_of(const std::string& cubin);
+
 /// Registers, spills and static shared memory from the log of `ptxas -v`.
 CompileResult read_ptxas_log(const std::string& log);
 
