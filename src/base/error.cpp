@@ -22,7 +22,16 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+// what() would end at a zero byte, which text from files may contain.
+std::string without_zeros(std::string text) {
+  for (size_t at = 0; (at = text.find('\0', at)) != std::string::npos;) text.replace(at, 1, "\\x00");
+  return text;
+}
+
 }  // namespace
+
+Error::Error(Exit exit, const std::string& what, std::string hint)
+    : std::runtime_error(without_zeros(what)), exit_(exit), hint_(std::move(hint)) {}
 
 std::string nearest(std::string_view word, std::span<const std::string> known) {
   std::string best;

@@ -22,8 +22,7 @@ enum class Exit : int {
 /// What went wrong in a sentence, and a hint that says what to do about it (may be empty).
 class Error : public std::runtime_error {
  public:
-  Error(Exit exit, const std::string& what, std::string hint = {})
-      : std::runtime_error(what), exit_(exit), hint_(std::move(hint)) {}
+  Error(Exit exit, const std::string& what, std::string hint = {});
   Exit exit() const { return exit_; }
   const std::string& hint() const { return hint_; }
 

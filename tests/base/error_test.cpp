@@ -33,6 +33,9 @@ TEST(UnknownWord, HintsAtTheNearest) {
 TEST(UnknownWord, ListsAllWhereNoneIsNear) {
   EXPECT_EQ(unknown_word("op", "forward", {"fwd", "dx"}).hint(), "one of: fwd, dx");
 }
+TEST(ErrorKinds, KeepTextBehindAZeroByte) {
+  EXPECT_STREQ(request_error(std::string("the model 'a\0b'", 15)).what(), "the model 'a\\x00b'");
+}
 TEST(ErrorKinds, CarryTheirExitCodes) {
   EXPECT_EQ(static_cast<int>(request_error("x").exit()), 2);
   EXPECT_EQ(static_cast<int>(machine_error("x", "do y").exit()), 3);
