@@ -41,7 +41,7 @@ struct Actions {
 };
 
 // Default signal handling, as a new program expects. Signals that a terminal sends to a whole process group are
-// blocked.
+// blocked. The child leads a group, with which kill() ends the processes that it started too.
 void set_signals(posix_spawnattr_t& attributes) {
   sigset_t blocked, defaults;
   sigemptyset(&blocked);
@@ -51,7 +51,7 @@ void set_signals(posix_spawnattr_t& attributes) {
   sigdelset(&defaults, SIGSTOP);
   posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ std::optional<Ending> Child::wait(double seconds) {
 
 std::optional<Ending> Child::kill(double seconds) {
   if (!running()) return std::nullopt;
-  ::kill(pid_, SIGKILL);
+  ::kill(-pid_, SIGKILL);
   return wait(seconds);
 }
 

@@ -31,7 +31,7 @@ class Child {
   explicit Child(const std::vector<std::string>& command);
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;  // ends the one that it had
-  ~Child();                                  // SIGKILL, and no zombie stays
+  ~Child();                                  // kill(), and no zombie stays
 
   bool running() const { return pid_ > 0; }  // not yet reaped
   pid_t pid() const { return pid_; }
@@ -40,7 +40,7 @@ class Child {
 
   /// Waits for its end; nothing if it still runs after `seconds`.
   std::optional<Ending> wait(double seconds);
-  /// SIGKILL, then wait. Nothing if even that doesn't end it: it hangs in the kernel.
+  /// SIGKILL to it and to what it started, then wait. Nothing if even that doesn't end it: it hangs in the kernel.
   std::optional<Ending> kill(double seconds = 10);
 
  private:

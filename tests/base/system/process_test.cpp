@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +76,15 @@ TEST(Child, KillEndsAnything) {
   EXPECT_EQ(child.kill(), (Ending{SIGKILL, 0}));
   EXPECT_FALSE(child.running());
   EXPECT_EQ(child.kill(), std::nullopt);
+}
+
+TEST(Child, KillEndsWhatItStarted) {
+  Child child = shell("sleep 60 & echo >&3; wait");
+  char line;
+  ASSERT_EQ(::read(child.socket(), &line, 1), 1);
+  child.kill();
+  pollfd end{child.socket(), POLLIN, 0};  // closed once nobody has the other end
+  EXPECT_EQ(::poll(&end, 1, 20'000), 1);
 }
 
 TEST(Child, DestructionLeavesNoZombie) {
