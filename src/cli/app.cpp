@@ -80,6 +80,7 @@ int guarded(const Terminal& terminal, const std::function<int()>& body) {
 int run_app(int argc, char** argv, const BackendFactory& factory, const DeviceLister& lister) {
   hold_standard_descriptors();
   ignore_write_signals();
+  end_on_signals();
   Terminal terminal = look_at_terminal("auto");
   return guarded(terminal, [&] { return run(std::vector<std::string>(argv, argv + argc), factory, lister, terminal); });
 }

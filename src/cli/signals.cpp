@@ -7,6 +7,8 @@
 #include <csignal>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace moetune {
 namespace {
 
@@ -23,20 +25,28 @@ void on_signal(int signal) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords.data(), kWords.size());
 }
 
-}  // namespace
-
-const std::atomic<bool>& stop_on_signals() {
+void set_handler(void (*handler)(int)) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
     ::sigaction(signal, nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
-    action.sa_handler = on_signal;
+    action.sa_handler = handler;
     action.sa_flags = SA_RESTART;  // what is under way goes on: the flag is looked at between trials
     ::sigemptyset(&action.sa_mask);
     ::sigaction(signal, &action, nullptr);
   }
+}
+
+}  // namespace
+
+const std::atomic<bool>& stop_on_signals() {
+  set_handler(on_signal);
   return stop;
+}
+
+void end_on_signals() {
+  set_handler([](int) { ::_exit(static_cast<int>(Exit::interrupted)); });
 }
 
 void hold_standard_descriptors() {

@@ -8,6 +8,9 @@ namespace moetune {
 /// ends the process at once. A signal that was ignored before (nohup) stays ignored.
 const std::atomic<bool>& stop_on_signals();
 
+/// From now on SIGINT, SIGTERM and SIGHUP end the process at once with Exit::interrupted. An ignored one stays ignored.
+void end_on_signals();
+
 /// Writes to closed pipes and past file size limits fail with an error instead of a signal.
 void ignore_write_signals();
 

@@ -46,6 +46,15 @@ def test_sigterm_is_like_ctrl_c(planted):
     validate("table", planted.path / "moetune-table.json")
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_without_results_so_far_ends_at_once(room, sent):
+    process = room.start("doctor", *CPU, preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL))  # nohup ignores it
+    assert "measuring" in process.stderr.readline()
+    process.send_signal(sent)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
 def test_ctrl_c_to_the_whole_group_spares_the_worker(planted):
     # As a terminal does: the worker gets the signal too, and the trial under way is finished all the same.
     process = planted.start("tune", *CELLS, env=SLOW_TRIALS, start_new_session=True)
