@@ -1,6 +1,7 @@
 // Every variant at its corners, for sm_80 and sm_90a, without a GPU: compiles, spills nothing, uses the planned shared
 // memory (the kernel asserts that against its own layout).
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,9 +11,11 @@
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/compile/kept_units.h"
 #include "base/error.h"
+#include "base/system/file.h"
 #include "built_in.h"
 #include "gpu/allclose.h"
 #include "gpu/plants.h"
+#include "temporary_folder.h"
 #include "variant/space/space.h"
 #include "workload/model.h"
 #include "workload/problem.h"
@@ -562,6 +565,41 @@ TEST(Compiler, SecondTimeComesFromTheCache) {
   EXPECT_TRUE(second.result.from_cache);
   EXPECT_EQ(first.cubin, second.cubin);
   EXPECT_EQ(first.result.registers, second.result.registers);
+}
+
+TEST(Compiler, ReplacesADamagedEntryOfTheCache) {
+  const TemporaryFolder folder;
+  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  const auto entries = [&] {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& one : std::filesystem::recursive_directory_iterator(folder.path()))
+      if (!one.is_directory()) paths.push_back(one.path());
+    return paths;
+  };
+  const auto compile = [](const std::string& body) {
+    const std::string unit = "extern \"C\" __global__ void moetune_kernel(int* p) { *p = " + body + "; }\n";
+    return compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources()}).front();
+  };
+  const CompiledUnit first = compile("42");
+  const std::filesystem::path entry = entries().at(0);
+  const std::string text = read_text(entry);
+  compile("43");
+  std::string flipped = text;
+  flipped[text.size() / 2] ^= 1;
+  for (const std::string& damaged :
+       {text.substr(0, text.size() / 2), flipped, read_text(entries().at(entries()[0] == entry)), std::string()}) {
+    if (damaged.empty()) {
+      std::filesystem::remove(entry);
+      ASSERT_EQ(::mkfifo(entry.c_str(), 0600), 0);
+    } else {
+      write_atomic(entry, damaged);
+    }
+    const CompiledUnit anew = compile("42");
+    EXPECT_FALSE(anew.result.from_cache);
+    EXPECT_EQ(anew.cubin, first.cubin);
+    EXPECT_TRUE(compile("42").result.from_cache);
+  }
+  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(Compiler, ReadsThePtxasLog) {

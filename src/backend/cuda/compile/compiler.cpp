@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <regex>
@@ -23,26 +22,30 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFolder = "kernels/";
 constexpr size_t kCodeDigits = 12;
-constexpr std::string_view kMagic = "moetune.cubin/1\n";
+constexpr std::string_view kMagic = "moetune.cubin/2\n";
 
 fs::path cache_path(const std::string& key) { return cache_folder() / "cubin" / key.substr(0, 2) / (key + ".cubin"); }
 
-// Layout of a cache file: magic, length of the log in decimal and a newline, the log, the cubin.
+// A cache file: magic, a digest of the key and the content, a newline; the content: length of the log in decimal, a
+// newline, the log, the cubin.
+std::string cache_text(const std::string& key, const std::string& content) {
+  return fmt::format("{}{}\n{}", kMagic, Hash().add(key).add(content).hex(), content);
+}
+
 bool read_cached(const std::string& key, CompiledUnit& unit) {
   std::string text;
   try {
     if (!fs::exists(cache_path(key))) return false;
     text = read_text(cache_path(key));
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return false;
   }
-  if (!text.starts_with(kMagic)) return false;
   const size_t newline = text.find('\n', kMagic.size());
-  const size_t length = newline == std::string::npos ? 0 : std::strtoul(text.c_str() + kMagic.size(), nullptr, 10);
-  if (newline == std::string::npos || newline + 1 + length >= text.size()) return false;
-  unit.log = text.substr(newline + 1, length);
-  unit.cubin = text.substr(newline + 1 + length);
-  if (!unit.cubin.starts_with("\177ELF")) return false;
+  const std::string content = newline == std::string::npos ? "" : text.substr(newline + 1);
+  if (text != cache_text(key, content)) return false;
+  const size_t log = content.find('\n') + 1, length = std::stoul(content);
+  unit.log = content.substr(log, length);
+  unit.cubin = content.substr(log + length);
   unit.result = read_ptxas_log(unit.log);
   unit.result.from_cache = true;
   return true;
@@ -51,8 +54,10 @@ bool read_cached(const std::string& key, CompiledUnit& unit) {
 // Without a writable cache the next run compiles again.
 void write_cached(const std::string& key, const CompiledUnit& unit) {
   try {
-    fs::create_directories(cache_path(key).parent_path());
-    write_atomic(cache_path(key), fmt::format("{}{}\n{}{}", kMagic, unit.log.size(), unit.log, unit.cubin));
+    const fs::path path = cache_path(key);
+    fs::create_directories(path.parent_path());
+    if (!fs::is_regular_file(path)) fs::remove(path);  // writing to a pipe could block
+    write_atomic(path, cache_text(key, fmt::format("{}\n{}{}", unit.log.size(), unit.log, unit.cubin)));
   } catch (const std::exception&) {
   }
 }
