@@ -96,6 +96,7 @@ void read_entry(const std::vector<std::string>& words, const std::string& place,
 
 Table read_table(std::string_view text, const std::string& where) {
   Table table;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // spreadsheets write this mark of UTF-8
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);

@@ -57,6 +57,9 @@ TEST(CsvTrace, TakesWindowsLinesBlanksAndCommentsBetween) {
       read("\r\n# recorded on a Monday\r\nexpert , rows\r\n 0 , 2 \r\n# experts=5\r\n1,2\r\n\r\n", 0, 2);
   EXPECT_EQ(trace.layers[0].m_sizes, (Ints{2, 2, 0, 0, 0}));
 }
+TEST(CsvTrace, TakesAByteOrderMark) {
+  EXPECT_EQ(read("\xef\xbb\xbflayer,expert,rows\n3,0,2\n4,1,1\n", 0, 1).layers.size(), 2u);
+}
 TEST(CsvTrace, TakesExpertsFromTheSweep) {
   EXPECT_EQ(read("expert,rows\n0,1\n1,1\n", 8, 1).layers[0].m_sizes.size(), 8u);
 }
