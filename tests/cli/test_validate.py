@@ -204,6 +204,12 @@ def test_text_fits_and_markdown_is_a_table(room):
     assert "| valid " in room.ok("validate", good, "--format", "markdown").stdout
 
 
+def test_a_pack_may_not_take_the_name_of_a_variant(room):
+    manifest = json.loads((FILES / "pack-toy.json").read_text())
+    (result, fault), = results_of(room, [room.write("pack.json", {**manifest, "variant": "mma"})])
+    assert result == "invalid" and "variant: the name 'mma' is taken by a variant that is built in" in fault
+
+
 def test_the_files_of_a_pack_are_those_of_its_manifest(room):
     manifest = json.loads((SOURCE / "tests/cli/files/pack-toy.json").read_text())
     for name in manifest["files"]:

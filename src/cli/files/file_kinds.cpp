@@ -1,6 +1,8 @@
 // Each kind with what its schema cannot say: the reader of the command that reads such files.
 #include "cli/files/file_kinds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <type_traits>
@@ -42,6 +44,14 @@ void read_recording(const JsonAt& json, const Catalog&) {
   for (const int64_t count : experts) with_open_top_k([&](int64_t top_k) { trace_from_json(json, count, top_k); });
 }
 
+// A pack's variant joins those that are built in.
+void read_pack(const JsonAt& json, const Catalog& catalog) {
+  const std::string name = pack_from_json(json).variant;
+  if (std::ranges::find(catalog.variants(), name, [](const auto& one) { return one->name; }) !=
+      catalog.variants().end())
+    json["variant"].fail(fmt::format("the name '{}' is taken by a variant that is built in", name));
+}
+
 // What a reader makes of a file is dropped: only its errors count.
 template <auto Reader>
 void read_by(const JsonAt& json, const Catalog& catalog) {
@@ -63,7 +73,7 @@ constexpr FileKind kKinds[] = {
     {"list", 1, "list", "names that moetune knows"},
     {"lookup", 1, "lookup", "answers of a table"},
     {"model", 1, "you", "the expert layers of a model", read_by<model_from_json>},
-    {"pack", 1, "you, scripts/pack_triton.py", "how kernels made elsewhere are launched", read_by<pack_from_json>},
+    {"pack", 1, "you, scripts/pack_triton.py", "how kernels made elsewhere are launched", read_pack},
     {"peers", 1, "scripts/peers.py", "times of other libraries", read_by<peers_from_json>},
     {"plan", 1, "tune --dry-run", "what a run would do"},
     {"replay", 1, "replay", "what a strategy would have found"},
