@@ -142,6 +142,8 @@ bool write_new(const fs::path& name, std::string_view text) {
 }  // namespace
 
 std::string read_text(const fs::path& path, int64_t limit) {
+  if (is_special(path) && !path.string().starts_with("/dev/") && !path.string().starts_with("/proc/"))
+    throw request_error(fmt::format("{}: expected a regular file, found a device or a pipe", path.string()));
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.get() < 0)
     throw request_error(fmt::format("{}: {}", path.string(), std::strerror(errno)),
@@ -169,13 +171,18 @@ void write_atomic(const fs::path& name, std::string_view text) {
   rename_to(write_temporary(path, text), path);
 }
 
-void require_writable(const fs::path& path, bool make_folder) {
+void require_writable(const fs::path& path, bool dry) {
   std::error_code error;
   if (path.empty()) throw request_error("the name of a file to write is empty");
   if (!path.has_filename() || fs::is_directory(path, error))
     throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (make_folder && !fs::exists(folder, error)) {
+  if (!fs::exists(folder, error)) {
+    fs::path above = fs::absolute(folder, error);
+    while (!fs::exists(above, error) && above.has_relative_path()) above = above.parent_path();
+    if (above == above.root_path())
+      throw request_error(fmt::format("{}: no such folder", folder.string()), "make it, or name another folder");
+    if (dry) return require_writable(above / path.filename());
     fs::create_directories(folder, error);
     if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
   }

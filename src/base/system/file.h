@@ -8,8 +8,8 @@
 
 namespace moetune {
 
-/// The whole file. Errors (Exit::request): missing (with the nearest name in that folder), a folder, unreadable, or
-/// over `limit` bytes.
+/// The whole file. Errors (Exit::request): missing (with the nearest name in that folder), a folder, unreadable, over
+/// `limit` bytes, or a pipe, which could block for ever; pipes that a shell has opened are read (/dev/stdin, /dev/fd).
 std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
 
 /// Writes to a temporary in the same folder, syncs and renames: a reader sees the old file or the new one. Behind a
@@ -18,9 +18,9 @@ std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t
 void write_atomic(const std::filesystem::path& path, std::string_view text);
 
 /// Throws Exit::request unless a file can be written at `path`: the name resolves and leaves room for the suffix of a
-/// temporary, the folder exists (or is made, with `make_folder`) and is writable, and `path` is not a folder. Leaves no
-/// file behind.
-void require_writable(const std::filesystem::path& path, bool make_folder = true);
+/// temporary, the folder exists or is made, but not in the root folder, and is writable, and `path` is not a folder.
+/// Leaves no file behind. `dry` makes no folder: it is enough that it can be made.
+void require_writable(const std::filesystem::path& path, bool dry = false);
 
 /// Whether two names lead to one file: the same device and inode behind symbolic links, or, where neither file exists,
 /// the same name in the same folder.

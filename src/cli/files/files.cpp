@@ -97,20 +97,11 @@ void require_replaceable(const OutputFile& output) {
                         "give another file name, or remove that file first");
 }
 
-// The path itself, or, where its folder doesn't exist yet, the same name in the nearest folder that exists.
-fs::path in_existing_folder(const fs::path& path) {
-  std::error_code error;
-  fs::path folder = fs::absolute(path, error).parent_path();
-  if (fs::exists(folder, error)) return path;
-  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
-  return folder / path.filename();
-}
-
 void require_place(const OutputFile& output, bool dry) {
   if (output.path == kStandardOutput)
     throw request_error(fmt::format("{}: '-' is not the name of a file", output.option),
                         "for standard output see --format; for a file of this name write ./-");
-  require_writable(dry ? in_existing_folder(output.path) : output.path, !dry);
+  require_writable(output.path, dry);
   std::error_code error;
   if (output.content == Content::journal || !fs::exists(output.path, error)) return;
   if (!fs::is_regular_file(output.path, error))

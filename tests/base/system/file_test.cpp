@@ -40,6 +40,13 @@ TEST(ReadText, RefusesAFolderAndOverTheLimit) {
   EXPECT_EQ(read_text(path, 5), "12345");
   EXPECT_EQ(error_of([&] { read_text(path, 4); }).what, path.string() + ": larger than 4 B, the most that is read");
 }
+TEST(ReadText, RefusesAPipe) {
+  const TemporaryFolder folder;
+  const fs::path pipe = folder.path() / "kernel.cubin";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_text(pipe); }).what,
+            pipe.string() + ": expected a regular file, found a device or a pipe");
+}
 TEST(ReadText, StopsAtTheLimitOfAnEndlessFile) {
   EXPECT_EQ(error_of([] { read_text("/dev/zero", 100000); }).what,
             "/dev/zero: larger than 100 kB, the most that is read");
@@ -114,10 +121,14 @@ TEST(RequireWritable, TakesADeviceMakesTheFolderAndLeavesNothing) {
   EXPECT_TRUE(fs::is_directory(folder.path() / "a" / "b"));
   EXPECT_EQ(entries(folder.path() / "a" / "b"), 0u);
 }
-TEST(RequireWritable, RefusesAMissingFolderWhereItMayNotMakeIt) {
+TEST(RequireWritable, MakesNoFolderInTheRootNorInADryRun) {
   const TemporaryFolder folder;
-  EXPECT_EQ(error_of([&] { require_writable(folder.path() / "a" / "x", false); }).what,
-            (folder.path() / "a").string() + ": no such folder");
+  require_writable(folder.path() / "a" / "x", true);
+  EXPECT_EQ(entries(folder.path()), 0u);
+  for (const bool dry : {true, false})
+    EXPECT_EQ(error_of([&] { require_writable("/moetune-missing/a/x", dry); }).what,
+              "/moetune-missing/a: no such folder");
+  EXPECT_FALSE(fs::exists("/moetune-missing"));
 }
 TEST(RequireWritable, RefusesAFolder) {
   const TemporaryFolder folder;
