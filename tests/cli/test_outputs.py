@@ -229,6 +229,17 @@ def test_a_dry_run_looks_at_its_files_as_the_run_does(room):
     assert room.files() == ["notes.txt"]
 
 
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "link"])
+def test_an_open_descriptor_is_no_output(room, name):
+    (room.path / "link").symlink_to("/dev/stdout")
+    table = room.made_table()
+    for command in (["tune", *TINY], ["tune", *TINY, "--dry-run"], ["bench", *TINY], ["merge", table, table], ["export", table], ["report", table]):
+        with open(room.path / "shell", "w", encoding="utf-8") as out:  # where a shell sends standard output
+            assert "expected the name of a regular file" in room.error(2, *command, "-o", name, stdout=out)
+    assert (room.path / "shell").read_text() == "" and room.files() == ["link", "shell", table]
+    assert not os.path.exists("/dev/stdout.journal.jsonl")
+
+
 def test_a_hyphen_is_standard_output(room):
     table = room.made_table()
     for command in (["verify", *TINY], ["bench", *TINY, "--rounds", "1"]):

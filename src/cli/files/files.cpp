@@ -97,14 +97,24 @@ void require_replaceable(const OutputFile& output) {
                         "give another file name, or remove that file first");
 }
 
+// Whether the name leads to an open descriptor: /dev/stdout, /dev/fd/1. The file behind it is another program's.
+bool is_descriptor(const fs::path& name) {
+  std::error_code error;
+  for (fs::path path = fs::absolute(name, error); fs::is_symlink(path, error);
+       path = path.parent_path() / fs::read_symlink(path, error))
+    if (fs::canonical(path.parent_path(), error).string().starts_with("/proc/")) return true;
+  return false;
+}
+
 void require_place(const OutputFile& output, bool dry) {
   if (output.path == kStandardOutput)
     throw request_error(fmt::format("{}: '-' is not the name of a file", output.option),
                         "for standard output see --format; for a file of this name write ./-");
   require_writable(output.path, dry);
   std::error_code error;
-  if (output.content == Content::journal || !fs::exists(output.path, error)) return;
-  if (!fs::is_regular_file(output.path, error))
+  const bool regular = fs::is_regular_file(output.path, error);
+  if (!fs::exists(output.path, error) || (output.content == Content::journal && !regular)) return;
+  if (!regular || is_descriptor(output.path))
     throw request_error(
         fmt::format("{}: expected the name of a regular file, found a device or a pipe", output.path.string()),
         "for standard output leave this option out and use --format");
