@@ -25,7 +25,7 @@ def test_new_cells_join_and_known_ones_stay(room):
     assert f"{TABLE} holds 2 of 4 cells already: --append tunes the others" in result.stderr
     assert "4 of 4 cells tuned" in result.stdout
     assert {cell.split("/t")[1].split("/")[0] for cell, _ in trials(room.journal())} == {"4", "32"}
-    assert TABLE + ".old" not in room.files()
+    assert room.files() == [TABLE, f"{TABLE}.journal.jsonl", f"{TABLE}.journal.jsonl.old"]
     assert "--append" in after["tool"]["argv"]
     validate("table", room.path / TABLE)
     validate("journal", room.path / f"{TABLE}.journal.jsonl")
