@@ -140,6 +140,22 @@ def test_the_program_judges_damaged_files_as_jsonschema_does(room, path):
     assert wrong == []
 
 
+LISTED = [("kernels", "kernels 0 launches 0 most_per_processor", GONE), ("kernels", "kernels 0 operands 0 dtype", "fp99"),
+          ("kernels", "kernels 0 operands 0 access", "x"), ("kernels", "kernels 0 operands 0 shape", ["1"] * 4),
+          ("bench", "regime", "x"), ("check", "regime", "x"), *((kind, "regime", None) for kind in ("bench", "check", "lookup-choice")),
+          *(("lookup-choice", f"answers 0 choice {key}", value) for key in ("rule", "tokens", "candidate", "contenders") for value in (None, "x"))]
+
+
+def test_what_was_once_called_valid(room):
+    files = []
+    for number, (name, words, value) in enumerate(LISTED):
+        document = {**json.loads((FILES / f"{name}.json").read_text()), **({"regime": "burst"} if words == "regime" else {})}
+        broken = damaged(document, [int(word) if word.isdigit() else word for word in words.split()], value)
+        assert schema_refuses(name.split("-")[0], broken) and not schema_refuses(name.split("-")[0], document)
+        files.append(room.write(f"{number}.json", broken))
+    assert {result for result, _ in results_of(room, files)} == {"invalid"}
+
+
 def test_all_configs_are_valid(room):
     folders = ("models", "routings", "spaces", "suites", "cost", "tuned")
     files = [path for folder in folders for path in sorted((SOURCE / "configs" / folder).glob("*.json"))]
