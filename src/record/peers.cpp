@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
 
 #include "base/error.h"
 
@@ -14,15 +14,20 @@ Peers peers_from_json(const JsonAt& json) {
   const JsonAt entries = json["entries"];
   Peers peers{.device = json["environment"]["device"].string(), .times = {}};
   if (json.has("regime")) peers.regime = parse_regime(json["regime"].string());
-  std::vector<PeerTime>& times = peers.times;
-  std::set<std::pair<std::string, std::string>> known;
   for (size_t i = 0; i < entries.size(); ++i) {
     const JsonAt entry = entries[i];
-    times.push_back({entry["id"].string(), entry["peer"].string(), measurement_from_json(entry)});
-    if (!known.emplace(times.back().cell, times.back().peer).second)
-      entry.fail(fmt::format("{} appears twice in {}", times.back().peer, times.back().cell));
+    const std::string cell = entry["id"].string(), peer = entry["peer"].string();
+    std::vector<PeerTime>& times = peers.times[cell];
+    if (std::ranges::find(times, peer, &PeerTime::peer) != times.end())
+      entry.fail(fmt::format("{} appears twice in {}", peer, cell));
+    times.push_back({peer, measurement_from_json(entry)});
   }
   return peers;
+}
+
+std::span<const PeerTime> Peers::of(const std::string& cell) const {
+  const auto found = times.find(cell);
+  return found == times.end() ? std::span<const PeerTime>() : found->second;
 }
 
 Peers read_peers(const std::string& file) {

@@ -1,5 +1,7 @@
 // Times of other libraries, as scripts/peers.py wrote them (moetune.peers/1). Nothing here measures.
 #pragma once
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,6 @@
 namespace moetune {
 
 struct PeerTime {
-  std::string cell;  // its id
   std::string peer;
   Measurement measurement;
 };
@@ -18,7 +19,9 @@ struct PeerTime {
 struct Peers {
   std::string device;  // its name
   Regime regime = Regime::burst;
-  std::vector<PeerTime> times;  // in the order of the file
+  std::map<std::string, std::vector<PeerTime>> times;  // by the id of the cell, in the order of the file
+
+  std::span<const PeerTime> of(const std::string& cell) const;  // empty where it has none
 };
 
 /// Errors name the place, also of a peer that appears twice in one cell.

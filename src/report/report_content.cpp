@@ -24,18 +24,16 @@ std::vector<std::string> other_names(const ReportInput& input) {
     for (const Rival& rival : entry.rivals) add(rival.name);
   if (!input.peers) return names;
   for (const Entry& entry : input.table->entries)
-    for (const PeerTime& time : input.peers->times)
-      if (time.cell == id(entry.cell)) add(time.peer);
+    for (const PeerTime& time : input.peers->of(id(entry.cell))) add(time.peer);
   return names;
 }
 
 const Measurement* other_time(const ReportInput& input, const Entry& entry, const std::string& name) {
   if (const Rival* rival = find_rival(entry, name)) return &rival->measurement;
   if (!input.peers) return nullptr;
-  const std::string cell = id(entry.cell);
-  const auto found = std::ranges::find_if(input.peers->times,
-                                          [&](const PeerTime& time) { return time.cell == cell && time.peer == name; });
-  return found == input.peers->times.end() ? nullptr : &found->measurement;
+  const auto times = input.peers->of(id(entry.cell));
+  const auto found = std::ranges::find(times, name, &PeerTime::peer);
+  return found == times.end() ? nullptr : &found->measurement;
 }
 
 std::optional<Estimate> speed_up(const ReportInput& input, const Entry& entry, const std::string& name) {

@@ -50,8 +50,9 @@ std::vector<CellTimes> times_with_peers(const ReportInput& input) {
   std::vector<CellTimes> cells = cell_times(*input.table);
   if (!input.peers) return cells;
   for (CellTimes& one : cells)
-    for (const PeerTime& peer : input.peers->times)
-      if (!one.times.empty() && peer.cell == id(one.cell)) one.times.push_back({peer.peer, peer.measurement.time});
+    if (!one.times.empty())
+      for (const PeerTime& peer : input.peers->of(id(one.cell)))
+        one.times.push_back({peer.peer, peer.measurement.time});
   return cells;
 }
 

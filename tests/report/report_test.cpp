@@ -51,9 +51,9 @@ JournalContents journal() {
 
 Peers peers() {
   return {.device = "NVIDIA H200",
-          .times = {{id(first_cell()), "triton", sample::measurement(15)},
-                    {id(second_cell()), "triton", sample::measurement(10.25)},
-                    {"of another table", "absent", sample::measurement(1)}}};
+          .times = {{id(first_cell()), {{"triton", sample::measurement(15)}}},
+                    {id(second_cell()), {{"triton", sample::measurement(10.25)}}},
+                    {"of another table", {{"absent", sample::measurement(1)}}}}};
 }
 
 Grid grid_with(const ReportSection& section, const std::string& column) {
@@ -235,7 +235,7 @@ TEST(Report, HostileTextStaysText) {
   inputs.table.device.name = inputs.contents.header.space = inputs.contents.header.strategy = kHostile;
   inputs.table.environment = {{kHostile, {{kHostile, kHostile}}}, {"list", {kHostile}}};
   inputs.table.tool = {{"argv", {kHostile}}};
-  inputs.others.times[0].peer = kHostile;
+  inputs.others.times.at(id(first_cell())).at(0).peer = kHostile;
   Layer hostile = small_up();
   hostile.model = kHostile;
   for (Entry& entry : inputs.table.entries) entry.cell.shape.layer = hostile;

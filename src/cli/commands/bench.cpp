@@ -135,14 +135,13 @@ std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Bac
 }
 
 // The times of other libraries in this cell. They are of another run: no rounds pair with ours.
-void add_peers(const std::vector<PeerTime>& peers, std::vector<BenchResult>& results) {
-  const std::string cell = results.empty() ? "" : id(results.front().cell);
+void add_peers(const Peers& peers, std::vector<BenchResult>& results) {
+  if (results.empty()) return;
   double baseline = 0;
   for (const BenchResult& result : results)
     if (baseline <= 0 && result.entrant.role == "baseline" && result.status == Status::ok)
       baseline = result.measurement.time.value;
-  for (const PeerTime& peer : peers) {
-    if (peer.cell != cell) continue;
+  for (const PeerTime& peer : peers.of(id(results.front().cell))) {
     BenchResult result = results.front();
     result.entrant.role = "peer", result.entrant.contender.baseline = peer.peer;
     result.entrant.name = peer.peer + " (peer)";
@@ -235,7 +234,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
       std::vector<BenchResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say);
-      add_peers(peers.times, measured);
+      add_peers(peers, measured);
       for (BenchResult& result : measured) results.push_back(std::move(result));
     }
   } catch (const std::exception& error) {
