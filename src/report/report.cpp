@@ -8,11 +8,13 @@
 #include "base/embedded.h"
 #include "base/text/markup.h"
 #include "report/chart.h"
+#include "report/packed.h"
 #include "report/report_content.h"
 
 namespace moetune {
 namespace {
 
+constexpr size_t kLargePage = 2'000'000, kSmallSection = 20'000;  // bytes; the small ones of a large page stay open
 constexpr int kShortText = 24, kLongText = 64;  // a longer text makes its column wider, on narrow screens or everywhere
 
 std::vector<ReportSection> sections_of(const ReportInput& input) {
@@ -103,15 +105,21 @@ std::string html_part(const ReportPart& part) {
 }
 
 // Heat maps that follow one another stand side by side.
-std::string html_section(const ReportSection& section, size_t index) {
-  std::string out = fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n", index, html_text(section.title));
+std::string html_parts(const ReportSection& section) {
+  std::string out;
   bool maps = false;
   for (const ReportPart& part : section.parts) {
     if (maps != !part.shades.empty()) out += maps ? "</div>\n" : "<div class=\"maps\">\n";
     maps = !part.shades.empty();
     out += html_part(part);
   }
-  return out + (maps ? "</div>\n" : "") + "</section>\n";
+  return out + (maps ? "</div>\n" : "");
+}
+
+// The script unpacks it when it is opened.
+std::string folded(const std::string& html) {
+  return fmt::format("<details><summary>Charts and tables</summary><script type=\"text/plain\">{}</script></details>\n",
+                     packed(html));
 }
 
 // The policy keeps the page from asking for anything outside it.
@@ -157,10 +165,20 @@ std::string markdown_part(const ReportPart& part) {
 
 std::string report_html(const ReportInput& input) {
   const std::vector<ReportSection> sections = sections_of(input);
+  std::vector<std::string> inner;
+  size_t bytes = 0;
+  for (const ReportSection& section : sections) bytes += inner.emplace_back(html_parts(section)).size();
   std::string links, body;
+  if (bytes > kLargePage)
+    body =
+        "<noscript><p>A script unpacks the sections of this large page. Where scripts are off, use moetune report "
+        "--format markdown: it has the same tables.</p></noscript>\n";
   for (size_t i = 0; i < sections.size(); ++i) {
-    links += fmt::format("<a href=\"#s{}\">{}</a>", i, html_text(sections[i].title));
-    body += html_section(sections[i], i);
+    const std::string title = html_text(sections[i].title);
+    links += fmt::format("<a href=\"#s{}\">{}</a>", i, title);
+    const bool fold = bytes > kLargePage && inner[i].size() > kSmallSection;
+    body +=
+        fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n{}</section>\n", i, title, fold ? folded(inner[i]) : inner[i]);
   }
   const std::string title = html_text(title_of(input));
   return fmt::format(kPage, title, file("report.css"), title, links, body, file("report.js"));
