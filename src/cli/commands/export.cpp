@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 struct ExportOptions {
   std::string table, format, output, journal;
   std::vector<std::string> archs, routings;
+  bool no_cache = false;
 };
 
 std::string names_of(const Export& result) {
@@ -161,6 +162,7 @@ void declare_export(OptionSet& set, ExportOptions& options) {
             "For vllm and sglang: times by which up and down of a pack get one configuration [the one beside TABLE]");
   set.list("--routing", options.routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
   set.list("--arch", options.archs, "LIST", "Kernels for these architectures too, such as sm_80");
+  set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
 }
 
 }  // namespace

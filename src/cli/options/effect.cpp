@@ -28,7 +28,7 @@ constexpr NoEffect kRules[] = {
     {"doctor", "--kernels,--no-cache", When::with, "--quick"},
     {"doctor", "--pack,--measured", When::always},
     {"tune", "--mixed-gpus", When::without, "--device", "cuda:all"},
-    {"export", "--arch", When::without, "--format", "kernels", true},
+    {"export", "--arch,--no-cache", When::without, "--format", "kernels", true},
     {"export", "--journal", When::without, "--format", "vllm,sglang", true},
     {"check", "--reason", When::without, "--update", {}, true},
     {"tune", "--at-once", When::on_cpu},
