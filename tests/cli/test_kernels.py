@@ -610,6 +610,11 @@ def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     assert "--arch has no effect without --format kernels" in room.error(2, "export", "table.json", "--format", "csv", "--arch", "sm_80")
 
 
+def test_an_architecture_that_gets_nothing_is_answered_no(room):
+    told = room.error(1, "export", SOURCE / "tests/cli/files/table-mma.json", "--format", "kernels", "-o", "out", "--arch", "sm_75")
+    assert "for sm_75 is left out: mma needs sm_80" in told and "can be exported for sm_75" in told
+
+
 def test_other_architectures_get_their_default(room):
     entire = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text())
     entire["entries"] = [entry for entry in entire["entries"] if entry["cell"]["tokens"] == 16][:1]

@@ -127,7 +127,11 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   const Catalog catalog;
   const TunedTable table = of_routings(read_table(options.table, catalog), options, invocation.terminal);
   if (!exporter.write)
-    return export_kernels(table, {.table = options.table, .output = options.output, .archs = arch_names(options.archs)},
+    return export_kernels(table,
+                          {.table = options.table,
+                           .output = options.output,
+                           .archs = arch_names(options.archs),
+                           .cache = !options.no_cache},
                           catalog, invocation.terminal);
   const Export result = exporter.write(joined(table, options, catalog, invocation.terminal));
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);

@@ -75,7 +75,7 @@ class Collection {
       std::optional<Candidate> candidate = winner;
       if (const auto reason = cannot_run(*candidate, entry.cell.shape, device)) {
         if (own) return left_out(id(entry.cell), *reason);
-        candidate = default_of(entry.cell, device);
+        candidate = default_of(entry.cell, device, *reason);
         if (!candidate) continue;
       }
       if (own) tell_addressing(id(entry.cell), winner, entry.candidate);
@@ -112,11 +112,11 @@ class Collection {
         "{} gets its winner with addressing=base, which was not timed: libmoetune makes no arrays of pointers", what));
   }
 
-  // The default of a device that a table's winner cannot run on.
-  std::optional<Candidate> default_of(const Cell& cell, const DeviceInfo& device) {
+  // The default of a device that a table's winner cannot run on, for this reason.
+  std::optional<Candidate> default_of(const Cell& cell, const DeviceInfo& device, const std::string& reason) {
     const Candidate candidate = default_candidate(usual_, make_problem(cell), device);
-    if (const auto reason = cannot_run(candidate, cell.shape, device)) {
-      left_out(fmt::format("{} for {}", id(cell), arch(device)), *reason);
+    if (cannot_run(candidate, cell.shape, device)) {
+      left_out(fmt::format("{} for {}", id(cell), arch(device)), reason);
       return std::nullopt;
     }
     notes.push_back(fmt::format("{} for {} gets its default, {}: the winner cannot run there", id(cell), arch(device),
@@ -143,8 +143,9 @@ class Collection {
   std::vector<DeviceInfo> targets_;
 };
 
-std::vector<CompiledUnit> compiled_for(const std::string& target, const std::vector<std::string>& units) {
-  std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target, .sources = kernel_sources()});
+std::vector<CompiledUnit> compiled_for(const std::string& target, const std::vector<std::string>& units, bool cache) {
+  std::vector<CompiledUnit> compiled =
+      compile_units(units, {.arch = target, .sources = kernel_sources(), .cache = cache});
   for (const CompiledUnit& unit : compiled)
     if (unit.cubin.empty()) throw Error(Exit::no, fmt::format("a kernel does not compile: {}", unit.result.reason));
   return compiled;
@@ -157,7 +158,7 @@ CubinFile file_of(const std::string& stem, const std::string& target, CompiledUn
           .registers = unit.result.registers};
 }
 
-void compile_all(Collection& collection) {
+void compile_all(Collection& collection, bool cache) {
   KernelExport& exported = collection.exported;
   std::set<Dtype> finished;
   for (const ExportedKernel& kernel : exported.kernels)
@@ -168,7 +169,7 @@ void compile_all(Collection& collection) {
     std::vector<ExportedKernel*> kernels;
     for (ExportedKernel& kernel : exported.kernels)
       if (collection.archs[kernel.name].contains(target)) kernels.push_back(&kernel), units.push_back(kernel.unit);
-    std::vector<CompiledUnit> compiled = compiled_for(target, units);
+    std::vector<CompiledUnit> compiled = compiled_for(target, units, cache);
     auto next = compiled.begin();
     exported.services.route.push_back(file_of("route", target, std::move(*next++)));
     for (const Dtype dtype : finished)
@@ -198,7 +199,6 @@ void require_folder(const KernelExportOptions& options) {
       throw request_error(fmt::format("--output: {} holds other files, but no export of kernels", folder.string()),
                           "name a new or an empty folder");
   }
-  fs::create_directories(folder, error);
   require_writable(folder / "manifest.json");
 }
 
@@ -280,14 +280,15 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
     throw Error(Exit::no, fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
   Collection collection(table, options, catalog);
   for (const std::string& sentence : collection.notes) note(terminal, sentence);
-  if (collection.exported.kernels.empty())
-    throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported", options.table));
+  for (const std::string& target : collection.target_names())
+    if (std::ranges::find(collection.exported.cells, target, &ServedCell::arch) == collection.exported.cells.end())
+      throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported for {}", options.table, target));
   if (table.choices.empty())
     note(terminal,
          "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
          "which tune --choose makes");
   require_folder(options);
-  compile_all(collection);
+  compile_all(collection, options.cache);
   collection.exported.of_other_kernels = is_of_other_kernels(table, collection);
   if (collection.exported.of_other_kernels)
     note(terminal, "the times of the table are those of other kernels than this moetune has");

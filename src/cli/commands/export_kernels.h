@@ -11,6 +11,7 @@ namespace moetune {
 struct KernelExportOptions {
   std::string table, output;
   std::vector<std::string> archs;  // beside the table's own
+  bool cache = true;               // of compiled kernels
 };
 
 /// Compiles the winners and robust choices of the table, and writes them with their sources, the manifest and the
