@@ -272,17 +272,16 @@ class Auto final : public Strategy {
   // Neighbours of a variant's fastest candidates, random ones some knobs away, then neighbours of the most promising.
   Near look_near(const Ranked& own, double best) {
     const Candidate& fastest = *own.front().first;
-    const Variant& variant = *fastest.variant;
     Near near{.surrogate = fit(fastest, best)};
     for (const Candidate& candidate : unanswered_)
       if (same_variant(candidate, fastest) && !known_.contains(candidate))
-        near.surrogate.believe(knob_coordinates(variant, candidate));
+        near.surrogate.believe(coordinates(candidate));
     std::set<Candidate> works;  // one of all candidates that do the same work is enough
     for (const auto& [candidate, known] : known_) works.insert(stand_in(candidate));
     for (const Candidate& candidate : unanswered_) works.insert(stand_in(candidate));
     const auto add = [&](const Candidate& candidate) {
       if (near.promises.contains(candidate) || !works.insert(stand_in(candidate)).second) return;
-      Promise promise{.point = knob_coordinates(variant, candidate), .modelled = modelled_above(candidate, fastest)};
+      Promise promise{.point = coordinates(candidate), .modelled = modelled_above(candidate, fastest)};
       promise.gain = near.gain(promise);
       near.promises[candidate] = std::move(promise);
     };
@@ -306,6 +305,10 @@ class Auto final : public Strategy {
       for (const Candidate& neighbour : neighbours_of(*next)) add(neighbour);
     }
     return near;
+  }
+
+  Coordinates coordinates(const Candidate& candidate) const {
+    return knob_coordinates(domain_->values_of(candidate), candidate);
   }
 
   const Candidate& stand_in(const Candidate& candidate) {
@@ -342,7 +345,7 @@ class Auto final : public Strategy {
     std::vector<double> values;
     for (const auto& [candidate, known] : known_) {
       if (!same_variant(candidate, fastest)) continue;
-      points.push_back(knob_coordinates(variant, candidate));
+      points.push_back(coordinates(candidate));
       const double above = known.right ? std::min(known.racer.median - best, slowest) : slowest;
       values.push_back(above - modelled_above(candidate, fastest));
     }

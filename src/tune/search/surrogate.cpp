@@ -60,13 +60,13 @@ double place_in_list(std::vector<int> values, int value) {
 
 }  // namespace
 
-Coordinates knob_coordinates(const Variant& variant, const Candidate& candidate) {
+Coordinates knob_coordinates(const std::vector<std::vector<int>>& values, const Candidate& candidate) {
   Coordinates point;
-  for (size_t i = 0; i < variant.knobs.size(); ++i) {
-    const Knob& knob = variant.knobs[i];
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::vector<std::string>& words = candidate.variant->knobs[i].words;
     point.emplace_back();
-    if (knob.words.empty()) point.back().push_back(place_in_list(knob.values, candidate.values[i]));
-    for (size_t word = 0; word < knob.words.size(); ++word)
+    if (words.empty()) point.back().push_back(place_in_list(values[i], candidate.values[i]));
+    for (size_t word = 0; word < words.size(); ++word)
       point.back().push_back(static_cast<int>(word) == candidate.values[i] ? 0.5 : 0.0);
   }
   return point;

@@ -1,16 +1,15 @@
 // Predicts candidates from measured ones, by a Gaussian process over knobs. Knows nothing of devices.
 #pragma once
-#include <functional>
 #include <vector>
 
 #include "variant/variant.h"
 
 namespace moetune {
 
-/// Where a candidate lies, with a list of coordinates for each knob. Numbers differ by their steps in the knob's list
-/// of values, whose ends differ by 4 at most; words differ by 1.
+/// Where a candidate lies, with a list of coordinates for each knob. Numbers differ by their steps in `values`, the
+/// lists of values that are searched, whose ends differ by 4 at most; words differ by 1.
 using Coordinates = std::vector<std::vector<double>>;
-Coordinates knob_coordinates(const Variant& variant, const Candidate& candidate);
+Coordinates knob_coordinates(const std::vector<std::vector<int>>& values, const Candidate& candidate);
 
 struct Prediction {
   double mean = 0, sd = 0;

@@ -33,6 +33,11 @@ class Domain {
   /// The variants of the space that this device runs.
   std::vector<VariantPtr> variants() const;
 
+  /// [knobs]: the values in the space of a candidate's variant, which this device runs.
+  const std::vector<std::vector<int>>& values_of(const Candidate& candidate) const {
+    return part_of(candidate)->values;
+  }
+
   /// All candidates, where the values make no more than `most` combinations, or `only` has no more.
   std::optional<std::vector<Candidate>> all(int64_t most) const;
 
