@@ -9,7 +9,6 @@
 
 #include "backend/backend.h"
 #include "record/table/table.h"
-#include "tune/rounds.h"
 
 namespace moetune {
 

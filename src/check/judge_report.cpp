@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text/grid.h"
-#include "base/text/text.h"
 #include "base/text/units.h"
 #include "check/judge.h"
 

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/group.h"
-#include "base/pretty.h"
 #include "record/time_text.h"
 #include "report/chart.h"
 #include "report/report_content.h"

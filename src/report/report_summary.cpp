@@ -6,7 +6,6 @@
 #include "base/pretty.h"
 #include "record/comparison.h"
 #include "record/step.h"
-#include "record/time_text.h"
 #include "report/report_content.h"
 
 namespace moetune {

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <limits>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "backend/backend.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <variant>

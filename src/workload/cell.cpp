@@ -1,7 +1,6 @@
 // Cells: their ids and JSON.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "base/error.h"

@@ -1,6 +1,5 @@
 // Where the operands of one launch lie in memory, and their elements as floats. Not what is done with them.
 #pragma once
-#include <cstddef>
 #include <cstdint>
 
 #include "workload/product.h"

@@ -15,10 +15,8 @@
 #include "backend/cuda/operands.h"
 #include "backend/cuda/pack_kernel.h"
 #include "backend/cuda/sampler.h"
-#include "backend/cuda/tensor_map.h"
 #include "backend/cuda/verify/verifier.h"
 #include "base/error.h"
-#include "variant/pack/launch_rule.h"
 
 namespace moetune {
 namespace {

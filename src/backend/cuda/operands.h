@@ -1,7 +1,6 @@
 // The operands of a loaded problem in device memory, in as many sets as cold timing needs.
 #pragma once
 #include <cstdint>
-#include <vector>
 
 #include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/verify/service.h"

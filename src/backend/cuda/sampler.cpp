@@ -6,7 +6,6 @@
 #include <cmath>
 #include <thread>
 
-#include "base/error.h"
 #include "base/stats.h"
 
 namespace moetune {

@@ -8,9 +8,7 @@
 #include <optional>
 #include <span>
 #include <thread>
-#include <vector>
 
-#include "base/system/process.h"
 #include "backend/worker/link.h"
 #include "backend/worker/worker.h"
 

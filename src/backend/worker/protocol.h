@@ -2,7 +2,6 @@
 // same id and one of "ok" (the result), "fault" (of the candidate), "out_of_memory" or "error" (of request or machine).
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"

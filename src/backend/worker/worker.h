@@ -1,6 +1,5 @@
 // The worker process and its parent's side. The parent never touches CUDA; the worker may die at any time.
 #pragma once
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <memory>
 
 #include "base/pretty.h"
 #include "base/text/units.h"

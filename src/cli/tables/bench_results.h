@@ -9,7 +9,6 @@
 #include "cli/text/output.h"
 #include "record/comparison.h"
 #include "record/step.h"
-#include "tune/rounds.h"
 
 namespace moetune {
 

@@ -11,7 +11,6 @@
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/files/write_outputs.h"
-#include "cli/options/cells.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 

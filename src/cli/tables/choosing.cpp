@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "cli/tables/winners.h"
 #include "cli/text/wording.h"
 #include "record/table/table.h"
 

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/text/wording.h"
 
 namespace moetune {
 namespace {

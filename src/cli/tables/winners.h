@@ -1,7 +1,6 @@
 // A tuned table as people read it after a run: routings, times, winners, and the answer in a sentence.
 #pragma once
 #include <string>
-#include <vector>
 
 #include "base/text/grid.h"
 #include "cli/text/output.h"

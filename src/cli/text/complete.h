@@ -1,7 +1,6 @@
 // What shells complete a command line to, from the options that --help prints; and what makes a shell ask for it.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/options/options.h"

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "export/serving/joint_winners.h"
 #include "export/serving/serving_layer.h"
 #include "variant/variant.h"
 

@@ -1,5 +1,4 @@
 // One table from several.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>

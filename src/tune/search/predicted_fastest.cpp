@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <queue>
-#include <set>
 #include <utility>
 
 #include "base/random.h"

@@ -1,5 +1,4 @@
 // Host twin of kernels/simt.cuh.
-#include <fmt/format.h>
 
 #include "kernels/simt_plan.h"
 #include "variant/catalog.h"

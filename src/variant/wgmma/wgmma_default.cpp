@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "variant/unit.h"
 #include "variant/wgmma/wgmma_legal.h"
 #include "workload/product.h"
 

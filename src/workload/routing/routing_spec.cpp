@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <span>
 #include <system_error>
 
 #include "base/error.h"

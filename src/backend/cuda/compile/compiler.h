@@ -1,6 +1,5 @@
 // Units to cubins: in parallel, with a cache on disk, with the figures in the log. Needs no GPU.
 #pragma once
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>

@@ -3,9 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "backend/cuda/libraries/runtime.h"
 #include "workload/product.h"
