@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #ifdef MOETUNE_HAS_CUDA
-#include "backend/cuda/compile/arch_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #endif
 

@@ -72,6 +72,16 @@ auto with_place(const JsonAt& at, Read read) -> decltype(read(at)) {
 /// An array of 32-bit integers, each within [low, high]. It is fast for long arrays.
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 
+// Files are checked against the schemas in configs/schema, the one description of each. What a schema cannot say (sums,
+// references between fields) is checked by the reader of the file.
+
+/// Throws Exit::request, with the place, for a document that configs/schema/KIND.json refuses. A schema with a keyword
+/// that this program doesn't evaluate throws std::logic_error.
+void require_valid(const JsonAt& file, std::string_view kind);
+
+/// Checks against `schema`, whose $refs may name its own $defs and embedded files beside `kind`: for tests.
+void require_matches(const JsonAt& file, const Json& schema);
+
 /// Checks that a file says `"schema": "moetune.<kind>/<version>"` (errors say what it is instead) and is valid by it.
 void require_schema(const JsonAt& file, std::string_view kind, int version = 1);
 

@@ -1,6 +1,6 @@
 // Schemas are compiled once into nodes that refer to one another; a document is walked together with its node. The
 // place of a fault is put together on the way back, so that valid documents cost no text.
-#include "base/schema.h"
+#include "base/json.h"
 
 #include <fmt/format.h>
 

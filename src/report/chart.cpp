@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text/markup.h"
+#include "base/text/text.h"
 
 namespace moetune {
 namespace {

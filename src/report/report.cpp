@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/embedded.h"
-#include "base/text/markup.h"
+#include "base/text/text.h"
 #include "report/chart.h"
 #include "report/packed.h"
 #include "report/report_content.h"

@@ -1,6 +1,6 @@
 // Each keyword of JSON Schema that configs/schema uses, the sentences for what they refuse, and that all schemas
 // compile.
-#include "base/schema.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 

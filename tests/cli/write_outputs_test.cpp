@@ -1,5 +1,5 @@
 // Several outputs, of which some fail.
-#include "cli/files/write_outputs.h"
+#include "cli/files/files.h"
 
 #include <gtest/gtest.h>
 

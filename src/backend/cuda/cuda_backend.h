@@ -1,4 +1,5 @@
-// The CUDA backend: NVRTC kernels, cuBLAS references, graph-timed blocks. Only the worker process opens it.
+// The CUDA backend: NVRTC kernels, cuBLAS references, graph-timed blocks. Only the worker process opens it. And one
+// without a device, which compiles for an architecture and runs nothing.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,5 +19,9 @@ std::string cuda_unavailable_reason();
 DeviceInfo cuda_device(int ordinal);
 
 std::unique_ptr<Backend> make_cuda_backend(int ordinal, const BackendOptions& options);
+
+/// Compiles for `architecture` ("sm_90a"). Only device, environment, baselines and compile answer; the other calls
+/// throw Exit::request. Kernels are not kept in memory: their use is to fill the cache on disk.
+std::unique_ptr<Backend> make_arch_backend(const std::string& architecture, const BackendOptions& options);
 
 }  // namespace moetune

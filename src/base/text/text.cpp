@@ -66,4 +66,8 @@ bool is_printable(std::string_view text) {
   return text.find_first_of("\n\t") == std::string_view::npos && printable(text) == text;
 }
 
+std::string html_text(std::string_view text) {
+  return replaced(printable(text), "&<>\"'\n\t", {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;", " ", " "});
+}
+
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// Makes text from files, arguments and devices safe to print.
+// Makes text from files, arguments and devices safe to print, in HTML too: it never becomes markup. For Markdown: markdown_text in grid.h.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -16,5 +16,9 @@ std::string replaced(std::string_view text, std::string_view special, std::initi
 
 /// True where printable() changes nothing and there is no line feed or tab either: fit for a name.
 bool is_printable(std::string_view text);
+
+/// For the text of an element and for the value of an attribute in double quotes: printable(), on one line, with & < >
+/// and both quotes as references.
+std::string html_text(std::string_view text);
 
 }  // namespace moetune

@@ -10,7 +10,6 @@
 #include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
-#include "cli/files/write_outputs.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
 #include "cli/signals.h"

@@ -17,7 +17,7 @@
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "export/exporter.h"
-#include "export/serving/joint_winners.h"
+#include "export/serving/serving.h"
 #include "variant/catalog.h"
 
 namespace moetune {

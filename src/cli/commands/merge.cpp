@@ -12,7 +12,7 @@
 #include "cli/files/files.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
-#include "record/journal/merge_journals.h"
+#include "record/journal/journal.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"
 

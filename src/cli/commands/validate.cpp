@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/pretty.h"
-#include "base/schema.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"

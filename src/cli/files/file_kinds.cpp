@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/schema.h"
 #include "cli/options/cells.h"
 #include "cli/options/suite.h"
 #include "export/exporter.h"

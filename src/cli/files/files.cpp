@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <optional>
 #include <system_error>
 
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/system/file.h"
 #include "base/json.h"
+#include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/options/suite.h"
 #include "workload/model.h"
@@ -188,6 +189,18 @@ void output_to_standard_output(std::string& output, std::string& format) {
                         "leave one of them out");
   output.clear();
   format = "json";
+}
+
+void write_outputs(const std::vector<std::function<void()>>& writers) {
+  std::optional<Error> first;
+  std::vector<std::string> told;
+  for (const std::function<void()>& writer : writers) try {
+      writer();
+    } catch (const Error& error) {
+      if (!first) first = error;
+      if (std::find(told.begin(), told.end(), error.what()) == told.end()) told.push_back(error.what());
+    }
+  if (first) throw Error(first->exit(), fmt::format("{}", fmt::join(told, "; ")), first->hint());
 }
 
 }  // namespace moetune

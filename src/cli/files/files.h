@@ -1,6 +1,7 @@
 // The files that a command reads and writes: what it may replace is decided here, before any work is done.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,5 +66,9 @@ bool is_journal(const std::filesystem::path& path);
 /// "-o -" for a command whose results are one JSON document: it goes to standard output in place of the text, as with
 /// --format json. Exit::request where --format asks for another format there.
 void output_to_standard_output(std::string& output, std::string& format);
+
+/// Runs all of `writers` in their order. Where some throw an Error, throws one afterwards that names each failure once,
+/// with the exit code and the hint of the first.
+void write_outputs(const std::vector<std::function<void()>>& writers);
 
 }  // namespace moetune

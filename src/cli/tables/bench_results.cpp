@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/text/units.h"
-#include "cli/tables/steps.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
 #include "record/fields.h"

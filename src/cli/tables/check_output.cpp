@@ -10,7 +10,7 @@
 #include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
-#include "cli/files/write_outputs.h"
+#include "cli/files/files.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 

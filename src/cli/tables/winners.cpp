@@ -9,7 +9,6 @@
 
 #include "base/stats.h"
 #include "base/text/units.h"
-#include "cli/tables/steps.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/wording.h"
 #include "record/table/table.h"

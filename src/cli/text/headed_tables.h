@@ -6,6 +6,7 @@
 #include "base/group.h"
 #include "base/text/grid.h"
 #include "cli/text/output.h"
+#include "record/step.h"
 #include "workload/problem.h"
 
 namespace moetune {
@@ -41,6 +42,10 @@ void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts
 
 /// The headings of a cell: its layer, and "64 tokens, zipf:1, seed 3".
 std::vector<std::string> cell_heading(const Cell& cell);
+
+/// One table per layer with training steps. Each step has a row per contender with the sum of its six times, and how
+/// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
+std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
 
 /// Items with a `cell`, grouped by their layer, in the order of their first appearance. The items must outlive it.
 template <typename Item>

@@ -1,5 +1,5 @@
 // Finds the pair of candidates with the least sum of two cells' times.
-#include "export/serving/joint_winners.h"
+#include "export/serving/serving.h"
 
 #include <fmt/format.h>
 

@@ -1,14 +1,17 @@
-// The tuned-configuration files of vLLM and SGLang: their rows, names and defaults.
-// Which entry of a table becomes which row: serving_layer.h.
+// The tuned-configuration files of vLLM and SGLang: their rows, names and defaults, which entries of a table become
+// which rows, and one configuration for both projections of a layer.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "workload/dtype.h"
+#include "record/journal/journal.h"
+#include "record/table/table.h"
 
 namespace moetune {
 
@@ -40,5 +43,54 @@ std::string serving_file_name(Server server, int64_t experts, int64_t intermedia
 
 /// Indent 4 and a newline at the end, as both programs write them.
 std::string serving_text(const ServingRows& rows);
+
+/// What won for a token count: an entry's winner, or a robust choice.
+struct ServingWinner {
+  Candidate candidate;
+  std::vector<Candidate> ties;       // which may replace it
+  std::optional<int64_t> last = {};  // token count that a robust choice serves; empty: no end, or no choice
+};
+using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count
+
+/// One layer of one rank, by the facts that are in the servers' file names.
+struct ServingLayer {
+  int64_t experts = 0;       // of the rank
+  int64_t intermediate = 0;  // of the rank, after the SwiGLU halving
+  Dtype dtype = Dtype::bf16;
+  ServingWinners up, down;
+};
+
+/// The layers of a table that have a forward winner. Notes name what was left out and what was assumed. Of several
+/// routings for a token count uniform is preferred, then balanced, then the first; of several layers with one file name
+/// (bf16 and fp16, or two models of the same sizes) the first stays. A projection with robust choices uses those, for
+/// the servers' token counts and its own, and none of its entries.
+std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes);
+
+/// Whether a candidate is of a pack whose knobs are those of the servers' kernel (BLOCK_SIZE_M, BLOCK_SIZE_N and
+/// BLOCK_SIZE_K; GROUP_SIZE_M, num_warps and num_stages where they exist): rows have them unchanged.
+bool is_triton(const Candidate& candidate);
+
+/// A pack's candidate where is_triton as a row of the server's file, unchanged; nothing for other candidates.
+std::optional<ServingRow> serving_row(const Candidate& candidate);
+
+/// Whether a candidate is of a pack of kernels made elsewhere, in the catalog or not.
+bool is_packed(const Candidate& candidate);
+
+/// Equal for the two projections of one layer.
+using LayerKey = std::tuple<std::string, int64_t, int64_t, Dtype, int64_t, int64_t, int64_t>;
+LayerKey key_of_layer(const Layer& layer);
+inline int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
+
+/// Whether the table has forward winners of one pack for both projections of a layer, token count, routing and seed.
+bool has_pairs(const TunedTable& table);
+
+/// The table with other winners where has_pairs: of all pairs of timed candidates of the pack, one for up and one for
+/// down, with equal values of the knobs `shared` (empty: of all knobs), the pair with the least sum of times. Winners
+/// that are such a pair stay. The times of the winner and of the default are those of the final, others those of the
+/// journal, but never less than the winner's. Ties are dropped there; measurements stay those of each cell's own
+/// winner. Notes tell how many pairs were joined, and what that costs. Pairs of cells without two such candidates stay
+/// as they are.
+TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
+                              std::vector<std::string>& notes);
 
 }  // namespace moetune

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "export/serving/serving_layer.h"
+#include "export/serving/serving.h"
 #include "variant/variant.h"
 
 namespace moetune {

@@ -1,5 +1,5 @@
 // From entries to the layers that serving files are named after.
-#include "export/serving/serving_layer.h"
+#include "export/serving/serving.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "export/serving/joint_winners.h"
 #include "workload/model.h"
 
 namespace moetune {

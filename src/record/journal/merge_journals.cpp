@@ -1,5 +1,5 @@
 // Journals are read twice: once to check them, once for their lines, which are copied as they are.
-#include "record/journal/merge_journals.h"
+#include "record/journal/journal.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/schema.h"
 #include "record/journal/journal.h"
 #include "record/table/mergeable.h"
 

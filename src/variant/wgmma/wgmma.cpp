@@ -1,11 +1,10 @@
 // Host twin of kernels/wgmma.cuh: its knobs, how it launches, its unit.
+#include "variant/wgmma/wgmma.h"
 #include "kernels/wgmma_plan.h"
 #include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/space/largest_legal.h"
 #include "variant/unit.h"
-#include "variant/wgmma/wgmma_default.h"
-#include "variant/wgmma/wgmma_legal.h"
 
 namespace moetune {
 namespace {

@@ -1,5 +1,5 @@
 // A model of the wgmma kernels in cycles. What its constants mean is said in configs/cost/wgmma.json.
-#include "variant/wgmma/wgmma_cost.h"
+#include "variant/wgmma/wgmma.h"
 
 #include <algorithm>
 #include <cmath>

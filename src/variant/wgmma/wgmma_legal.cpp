@@ -1,5 +1,5 @@
 // What the rules of the kernel say to a user, and those that depend on the device or on sizes.
-#include "variant/wgmma/wgmma_legal.h"
+#include "variant/wgmma/wgmma.h"
 
 #include <fmt/format.h>
 

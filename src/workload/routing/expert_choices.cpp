@@ -1,5 +1,5 @@
 // Samplers without replacement, one token at a time.
-#include "workload/routing/expert_choices.h"
+#include "workload/routing/loads.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "workload/routing/expert_choices.h"
 #include "workload/routing/loads.h"
 #include "workload/routing/routing.h"
 #include "workload/routing/trace.h"

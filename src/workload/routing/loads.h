@@ -1,4 +1,5 @@
-// Rows per expert drawn from a distribution of loads. Which tokens they come from: routing_from_rows.
+// What routings are drawn from: loads of all tokens at once, whose tokens routing_from_rows chooses, or experts chosen
+// token by token.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,5 +18,10 @@ bool draws_loads(const RoutingSpec& spec);
 
 /// Rows per expert for such a kind: [experts], summing to tokens * top_k, none over `tokens`.
 std::vector<int32_t> draw_loads(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed);
+
+/// Chosen experts [tokens * top_k], none twice in a token, for the kinds uniform, zipf, hot and grouped.
+/// Errors (Exit::request): a pool or a number of groups that these sizes do not allow.
+std::vector<int32_t> draw_expert_choices(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k,
+                                         uint64_t seed);
 
 }  // namespace moetune

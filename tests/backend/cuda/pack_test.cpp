@@ -1,7 +1,7 @@
 // A pack of kernels that NVRTC compiled, without a GPU: loaded, told by the backend that compiles, evaluated.
 #include <gtest/gtest.h>
 
-#include "backend/cuda/compile/arch_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/pack_kernel.h"
 #include "built_in.h"
 #include "simt_pack.h"

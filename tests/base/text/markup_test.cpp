@@ -1,5 +1,5 @@
 // Hostile text in HTML.
-#include "base/text/markup.h"
+#include "base/text/text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Tables tuned over a pack of a Triton kernel: one configuration for up and down by the least sum of their times, and
 // its knobs in the servers' files.
-#include "export/serving/joint_winners.h"
+#include "export/serving/serving.h"
 
 #include "export/exporter.h"
 #include "export/serving/serving_rows.h"

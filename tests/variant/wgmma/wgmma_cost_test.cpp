@@ -1,5 +1,5 @@
 // What the model of the wgmma kernels must tell, whatever its constants are.
-#include "variant/wgmma/wgmma_cost.h"
+#include "variant/wgmma/wgmma.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Compiling without a CUDA context.
-#include "backend/cuda/compile/arch_backend.h"
+#include "backend/cuda/cuda_backend.h"
 
 #include <fmt/format.h>
 

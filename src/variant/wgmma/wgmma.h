@@ -1,11 +1,20 @@
-// How long a launch of the wgmma variant should take. Not what is legal.
+// The parts of the wgmma variant: what is legal, how long a launch should take, and what is taken where nothing is tuned.
 #pragma once
-#include "kernels/wgmma_plan.h"
+#include <optional>
+#include <string>
+
+#include "kernels/wgmma_rules.h"
 #include "variant/cost.h"
 #include "variant/device.h"
 #include "workload/problem.h"
 
 namespace moetune {
+
+/// What of a shape the kernel depends on, in terms of its product: X, W and Y are its operands a, b and d.
+WgmmaProblem wgmma_problem(const Shape& shape);
+
+/// Why the kernel can't run with these knobs, or nothing.
+std::optional<std::string> wgmma_illegal(const WgmmaKnobs& knobs, const Shape& shape, const DeviceInfo& device);
 
 /// What configs/cost/wgmma.json holds, and describes.
 struct WgmmaCost {
@@ -36,5 +45,8 @@ struct WgmmaCost {
 /// peak clock; what all SMs do, at the clock that power allows them; bytes through L2; bytes from and to memory. The
 /// device enters by its SMs, its L2 and its peaks. Addressing makes no difference to it.
 double wgmma_seconds(const WgmmaCost& cost, const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device);
+
+/// The candidate that is taken where nothing is tuned. Legal where the variant supports the shape.
+WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace moetune
