@@ -10,14 +10,6 @@ namespace {
 
 using Handle = void*;
 
-// From NVML's API reference: clock events reasons.
-constexpr std::array<std::pair<unsigned long long, const char*>, 6> kReasons = {{{0x4, "software power cap"},
-                                                                                 {0x8, "hardware slowdown"},
-                                                                                 {0x20, "software thermal slowdown"},
-                                                                                 {0x40, "hardware thermal slowdown"},
-                                                                                 {0x80, "hardware power brake"},
-                                                                                 {0x10, "sync boost"}}};
-
 template <class... Arguments>
 bool call(void* library, const char* name, Arguments... arguments) {
   auto* function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library, name));
@@ -36,15 +28,9 @@ GpuState gpu_state(const std::string& uuid) {
   Handle device = nullptr;
   if (!call(library, "nvmlDeviceGetHandleByUUID", uuid.c_str(), &device)) return state;
   unsigned value = 0;
-  if (call(library, "nvmlDeviceGetPowerUsage", device, &value)) state.power_watts = value * 1e-3;
   if (call(library, "nvmlDeviceGetEnforcedPowerLimit", device, &value)) state.power_limit_watts = value * 1e-3;
-  constexpr int kSmClock = 1, kCore = 0;
+  constexpr int kSmClock = 1;
   if (call(library, "nvmlDeviceGetMaxClockInfo", device, kSmClock, &value)) state.max_clock_mhz = value;
-  if (call(library, "nvmlDeviceGetTemperature", device, kCore, &value)) state.temperature = value;
-  unsigned long long reasons = 0;
-  if (call(library, "nvmlDeviceGetCurrentClocksThrottleReasons", device, &reasons))
-    for (const auto& [bit, reason] : kReasons)
-      if (reasons & bit) state.throttle += (state.throttle.empty() ? "" : ", ") + std::string(reason);
   return state;
 }
 

@@ -5,12 +5,9 @@
 namespace moetune {
 
 struct GpuState {
-  std::string driver;      // "580.95", "" = unknown
-  double power_watts = 0;  // 0 = unknown
-  double power_limit_watts = 0;
+  std::string driver;            // "580.95", "" = unknown
+  double power_limit_watts = 0;  // 0 = unknown
   double max_clock_mhz = 0;
-  double temperature = 0;
-  std::string throttle;  // reasons, comma-separated; "" = none or unknown
 };
 
 /// Of the GPU with that UUID ("GPU-...").
