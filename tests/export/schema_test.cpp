@@ -9,6 +9,7 @@
 #include "base/pretty.h"
 #include "built_in.h"
 #include "record/chosen.h"
+#include "record/open_journal.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -97,7 +98,7 @@ TEST_F(Schema, TablesOfAGpuAndOfACpuAreValid) {
 
 TEST_F(Schema, JournalsAreValid) {
   {
-    Journal journal = Journal::create(folder_ / "j", sample::header());
+    Journal journal = create_journal(folder_ / "j", sample::header());
     const std::string cell = id(sample::header().cells[0]);
     journal.started(cell, sample::mma(64));
     journal.finished(cell, sample::trial(sample::mma(64), 10));

@@ -11,6 +11,7 @@
 #include "base/system/file.h"
 #include "built_in.h"
 #include "error_of.h"
+#include "record/open_journal.h"
 #include "temporary_folder.h"
 #include "tune/cell_queue.h"
 #include "tune/fake_backend.h"
@@ -169,7 +170,7 @@ void expect_each_trial_once(const JournalContents& contents, const Team& team) {
 TEST(Devices, ShareTheCellsAndTheTableIsThatOfOne) {
   const TemporaryFolder folder;
   Team team(pair(device(slow()), device(slow())));
-  team.journal = Journal::create(folder.path() / "j", team.header());
+  team.journal = create_journal(folder.path() / "j", team.header());
   std::vector<size_t> tables;
   team.after_cell = [&](const TunedTable& table) { tables.push_back(table.entries.size()); };
   const TunedTable table = team.run();
@@ -188,7 +189,7 @@ TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
   const TemporaryFolder folder;
   {
     Team team(pair(device(slow()), device(slow())));
-    team.journal = Journal::create(folder.path() / "j", team.header());
+    team.journal = create_journal(folder.path() / "j", team.header());
     int finished = 0;
     team.also = [&](const Event& event) {
       if (std::get_if<TrialFinished>(&event) && ++finished == 120) team.stop = true;
@@ -197,7 +198,7 @@ TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
   }
   Team team(pair(device(slow()), device(slow())));
   team.before = read_journal(folder.path() / "j", built_in());
-  team.journal = Journal::reopen(folder.path() / "j");
+  team.journal = reopen_journal(folder.path() / "j");
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   EXPECT_LT(team.trials[0] + team.trials[1], 6 * 49 - 100);
   expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
@@ -207,7 +208,7 @@ TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
   for (const int calls : {0, 1, 30, 150}) {
     const TemporaryFolder folder;
     Team team(pair(device(slow()), device(lost_after(calls))));
-    team.journal = Journal::create(folder.path() / "j", team.header());
+    team.journal = create_journal(folder.path() / "j", team.header());
     EXPECT_EQ(entries_json(team.run()), alone(team.request)) << calls;
     ASSERT_EQ(team.notes.size(), 1u);
     EXPECT_EQ(team.notes[0],
@@ -261,7 +262,7 @@ TEST(Devices, TheLastOnesErrorIsThatOfTheRunAndItIsResumed) {
   const TemporaryFolder folder;
   {
     Team team(pair(device(lost_after(40)), device(lost_after(60))));
-    team.journal = Journal::create(folder.path() / "j", team.header());
+    team.journal = create_journal(folder.path() / "j", team.header());
     const Caught caught = error_of([&] { team.run(); });
     EXPECT_EQ(caught.exit, Exit::machine);
     EXPECT_EQ(caught.what, "the driver has lost the GPU");
@@ -269,7 +270,7 @@ TEST(Devices, TheLastOnesErrorIsThatOfTheRunAndItIsResumed) {
   }
   Team team(pair(device(slow()), device(slow())));
   team.before = read_journal(folder.path() / "j", built_in());
-  team.journal = Journal::reopen(folder.path() / "j");
+  team.journal = reopen_journal(folder.path() / "j");
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
@@ -350,7 +351,7 @@ TEST(Devices, AWorkerProcessThatIsLostForGoodIsRetired) {
   const TemporaryFolder folder;
   const std::string gone = (folder.path() / "gone").string();
   Team team(pair(worker("log=/dev/null"), worker("lost=" + gone)));
-  team.journal = Journal::create(folder.path() / "j", team.header());
+  team.journal = create_journal(folder.path() / "j", team.header());
   team.also = [&](const Event& event) {
     const auto* trial = std::get_if<TrialFinished>(&event);
     if (trial && trial->device == 1 && trial->done == 10) std::ofstream(gone) << "gone";

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "built_in.h"
+#include "record/open_journal.h"
 #include "temporary_folder.h"
 #include "tune/tuning.h"
 
@@ -28,7 +29,7 @@ void run_and_die(const std::filesystem::path& path, int trials, const std::strin
   Tuning tuning;
   tuning.request.strategy = strategy;
   if (resume) tuning.before = read_journal(path, built_in());
-  tuning.journal = resume ? Journal::reopen(path) : Journal::create(path, header_of(tuning));
+  tuning.journal = resume ? reopen_journal(path) : create_journal(path, header_of(tuning));
   int finished = 0;
   tuning.backend.script.before = [&](const std::string& call, const Contender&) {
     if (call == "verify" && finished++ == trials) throw Gone();
@@ -42,7 +43,7 @@ size_t measured_by_resuming(const std::filesystem::path& path, int64_t max_candi
   tuning.request.strategy = "auto";
   tuning.request.max_candidates = max_candidates;
   tuning.before = read_journal(path, built_in());
-  tuning.journal = Journal::reopen(path);
+  tuning.journal = reopen_journal(path);
   tuning.run();
   return tuning.trials.size();
 }
@@ -54,7 +55,7 @@ TEST(Resume, SearchesNoFurtherWhereTheStrategyHadEnded) {
     Tuning tuning;
     tuning.request.strategy = "auto";
     tuning.request.max_candidates = 5;
-    tuning.journal = Journal::create(path, header_of(tuning));
+    tuning.journal = create_journal(path, header_of(tuning));
     tuning.run();
   }
   EXPECT_FALSE(read_journal(path, built_in()).searched.contains(id(fake::small_cell())));  // the limit cut it off
@@ -74,7 +75,7 @@ TEST(Resume, RepeatsNoFinishedTrial) {
     Tuning tuning;
     tuning.request.strategy = strategy;
     tuning.before = before;
-    tuning.journal = Journal::reopen(path);
+    tuning.journal = reopen_journal(path);
     const Entry entry = tuning.run_one();
     EXPECT_EQ(tuning.resumed, 20);
     EXPECT_EQ(tuning.planned, 49);
@@ -91,12 +92,12 @@ TEST(Resume, ADecidedCellIsKeptAndCostsNothing) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "run.jsonl";
   Tuning first;
-  first.journal = Journal::create(path, header_of(first));
+  first.journal = create_journal(path, header_of(first));
   const Entry once = first.run_one();
   first.journal = {};  // as its process ends
   Tuning second;
   second.before = read_journal(path, built_in());
-  second.journal = Journal::reopen(path);
+  second.journal = reopen_journal(path);
   const Entry again = second.run_one();
   EXPECT_TRUE(second.backend.calls.empty());
   EXPECT_TRUE(second.events.empty());
@@ -108,7 +109,7 @@ TEST(Resume, ACompleteJournalOfAnEarlierVersionNeedsTheFinalAlone) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "run.jsonl";
   Tuning first;
-  first.journal = Journal::create(path, header_of(first));
+  first.journal = create_journal(path, header_of(first));
   const Entry once = first.run_one();
   first.journal = {};
   Tuning second;
@@ -132,14 +133,14 @@ TEST(Resume, EntriesOfCutSearchesStayUntilTheirCellIsDecidedAgain) {
   };
   Tuning first;
   two_cells(first);
-  first.journal = Journal::create(path, header_of(first));
+  first.journal = create_journal(path, header_of(first));
   first.also = [&](const Event&) { first.stop = first.trials.size() >= 3; };
   EXPECT_FALSE(first.run_one().complete);
   first.journal = {};
   Tuning second;
   two_cells(second);
   second.before = read_journal(path, built_in());
-  second.journal = Journal::reopen(path);
+  second.journal = reopen_journal(path);
   std::vector<size_t> begun;
   second.also = [&](const Event& event) {
     if (const auto* cell = std::get_if<CellStarted>(&event)) begun.push_back(cell->index);
@@ -160,7 +161,7 @@ TEST(Resume, ASpentBudgetAllowsATrialOfTheFirstCell) {
   Tuning tuning;
   tuning.request.time_budget = 1e-9;
   tuning.before = read_journal(path, built_in());
-  tuning.journal = Journal::reopen(path);
+  tuning.journal = reopen_journal(path);
   EXPECT_FALSE(tuning.run_one().complete);
   EXPECT_EQ(tuning.trials.size(), 1U);
 }
@@ -170,7 +171,7 @@ TEST(Resume, EveryTrialIsInTheJournalBeforeItsEvent) {
   const auto path = folder.path() / "run.jsonl";
   Tuning tuning;
   tuning.request.max_candidates = 3;
-  tuning.journal = Journal::create(path, header_of(tuning));
+  tuning.journal = create_journal(path, header_of(tuning));
   int started = 0, finished = 0;
   tuning.also = [&](const Event& event) {
     const JournalContents now = read_journal(path, built_in());
@@ -190,7 +191,7 @@ TEST(Resume, AStartedRecordIsOnDiskWhileTheCandidateRuns) {
   const auto path = folder.path() / "run.jsonl";
   Tuning tuning;
   tuning.request.max_candidates = 1;
-  tuning.journal = Journal::create(path, header_of(tuning));
+  tuning.journal = create_journal(path, header_of(tuning));
   bool seen = false;
   tuning.backend.script.before = [&](const std::string& call, const Contender& who) {
     if (call != "verify" || !who.baseline.empty()) return;
@@ -209,7 +210,7 @@ TEST(Resume, CompileErrorsAreKnownToo) {
     return CompileResult{.status = Status::spills, .reason = "24 bytes"};
   };
   Tuning first({.compile = spills});
-  first.journal = Journal::create(path, header_of(first));
+  first.journal = create_journal(path, header_of(first));
   first.run();
   Tuning second({.compile = spills});
   second.before = read_journal(path, built_in());
@@ -225,7 +226,7 @@ TEST(Resume, ACandidateThatWasUnderWayOnceIsTriedAgain) {
   run_and_die(path, 5);
   Tuning tuning;
   tuning.before = read_journal(path, built_in());
-  tuning.journal = Journal::reopen(path);
+  tuning.journal = reopen_journal(path);
   ASSERT_EQ(tuning.before.unfinished.at(id(fake::small_cell())).size(), 1U);
   const std::string culprit = tuning.before.unfinished.at(id(fake::small_cell())).begin()->first;
   const Entry entry = tuning.run_one();
@@ -240,7 +241,7 @@ TEST(Resume, ACandidateThatWasUnderWayTwiceIsTheCulprit) {
   run_and_die(path, 0, "exhaustive", true);
   Tuning tuning;
   tuning.before = read_journal(path, built_in());
-  tuning.journal = Journal::reopen(path);
+  tuning.journal = reopen_journal(path);
   const auto [culprit, times] = *tuning.before.unfinished.at(id(fake::small_cell())).begin();
   ASSERT_EQ(times, 2);
   const Entry entry = tuning.run_one();

@@ -66,21 +66,6 @@ void Journal::begin(const JournalHeader& header) {
 
 void Journal::go_on() { cut_partial_line(file_.path()); }
 
-Journal Journal::create(const fs::path& path, const JournalHeader& header) {
-  Journal journal = claim(path);
-  journal.begin(header);
-  return journal;
-}
-
-Journal Journal::reopen(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error))
-    throw request_error(fmt::format("{}: cannot be continued: no such file", path.string()));
-  Journal journal = claim(path);
-  journal.go_on();
-  return journal;
-}
-
 void Journal::started(const std::string& cell_id, const Candidate& candidate) {
   if (!file_.is_open()) return;
   file_.append(compact_json({{"kind", "started"}, {"cell", cell_id}, {"candidate", to_json(candidate)}}));

@@ -32,9 +32,7 @@ struct JournalHeader {
 /// each final. Each line is on disk when its call returns.
 class Journal {
  public:
-  Journal() = default;                                                                    // writes nowhere
-  static Journal create(const std::filesystem::path& path, const JournalHeader& header);  // claim and begin
-  static Journal reopen(const std::filesystem::path& path);                               // claim and go_on
+  Journal() = default;  // writes nowhere
 
   /// Opens or makes the file without changing its content, and locks it while this lives. Throws Exit::request where
   /// another process has the lock.

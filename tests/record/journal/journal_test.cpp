@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "built_in.h"
+#include "record/open_journal.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -26,7 +27,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
 // A header, a finished and a failed trial, and one under way.
 std::string journal_text(const std::filesystem::path& path, Candidate (*of)(const Candidate&) = nullptr) {
   const auto tiled = [&](int block_m) { return of ? of(mma(block_m)) : mma(block_m); };
-  Journal journal = Journal::create(path, header());
+  Journal journal = create_journal(path, header());
   journal.started(kCell, tiled(64));
   journal.finished(kCell, trial(tiled(64), 10));
   journal.started(kCell, tiled(128));
@@ -56,7 +57,7 @@ TEST(Journal, HoldsWhatWasWrittenInOrder) {
 
 TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
   const Folder folder;
-  Journal journal = Journal::create(folder / "j", header());
+  Journal journal = create_journal(folder / "j", header());
   Trial timed = trial(mma(64), 10);
   timed.took = 0.125;
   EXPECT_TRUE(read_journal(folder / "j", built_in()).trials.empty());
@@ -78,7 +79,7 @@ TEST(Journal, TellsHowLongTrialsAndFinalsTook) {
 
 TEST(Journal, AFinalOfAnotherCellIsRefused) {
   const Folder folder;
-  Journal journal = Journal::create(folder / "j", header());
+  Journal journal = create_journal(folder / "j", header());
   Entry other = sample::entry(header().cells.at(0), mma(64), 10);
   journal.decided(other, header().device, 2, true);
   std::string text = read_text(folder / "j");
@@ -103,16 +104,16 @@ TEST(Journal, OneThatWritesNowhereTakesEverything) {
 }
 
 TEST(Journal, ADeviceFileIsWrittenToAndNeitherReplacedNorClaimed) {
-  Journal journal = Journal::create("/dev/null", header());
+  Journal journal = create_journal("/dev/null", header());
   journal.started(kCell, mma(64));
-  EXPECT_EQ(error_of([] { Journal::create("/dev/null", header()); }).exit, Exit::yes);
+  EXPECT_EQ(error_of([] { create_journal("/dev/null", header()); }).exit, Exit::yes);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
   const Folder folder;
   {
-    Journal journal = Journal::create(folder / "j", header());
+    Journal journal = create_journal(folder / "j", header());
     journal.finished(kCell, failed_trial(mma(64), Status::compile_error, "caf\xe9\nline two \"quoted\""));
   }
   EXPECT_EQ(read_journal(folder / "j", built_in()).trials.at(kCell)[0].reason, "caf\xef\xbf\xbd\nline two \"quoted\"");
@@ -120,16 +121,16 @@ TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
 
 TEST(Journal, AnUnwritablePlaceIsAnError) {
   const Folder folder;
-  EXPECT_NE(error_of([&] { Journal::create(folder / "missing/j", header()); }).exit, Exit::yes);
+  EXPECT_NE(error_of([&] { create_journal(folder / "missing/j", header()); }).exit, Exit::yes);
 }
 
 TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
   const Folder folder;
-  Journal first = Journal::create(folder / "j", header());
+  Journal first = create_journal(folder / "j", header());
   first.started(kCell, mma(64));
   const std::string text = read_text(folder / "j");
-  for (const auto& second : {std::function([&] { Journal::create(folder / "j", header()); }),
-                             std::function([&] { Journal::reopen(folder / "j"); })}) {
+  for (const auto& second : {std::function([&] { create_journal(folder / "j", header()); }),
+                             std::function([&] { reopen_journal(folder / "j"); })}) {
     const auto fault = error_of(second);
     EXPECT_EQ(fault.exit, Exit::request);
     EXPECT_TRUE(holds(fault.what, "another moetune")) << fault.what;
@@ -141,7 +142,7 @@ TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
 TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
   const Folder folder;
   {
-    Journal first = Journal::create(folder / "j", header());
+    Journal first = create_journal(folder / "j", header());
     const Journal owner = std::move(first);
     read_journal(folder / "j", built_in());  // leaves it claimed
     EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
@@ -180,11 +181,11 @@ TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
 TEST(Unfinished, CountsEachStartWithoutAnEnd) {
   const Folder folder;
   {
-    Journal journal = Journal::create(folder / "j", header());
+    Journal journal = create_journal(folder / "j", header());
     journal.started(kCell, mma(64));
     journal.started(kCell, mma(128));
   }
-  Journal::reopen(folder / "j").started(kCell, mma(64));
+  reopen_journal(folder / "j").started(kCell, mma(64));
   const auto unfinished = read_journal(folder / "j", built_in()).unfinished;
   EXPECT_EQ(unfinished.at(kCell).at(text(mma(64))), 2);
   EXPECT_EQ(unfinished.at(kCell).at(text(mma(128))), 1);
@@ -192,7 +193,7 @@ TEST(Unfinished, CountsEachStartWithoutAnEnd) {
 
 TEST(Unfinished, AnEndAtLastClearsTheCandidate) {
   const Folder folder;
-  Journal journal = Journal::create(folder / "j", header());
+  Journal journal = create_journal(folder / "j", header());
   journal.started(kCell, mma(64));
   journal.started(kCell, mma(64));
   journal.finished(kCell, failed_trial(mma(64), Status::timeout, "late"));
@@ -203,7 +204,7 @@ TEST(Unfinished, AnEndAtLastClearsTheCandidate) {
 
 TEST(Unfinished, IsKeptApartByCell) {
   const Folder folder;
-  Journal journal = Journal::create(folder / "j", header());
+  Journal journal = create_journal(folder / "j", header());
   const std::string other = id(header().cells[1]);
   journal.started(kCell, mma(64));
   journal.started(other, mma(64));
@@ -214,7 +215,7 @@ TEST(Unfinished, IsKeptApartByCell) {
 }
 
 std::string journal_of_one_trial(const Folder& folder) {
-  Journal journal = Journal::create(folder / "j", header());
+  Journal journal = create_journal(folder / "j", header());
   journal.started(kCell, mma(64));
   journal.finished(kCell, trial(mma(64), 10));
   return read_text(folder / "j");
@@ -239,7 +240,7 @@ TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
   const size_t last = text.rfind('\n', text.size() - 2) + 1;
   for (size_t length = last; length <= text.size(); ++length) {
     write(folder / "cut", text.substr(0, length));
-    Journal::reopen(folder / "cut").finished(kCell, trial(mma(128), 20));
+    reopen_journal(folder / "cut").finished(kCell, trial(mma(128), 20));
     const JournalContents contents = read_journal(folder / "cut", built_in());
     const size_t whole = length == text.size() ? 2 : 1;
     ASSERT_EQ(contents.trials.at(kCell).size(), whole) << length;
@@ -249,7 +250,7 @@ TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
 
 TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
   const Folder folder;
-  { const Journal journal = Journal::create(folder / "j", header()); }
+  { const Journal journal = create_journal(folder / "j", header()); }
   const std::string text = read_text(folder / "j");
   for (size_t length = 0; length < text.size(); length += 7) {
     write(folder / "cut", text.substr(0, length));
@@ -266,15 +267,9 @@ TEST(CutJournal, WhatFollowsTheLastWholeLineIsLeftOutAndCutOff) {
   for (const std::string& tail : {std::string(5000, '\0'), std::string(300000, 'x'), std::string()}) {
     write(folder / "cut", text + tail);
     EXPECT_EQ(read_journal(folder / "cut", built_in()).trials.at(kCell).size(), 2u);
-    { const Journal journal = Journal::reopen(folder / "cut"); }
+    { const Journal journal = reopen_journal(folder / "cut"); }
     EXPECT_EQ(read_text(folder / "cut"), text);
   }
-}
-
-TEST(WrongJournal, ReopenOfAMissingFileIsAnErrorAndMakesNone) {
-  const Folder folder;
-  EXPECT_TRUE(holds(error_of([&] { Journal::reopen(folder / "j"); }).what, "cannot be continued"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "j"));
 }
 
 TEST(WrongJournal, NamesLineAndPlace) {

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "built_in.h"
+#include "record/open_journal.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -13,7 +14,7 @@ TEST(Resume, TheSameRunMay) { EXPECT_NO_THROW(require_resumable(header(), header
 
 TEST(Resume, AHeaderReadBackFromItsFileMay) {
   const sample::Folder folder;
-  { const Journal journal = Journal::create(folder / "j", header()); }
+  { const Journal journal = create_journal(folder / "j", header()); }
   EXPECT_NO_THROW(require_resumable(read_journal(folder / "j", built_in()).header, header()));
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "built_in.h"
+#include "record/open_journal.h"
 #include "temporary_folder.h"
 #include "tune/tuning.h"
 
@@ -277,7 +278,7 @@ TEST(Auto, AResumedRunAsksForNothingThatIsKnown) {
                              .space = "small",
                              .strategy = "auto",
                              .seed = 0};
-  first.journal = Journal::create(folder.path() / "journal.jsonl", header);
+  first.journal = create_journal(folder.path() / "journal.jsonl", header);
   first.run();
   fake::Tuning second;
   second.request.strategy = "auto";

@@ -9,6 +9,7 @@
 #include "built_in.h"
 #include "error_of.h"
 #include "record/journal/journal.h"
+#include "record/open_journal.h"
 #include "temporary_folder.h"
 #include "tune/fake_backend.h"
 
@@ -155,7 +156,7 @@ std::vector<Trial> recorded_journal(const std::filesystem::path& path) {
                              .space = "small",
                              .strategy = "exhaustive",
                              .seed = 0};
-  Journal journal = Journal::create(path, header);
+  Journal journal = create_journal(path, header);
   for (const Candidate& candidate : legal()) {
     Trial trial;
     trial.candidate = candidate;
