@@ -69,6 +69,12 @@ auto with_place(const JsonAt& at, Read read) -> decltype(read(at)) {
   }
 }
 
+/// parse(word) of the string at a place.
+template <typename Parse>
+auto word_at(const JsonAt& at, Parse parse) {
+  return with_place(at, [&](const JsonAt& place) { return parse(place.string()); });
+}
+
 /// An array of 32-bit integers, each within [low, high]. It is fast for long arrays.
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 

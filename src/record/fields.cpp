@@ -30,13 +30,7 @@ void add_cell(Fields& fields, const Cell& cell) {
   add("k", layer.k);
   add("tp", layer.tp);
   add("ep", layer.ep);
-  add("permute_x", boolean_field(cell.shape.fusion.permute_x));
-  add("permute_y", boolean_field(cell.shape.fusion.permute_y));
-  add("topk_weights", boolean_field(cell.shape.fusion.topk_weights));
-  add("accumulate", boolean_field(cell.shape.fusion.accumulate));
-  add("fp32_dw", boolean_field(cell.shape.fusion.fp32_dw));
-  add("sum_slots", boolean_field(cell.shape.fusion.sum_slots));
-  add("weight_gradient", boolean_field(cell.shape.fusion.weight_gradient));
+  for (const FusionPart& part : kFusionParts) add(part.name, boolean_field(cell.shape.fusion.*part.on));
   add("tokens", cell.tokens);
   add("routing", text(cell.routing));
   add("seed", cell.seed);

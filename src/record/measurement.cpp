@@ -103,7 +103,7 @@ Json to_json(const Trial& trial) {
 Trial trial_from_json(const JsonAt& json, const Catalog& catalog) {
   Trial trial;
   trial.candidate = candidate_from_json(json["candidate"], catalog);
-  trial.status = with_place(json["status"], [](const JsonAt& at) { return parse_status(at.string()); });
+  trial.status = word_at(json["status"], parse_status);
   if (json.has("reason")) trial.reason = json["reason"].string();
   if (trial.status == Status::ok) trial.measurement = measurement_from_json(json["measurement"]);
   if (trial.status == Status::ok && json.has("blocks")) trial.blocks = blocks_from_json(json["blocks"]);

@@ -125,8 +125,7 @@ void read_chosen(const JsonAt& json, RobustChoice& choice, const Catalog& catalo
 RobustChoice choice_from_json(const JsonAt& json, const std::map<std::string, const Cell*>& known,
                               const Catalog& catalog) {
   RobustChoice choice;
-  const JsonAt rule = json["rule"];
-  choice.rule = with_place(rule, [](const JsonAt& at) { return parse_rule(at.string(), "rule"); });
+  choice.rule = word_at(json["rule"], [](const std::string& word) { return parse_rule(word, "rule"); });
   choice.bucket_loss = json["bucket_loss"].number();
   choice.tokens = range_from_json(json["tokens"]);
   read_cells(json["cells"], known, choice);

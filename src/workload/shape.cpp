@@ -22,20 +22,6 @@ void require_divides(std::string_view part, int64_t parts, std::string_view what
                         fmt::format("{} must be a divisor of {}", part, value));
 }
 
-// A word in JSON; errors of its parser name the place.
-template <typename Parser>
-auto word_at(const JsonAt& at, Parser parse) {
-  const std::string word = at.string();
-  try {
-    return parse(word);
-  } catch (const Error& error) {
-    at.fail(error.what(), error.hint());
-  }
-}
-
-// Fields that older files lack.
-bool flag_at(const JsonAt& json, std::string_view key) { return json.has(key) && json[key].boolean(); }
-
 }  // namespace
 
 std::string_view name(Projection projection) { return projection == Projection::up ? "up" : "down"; }
@@ -95,16 +81,8 @@ void require_valid(const Shape& shape) {
 
 std::string text(const Fusion& fusion) {
   std::string words;
-  const auto add = [&](bool on, std::string_view word) {
-    if (on) words.append(words.empty() ? "" : "+").append(word);
-  };
-  add(fusion.permute_x, "permute_x");
-  add(fusion.permute_y, "permute_y");
-  add(fusion.topk_weights, "topk_weights");
-  add(fusion.accumulate, "accumulate");
-  add(fusion.fp32_dw, "fp32_dw");
-  add(fusion.sum_slots, "sum_slots");
-  add(fusion.weight_gradient, "weight_gradient");
+  for (const FusionPart& part : kFusionParts)
+    if (fusion.*part.on) words.append(words.empty() ? "" : "+").append(part.name);
   return words.empty() ? "plain" : words;
 }
 
@@ -129,13 +107,9 @@ Json to_json(const Shape& shape) {
                {"k", layer.k},
                {"dtype", name(layer.dtype)},
                {"tp", layer.tp},
-               {"ep", layer.ep},
-               {"permute_x", shape.fusion.permute_x},
-               {"permute_y", shape.fusion.permute_y},
-               {"topk_weights", shape.fusion.topk_weights}};
-  if (shape.op == Op::dw) json["accumulate"] = shape.fusion.accumulate, json["fp32_dw"] = shape.fusion.fp32_dw;
-  if (shape.op == Op::dx)
-    json["sum_slots"] = shape.fusion.sum_slots, json["weight_gradient"] = shape.fusion.weight_gradient;
+               {"ep", layer.ep}};
+  for (const FusionPart& part : kFusionParts)
+    if (!part.only || part.only == shape.op) json[part.name] = shape.fusion.*part.on;
   return json;
 }
 
@@ -151,18 +125,9 @@ Shape shape_from_json(const JsonAt& json) {
                  .tp = json["tp"].integer(),
                  .ep = json["ep"].integer()};
   shape.op = word_at(json["op"], parse_op);
-  shape.fusion = {.permute_x = json["permute_x"].boolean(),
-                  .permute_y = json["permute_y"].boolean(),
-                  .topk_weights = json["topk_weights"].boolean(),
-                  .accumulate = flag_at(json, "accumulate"),
-                  .fp32_dw = flag_at(json, "fp32_dw"),
-                  .sum_slots = flag_at(json, "sum_slots"),
-                  .weight_gradient = flag_at(json, "weight_gradient")};
-  try {
-    require_valid(shape);
-  } catch (const Error& error) {
-    json.fail(error.what(), error.hint());
-  }
+  for (const FusionPart& part : kFusionParts)  // older files lack those of one op
+    shape.fusion.*part.on = (!part.only || json.has(part.name)) && json[part.name].boolean();
+  with_place(json, [&](const JsonAt&) { require_valid(shape); });
   return shape;
 }
 

@@ -1,6 +1,7 @@
 // What is computed, except the rows: layer, op and fusions.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -64,6 +65,22 @@ struct Fusion {
   bool weight_gradient = false;  // only of dx with topk_weights
 
   bool operator==(const Fusion&) const = default;
+};
+
+/// The members of Fusion by their names in text, JSON and columns.
+struct FusionPart {
+  const char* name;
+  bool Fusion::*on;
+  std::optional<Op> only = {};  // the op that it belongs to
+};
+inline constexpr FusionPart kFusionParts[] = {
+    {"permute_x", &Fusion::permute_x},
+    {"permute_y", &Fusion::permute_y},
+    {"topk_weights", &Fusion::topk_weights},
+    {"accumulate", &Fusion::accumulate, Op::dw},
+    {"fp32_dw", &Fusion::fp32_dw, Op::dw},
+    {"sum_slots", &Fusion::sum_slots, Op::dx},
+    {"weight_gradient", &Fusion::weight_gradient, Op::dx},
 };
 
 /// Everything that a kernel is compiled for, beside its knobs.

@@ -81,15 +81,8 @@ Json plan_json(const Plan& plan, const Json& tool) {
   for (size_t i = 0; i < plan.items.size(); ++i) {
     const Plan::Item& item = plan.items[i];
     const CellForecast& forecast = plan.forecast.cells.at(i);
-    const RoutingFigures& f = item.figures;
     cells.push_back({{"cell", to_json(item.cell)},
-                     {"figures",
-                      {{"rows", f.rows},
-                       {"active_experts", f.active_experts},
-                       {"max_rows", f.max_rows},
-                       {"max_over_mean", rounded(f.max_over_mean)},
-                       {"cv", rounded(f.cv)},
-                       {"effective_experts", rounded(f.effective_experts)}}},
+                     {"figures", to_json(item.figures)},
                      {"estimate", forecast_json(forecast.trials, forecast.seconds, plan.forecast)}});
     if (!item.listed) continue;
     cells.back()["total"] = item.listed->total;

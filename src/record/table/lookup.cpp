@@ -60,10 +60,8 @@ Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell)
   return best;
 }
 
-int differing_fusions(const Fusion& a, const Fusion& b) {
-  return (a.permute_x != b.permute_x) + (a.permute_y != b.permute_y) + (a.topk_weights != b.topk_weights) +
-         (a.accumulate != b.accumulate) + (a.fp32_dw != b.fp32_dw) + (a.sum_slots != b.sum_slots) +
-         (a.weight_gradient != b.weight_gradient);
+auto differing_fusions(const Fusion& a, const Fusion& b) {
+  return std::ranges::count_if(kFusionParts, [&](const FusionPart& part) { return a.*part.on != b.*part.on; });
 }
 
 // How far a cell of another shape is from the one asked for; smaller is closer.

@@ -30,12 +30,6 @@ Json count(double value) {
   return rounded(value);
 }
 
-Json to_json(const RoutingFigures& figures) {
-  return {{"rows", figures.rows},         {"active_experts", figures.active_experts},
-          {"max_rows", figures.max_rows}, {"max_over_mean", rounded(figures.max_over_mean, 5)},
-          {"cv", rounded(figures.cv, 5)}, {"effective_experts", rounded(figures.effective_experts, 5)}};
-}
-
 Json to_json(const Rival& rival) {
   Json json = {{"name", rival.name}};
   if (rival.candidate.variant) json["candidate"] = to_json(rival.candidate);

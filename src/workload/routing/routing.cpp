@@ -130,6 +130,12 @@ Routing shard(const Routing& routing, int64_t ep) {
           {routing.gather_indices.begin(), routing.gather_indices.begin() + rows}};
 }
 
+Json to_json(const RoutingFigures& figures) {
+  return {{"rows", figures.rows},         {"active_experts", figures.active_experts},
+          {"max_rows", figures.max_rows}, {"max_over_mean", rounded(figures.max_over_mean, 5)},
+          {"cv", rounded(figures.cv, 5)}, {"effective_experts", rounded(figures.effective_experts, 5)}};
+}
+
 Json to_json(const Routing& routing) {
   return {{"tokens", routing.tokens},
           {"top_k", routing.top_k},

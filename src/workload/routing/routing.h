@@ -77,6 +77,7 @@ struct RoutingFigures {
   double effective_experts = 0;  // inverse Simpson: (sum m)^2 / sum m^2
 };
 RoutingFigures figures(const Routing& routing);
+Json to_json(const RoutingFigures& figures);
 
 /// Rows per expert -> a routing. Rows are given to consecutive tokens, expert after expert, so that no token gets an
 /// expert twice. m_sizes must sum to tokens * top_k with no value over tokens.
