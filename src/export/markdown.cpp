@@ -26,14 +26,6 @@ std::string speedup_told(const Rival* rival) {
   return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", speedup.value, speedup.low, speedup.high);
 }
 
-std::vector<std::string> rival_names(const Entries& entries) {
-  std::vector<std::string> names;
-  for (const Entry* entry : entries)
-    for (const Rival& rival : entry->rivals)
-      if (std::find(names.begin(), names.end(), rival.name) == names.end()) names.push_back(rival.name);
-  return names;
-}
-
 std::vector<std::string> row(const Entry& entry, const std::vector<std::string>& rivals, const DeviceInfo& device) {
   std::vector<std::string> cells = {std::to_string(entry.cell.tokens), text(entry.cell.routing),
                                     fmt::format("{:.1f}", entry.figures.max_over_mean)};
@@ -59,16 +51,7 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
 
 // The cost of uneven rows beside their figures; nothing where no entry has balanced rows to compare with.
 std::string routing_section(const Entries& entries, const TunedTable& table) {
-  Grid grid{{{"tokens", true},
-             {"routing"},
-             {"rows", true},
-             {"active experts", true},
-             {"max/mean", true},
-             {"occupancy", true},
-             {"time", true},
-             {"TFLOP/s", true},
-             {"loss", true}},
-            {}};
+  Grid grid = titled("tokens>|routing|rows>|active experts>|max/mean>|occupancy>|time>|TFLOP/s>|loss>");
   std::vector<double> losses;
   for (const Entry* entry : entries) {
     if (!entry->skipped.empty()) continue;
@@ -93,15 +76,7 @@ std::string routing_section(const Entries& entries, const TunedTable& table) {
 
 std::string section(const Entries& entries, const TunedTable& table) {
   const std::vector<std::string> rivals = rival_names(entries);
-  Grid grid{{{"tokens", true},
-             {"routing"},
-             {"max/mean", true},
-             {"winner"},
-             {"time", true},
-             {"TFLOP/s", true},
-             {"TB/s", true},
-             {"of roof", true}},
-            {}};
+  Grid grid = titled("tokens>|routing|max/mean>|winner|time>|TFLOP/s>|TB/s>|of roof>");
   for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
   grid.columns.push_back({"ties", true});
   for (const Entry* entry : entries) grid.rows.push_back(row(*entry, rivals, table.device));
@@ -115,9 +90,7 @@ std::string steps_section(const TunedTable& table) {
 }
 
 std::string choices_section(const TunedTable& table) {
-  Grid grid{
-      {{"layer"}, {"for tokens"}, {"robust choice"}, {"worst regret", true}, {"mean regret", true}, {"cells", true}},
-      {}};
+  Grid grid = titled("layer|for tokens|robust choice|worst regret>|mean regret>|cells>");
   for (const RobustChoice& choice : table.choices)
     grid.rows.push_back({title(choice.shape()), text(choice.tokens), text(choice.candidate()),
                          fmt::format("{:.1f} %", 100 * worst_regret(choice, choice.chosen)),

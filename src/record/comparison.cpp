@@ -76,8 +76,7 @@ std::vector<Comparison> compare(const std::vector<CellSpeedups>& cells) {
 }
 
 Grid grid_of(const std::vector<Comparison>& comparisons) {
-  Grid grid{{{"compared with"}, {"op"}, {"geometric mean", true}, {"least", true}, {"most", true}, {"cells", true}},
-            {}};
+  Grid grid = titled("compared with|op|geometric mean>|least>|most>|cells>");
   for (const Comparison& one : comparisons)
     grid.rows.push_back({one.other, std::string(name(one.op)), fmt::format("{:.3f}x", one.mean), factor_text(one.least),
                          factor_text(one.most), std::to_string(one.cells)});

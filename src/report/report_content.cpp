@@ -16,15 +16,11 @@ std::string cell_title(const Cell& cell) {
 }
 
 std::vector<std::string> other_names(const ReportInput& input) {
-  std::vector<std::string> names;
-  const auto add = [&](const std::string& name) {
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  };
-  for (const Entry& entry : input.table->entries)
-    for (const Rival& rival : entry.rivals) add(rival.name);
+  std::vector<std::string> names = rival_names(all_entries(*input.table));
   if (!input.peers) return names;
   for (const Entry& entry : input.table->entries)
-    for (const PeerTime& time : input.peers->of(id(entry.cell))) add(time.peer);
+    for (const PeerTime& time : input.peers->of(id(entry.cell)))
+      if (std::ranges::find(names, time.peer) == names.end()) names.push_back(time.peer);
   return names;
 }
 

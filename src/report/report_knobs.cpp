@@ -115,9 +115,7 @@ std::string values_text(const KnobCost& cost) {
 
 ReportPart knobs_of_cell(const Cell& cell, const std::vector<KnobCost>& costs) {
   ReportPart part{
-      .heading = id(cell),
-      .grid = {{{"knob"}, {"worst value", true}, {"second value", true}, {"candidates", true}, {"values"}}, {}},
-      .folded = true};
+      .heading = id(cell), .grid = titled("knob|worst value>|second value>|candidates>|values"), .folded = true};
   for (const KnobCost& cost : costs)
     part.grid.rows.push_back({cost.knob, loss_text(cost.spread), loss_text(cost.closest),
                               std::to_string(cost.candidates), values_text(cost)});
@@ -138,13 +136,8 @@ ReportPart knobs_of_all(const std::vector<std::vector<KnobCost>>& cells) {
     }
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& row) { return median(row.second.spread); });
-  ReportPart part{.grid = {{{"knob"},
-                            {"worst value, median of cells", true},
-                            {"in the worst cell", true},
-                            {"second value, median of cells", true},
-                            {"cells", true},
-                            {"candidates", true}},
-                           {}}};
+  ReportPart part{.grid = titled("knob|worst value, median of cells>|in the worst cell>|second value, median of cells>|"
+                                 "cells>|candidates>")};
   for (const auto& [knob, row] : sorted)
     part.grid.rows.push_back({knob, loss_text(median(row.spread)), loss_text(*std::ranges::max_element(row.spread)),
                               loss_text(median(row.closest)), std::to_string(row.spread.size()),

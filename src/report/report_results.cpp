@@ -17,16 +17,8 @@ constexpr const char* kOurs = "ours";
 constexpr double kMicro = 1e-6;
 
 Grid winners(const Entries& entries, const DeviceInfo& device) {
-  Grid grid{{{"tokens", true},
-             {"routing"},
-             {"time", true},
-             {"TFLOP/s", true},
-             {"TB/s", true},
-             {"of roof", true},
-             {"ties", true},
-             {"winner, by what differs from the default"},
-             {"remark"}},
-            {}};
+  Grid grid =
+      titled("tokens>|routing|time>|TFLOP/s>|TB/s>|of roof>|ties>|winner, by what differs from the default|remark");
   for (const Entry* entry : entries) {
     std::vector<std::string> row = {std::to_string(entry->cell.tokens), routing_title(entry->cell)};
     if (!entry->skipped.empty()) {

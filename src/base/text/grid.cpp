@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text/text.h"
+#include "base/text/units.h"
 
 namespace moetune {
 namespace {
@@ -114,6 +115,16 @@ std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
 }
 
 }  // namespace
+
+Grid titled(std::string_view titles) {
+  Grid grid;
+  for (std::string& title : split(titles, '|')) {
+    const bool right = title.ends_with('>');
+    if (right) title.pop_back();
+    grid.columns.push_back({std::move(title), right});
+  }
+  return grid;
+}
 
 std::vector<std::string> lines_of(std::string_view text, int width) {
   if (width <= 0) return {std::string(text)};

@@ -16,6 +16,9 @@ struct Grid {
   std::vector<std::vector<std::string>> rows;  // each as long as columns
 };
 
+/// A grid without rows, of titles between '|'; '>' after a title: the column holds numbers. "cell|time>|winner".
+Grid titled(std::string_view titles);
+
 /// Markdown with aligned columns, so that it reads as plain text too; the texts are markdown_text. Ends with a newline.
 std::string markdown(const Grid& grid);
 

@@ -57,15 +57,7 @@ int64_t mean(const std::vector<int64_t>& counts) {
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.1f} %", 100 * loss) : "unknown"; }
 
 Grid grid_of(const std::vector<RehearsedCell>& cells) {
-  Grid grid{{{"cell"},
-             {"recorded", true},
-             {"best", true},
-             {"default", true},
-             {"loss", true},
-             {"worst", true},
-             {"tried", true},
-             {"at most", true}},
-            {}};
+  Grid grid = titled("cell|recorded>|best>|default>|loss>|worst>|tried>|at most>");
   for (const RehearsedCell& cell : cells)
     grid.rows.push_back({id(cell.cell), std::to_string(cell.recorded), format_time(cell.best_seconds),
                          loss_text(cell.default_loss), loss_text(mean_loss(cell)), loss_text(worst_loss(cell)),

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kNamed = 3;  // noisy cells, in a sentence
 
 // Names of all rivals in the table: the default, then baselines, the fastest first.
-std::vector<std::string> rival_names(const TunedTable& table) {
+std::vector<std::string> ranked_rivals(const TunedTable& table) {
   std::map<std::string, std::vector<double>> ratios;
   for (const Entry& entry : table.entries)
     for (const Rival& rival : entry.rivals)
@@ -134,7 +134,7 @@ Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
 }  // namespace
 
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose) {
-  std::vector<std::string> rivals = rival_names(table);
+  std::vector<std::string> rivals = ranked_rivals(table);
   const auto is_baseline = [](const std::string& name) { return name != "default"; };
   const auto first = std::find_if(rivals.begin(), rivals.end(), is_baseline);
   if (!verbose && first != rivals.end())
@@ -172,7 +172,7 @@ std::string answer(const TunedTable& table, size_t cells) {
   const std::string noise = noise_sentence(table);
   if (won > 0 && trusted == 0) return noise;
   std::vector<std::string> facts;
-  for (const std::string& name : rival_names(table))
+  for (const std::string& name : ranked_rivals(table))
     if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
       facts.push_back(std::move(fact));
   if (facts.empty())

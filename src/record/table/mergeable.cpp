@@ -1,16 +1,98 @@
-// Devices and environments compared; sweeps joined.
+// What two files must have in common to be merged, and one table from several.
 #include "record/table/mergeable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/pretty.h"
+#include "record/table/table.h"
 
 namespace moetune {
+namespace {
+
+void require_joinable(const TunedTable& a, const TunedTable& b) {
+  require_mergeable("tables", {a.device, a.environment, a.regime}, {b.device, b.environment, b.regime});
+}
+
+bool faster(const Entry& a, const Entry& b) {
+  if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
+  return a.skipped.empty() && a.measurement.time.value < b.measurement.time.value;
+}
+
+// Equal as they are written to a file.
+bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
+  const auto alone = [&](const Entry& entry) {
+    TunedTable one = table;
+    one.entries = {entry};
+    one.choices.clear();
+    one.updates.clear();
+    return compact_json(to_json(one));
+  };
+  return alone(a) == alone(b);
+}
+
+std::vector<RobustChoice> choices_of(const TunedTable& table, const Shape& shape) {
+  std::vector<RobustChoice> choices;
+  std::ranges::copy_if(table.choices, std::back_inserter(choices),
+                       [&](const RobustChoice& choice) { return choice.shape() == shape; });
+  return choices;
+}
+
+std::vector<std::string> sweep_of(const TunedTable& table) {
+  std::vector<std::string> sweep = table.sweep;
+  for (const Entry& entry : table.entries) sweep.push_back(id(entry.cell));
+  return sweep;
+}
+
+void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
+  std::map<std::string, size_t> places;
+  for (const std::string& cell : sweep) places.emplace(cell, places.size());
+  std::stable_sort(table.entries.begin(), table.entries.end(),
+                   [&](const Entry& a, const Entry& b) { return places.at(id(a.cell)) < places.at(id(b.cell)); });
+  table.sweep = table.entries.size() == sweep.size() ? std::vector<std::string>() : sweep;
+}
+
+// Whether an entry of the shape's choices is another one in the merged table.
+bool changed(const TunedTable& table, const Shape& shape, const std::map<std::string, const Entry*>& merged) {
+  std::set<std::string> cells;
+  for (const RobustChoice& choice : choices_of(table, shape))
+    for (const Cell& cell : choice.cells) cells.insert(id(cell));
+  return std::ranges::any_of(table.entries, [&](const Entry& entry) {
+    const std::string cell = id(entry.cell);
+    return cells.contains(cell) && !equal(entry, *merged.at(cell), table);
+  });
+}
+
+void take_choices(Merged& merged, const std::vector<const TunedTable*>& tables) {
+  TunedTable& to = merged.table;
+  std::map<std::string, const Entry*> entries;
+  for (const Entry& entry : to.entries) entries.emplace(id(entry.cell), &entry);
+  for (const TunedTable* table : tables)
+    for (const RobustChoice& choice : table->choices)
+      if (choices_of(to, choice.shape()).empty() && !changed(*table, choice.shape(), entries))
+        for (const RobustChoice& one : choices_of(*table, choice.shape())) to.choices.push_back(one);
+  std::set<std::string> dropped;
+  for (const TunedTable* table : tables)
+    for (const RobustChoice& choice : table->choices)
+      if (choices_of(to, choice.shape()).empty()) dropped.insert(title(choice.shape()));
+  merged.dropped_choices.assign(dropped.begin(), dropped.end());
+}
+
+void take_updates(TunedTable& to, const std::vector<TunedTable>& tables) {
+  to.updates.clear();
+  std::set<std::string> known;
+  for (const TunedTable& table : tables)
+    for (const Update& update : table.updates)
+      if (known.insert(compact_json(to_json(update))).second) to.updates.push_back(update);
+}
+
+}  // namespace
+
 bool same_model(const DeviceInfo& a, const DeviceInfo& b) {
   return a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
          a.processors == b.processors;
@@ -73,6 +155,43 @@ std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>
     for (const std::string& cell : sweep)
       if (known.insert(cell).second) joined.push_back(cell);
   return joined;
+}
+
+Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
+  const std::vector<std::string> known = {"fastest", "first", "last"};
+  if (!prefer.empty() && std::find(known.begin(), known.end(), prefer) == known.end())
+    throw unknown_word("preference", prefer, known);
+  if (tables.empty()) throw request_error("nothing to merge", "name two tables or more");
+  Merged merged{.table = tables[0], .conflicts = {}};
+  merged.table.entries.clear();
+  merged.table.choices.clear();
+  TunedTable bare = merged.table;
+  std::map<std::string, size_t> places;
+  std::vector<std::vector<std::string>> sweeps;
+  for (const TunedTable& table : tables) {
+    require_joinable(tables[0], table);
+    sweeps.push_back(sweep_of(table));
+    for (const Entry& entry : table.entries) {
+      const std::string cell = id(entry.cell);
+      const auto [place, fresh] = places.emplace(cell, merged.table.entries.size());
+      if (fresh) {
+        merged.table.entries.push_back(entry);
+        continue;
+      }
+      Entry& kept = merged.table.entries[place->second];
+      if (equal(kept, entry, bare)) continue;
+      if (std::find(merged.conflicts.begin(), merged.conflicts.end(), cell) == merged.conflicts.end())
+        merged.conflicts.push_back(cell);
+      if (prefer == "last" || (prefer == "fastest" && faster(entry, kept))) kept = entry;
+    }
+  }
+  put_in_order(merged.table, joined_sweep(sweeps));
+  take_updates(merged.table, tables);
+  std::vector<const TunedTable*> order;
+  for (const TunedTable& table : tables) order.push_back(&table);
+  if (prefer == "last") std::ranges::reverse(order);
+  take_choices(merged, order);
+  return merged;
 }
 
 }  // namespace moetune

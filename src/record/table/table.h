@@ -75,6 +75,7 @@ std::filesystem::path write_table(KeptFile& file, const TunedTable& table);
 Json tool_json(const std::vector<std::string>& argv);
 
 using Entries = std::vector<const Entry*>;
+Entries all_entries(const TunedTable& table);
 /// The entries of each shape, in the order of the table.
 std::vector<Entries> by_shape(const TunedTable& table);
 
@@ -86,6 +87,8 @@ std::string winner_text(const Entry& entry, const DeviceInfo& device);
 double tflops(const Entry& entry);  // on real rows
 double terabytes_per_second(const Entry& entry);
 double roof_seconds(const Entry& entry, const DeviceInfo& device);  // max(flops / peak, bytes / bandwidth); 0 unknown
+/// Names of the entries' rivals, in the order of their first appearance.
+std::vector<std::string> rival_names(const Entries& entries);
 /// Null where there is none.
 const Entry* find_entry(const TunedTable& table, const Cell& cell);
 const Rival* find_rival(const Entry& entry, const std::string& name);
