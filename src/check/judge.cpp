@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "check/significance.h"
+#include "record/table/mergeable.h"
 
 namespace moetune {
 namespace {
@@ -154,7 +155,8 @@ class Checking {
       screen_all();
       confirm_all();
     } catch (...) {
-      for (CellCheck& one : cases_) give_up(one);
+      for (CellCheck& one : cases_)
+        if (one.finding.rounds > 0) tell(one);  // unconfirmed: another cell's error came first
       throw;
     }
     CheckResult result = result_of();
@@ -265,11 +267,6 @@ class Checking {
     if (listen_) listen_(one.finding);
   }
 
-  // Tells the finding of a cell whose confirmation another cell's error prevented.
-  void give_up(CellCheck& one) {
-    if (one.finding.rounds > 0) tell(one);
-  }
-
   const CheckRequest& request_;
   Backend& backend_;
   const std::function<void(const CellFinding&)>& listen_;
@@ -280,18 +277,13 @@ class Checking {
   size_t screened_ = 0;  // cells
 };
 
-std::string described(const DeviceInfo& device) {
-  return fmt::format("'{}' with {} {}", device.name, device.processors,
-                     device.kind == DeviceKind::cuda ? "SMs" : "threads");
-}
-
 }  // namespace
 
 void require_comparable(const TunedTable& table, const DeviceInfo& device) {
-  const DeviceInfo& then = table.device;
-  if (then.kind == device.kind && then.name == device.name && then.processors == device.processors) return;
-  throw machine_error(fmt::format("the table is of {}, this device is {}", described(then), described(device)),
-                      "times of two devices don't compare: tune here first, then check against that table");
+  if (same_model(table.device, device)) return;
+  throw machine_error(
+      fmt::format("the table is of {}, this device is {}", model_text(table.device), model_text(device)),
+      "times of two devices don't compare: tune here first, then check against that table");
 }
 
 CheckResult check(const TunedTable& table, Backend& backend, const CheckRequest& request,

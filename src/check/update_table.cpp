@@ -32,12 +32,6 @@ Entry updated(const Entry& entry, const CellFinding& finding) {
   return now;
 }
 
-// Why the entry must keep its old times; empty where the new ones are good.
-std::string fault_of(const CellFinding& finding, const Entry& now) {
-  if (finding.rounds == 0) return finding.reason;
-  return distrust(now);
-}
-
 }  // namespace
 
 UpdatedTable update_table(const TunedTable& table, const CheckResult& result, const Json& environment, Update update) {
@@ -52,7 +46,7 @@ UpdatedTable update_table(const TunedTable& table, const CheckResult& result, co
       continue;
     }
     const Entry now = updated(entry, *finding);
-    if (const std::string fault = fault_of(*finding, now); !fault.empty()) {
+    if (const std::string fault = finding->rounds == 0 ? finding->reason : distrust(now); !fault.empty()) {
       updates.kept.push_back(fmt::format("{}: {}", id(entry.cell), fault));
       ++old;
       continue;

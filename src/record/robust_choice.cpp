@@ -81,14 +81,6 @@ std::vector<RobustChoice> divide(const Contest& contest, const std::vector<Count
   return choices;
 }
 
-// The largest whole number whose square is at most a * b; a * b < 2^56.
-int64_t middle_of(int64_t a, int64_t b) {
-  auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
-  while (root * root > a * b) --root;
-  while ((root + 1) * (root + 1) <= a * b) ++root;
-  return root;
-}
-
 void set_ranges(std::vector<RobustChoice>& choices) {
   for (size_t i = 0; i + 1 < choices.size(); ++i) {
     choices[i].tokens.to = middle_of(choices[i].cells.back().tokens, choices[i + 1].cells.front().tokens);
@@ -97,6 +89,13 @@ void set_ranges(std::vector<RobustChoice>& choices) {
 }
 
 }  // namespace
+
+int64_t middle_of(int64_t a, int64_t b) {
+  auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
+  while (root * root > a * b) --root;
+  while ((root + 1) * (root + 1) <= a * b) ++root;
+  return root;
+}
 
 std::string_view name(Rule rule) { return rule == Rule::worst ? "worst" : "mean"; }
 

@@ -39,6 +39,8 @@ struct TokenRange {
   bool covers(int64_t tokens) const { return tokens >= from && (!to || tokens <= *to); }
   bool operator==(const TokenRange&) const = default;
 };
+/// Where ranges of neighbouring token counts meet: the largest whole number whose square is at most a * b < 2^56.
+int64_t middle_of(int64_t a, int64_t b);
 /// "1 to 90", "91 and more", "all".
 std::string text(const TokenRange& range);
 

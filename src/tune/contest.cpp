@@ -52,11 +52,6 @@ std::vector<Candidate> by_frequency(const std::vector<Candidate>& list) {
   return distinct;
 }
 
-struct Fault {
-  Candidate candidate;
-  std::string reason;
-};
-
 // What all cells of a shape have in common.
 struct Field {
   Backend& backend;
@@ -73,12 +68,13 @@ struct Field {
 // One cell with its contenders.
 struct Meeting {
   const Field& field;
-  Problem problem;
+  const Cell& cell;
   std::vector<Candidate> able;
-  std::vector<Fault> faults = {};
+  Problem problem = make_problem(cell);
+  std::vector<LeftOut> faults = {};
 
   void drop(const Candidate& candidate, const std::string& reason) {
-    faults.push_back({candidate, reason});
+    faults.push_back({candidate, id(cell), reason});
     std::erase(able, candidate);
   }
 };
@@ -144,7 +140,7 @@ void compile(const Field& field, Contest& contest, std::vector<Pool>& pools) {
 
 // Adds the cell and the times of its contenders. Nothing is added where it does not fit into memory.
 void add_cell(Contest& contest, const Field& field, const Entry& entry, const std::vector<Candidate>& contenders) {
-  Meeting meeting{field, make_problem(entry.cell), contenders};
+  Meeting meeting{field, entry.cell, contenders};
   if (field.listener.begins) field.listener.begins(entry.cell, contenders.size());
   Rounds rounds;
   try {
@@ -162,10 +158,9 @@ void add_cell(Contest& contest, const Field& field, const Entry& entry, const st
     if (place == meeting.able.end() || rounds.seconds.empty()) continue;
     contest.times[who].back() = time_of(rounds, static_cast<size_t>(place - meeting.able.begin()));
   }
-  for (const Fault& fault : meeting.faults) {
-    contest.left_out.push_back({fault.candidate, id(entry.cell), fault.reason});
-    field.note(
-        fmt::format("{} is left out of the choice: in {}: {}", text(fault.candidate), id(entry.cell), fault.reason));
+  for (const LeftOut& fault : meeting.faults) {
+    contest.left_out.push_back(fault);
+    field.note(fmt::format("{} is left out of the choice: in {}: {}", text(fault.candidate), fault.cell, fault.reason));
   }
 }
 

@@ -551,7 +551,7 @@ TEST(RequireComparable, RefusesAnotherDeviceWithBothNames) {
   here.name = "other";
   const Caught caught = error_of([&] { require_comparable(table, here); });
   EXPECT_EQ(caught.exit, Exit::machine);
-  EXPECT_EQ(caught.what, "the table is of 'fake' with 2 threads, this device is 'other' with 2 threads");
+  EXPECT_EQ(caught.what, "the table is of fake with 2 threads, this device is other with 2 threads");
   EXPECT_TRUE(holds(caught.hint, "tune here first"));
   here.name = table.device.name;
   here.processors = 64;

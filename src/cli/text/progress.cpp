@@ -65,7 +65,6 @@ void Progress::on(const Event& event) {
     state_.cell = std::max(state_.cell, started->index);
     state_.cells = started->count;
     state_.name = id(*started->cell);
-    state_.resumed = started->resumed;
     state_.planned_so_far += started->planned;
     state_.best = 0;
     sum_up();

@@ -14,7 +14,6 @@ struct RunState {
   size_t cell = 0, cells = 0;     // 0 is the first
   std::string name;               // of the cell
   int64_t done = 0, planned = 0;  // trials of this cell
-  int64_t resumed = 0;            // of those, from the journal
   int64_t planned_so_far = 0;     // of the cells before and this one
   int64_t fresh = 0;              // measured now, all cells
   double elapsed = 0;             // seconds

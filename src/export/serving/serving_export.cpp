@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -111,10 +110,7 @@ struct Turns {
     const auto is_tuned = [&](int64_t tokens) { return std::ranges::find(tuned, tokens) != tuned.end(); };
     if (!is_tuned(low) || !is_tuned(high)) return (low + high) / 2;
     if (const auto end = winners.at(low).last; end && *end < high) return *end;
-    auto last = static_cast<int64_t>(std::sqrt(static_cast<double>(low * high)));
-    while (last * last > low * high) --last;
-    while ((last + 1) * (last + 1) <= low * high) ++last;
-    return last;
+    return middle_of(low, high);
   }
 };
 

@@ -90,7 +90,7 @@ TEST(Progress, EtaIsBoundByTheBudget) {
 
 TEST(Progress, ResumedTrialsDoNotQuickenThePace) {
   RunState resumed = state();
-  resumed.resumed = 20, resumed.done = 50;  // fresh stays 150: the pace is the same, 70 are left here
+  resumed.done = 50;  // fresh stays 150: the pace is the same, 70 are left here
   EXPECT_NEAR(remaining_seconds(resumed), 55, 1e-9);
 }
 
