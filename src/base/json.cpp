@@ -24,7 +24,6 @@ std::string in_words(const Json::exception& error) {
 
 constexpr int kMaxDepth = 64;
 
-// Line and column (from 1) of a byte offset.
 std::pair<size_t, size_t> line_and_column(std::string_view text, size_t byte) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
   const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));

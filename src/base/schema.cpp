@@ -184,12 +184,10 @@ bool value_holds(const Node& node, const Json& value, Fault* fault) {
     std::vector<std::string_view> words;
     for (size_t i = 0; i < std::size(kTypes); ++i)
       if ((node.types >> i & 1) != 0) words.push_back(kTypeWords[i]);
-    const std::string found = value.is_number() ? value.dump() : std::string(kTypeWords[type_of(value)]);
-    const bool number = value.is_number_float() && node.types == 1U << 2;
+    const bool fraction = value.is_number_float() && node.types == 1U << 2;
+    const std::string_view kind = value.is_boolean() ? "a boolean" : kTypeWords[type_of(value)];
     return failed(fault, fmt::format("expected {}, found {}", fmt::join(words, " or "),
-                                     number               ? found
-                                     : value.is_boolean() ? "a boolean"
-                                                          : kTypeWords[type_of(value)]));
+                                     fraction ? value.dump() : std::string(kind)));
   }
   if (!node.words.is_null() && std::ranges::find(node.words, value) == node.words.end()) {
     if (!value.is_string())

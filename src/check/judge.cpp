@@ -16,7 +16,6 @@ namespace {
 
 constexpr double kFalseDiscoveries = 0.05;  // among the cells that are called changed
 
-// A cell on its way to its finding.
 struct CellCheck {
   const Entry* entry = nullptr;
   CellFinding finding = {};

@@ -107,10 +107,7 @@ Lineup line_up_pair(const Entry& entry, Backend& here, const Against& there) {
   const std::vector<std::string> theirs = there.backend->baselines();
   std::erase_if(both, [&](const std::string& name) { return !offers(theirs, name); });
   const auto add = [&](Backend& backend, const std::string& name, const Contender& contender) {
-    Rival rival;
-    rival.name = name;
-    rival.ratio = {1, 1, 1};
-    lineup.rivals.push_back(rival);
+    lineup.rivals.push_back({.name = name, .ratio = {1, 1, 1}});
     lineup.runners.push_back({&backend, contender});
   };
   if (!both.empty()) {

@@ -103,7 +103,6 @@ std::string choices_section(const TunedTable& table) {
       markdown(grid));
 }
 
-// The reasons of winners that are marked as too noisy.
 std::string noise_section(const TunedTable& table) {
   std::string lines;
   for (const Entry& entry : table.entries)

@@ -33,10 +33,10 @@ struct Trial {
   Candidate candidate;
   Status status = Status::ok;
   std::string reason;              // a sentence where not ok
-  Measurement measurement;         // where ok: of all blocks
+  Measurement measurement = {};    // where ok: of all blocks
   std::vector<Block> blocks = {};  // where ok, in the order of time; none in journals from before
-  Verdict verdict;                 // where it ran
-  CompileResult compile;
+  Verdict verdict = {};            // where it ran
+  CompileResult compile = {};
   double took = 0;  // seconds of its last blocks, and of what came before its first: verifying, and its part of
                     // compiling its batch; 0 = unknown
 };

@@ -11,7 +11,6 @@
 namespace moetune {
 namespace {
 
-// The three GEMMs of one projection.
 struct Half {
   std::array<size_t, 3> cells;  // fwd, dx, dw
   Cell dw;

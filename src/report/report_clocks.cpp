@@ -14,7 +14,6 @@ std::string clock_text(const Measurement* time) {
   return time && time->clock_mhz > 0 ? fmt::format("{:.0f} MHz", time->clock_mhz) : "";
 }
 
-// The least and the highest clock of a cell's blocks.
 std::string clock_range(const ReportInput& input, const Cell& cell) {
   double low = 0, high = 0;
   for (const Trial* trial : timed_trials(input, cell)) {

@@ -18,7 +18,6 @@ namespace {
 constexpr size_t kMostReasons = 40;
 constexpr int64_t kDrawn = 20000;  // candidates of a layer
 
-// How often something was found, and in which cells or layers.
 struct Count {
   int64_t times = 0;
   std::set<std::string> places = {};
@@ -33,7 +32,6 @@ std::vector<std::pair<Key, Count>> most_first(const std::map<Key, Count>& found)
   return sorted;
 }
 
-// Faults of candidates.
 ReportPart faults(const ReportInput& input) {
   std::map<std::pair<std::string, std::string>, Count> found;
   for (const Entry& entry : input.table->entries) {

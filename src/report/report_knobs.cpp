@@ -13,7 +13,6 @@ namespace {
 
 using Trials = std::vector<const Trial*>;
 
-// The best of some candidates, and how many there are.
 struct Best {
   double seconds = 0;
   int64_t candidates = 0;
@@ -122,7 +121,6 @@ ReportPart knobs_of_cell(const Cell& cell, const std::vector<KnobCost>& costs) {
   return part;
 }
 
-// The median over cells of what the values cost.
 ReportPart knobs_of_all(const std::vector<std::vector<KnobCost>>& cells) {
   struct Row {
     std::vector<double> closest, spread;

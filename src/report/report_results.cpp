@@ -79,7 +79,6 @@ std::string point_title(const ReportInput& input, const Entry& entry, const std:
   return line;
 }
 
-// What a chart of results shows over tokens.
 enum class Quantity { time, rate, ratio };
 
 std::optional<Estimate> value_of(const ReportInput& input, const Entry& entry, const std::string& name,

@@ -65,7 +65,6 @@ struct Field {
   }
 };
 
-// One cell with its contenders.
 struct Meeting {
   const Field& field;
   const Cell& cell;
@@ -80,14 +79,12 @@ struct Meeting {
 };
 
 void verify_all(Meeting& meeting) {
-  for (const Candidate& candidate : std::vector<Candidate>(meeting.able)) {
-    try {
+  for (const Candidate& candidate : std::vector<Candidate>(meeting.able)) try {
       const Verdict verdict = meeting.field.backend.verify({.baseline = "", .candidate = candidate});
       if (!verdict.ok) meeting.drop(candidate, fmt::format("its result is wrong: {}", verdict.reason));
     } catch (const CandidateFault& fault) {
       meeting.drop(candidate, fault.what());
     }
-  }
 }
 
 // Rounds of all contenders that are able to run, over operands made anew for each look. Throws ContenderFault.
@@ -122,7 +119,6 @@ struct Pool {
   std::vector<Candidate> contenders;
 };
 
-// Compiles the contest's contenders, and leaves those that fail out of the pools.
 void compile(const Field& field, Contest& contest, std::vector<Pool>& pools) {
   const Shape& shape = pools[0].entries[0]->cell.shape;
   const std::vector<CompileResult> results = field.backend.compile(shape, contest.contenders);
@@ -164,7 +160,6 @@ void add_cell(Contest& contest, const Field& field, const Entry& entry, const st
   }
 }
 
-// All cells of a shape. Nothing where they were cut short.
 std::optional<Contest> measure(const Field& field, const Entries& entries) {
   Contest contest;
   std::vector<Pool> pools;

@@ -51,22 +51,16 @@ std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std
 std::vector<std::string> able_baselines(Backend& backend, const SampleRequest& sample, const Say& note) {
   std::vector<std::string> able;
   for (const std::string& name : backend.baselines()) {
-    const auto leave_out = [&](const std::string& why) {
-      note(fmt::format("the baseline {} is left out: {}", name, why));
-    };
     try {
       const Contender baseline{.baseline = name, .candidate = {}};
-      const Verdict verdict = backend.verify(baseline);
-      if (!verdict.ok) {
-        leave_out(fmt::format("its result is wrong: {}", verdict.reason));
-        continue;
-      }
+      if (const Verdict verdict = backend.verify(baseline); !verdict.ok)
+        throw CandidateFault(Status::wrong_result, "its result is wrong: " + verdict.reason);
       SampleRequest warm = sample;
       warm.blocks = 1;
       backend.sample(baseline, warm);
       able.push_back(name);
     } catch (const CandidateFault& fault) {
-      leave_out(fault.what());
+      note(fmt::format("the baseline {} is left out: {}", name, fault.what()));
     }
   }
   return able;
@@ -166,19 +160,16 @@ std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, c
 }
 
 Rival rival_of(const Final& final, size_t winner, size_t who, const std::string& name) {
-  Rival rival;
-  rival.name = name;
-  rival.candidate = final.contenders[who].candidate;
-  rival.measurement = summarise(final.rounds.blocks[who]);
-  rival.ratio = who == winner ? Estimate{1, 1, 1} : paired_ratio(final.rounds, winner, who);
-  return rival;
+  return {.name = name,
+          .candidate = final.contenders[who].candidate,
+          .measurement = summarise(final.rounds.blocks[who]),
+          .ratio = who == winner ? Estimate{1, 1, 1} : paired_ratio(final.rounds, winner, who)};
 }
 
 bool surely_beats_default(const Final& final, size_t winner) {
   return paired_ratio(final.rounds, winner, final.default_index()).high < 1;
 }
 
-// The entry with this contender as its winner.
 void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Trial>& trials) {
   const Trial& screening = *find_trial(trials, final.contenders[winner].candidate);
   entry.candidate = screening.candidate;
@@ -200,8 +191,7 @@ void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Tria
 
 bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
             const FinalRequest& request, const Say& note) {
-  const bool any = std::any_of(trials.begin(), trials.end(), [](const Trial& t) { return t.status == Status::ok; });
-  if (!any) return false;
+  if (std::ranges::find(trials, Status::ok, &Trial::status) == trials.end()) return false;
   const std::optional<Final> final = settle(trials, backend, shape, request, note);
   if (!final) return false;
 

@@ -90,7 +90,6 @@ bool work_on(Run& run, size_t index) {
   return true;
 }
 
-// Leaves a cell to other workers.
 void leave_to_others(const Run& run, size_t index, const std::string& what) {
   const DeviceInfo& device = run.backend.device();
   warn(run, fmt::format("{} ({}) {}", device.name, device.id, what));
@@ -140,7 +139,6 @@ bool take(Run& run, size_t index) {
   return false;
 }
 
-// Takes cell after cell, until there is none or it leaves the run.
 void work(Run& run) {
   try {
     while (const std::optional<size_t> index = run.shared.queue.next())

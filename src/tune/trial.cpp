@@ -45,11 +45,7 @@ void blame_candidate(Trial& trial, const Action& action) {
 
 Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileResult& compile,
                    const SampleRequest& request, std::optional<double> best) {
-  Trial trial;
-  trial.candidate = candidate;
-  trial.compile = compile;
-  trial.status = compile.status;
-  trial.reason = compile.reason;
+  Trial trial{.candidate = candidate, .status = compile.status, .reason = compile.reason, .compile = compile};
   if (trial.status != Status::ok) return trial;
   blame_candidate(trial, [&] {
     trial.verdict = backend.verify({.baseline = "", .candidate = candidate});

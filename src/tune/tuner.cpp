@@ -159,13 +159,9 @@ SampleRequest sample_of(const Run& run, const Ask& ask) {
 }
 
 Trial try_once(const Run& run, CellRun& state, const Ask& ask, const CompileResult& compiled) {
-  if (is_culprit(run, state, ask.candidate)) {
-    Trial trial;
-    trial.candidate = ask.candidate;
-    trial.status = Status::crashed;
-    trial.reason = "was under way when two earlier runs ended";
-    return trial;
-  }
+  if (is_culprit(run, state, ask.candidate))
+    return {
+        .candidate = ask.candidate, .status = Status::crashed, .reason = "was under way when two earlier runs ended"};
   if (compiled.status == Status::ok) start(run, state, ask.candidate);
   const auto best = state.best ? std::optional(state.best->measurement.time.value) : std::nullopt;
   return try_compiled(run.backend, ask.candidate, compiled, sample_of(run, ask), best);

@@ -45,7 +45,6 @@ std::string name_of_config(const fs::path& path) {
   return folder.empty() ? "config" : folder;
 }
 
-// By name or alias in lower case; null for any other word.
 const Model* find_preset(const std::string& wanted) {
   for (const Model& model : model_presets())
     if (model.name == wanted || std::find(model.aliases.begin(), model.aliases.end(), wanted) != model.aliases.end())

@@ -20,7 +20,6 @@ struct Launch {
   Input b = input_b(product, matrices);
 };
 
-/// A thread's scratch memory.
 struct Blocks {
   float* a;     // row after row of memory: [block_m, block_k] where K is contiguous, else [block_k, block_m]
   float* b;     // panels [block_n / kTileColumns, block_k, kTileColumns]

@@ -56,7 +56,6 @@ bool send(int fd, std::string_view text) {
   return true;
 }
 
-// What is served, from hello on.
 struct Served {
   Catalog catalog;
   std::unique_ptr<Backend> backend;

@@ -104,7 +104,6 @@ void write_and_sync(const Fd& fd, std::string_view text, const fs::path& file, c
   }
 }
 
-// Writes the text to a temporary in the same folder, and syncs it.
 fs::path write_temporary(const fs::path& path, std::string_view text) {
   const auto [fd, temporary] = make_temporary(path, 0644);
   if (fd.get() < 0) throw cannot_write(path);

@@ -98,7 +98,6 @@ fs::path behind_names(const fs::path& path) {
   return error ? whole : folder / whole.filename();
 }
 
-// Whether the name still leads to the open file.
 bool is_at(int fd, const fs::path& path) {
   struct stat open {
   }, named{};

@@ -25,7 +25,6 @@ std::string padded(const std::string& text, size_t width, bool right) {
 
 int width_of(std::string_view text) { return display_width(one_line(text)); }
 
-// The width of the longest word of `text`.
 int longest_word(std::string_view text) {
   int longest = 0;
   for (const std::string& line : lines_of(text, 1)) longest = std::max(longest, width_of(line));
@@ -56,7 +55,6 @@ std::vector<int> widths_within(const Grid& grid, int columns) {
   return widths;
 }
 
-// Breaks each text into lines of its column's width, one row for each line.
 Grid broken(const Grid& grid, const std::vector<int>& widths) {
   Grid result{grid.columns, {}};
   for (const std::vector<std::string>& row : grid.rows) {
@@ -89,7 +87,6 @@ std::string stacked(const Grid& grid, int columns) {
   return out;
 }
 
-// Its texts as `shown` makes them.
 std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
   std::vector<std::vector<std::string>> lines(1);
   for (const Column& column : grid.columns) lines[0].push_back(shown(column.title));

@@ -25,7 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStandardOutput = "-";
 
-// How a file of each content is recognised.
 struct Sign {
   Content content;
   std::string_view name;         // for "is not a ..."

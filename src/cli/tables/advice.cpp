@@ -9,7 +9,6 @@
 namespace moetune {
 namespace {
 
-// The user's own command line with other rounds.
 std::string with_rounds(const std::vector<std::string>& argv, int rounds) {
   std::vector<std::string> words;
   bool told = false, options_end = false;

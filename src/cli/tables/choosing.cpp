@@ -66,7 +66,6 @@ Grid regrets_grid(const TunedTable& table, const Choices& choices) {
   return grid;
 }
 
-// All contenders in all cells.
 Grid matrix_grid(const Choices& choices) {
   Grid grid = cell_grid({{"regret", true}, {"contender"}});
   for (const RobustChoice* choice : choices)

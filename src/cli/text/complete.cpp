@@ -48,7 +48,6 @@ complete -c moetune -f -a '(moetune --complete (commandline -opc)[2..] (commandl
 
 bool is_argument(const DeclaredOption& option) { return option.names.empty(); }
 
-// Collects those words that begin as `typed` does.
 class Completions {
  public:
   explicit Completions(std::string typed) : typed_(std::move(typed)) {}

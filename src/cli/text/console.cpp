@@ -46,7 +46,6 @@ void tell_sentence(std::string_view beginning, std::string_view sentence) {
   write_all(STDERR_FILENO, fmt::format("{} {}\n", beginning, printable(sentence)));
 }
 
-// The byte at which code point number `index` begins.
 size_t byte_of(std::string_view text, int index) {
   size_t at = 0;
   for (; at < text.size(); ++at)

@@ -15,7 +15,6 @@ namespace {
 constexpr const char* kBlockM = "BLOCK_SIZE_M";
 constexpr const char* kBlockN = "BLOCK_SIZE_N";
 
-// The same layer of the same model, whichever projection.
 bool siblings(const Layer& a, const Layer& b) { return key_of_layer(a) == key_of_layer(b); }
 
 // k of down. For up: k of the table's own down projection, else from the preset, else n / 2 as of a gated model.

@@ -15,7 +15,6 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-// The records of a journal, by cell, and all of them in order.
 struct Records {
   std::vector<std::pair<std::string, std::string>> lines;  // cell id, line
   std::map<std::string, std::string> by_cell;

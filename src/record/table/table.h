@@ -17,10 +17,10 @@ namespace moetune {
 
 /// A rival in the final interleaved rounds, scored by the paired ratio winner time / its time, round by round.
 struct Rival {
-  std::string name;     // "default", "cublas-loop", ...
-  Candidate candidate;  // for "default"
-  Measurement measurement;
-  Estimate ratio;  // median over rounds of winner seconds / rival seconds: below 1, the winner is faster
+  std::string name;          // "default", "cublas-loop", ...
+  Candidate candidate = {};  // for "default"
+  Measurement measurement = {};
+  Estimate ratio = {};  // median over rounds of winner seconds / rival seconds: below 1, the winner is faster
 };
 
 struct Entry {

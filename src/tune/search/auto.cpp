@@ -38,7 +38,6 @@ constexpr double kModestGain = 3e-3;     // the same, once patience ends
 constexpr int64_t kListed = 4096;        // a domain without models and with no more candidates is weighed whole
 constexpr int64_t kDrawn = 8;            // random candidates of such a domain that are tried first
 
-// How many candidates a search tries.
 struct Effort {
   int64_t fewest, most;
   int64_t usual;     // after which it ends by itself, as journals tell

@@ -95,7 +95,6 @@ void settle(Candidate& candidate, const Shape& shape, const DeviceInfo& device) 
     set_largest_legal(candidate, shape, device);
 }
 
-// The parts of a space that a device can run.
 std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const DeviceInfo& device) {
   std::vector<const VariantSpace*> parts;
   for (const VariantSpace& part : space.variants)

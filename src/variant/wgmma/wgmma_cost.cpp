@@ -30,7 +30,6 @@ struct Part {
   double inside = 0, memory = 0;  // seconds, if bound by SMs or by memory alone
 };
 
-// One launch.
 struct Model {
   const WgmmaCost& cost;
   const WgmmaKnobs& c;
@@ -86,7 +85,6 @@ struct Model {
     return c.block_k * (w + x) * in_bytes;
   }
 
-  // Rows of a tile that wgmma multiplies.
   double multiplied_rows(double rows) const { return c.swap ? ceil_div(rows, 8) * 8 : ceil_div(rows, 64) * 64; }
 
   // What a block's consumers take for one step along k.
@@ -300,7 +298,6 @@ struct Model {
     return rows * c.block_n * static_cast<double>(size_bytes(p.d.type.dtype));
   }
 
-  // Bytes of the rows that are put in order first.
   double gathered_bytes() const {
     if (c.gather != Gather::first) return 0;
     const int64_t of_sums = p.b.order == RowOrder::in_place ? p.m : p.n;

@@ -27,7 +27,6 @@ std::string no_boxes(const Shape& shape) {
                      shape.op == Op::dx ? "permute_x" : "permute_y");
 }
 
-// Why a rule is broken.
 std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Shape& shape) {
   switch (rule) {
     case WgmmaRule::none:

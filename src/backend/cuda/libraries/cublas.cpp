@@ -75,7 +75,6 @@ ExpertGemm gemm_of(const GroupedGemm& gemm, int64_t expert) {
           .d_stride = static_cast<int>(p.d.columns)};
 }
 
-// The GEMMs of experts with rows.
 std::vector<ExpertGemm> gemms_of(const GroupedGemm& gemm) {
   std::vector<ExpertGemm> gemms;
   for (int64_t expert = 0; expert < experts(gemm.product); ++expert) {

@@ -101,23 +101,23 @@ Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
 
 void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values,
                    cudaStream_t stream) const {
-  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, static_cast<unsigned long long>(count),
-         base_of(seed, stream_of_values), values == Values::integer ? 0 : 1);
+  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, count, base_of(seed, stream_of_values),
+         values == Values::integer ? 0 : 1);
 }
 
 void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const {
-  launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, static_cast<unsigned long long>(count),
-         base_of(seed, kStreamWeights), quarters ? 3 : 2);
+  launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
+         quarters ? 3 : 2);
 }
 
 void Service::move_rows(const RowMove& move, cudaStream_t stream) const {
   launch(module_->kernel(move.from_fp32 ? "narrow_rows" : "move_rows"), blocks_for(move.rows), kThreads, stream,
          move.out, move.in, move.from, move.to, move.weights.slots, move.weights.weights, move.weights.rounded,
-         static_cast<int>(move.rows), static_cast<long long>(move.width));
+         static_cast<int>(move.rows), move.width);
 }
 
 void Service::widen(float* out, const void* in, int64_t count, cudaStream_t stream) const {
-  launch(module_->kernel("widen"), kManyBlocks, kThreads, stream, out, in, static_cast<unsigned long long>(count));
+  launch(module_->kernel("widen"), kManyBlocks, kThreads, stream, out, in, count);
 }
 
 void Service::invert(int* row_of, const int* slots, int64_t rows, cudaStream_t stream) const {
@@ -128,38 +128,35 @@ void Service::invert(int* row_of, const int* slots, int64_t rows, cudaStream_t s
 void Service::sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
                         cudaStream_t stream) const {
   launch(module_->kernel("sum_slots"), blocks_for(tokens), kThreads, stream, out, sums, row_of,
-         static_cast<int>(tokens), static_cast<int>(top_k), static_cast<long long>(width));
+         static_cast<int>(tokens), static_cast<int>(top_k), width);
 }
 
 void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {
   launch(module_->kernel("weigh_rows"), blocks_for(rows.rows), kThreads, stream, rows.out, rows.gradient, rows.sums,
-         rows.x, rows.slots, rows.weights, static_cast<int>(rows.rows), static_cast<long long>(rows.width));
+         rows.x, rows.slots, rows.weights, static_cast<int>(rows.rows), rows.width);
 }
 
 void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,
                       int64_t n, const float* rms, int64_t rms_rows, ComparisonCounts* counts,
                       cudaStream_t stream) const {
-  launch(module_->kernel("compare"), blocks_for(rows), kThreads, stream, d, reference, to, weights,
-         static_cast<long long>(rows), static_cast<long long>(n), rms, static_cast<long long>(rms_rows),
-         significand_bits(dtype_), counts);
+  launch(module_->kernel("compare"), blocks_for(rows), kThreads, stream, d, reference, to, weights, rows, n, rms,
+         rms_rows, significand_bits(dtype_), counts);
 }
 
 void Service::sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,
                           double* sums, cudaStream_t stream) const {
-  launch(module_->kernel("sum_squares"), blocks_for(rows), kThreads, stream, reference, weights,
-         static_cast<long long>(rows), static_cast<long long>(n), static_cast<long long>(sum_rows), sums);
+  launch(module_->kernel("sum_squares"), blocks_for(rows), kThreads, stream, reference, weights, rows, n, sum_rows,
+         sums);
 }
 
 void Service::count_changed(const void* region, int64_t bytes, unsigned char byte, unsigned long long* changed,
                             cudaStream_t stream) const {
-  launch(module_->kernel("count_changed"), 64, kThreads, stream, region, static_cast<unsigned long long>(bytes), byte,
-         changed);
+  launch(module_->kernel("count_changed"), 64, kThreads, stream, region, bytes, byte, changed);
 }
 
 void Service::count_unwritten(const void* d, int64_t elements, unsigned long long* unwritten,
                               cudaStream_t stream) const {
-  launch(module_->kernel("count_unwritten"), kManyBlocks, kThreads, stream, d,
-         static_cast<unsigned long long>(elements), unwritten);
+  launch(module_->kernel("count_unwritten"), kManyBlocks, kThreads, stream, d, elements, unwritten);
 }
 
 void Service::read_clocks(unsigned long long* out, int sms, cudaStream_t stream) const {
@@ -167,13 +164,11 @@ void Service::read_clocks(unsigned long long* out, int sms, cudaStream_t stream)
 }
 
 void Service::read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t stream) const {
-  launch(module_->kernel("read_all"), kManyBlocks, kThreads, stream, in, static_cast<unsigned long long>(bytes / 16),
-         out);
+  launch(module_->kernel("read_all"), kManyBlocks, kThreads, stream, in, bytes / 16, out);
 }
 
 void Service::copy_all(const void* in, int64_t bytes, void* out, cudaStream_t stream) const {
-  launch(module_->kernel("copy_all"), kManyBlocks, kThreads, stream, in, static_cast<unsigned long long>(bytes / 16),
-         out);
+  launch(module_->kernel("copy_all"), kManyBlocks, kThreads, stream, in, bytes / 16, out);
 }
 
 const Service& Services::of(Dtype dtype) {
