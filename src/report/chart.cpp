@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "base/text/text.h"
 
@@ -116,27 +117,26 @@ std::string frame(const Chart& chart, const Scale& x, const Scale& y) {
 // A style of a second round through the colours has hollow markers.
 std::string classes(int style) { return fmt::format("s{}{}", style % kColours, style >= kColours ? " hollow" : ""); }
 
+// From the middle of a marker to where its outline begins, and the outline. The last is that of hollow circles.
+struct Marker {
+  double x, y;
+  std::string_view outline;
+};
+constexpr Marker kMarkers[kColours + 1] = {
+    {-4, 0, "a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z"},
+    {-3.5, -3.5, "h7v7h-7z"},
+    {0, -4.5, "l4.5 8h-9z"},
+    {0, -4.5, "l4.5 4.5l-4.5 4.5l-4.5 -4.5z"},
+    {0, 4.5, "l4.5 -8h-9z"},
+    {-4.5, -1.5, "h9v3h-9z"},
+    {-1.5, -4.5, "v9h3v-9z"},
+    {-3.5, -3.5, "l7 7v-7l-7 7z"},
+    {-3.5, 0, "a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z"},
+};
+
 std::string marker(int style, double x, double y) {
-  const double r = style == 0 ? 4 : 3.5;
-  switch (style % kColours) {
-    case 0:
-      return fmt::format("M{:.1f} {:.1f}a{} {} 0 1 0 {} 0a{} {} 0 1 0 -{} 0z", x - r, y, r, r, 2 * r, r, r, 2 * r);
-    case 1:
-      return fmt::format("M{:.1f} {:.1f}h{}v{}h-{}z", x - r, y - r, 2 * r, 2 * r, 2 * r);
-    case 2:
-      return fmt::format("M{:.1f} {:.1f}l{} {}h-{}z", x, y - r - 1, r + 1, 2 * r + 1, 2 * r + 2);
-    case 3:
-      return fmt::format("M{:.1f} {:.1f}l{} {}l-{} {}l-{} -{}z", x, y - r - 1, r + 1, r + 1, r + 1, r + 1, r + 1,
-                         r + 1);
-    case 4:
-      return fmt::format("M{:.1f} {:.1f}l{} -{}h-{}z", x, y + r + 1, r + 1, 2 * r + 1, 2 * r + 2);
-    case 5:
-      return fmt::format("M{:.1f} {:.1f}h{}v3h-{}z", x - r - 1, y - 1.5, 2 * r + 2, 2 * r + 2);
-    case 6:
-      return fmt::format("M{:.1f} {:.1f}v{}h3v-{}z", x - 1.5, y - r - 1, 2 * r + 2, 2 * r + 2);
-    default:
-      return fmt::format("M{:.1f} {:.1f}l{} {}v-{}l-{} {}z", x - r, y - r, 2 * r, 2 * r, 2 * r, 2 * r, 2 * r);
-  }
+  const Marker& shape = kMarkers[style > 0 && style % kColours == 0 ? kColours : style % kColours];
+  return fmt::format("M{:.1f} {:.1f}{}", x + shape.x, y + shape.y, shape.outline);
 }
 
 // The place of an interval's end, which may lie outside the scale.
