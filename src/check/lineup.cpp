@@ -1,5 +1,5 @@
 // Chooses who is measured, and runs each contender once.
-#include "check/lineup.h"
+#include "check/significance.h"
 
 #include <fmt/format.h>
 

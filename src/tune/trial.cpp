@@ -1,5 +1,5 @@
 // Verify, then measure: a time counts only with a right result.
-#include "tune/trial.h"
+#include "tune/cell_run.h"
 
 #include <algorithm>
 

@@ -14,7 +14,6 @@
 #include "tune/final.h"
 #include "tune/run.h"
 #include "tune/search/strategy.h"
-#include "tune/trial.h"
 #include "workload/product.h"
 
 namespace moetune {

@@ -13,8 +13,8 @@
 #include "error_of.h"
 #include "record/open_journal.h"
 #include "temporary_folder.h"
-#include "tune/cell_queue.h"
 #include "tune/fake_backend.h"
+#include "tune/run.h"
 #include "tune/tuner.h"
 
 namespace moetune {

@@ -1,5 +1,4 @@
 // Timed loops for bandwidth, multiply-adds and launches.
-#include "backend/cpu/ceilings.h"
 
 #include <algorithm>
 #include <chrono>

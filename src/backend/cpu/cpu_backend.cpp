@@ -9,11 +9,10 @@
 #include <new>
 #include <optional>
 
-#include "backend/cpu/ceilings.h"
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
+#include "backend/cpu/machine.h"
 #include "backend/cpu/operands.h"
-#include "backend/cpu/other_load.h"
 #include "backend/cpu/reference.h"
 #include "base/embedded.h"
 #include "base/error.h"

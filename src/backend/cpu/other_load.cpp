@@ -1,5 +1,5 @@
 // From /proc/stat, the time that this process ran, and what the scheduler counts of its threads.
-#include "backend/cpu/other_load.h"
+#include "backend/cpu/machine.h"
 
 #include <sched.h>
 #include <time.h>

@@ -1,5 +1,4 @@
 // The measurements of `doctor`.
-#include "backend/cuda/ceilings.h"
 
 #include <algorithm>
 #include <chrono>

@@ -7,9 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "backend/cuda/ceilings.h"
 #include "backend/cuda/compile/compiler.h"
-#include "backend/cuda/compile/kept_units.h"
 #include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/libraries/nvml.h"
 #include "backend/cuda/operands.h"

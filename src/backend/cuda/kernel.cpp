@@ -7,7 +7,6 @@
 #include "backend/backend.h"
 #include "backend/cuda/libraries/runtime.h"
 #include "backend/cuda/operands.h"
-#include "backend/cuda/tensor_map.h"
 #include "variant/pack/launch_rule.h"
 
 namespace moetune {

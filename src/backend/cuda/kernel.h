@@ -8,6 +8,7 @@
 
 #include "backend/cuda/libraries/runtime.h"
 #include "kernels/args.h"
+#include "variant/pack/launch_rule.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -65,5 +66,13 @@ void launch(const void* function, unsigned blocks, unsigned threads, cudaStream_
   std::array<void*, sizeof...(Arguments)> addresses = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   launch_checked(function, blocks, threads, addresses.data(), stream);
 }
+
+/// Fills maps, over the pointers that `args` has already. Boxes are in the 128-byte swizzle, what lies
+/// outside a matrix reads as zeros. Throws CandidateFault{launch_error} where the driver refuses one: base and row
+/// strides must be multiples of 16 bytes.
+void encode_maps(Args& args, const std::vector<LaunchMap>& maps);
+
+/// One map, over the matrix at `base`; errors as of encode_maps.
+TensorMap encode_map(const MapShape& shape, const void* base);
 
 }  // namespace moetune

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "backend/backend.h"
+#include "backend/cuda/kernel.h"
 #include "backend/cuda/operands.h"
-#include "backend/cuda/tensor_map.h"
 #include "base/error.h"
 
 namespace moetune {

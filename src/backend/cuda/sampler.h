@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/operands.h"
+#include "backend/cuda/verify/service.h"
 
 namespace moetune {
 
@@ -57,5 +59,8 @@ class Sampler {
   std::chrono::steady_clock::time_point loaded_until_ = {};
   std::map<std::string, Graph> graphs_;
 };
+
+/// Takes about three seconds and 4 GB; OutOfMemory where the GPU has less free.
+Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& stream, int sms);
 
 }  // namespace moetune

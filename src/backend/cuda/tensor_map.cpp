@@ -1,5 +1,5 @@
 // Encoding tensor maps by the driver, whose entry point the runtime finds.
-#include "backend/cuda/tensor_map.h"
+#include "backend/cuda/kernel.h"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>

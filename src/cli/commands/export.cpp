@@ -12,7 +12,6 @@
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
 #include "cli/files/files.h"
-#include "cli/files/run_journal.h"
 #include "cli/options/words.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"

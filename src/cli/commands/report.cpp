@@ -11,7 +11,6 @@
 #include "base/system/file.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
-#include "cli/files/run_journal.h"
 #include "cli/text/output.h"
 #include "cli/text/wording.h"
 #include "variant/catalog.h"

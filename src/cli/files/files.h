@@ -2,12 +2,16 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/options/cells.h"
 #include "cli/options/search_options.h"
+#include "cli/text/output.h"
+#include "record/journal/journal.h"
+#include "record/table/table.h"
 
 namespace moetune {
 
@@ -70,5 +74,14 @@ void output_to_standard_output(std::string& output, std::string& format);
 /// Runs all of `writers` in their order. Where some throw an Error, throws one afterwards that names each failure once,
 /// with the exit code and the hint of the first.
 void write_outputs(const std::vector<std::function<void()>>& writers);
+
+/// `given`, else the file beside the table; empty where there is none.
+std::string journal_file(const std::string& given, const std::string& table_file);
+
+/// The journal of journal_file, where it is of the run that made `table`: of its device, environment and regime, with
+/// cells and winners of the table. One of another run is Exit::machine where it was given; beside the table it is left
+/// out with a note.
+std::optional<JournalContents> find_journal(const std::string& given, const std::string& table_file,
+                                            const TunedTable& table, const Catalog& catalog, const Terminal& terminal);
 
 }  // namespace moetune

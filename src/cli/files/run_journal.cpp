@@ -1,5 +1,4 @@
 // Whether a journal is of the run that made a table, and what becomes of one that isn't.
-#include "cli/files/run_journal.h"
 
 #include <fmt/format.h>
 

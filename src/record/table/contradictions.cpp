@@ -1,5 +1,5 @@
 // One function a kind of contradiction.
-#include "record/table/contradictions.h"
+#include "record/table/table.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,6 @@
 
 #include "base/json.h"
 #include "record/step.h"
-#include "record/table/contradictions.h"
 #include "record/table/table.h"
 
 namespace moetune {

@@ -1,5 +1,4 @@
 // Asks in generations: first a race among the best so far, then the most promising candidates near them.
-#include "tune/search/auto.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +7,7 @@
 #include <set>
 
 #include "base/stats.h"
-#include "tune/search/predicted_fastest.h"
+#include "tune/search/strategy.h"
 #include "tune/search/surrogate.h"
 
 namespace moetune {

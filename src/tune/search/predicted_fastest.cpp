@@ -1,5 +1,5 @@
 // A best-first search over a domain by predicted times.
-#include "tune/search/predicted_fastest.h"
+#include "tune/search/strategy.h"
 
 #include <algorithm>
 #include <map>

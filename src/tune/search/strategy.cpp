@@ -9,8 +9,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "tune/search/auto.h"
-#include "tune/search/predicted_fastest.h"
 
 namespace moetune {
 namespace {

@@ -1,5 +1,5 @@
 // Distances between cells, of other layers too.
-#include "tune/search/warm_start.h"
+#include "tune/search/strategy.h"
 
 #include <algorithm>
 #include <cmath>

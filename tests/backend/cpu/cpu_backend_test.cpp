@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "backend/cpu/other_load.h"
+#include "backend/cpu/machine.h"
 #include "base/hash.h"
 #include "base/system/process.h"
 #include "built_in.h"

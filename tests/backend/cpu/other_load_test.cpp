@@ -1,5 +1,5 @@
 // How much of the processors others use, with others of our own.
-#include "backend/cpu/other_load.h"
+#include "backend/cpu/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "backend/cuda/compile/compiler.h"
-#include "backend/cuda/compile/kept_units.h"
 #include "base/error.h"
 #include "base/system/file.h"
 #include "built_in.h"

@@ -1,5 +1,5 @@
 // The search by a surrogate: how near it comes to the best of large spaces, with how few candidates.
-#include "tune/search/auto.h"
+#include "tune/search/strategy.h"
 
 #include <gtest/gtest.h>
 

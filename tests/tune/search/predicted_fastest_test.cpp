@@ -1,5 +1,5 @@
 // The model's best candidates: in order, apart from each other, and plain where the model sees no difference.
-#include "tune/search/predicted_fastest.h"
+#include "tune/search/strategy.h"
 
 #include <gtest/gtest.h>
 

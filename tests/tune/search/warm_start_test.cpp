@@ -1,5 +1,5 @@
 // Which winners a search begins with.
-#include "tune/search/warm_start.h"
+#include "tune/search/strategy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Picks elements at random and sums them on the host.
-#include "backend/cuda/verify/reference_check.h"
+#include "backend/cuda/verify/verifier.h"
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "backend/cuda/verify/reference_check.h"
 #include "base/error.h"
 #include "workload/result.h"
 
