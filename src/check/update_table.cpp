@@ -1,5 +1,5 @@
 // Entry by entry.
-#include "check/update_table.h"
+#include "check/judge.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Scales, ticks, lines and markers.
-#include "report/chart.h"
+#include "report/report_content.h"
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ constexpr double kLabelRoom[] = {34, 18};
 // From values to places in the picture.
 class Scale {
  public:
-  Scale(const Axis& axis, std::vector<double> values, double begin, double end)
+  Scale(const ChartAxis& axis, std::vector<double> values, double begin, double end)
       : logarithmic_(axis.logarithmic), begin_(begin), end_(end) {
     low_ = *std::ranges::min_element(values), high_ = *std::ranges::max_element(values);
     if (logarithmic_) {
@@ -81,7 +81,7 @@ std::vector<double> with_room(const std::vector<double>& ticks, const Scale& sca
   return kept;
 }
 
-std::vector<double> ticks_of(const Axis& axis, const Scale& scale, double room) {
+std::vector<double> ticks_of(const ChartAxis& axis, const Scale& scale, double room) {
   if (!axis.ticks.empty()) return with_room(axis.ticks, scale, room);
   if (!axis.logarithmic) return multiples(scale.low(), scale.high());
   std::vector<double> ticks = powers(scale.low(), scale.high(), {1, 2, 5}, 1);
@@ -164,7 +164,7 @@ std::string opened(const std::string& description) {
                      html_text(description));
 }
 
-bool fits(double value, const Axis& axis) {
+bool fits(double value, const ChartAxis& axis) {
   return std::abs(value) < kAbsurd && (!axis.logarithmic || value > 1 / kAbsurd);
 }
 

@@ -7,7 +7,6 @@
 
 #include "base/embedded.h"
 #include "base/text/text.h"
-#include "report/chart.h"
 #include "report/packed.h"
 #include "report/report_content.h"
 

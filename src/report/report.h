@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
+#include "record/comparison.h"
 #include "record/journal/journal.h"
-#include "record/peers.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"
 

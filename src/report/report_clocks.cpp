@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "record/time_text.h"
-#include "report/chart.h"
 #include "report/report_content.h"
 
 namespace moetune {

@@ -8,7 +8,6 @@
 #include "base/embedded.h"
 #include "base/text/units.h"
 #include "record/time_text.h"
-#include "report/chart.h"
 #include "report/report_content.h"
 #include "variant/space/space.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/group.h"
 #include "record/time_text.h"
-#include "report/chart.h"
 #include "report/report_content.h"
 
 namespace moetune {

@@ -7,7 +7,6 @@
 #include "base/pretty.h"
 #include "record/comparison.h"
 #include "record/step.h"
-#include "report/chart.h"
 #include "report/report_content.h"
 
 namespace moetune {

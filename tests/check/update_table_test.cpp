@@ -1,5 +1,5 @@
 // `check --update`: which times of a table are replaced.
-#include "check/update_table.h"
+#include "check/judge.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Charts: where points lie, what is left out, and that texts stay texts.
-#include "report/chart.h"
+#include "report/report_content.h"
 
 #include <gtest/gtest.h>
 

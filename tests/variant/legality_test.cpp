@@ -8,8 +8,8 @@
 #include "h200.h"
 #include "kernels/mma_plan.h"
 #include "kernels/wgmma_plan.h"
-#include "variant/space/largest_legal.h"
 #include "variant/unit.h"
+#include "variant/variant.h"
 #include "workload/model.h"
 
 namespace moetune {

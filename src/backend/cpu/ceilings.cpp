@@ -1,4 +1,5 @@
 // Timed loops for bandwidth, multiply-adds and launches.
+#include "backend/cpu/machine.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,9 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/cpu/machine.h"
+#include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/memory.h"
-#include "backend/cpu/tile.h"
 #include "base/stats.h"
 
 namespace moetune {

@@ -13,7 +13,6 @@
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/machine.h"
 #include "backend/cpu/operands.h"
-#include "backend/cpu/reference.h"
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/hash.h"

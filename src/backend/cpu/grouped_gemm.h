@@ -1,15 +1,32 @@
-// The cpu variant: one launch of a blocked, packed, threaded grouped GEMM. Not its innermost loop, nor what is legal.
+// The cpu variant: one launch of a blocked, packed, threaded grouped GEMM, and its innermost loop, compiled for several
+// instruction sets. Not what is legal.
 #pragma once
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/matrices.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/thread_pool.h"
-#include "backend/cpu/tile.h"
 #include "variant/cpu/cpu.h"
 
 namespace moetune {
+
+/// Of a register tile. They divide kCpuTileRows and kCpuTileColumns.
+constexpr int kTileRows = 8, kTileColumns = 32;
+
+struct Tile {
+  std::string_view isa;
+  /// sums [kTileRows, kTileColumns] += A [kTileRows, depth] * B [depth, kTileColumns]. B is contiguous; element (row,
+  /// k) of A is a[row * row_stride + k * depth_stride]. Strides count floats.
+  void (*add)(int64_t depth, const float* a, int64_t row_stride, int64_t depth_stride, const float* b, float* sums,
+              int64_t sums_stride);
+};
+
+/// What this machine can run, the best last.
+std::vector<Tile> usable_tiles();
+/// The best of them.
+const Tile& best_tile();
 
 /// A block of D: rows from `row` and columns from `column` of an expert.
 struct Task {

@@ -1,6 +1,6 @@
 // The plain product in double, and where its sums go, with how many roundings. Shares nothing with the variant but how
 // elements are read.
-#include "backend/cpu/reference.h"
+#include "backend/cpu/compare.h"
 
 #include <algorithm>
 #include <cmath>

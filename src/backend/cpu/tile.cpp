@@ -1,6 +1,6 @@
 // One loop nest over arrays of fixed sizes: the compiler keeps them in vector registers, as many rows at a time as the
 // registers of an instruction set hold.
-#include "backend/cpu/tile.h"
+#include "backend/cpu/grouped_gemm.h"
 
 namespace moetune {
 namespace {

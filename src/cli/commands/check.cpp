@@ -16,7 +16,6 @@
 #include "base/system/lock.h"
 #include "base/text/units.h"
 #include "check/judge.h"
-#include "check/update_table.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
 #include "cli/options/against.h"
@@ -24,10 +23,9 @@
 #include "cli/options/device_options.h"
 #include "cli/options/pick.h"
 #include "cli/signals.h"
-#include "cli/tables/advice.h"
 #include "cli/tables/check_output.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
+#include "tune/rounds.h"
 #include "variant/catalog.h"
 
 namespace moetune {

@@ -21,7 +21,6 @@
 #include "cli/options/words.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "record/fields.h"
 #include "variant/catalog.h"
 #include "variant/space/candidate_source.h"

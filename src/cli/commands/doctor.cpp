@@ -12,7 +12,6 @@
 #include "cli/options/device_options.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "record/table/table.h"
 
 namespace moetune {

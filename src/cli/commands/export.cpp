@@ -14,7 +14,6 @@
 #include "cli/files/files.h"
 #include "cli/options/words.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"
 #include "variant/catalog.h"

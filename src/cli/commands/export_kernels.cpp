@@ -18,7 +18,6 @@
 #include "cli/files/files.h"
 #include "cli/options/contenders.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "export/kernels/kernel_manifest.h"
 #include "export/kernels/runtime_files.h"
 #include "runtime/manifest.h"

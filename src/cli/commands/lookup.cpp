@@ -17,7 +17,6 @@
 #include "cli/tables/winners.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"

@@ -11,7 +11,6 @@
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"

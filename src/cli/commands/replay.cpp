@@ -12,7 +12,6 @@
 #include "cli/files/files.h"
 #include "cli/options/device_options.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "record/fields.h"
 #include "record/table/table.h"
 #include "tune/search/rehearsal.h"

@@ -12,7 +12,6 @@
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "variant/catalog.h"
 
 namespace moetune {

@@ -16,7 +16,6 @@
 #include "cli/files/files.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "export/kernels/kernel_manifest.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"

@@ -19,7 +19,6 @@
 #include "cli/signals.h"
 #include "cli/tables/verdicts.h"
 #include "cli/text/output.h"
-#include "cli/text/wording.h"
 #include "variant/catalog.h"
 #include "variant/space/candidate_source.h"
 

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/options/words.h"
-#include "cli/text/wording.h"
+#include "cli/text/output.h"
 #include "record/table/mergeable.h"
 
 namespace moetune {

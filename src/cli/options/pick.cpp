@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "cli/text/wording.h"
+#include "cli/text/output.h"
 #include "workload/model.h"
 
 namespace moetune {

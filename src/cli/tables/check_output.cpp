@@ -1,4 +1,4 @@
-// Findings as JSON and as text of 80 columns, and every output of them.
+// Findings as JSON and as text of 80 columns, every output of them, and command lines that others can paste.
 #include "cli/tables/check_output.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/error.h"
 #include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
@@ -117,6 +118,34 @@ std::string legend(const CheckResult& result) {
          found;
 }
 
+std::string with_rounds(const std::vector<std::string>& argv, int rounds) {
+  std::vector<std::string> words;
+  bool told = false, options_end = false;
+  for (size_t i = 0; i < argv.size(); ++i) {
+    options_end = options_end || argv[i] == "--";
+    if (!options_end && argv[i] == "--rounds") {
+      ++i;  // and its number
+      continue;
+    }
+    if (!options_end && argv[i].starts_with("--rounds=")) continue;
+    words.push_back(argv[i]);
+    if (told || i == 0 || argv[i] != "check") continue;
+    words.insert(words.end(), {"--rounds", std::to_string(rounds)});
+    told = true;
+  }
+  return shell_line(words);
+}
+
+// The command that made the table, where it is known.
+std::string tune_again(const Json& tool) {
+  std::vector<std::string> words;
+  if (tool.contains("argv") && tool["argv"].is_array())
+    for (const Json& word : tool["argv"])
+      if (word.is_string() && word != "--resume") words.push_back(word);
+  const bool tuned = std::find(words.begin(), words.end(), "tune") != words.end();
+  return tuned ? "Next, tune again: " + shell_line(words) : "Next: tune again";
+}
+
 }  // namespace
 
 std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose) {
@@ -158,6 +187,21 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
                  [&] { write_named(outputs.markdown, summary); },
                  [&] { write_named(outputs.benchmark, pretty_json(benchmark_json(result, context.table))); },
                  [&] { append_step_summary(summary, terminal); }});
+}
+
+std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
+                   const Json& tool, const TableCommands& commands) {
+  if (std::ranges::find(result.findings, Finding::wrong_result, &CellFinding::finding) != result.findings.end())
+    return "Next: " + shell_line(commands.verify);
+  if (exit_code(result) == static_cast<int>(Exit::no)) return "Next: " + shell_line(commands.bench);
+  const auto any = [&](Remedy remedy) {
+    return std::ranges::any_of(result.findings, [&](const CellFinding& finding) { return finding.remedy == remedy; });
+  };
+  const int more = std::min(request.max_rounds, kMostRounds);
+  if (any(Remedy::rounds) && more > request.rounds) return "Next: " + with_rounds(argv, more);
+  if (any(Remedy::tune)) return tune_again(tool);
+  if (any(Remedy::rounds) || any(Remedy::again)) return "Next, when this machine is quiet: " + shell_line(argv);
+  return "";
 }
 
 }  // namespace moetune

@@ -1,9 +1,11 @@
-// Where the findings of `check` go: standard output, files, and what GitHub Actions shows.
+// Where the findings of `check` go: standard output, files, and what GitHub Actions shows; and what a user may do next.
 #pragma once
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "check/ci_report.h"
+#include "check/judge.h"
 #include "cli/text/console.h"
 
 namespace moetune {
@@ -38,5 +40,19 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
 
 /// Whether GitHub Actions runs this program.
 bool in_github_actions();
+
+/// Command lines that look closer at the table that was checked.
+struct TableCommands {
+  std::vector<std::string> bench, verify;
+};
+
+constexpr int kMostRounds = 10000;  // that --rounds takes
+
+/// A line that begins with "Next"; "" where all is well or nothing helps. After a wrong result it is `commands.verify`,
+/// after a regression `commands.bench`. Where nothing was decided it is the user's own command line `argv` with more
+/// rounds, if those may help; else the command that made the table, which stands in the table's `tool`; else `argv`
+/// again.
+std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
+                   const Json& tool, const TableCommands& commands);
 
 }  // namespace moetune

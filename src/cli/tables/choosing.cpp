@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "cli/text/wording.h"
+#include "cli/text/output.h"
 #include "record/table/table.h"
 
 namespace moetune {

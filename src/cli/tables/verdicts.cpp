@@ -8,7 +8,7 @@
 #include "base/text/units.h"
 #include "cli/options/cells.h"
 #include "cli/text/headed_tables.h"
-#include "cli/text/wording.h"
+#include "cli/text/output.h"
 #include "record/fields.h"
 
 namespace moetune {

@@ -1,4 +1,5 @@
 // Asks in generations: first a race among the best so far, then the most promising candidates near them.
+#include "tune/search/strategy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +8,6 @@
 #include <set>
 
 #include "base/stats.h"
-#include "tune/search/strategy.h"
 #include "tune/search/surrogate.h"
 
 namespace moetune {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "variant/space/largest_legal.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {

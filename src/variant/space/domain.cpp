@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "variant/space/largest_legal.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {

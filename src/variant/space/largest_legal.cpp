@@ -1,5 +1,5 @@
 // Tries values downwards, knob by knob.
-#include "variant/space/largest_legal.h"
+#include "variant/variant.h"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "variant/catalog.h"
-#include "variant/space/largest_legal.h"
+#include "variant/variant.h"
 
 namespace moetune {
 

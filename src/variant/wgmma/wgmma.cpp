@@ -3,8 +3,8 @@
 #include "kernels/wgmma_plan.h"
 #include "variant/catalog.h"
 #include "variant/knob_list.h"
-#include "variant/space/largest_legal.h"
 #include "variant/unit.h"
+#include "variant/variant.h"
 
 namespace moetune {
 namespace {

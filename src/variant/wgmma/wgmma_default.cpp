@@ -1,11 +1,11 @@
 // The model's first choice: among all plain tiles, then among variations of the fastest.
+#include "variant/wgmma/wgmma.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "variant/wgmma/wgmma.h"
 #include "workload/product.h"
 
 namespace moetune {

@@ -1,4 +1,4 @@
-// Recorded router loads from JSON, CSV and NumPy files. Routings are made from them in generate.cpp.
+// Recorded router loads from JSON, CSV and NumPy files.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -16,7 +16,6 @@
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/operands.h"
-#include "backend/cpu/reference.h"
 #include "built_in.h"
 #include "variant/cpu/cpu.h"
 #include "workload/problem.h"

@@ -1,5 +1,5 @@
 // The tile in every instruction set that this machine has, and conversions of elements, against scalar ones.
-#include "backend/cpu/tile.h"
+#include "backend/cpu/grouped_gemm.h"
 
 #include <gtest/gtest.h>
 

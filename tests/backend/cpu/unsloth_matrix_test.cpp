@@ -7,7 +7,6 @@
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/operands.h"
-#include "backend/cpu/reference.h"
 #include "built_in.h"
 #include "three_loops.h"
 #include "unsloth_matrix.h"

@@ -1,5 +1,5 @@
 // What `check` advises, by what it found.
-#include "cli/tables/advice.h"
+#include "cli/tables/check_output.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include "built_in.h"
 #include "cli/tables/winners.h"
 #include "cli/text/console.h"
+#include "cli/text/output.h"
 #include "cli/text/progress.h"
-#include "cli/text/wording.h"
 
 namespace moetune {
 namespace {
