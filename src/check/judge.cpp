@@ -44,7 +44,6 @@ Rounds measure_set(const Problem& problem, const Lineup& lineup, const CheckRequ
 // that set alone counts.
 bool stays(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits& limits, Rounds& all) {
   const int set = std::max(request.rounds, 1);
-  const auto patience = std::chrono::duration<double>(limits.patience);
   const Clock::time_point begin = Clock::now();
   Rounds again;
   for (int done = 2 * set;; done += set) {
@@ -55,7 +54,7 @@ bool stays(const Problem& problem, const Lineup& lineup, const CheckRequest& req
     }
     append(again, more);
     const bool shown = shows_regression(again, lineup, limits.threshold);
-    const bool enough = Clock::now() - begin >= patience && (shown || done + set > request.max_rounds);
+    const bool enough = seconds_since(begin) >= limits.patience && (shown || done + set > request.max_rounds);
     if (!enough && !limits.over()) continue;
     append(all, again);
     return (enough || !*limits.stop) && shown && shows_regression(all, lineup, limits.threshold);
@@ -142,10 +141,7 @@ class Checking {
  public:
   Checking(const CheckRequest& request, Backend& backend, const std::function<void(const CellFinding&)>& listen,
            const std::atomic<bool>& stop)
-      : request_(request), backend_(backend), listen_(listen), stop_(stop), threshold_(std::log1p(request.threshold)) {
-    const auto budget = std::chrono::duration<double>(request.time_budget);
-    if (request.time_budget > 0) end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
-  }
+      : request_(request), backend_(backend), listen_(listen), stop_(stop) {}
 
   CheckResult run(const TunedTable& table) {
     for (const Entry& entry : table.entries)
@@ -175,7 +171,7 @@ class Checking {
     const Clock::time_point begin = Clock::now();
     const double before = one.finding.seconds;
     one.finding = work();
-    one.finding.seconds = before + std::chrono::duration<double>(Clock::now() - begin).count();
+    one.finding.seconds = before + seconds_since(begin);
   }
 
   void screen_all() {
@@ -270,8 +266,8 @@ class Checking {
   Backend& backend_;
   const std::function<void(const CellFinding&)>& listen_;
   const std::atomic<bool>& stop_;
-  double threshold_;
-  Clock::time_point end_ = Clock::time_point::max();
+  const double threshold_ = std::log1p(request_.threshold);
+  const Clock::time_point end_ = end_of_budget(request_.time_budget);
   std::vector<CellCheck> cases_;
   size_t screened_ = 0;  // cells
 };

@@ -13,8 +13,6 @@
 
 namespace moetune {
 
-using Clock = std::chrono::steady_clock;
-
 /// One comparison: an entry's winner and those that it is measured beside. Against a table these are the entry's
 /// rivals, with the times that the table has. Against another program they are a baseline here, the same one there (the
 /// witness), and last the same winner there, whose ratio should be 1.

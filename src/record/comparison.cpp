@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/stats.h"
-#include "record/time_text.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

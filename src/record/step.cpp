@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "record/time_text.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "record/time_text.h"
+#include "record/table/table.h"
 #include "report/report_content.h"
 
 namespace moetune {

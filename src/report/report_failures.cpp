@@ -7,7 +7,7 @@
 
 #include "base/embedded.h"
 #include "base/text/units.h"
-#include "record/time_text.h"
+#include "record/table/table.h"
 #include "report/report_content.h"
 #include "variant/space/space.h"
 

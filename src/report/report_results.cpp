@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "base/group.h"
-#include "record/time_text.h"
+#include "record/table/table.h"
 #include "report/report_content.h"
 
 namespace moetune {

@@ -16,7 +16,6 @@ namespace {
 constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival, which `check` compares with
 constexpr int kStretch = 3;
 
-using Clock = std::chrono::steady_clock;
 using Say = std::function<void(const std::string&)>;
 
 bool overlap(const Estimate& a, const Estimate& b) { return a.low <= b.high && b.low <= a.high; }
@@ -97,7 +96,7 @@ double ratio_uncertainty(const Final& final) {
 
 // Makes the operands anew. False where reload_seconds have passed, or memory is too short now.
 bool reload(const FinalRequest& request, Clock::time_point begin) {
-  if (std::chrono::duration<double>(Clock::now() - begin).count() > request.reload_seconds) return false;
+  if (seconds_since(begin) > request.reload_seconds) return false;
   try {
     request.reload();
     return true;

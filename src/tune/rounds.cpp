@@ -11,13 +11,9 @@
 namespace moetune {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kEnoughCalm = 10;  // rounds
 constexpr size_t kTeachers = 3;     // fastest blocks; the slowest of them counts
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
-
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // The contender whose turn it is. Each contender follows every other one equally often in every `count` rounds, or in
 // twice as many where `count` is odd, because one that takes much power lowers a GPU's clock for the next. The order is
@@ -86,14 +82,14 @@ Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const Samp
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
     if (!measure_round(runners, static_cast<size_t>(done), request, quiet, round)) {
-      quiet.wait -=
-          since(begin);  // no sleep: other users of the cores pause only briefly, and trying again finds such a pause
+      quiet.wait -= seconds_since(
+          begin);  // no sleep: other users of the cores pause only briefly, and trying again finds such a pause
       continue;
     }
     if (quiet.waits() && is_disturbed(round)) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
       nap = std::min(2 * nap, kLongestNap);
-      quiet.wait -= since(begin);
+      quiet.wait -= seconds_since(begin);
       continue;
     }
     for (size_t who = 0; who < round.size(); ++who) append_round(result, who, round[who]);

@@ -1,6 +1,7 @@
 // Interleaved rounds: contenders take turns, so that a drifting clock affects all of them alike.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -10,6 +11,16 @@
 #include "record/measurement.h"
 
 namespace moetune {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+/// When a budget of so many seconds that begins now ends: never for 0.
+inline Clock::time_point end_of_budget(double seconds) {
+  const std::chrono::duration<double> budget(seconds);
+  return seconds > 0 ? Clock::now() + std::chrono::duration_cast<Clock::duration>(budget) : Clock::time_point::max();
+}
 
 /// seconds[contender][round]: the block time of each contender in each round.
 struct Rounds {

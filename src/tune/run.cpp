@@ -171,9 +171,7 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
   shared.table.device = devices.at(0)->device();
   shared.table.environment = devices.at(0)->environment();
   shared.table.regime = request.regime;
-  if (request.time_budget > 0)
-    shared.end =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_budget));
+  shared.end = end_of_budget(request.time_budget);
   if (const TunedTable known = table_so_far(shared); after_cell && !known.entries.empty()) after_cell(known);
   const auto run_on = [&](size_t device) {
     Run run{shared, request, *devices[device], device,

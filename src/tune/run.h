@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tune/rounds.h"
 #include "tune/tuner.h"
 
 namespace moetune {
@@ -72,8 +73,6 @@ class CellQueue {
   size_t under_way_ = 0;
   bool ended_ = false;
 };
-
-using Clock = std::chrono::steady_clock;
 
 // What all devices of a run have in common. The mutex guards every member below it, the journal and the listeners.
 struct Shared {

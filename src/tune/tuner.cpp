@@ -27,8 +27,6 @@ constexpr double kReloadSeconds = 2;  // looks of a final begin within this, or 
 constexpr double kShortestWait = 0.5;
 constexpr double kLongestWait = 20;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 // The winners of cells before it, of this run and of other runs.
 WarmStart warm_start_of(const Run& run, const Problem& problem) {
   std::vector<const Entry*> entries;

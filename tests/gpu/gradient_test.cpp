@@ -8,7 +8,7 @@
 #include "built_in.h"
 #include "gpu/gpu_test.h"
 #include "variant/space/space.h"
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {

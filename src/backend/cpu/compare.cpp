@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 
-#include "backend/cpu/matrices.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/operands.h"
 #include "backend/cpu/thread_pool.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {

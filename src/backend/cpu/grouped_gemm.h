@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cpu/matrices.h"
 #include "backend/cpu/memory.h"
+#include "backend/cpu/operands.h"
 #include "backend/cpu/thread_pool.h"
 #include "variant/cpu/cpu.h"
 

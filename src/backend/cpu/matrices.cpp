@@ -1,5 +1,5 @@
 // Reading rows of operands.
-#include "backend/cpu/matrices.h"
+#include "backend/cpu/operands.h"
 
 #include <bit>
 #include <cstring>

@@ -9,7 +9,6 @@
 
 #include "backend/backend.h"
 #include "base/text/units.h"
-#include "workload/result.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {

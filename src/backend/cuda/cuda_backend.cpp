@@ -9,7 +9,6 @@
 
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/libraries/cublas.h"
-#include "backend/cuda/libraries/nvml.h"
 #include "backend/cuda/operands.h"
 #include "backend/cuda/pack_kernel.h"
 #include "backend/cuda/sampler.h"

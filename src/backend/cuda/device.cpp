@@ -1,6 +1,10 @@
-// What GPUs are there and what they are.
+// What GPUs are there and what they are; and what NVML tells of them, opened at run time. Declarations of its few calls
+// are our own: a minimal toolkit lacks its header.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
+
+#include <array>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/libraries/runtime.h"
@@ -15,6 +19,14 @@ std::string uuid_text(const cudaUUID_t& uuid) {
     text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
   }
   return text;
+}
+
+using Handle = void*;
+
+template <class... Arguments>
+bool call(void* library, const char* name, Arguments... arguments) {
+  auto* function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library, name));
+  return function && function(arguments...) == 0;
 }
 
 }  // namespace
@@ -48,6 +60,22 @@ DeviceInfo cuda_device(int ordinal) {
   const Peaks peaks = peaks_of(device.name);
   device.peak_flops = peaks.flops, device.peak_bandwidth = peaks.bandwidth;
   return device;
+}
+
+GpuState gpu_state(const std::string& uuid) {
+  GpuState state;
+  void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library || !call(library, "nvmlInit_v2")) return state;
+  std::array<char, 96> text{};
+  if (call(library, "nvmlSystemGetDriverVersion", text.data(), static_cast<unsigned>(text.size())))
+    state.driver = text.data();
+  Handle device = nullptr;
+  if (!call(library, "nvmlDeviceGetHandleByUUID", uuid.c_str(), &device)) return state;
+  unsigned value = 0;
+  if (call(library, "nvmlDeviceGetEnforcedPowerLimit", device, &value)) state.power_limit_watts = value * 1e-3;
+  constexpr int kSmClock = 1;
+  if (call(library, "nvmlDeviceGetMaxClockInfo", device, kSmClock, &value)) state.max_clock_mhz = value;
+  return state;
 }
 
 }  // namespace moetune

@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/text/units.h"
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/text/units.h"
 #include "cli/text/output.h"
 #include "record/table/table.h"
+#include "tune/rounds.h"
 
 namespace moetune {
 namespace {
@@ -112,10 +112,7 @@ void measure_as_finals(ContestRequest& request, const TuneRequest& run) {
   request.looks = run.final_looks;
   request.wait = run.final_wait.value_or(kWait);
   request.sample = {.blocks = 1, .block_seconds = run.block_seconds, .regime = run.regime};
-  using Clock = std::chrono::steady_clock;
-  if (run.time_budget > 0)
-    request.end =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run.time_budget));
+  request.end = end_of_budget(run.time_budget);
 }
 
 std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,

@@ -10,7 +10,6 @@
 #include "cli/options/options.h"
 #include "cli/text/console.h"
 #include "record/table/table.h"
-#include "record/time_text.h"
 
 namespace moetune {
 

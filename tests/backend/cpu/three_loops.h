@@ -19,7 +19,7 @@
 #include "built_in.h"
 #include "variant/cpu/cpu.h"
 #include "workload/problem.h"
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune::three_loops {
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "backend/cpu/matrices.h"
+#include "backend/cpu/operands.h"
 #include "base/random.h"
 #include "variant/cpu/cpu.h"
 

@@ -10,7 +10,7 @@
 #include "backend/cuda/libraries/runtime.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {

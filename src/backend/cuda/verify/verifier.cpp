@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "workload/result.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
