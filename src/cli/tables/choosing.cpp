@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/group.h"
 #include "base/text/units.h"
 #include "cli/text/output.h"
 #include "record/table/table.h"
@@ -137,15 +138,11 @@ std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const 
 
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {
   std::vector<HeadedTable> tables;
-  std::vector<Shape> told;
-  for (const RobustChoice& choice : table.choices) {
-    if (std::ranges::find(told, choice.shape()) != told.end()) continue;
-    told.push_back(choice.shape());
-    Choices same;
-    for (const RobustChoice& one : table.choices)
-      if (one.shape() == choice.shape()) same.push_back(&one);
-    const std::vector<std::string> heading = {title(choice.shape()),
-                                              fmt::format("Robust choices of least {} regret", name(choice.rule))};
+  Choices all;
+  for (const RobustChoice& choice : table.choices) all.push_back(&choice);
+  for (const Choices& same : grouped_by(all, [](const RobustChoice* choice) { return choice->shape(); })) {
+    const std::vector<std::string> heading = {title(same[0]->shape()),
+                                              fmt::format("Robust choices of least {} regret", name(same[0]->rule))};
     tables.push_back({heading, choices_grid(table, same, verbose)});
     tables.push_back({heading, regrets_grid(table, same)});
     if (verbose) tables.push_back({heading, matrix_grid(same)});

@@ -78,12 +78,8 @@ void tell_moving(std::string_view line) { write_all(STDERR_FILENO, "\r\033[K" + 
 
 std::string colored(const Terminal& terminal, Tone tone, std::string_view text) {
   if (!terminal.color) return std::string(text);
-  const char* code = tone == Tone::error     ? "1;31"
-                     : tone == Tone::warning ? "1;33"
-                     : tone == Tone::hint    ? "36"
-                     : tone == Tone::good    ? "32"
-                                             : "1";
-  return fmt::format("\033[{}m{}\033[0m", code, text);
+  constexpr const char* kCodes[] = {"1;31", "1;33", "36", "1", "32"};  // of the enumerators
+  return fmt::format("\033[{}m{}\033[0m", kCodes[static_cast<size_t>(tone)], text);
 }
 
 void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint) {

@@ -138,13 +138,9 @@ void require_mergeable(std::string_view what, const Origin& a, const Origin& b) 
   if (a.regime != b.regime)
     throw machine_error(fmt::format("the regimes {} and {} don't compare", name(a.regime), name(b.regime)),
                         fmt::format("keep {} of each regime apart", what));
-  const auto identity = [](const Json& environment) {
-    return environment.is_object() ? environment.value("identity", Json()) : Json();
-  };
-  const Json first = identity(a.environment), second = identity(b.environment);
-  if (first != second)
+  for (const auto& [key, first, second] : identity_differences(a.environment, b.environment))
     throw machine_error(
-        fmt::format("the environments don't compare: {} and {}", compact_json(first), compact_json(second)),
+        fmt::format("the environments don't compare: {} is {} in one and {} in the other", key, first, second),
         "tune those cells again in one environment");
 }
 

@@ -165,16 +165,6 @@ enum class Prefer { exact, choice };
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device,
               double max_distance = std::numeric_limits<double>::infinity(), Prefer prefer = Prefer::exact);
 
-/// Throws Exit::request, with the place in `json`, where the entry that was read from it contradicts itself: its id and
-/// its cell, its figures and its rows, derived figures and their inputs, ratios and times, or a winner or rival that
-/// the table's own device cannot run. Ratios and times that are uncertain, or that the file marks as untrusted, may
-/// differ; `check` judges candidates of older kernels.
-void require_consistent(const Entry& entry, const DeviceInfo& device, const JsonAt& json);
-
-/// Throws Exit::request, with the place of `json`, where the table's own device cannot run a winner, rival or choice.
-/// Candidates of older kernels pass: their rules are not known any more.
-void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json);
-
 /// "12.3 µs ± 1.2 %": the half-width of the interval over the median. "9.87 µs to 31.2 µs" where the interval is wider
 /// than kUncertainTime: no single number is claimed then.
 std::string time_text(const Estimate& time);

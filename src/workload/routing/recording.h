@@ -1,6 +1,7 @@
 // The readers of recorded routings, one for each file format, and the checks that they have in common.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,5 +36,21 @@ TraceLayer layer_from_ids(const std::string& where, std::string name, std::vecto
 /// Appends the layer. Errors: a name that a routing's text cannot contain (empty, with '#', or not printable), a name
 /// twice, too many layers.
 void add_layer(Trace& trace, TraceLayer layer, const std::string& where);
+
+/// An array as it lies in the file: elements are decoded one by one.
+struct NpyArray {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // in elements
+  size_t data = 0;               // offset of the first element
+  size_t item_bytes = 0;         // 1, 2, 4 or 8, little endian
+  bool is_signed = false;
+};
+
+/// Reads the header of `bytes` (format versions 1 to 3; numpy.lib.format) and checks that the data are all there.
+/// Takes |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 in C or Fortran order. Errors (Exit::request) name `where`.
+NpyArray read_npy(const std::string& bytes, const std::string& where);
+
+/// One element; `index` has a number for each dimension, within the shape. Unsigned values over 2^63 come out negative.
+int64_t element(const NpyArray& array, const std::string& bytes, std::span<const int64_t> index);
 
 }  // namespace moetune

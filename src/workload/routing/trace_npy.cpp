@@ -1,10 +1,14 @@
-// Recordings in .npy: chosen experts [tokens, layers, top_k] or [tokens, top_k].
+// Arrays of integers in NumPy's .npy format, and the recordings in them: chosen experts [tokens, layers, top_k] or
+// [tokens, top_k].
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
-#include "workload/routing/npy.h"
 #include "workload/routing/recording.h"
 #include "workload/routing/routing.h"
 #include "workload/shape.h"
@@ -51,6 +55,95 @@ std::vector<int32_t> ids_of(const NpyArray& array, const std::string& bytes, con
   return ids;
 }
 
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMaxDimensions = 8;
+
+// Bytes of `bytes` from `offset`, least significant first. The caller has checked the length.
+uint64_t little_endian(const std::string& bytes, size_t offset, size_t count) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < count; ++i) value |= uint64_t{static_cast<unsigned char>(bytes[offset + i])} << (8 * i);
+  return value;
+}
+
+// What follows "'key':" in the header, a Python dict literal, without white space before it.
+std::string_view value_of(std::string_view header, std::string_view key, const std::string& where) {
+  for (const char quote : {'\'', '"'}) {
+    const std::string quoted = fmt::format("{}{}{}", quote, key, quote);
+    const size_t at = header.find(quoted);
+    if (at == std::string_view::npos) continue;
+    size_t begin = header.find_first_not_of(" \t", at + quoted.size());
+    if (begin == std::string_view::npos || header[begin] != ':') continue;
+    begin = header.find_first_not_of(" \t", begin + 1);
+    if (begin != std::string_view::npos) return header.substr(begin);
+  }
+  throw request_error(fmt::format("{}: the .npy header has no '{}'", where, key));
+}
+
+void read_descr(std::string_view header, const std::string& where, NpyArray& array) {
+  std::string_view value = value_of(header, "descr", where);
+  const size_t end = value.find(value.front(), 1);
+  // A '[' begins a record type: numbers of several fields.
+  const std::string_view descr = (value.front() == '\'' || value.front() == '"') && end != std::string_view::npos
+                                     ? value.substr(1, end - 1)
+                                     : value.substr(0, 16);
+  constexpr std::string_view kKnown[] = {"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8"};
+  for (const std::string_view known : kKnown) {
+    if (descr != known) continue;
+    array.is_signed = known[1] == 'i';
+    array.item_bytes = static_cast<size_t>(known[2] - '0');
+    return;
+  }
+  throw request_error(fmt::format("{}: elements of type '{}' are not whole numbers that moetune reads", where, descr),
+                      "save it with array.astype('<i4')");
+}
+
+bool read_fortran_order(std::string_view header, const std::string& where) {
+  const std::string_view value = value_of(header, "fortran_order", where);
+  if (value.starts_with("True")) return true;
+  if (value.starts_with("False")) return false;
+  throw request_error(fmt::format("{}: fortran_order must be True or False", where));
+}
+
+std::vector<int64_t> read_shape(std::string_view header, const std::string& where) {
+  const Error wrong = request_error(fmt::format("{}: the shape in the .npy header cannot be read", where));
+  std::string_view rest = value_of(header, "shape", where);
+  if (rest.front() != '(') throw wrong;
+  rest = rest.substr(1, rest.find(')') - 1);
+  std::vector<int64_t> shape;
+  while ((rest = rest.substr(std::min(rest.find_first_not_of(" \t,"), rest.size()))) != "") {
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
+    if (error != std::errc() || size < 0 || shape.size() == kMaxDimensions) throw wrong;
+    shape.push_back(size);
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+  }
+  return shape;
+}
+
+// Elements of the shape; nothing where the number, or a stride beside a size of 0, does not fit.
+std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  bool empty = false;
+  for (const int64_t size : shape) {
+    empty |= size == 0;
+    if (size == 0) continue;
+    if (count > std::numeric_limits<int64_t>::max() / 8 / size) return std::nullopt;
+    count *= size;
+  }
+  return empty ? 0 : count;
+}
+
+// For shapes whose elements can be counted: no product overflows.
+void set_strides(bool fortran, NpyArray& array) {
+  const size_t dimensions = array.shape.size();
+  array.strides.assign(dimensions, 1);
+  for (size_t i = 1; i < dimensions; ++i) {
+    const size_t here = fortran ? i : dimensions - 1 - i;
+    const size_t inner = fortran ? here - 1 : here + 1;
+    array.strides[here] = array.strides[inner] * array.shape[inner];
+  }
+}
+
 }  // namespace
 
 Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t experts, int64_t top_k) {
@@ -75,6 +168,44 @@ Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t
     add_layer(trace, layer_from_ids(place, name, std::move(ids[layer]), trace.top_k, trace.experts), place);
   }
   return trace;
+}
+
+NpyArray read_npy(const std::string& bytes, const std::string& where) {
+  if (!std::string_view(bytes).starts_with(kMagic) || bytes.size() < 12)
+    throw request_error(fmt::format("{}: expected a .npy file", where));
+  const int version = static_cast<unsigned char>(bytes[6]);
+  if (version < 1 || version > 3)
+    throw request_error(fmt::format("{}: .npy format version {} is unknown", where, version));
+  const size_t length_bytes = version == 1 ? 2 : 4;
+  const uint64_t length = little_endian(bytes, 8, length_bytes);
+  NpyArray array;
+  if (length > bytes.size() - 8 - length_bytes)
+    throw request_error(fmt::format("{}: the file ends within its header", where), "it may have been cut off");
+  array.data = 8 + length_bytes + length;
+  const std::string_view header = std::string_view(bytes).substr(8 + length_bytes, length);
+  read_descr(header, where, array);
+  array.shape = read_shape(header, where);
+  const bool fortran = read_fortran_order(header, where);
+  const std::optional<int64_t> count = element_count(array.shape);
+  const uint64_t found = bytes.size() - array.data;
+  if (!count || static_cast<uint64_t>(*count) * array.item_bytes != found)
+    throw request_error(
+        fmt::format("{}: a shape of ({}) asks for {} bytes of data, the file has {}", where,
+                    fmt::join(array.shape, ", "),
+                    count ? std::to_string(static_cast<uint64_t>(*count) * array.item_bytes) : "too many", found),
+        count && static_cast<uint64_t>(*count) * array.item_bytes < found ? "" : "it may have been cut off");
+  set_strides(fortran, array);
+  return array;
+}
+
+int64_t element(const NpyArray& array, const std::string& bytes, std::span<const int64_t> index) {
+  int64_t at = 0;
+  for (size_t i = 0; i < index.size(); ++i) at += index[i] * array.strides[i];
+  const uint64_t value =
+      little_endian(bytes, array.data + static_cast<size_t>(at) * array.item_bytes, array.item_bytes);
+  // Two's complement of fewer bits: move the sign to the top and back.
+  const int unused = static_cast<int>(64 - 8 * array.item_bytes);
+  return array.is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
 }
 
 }  // namespace moetune

@@ -1,5 +1,4 @@
 // .npy headers, honest and hostile, elements, and the recordings in them.
-#include "workload/routing/npy.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
