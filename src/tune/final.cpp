@@ -165,10 +165,6 @@ Rival rival_of(const Final& final, size_t winner, size_t who, const std::string&
           .ratio = who == winner ? Estimate{1, 1, 1} : paired_ratio(final.rounds, winner, who)};
 }
 
-bool surely_beats_default(const Final& final, size_t winner) {
-  return paired_ratio(final.rounds, winner, final.default_index()).high < 1;
-}
-
 void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Trial>& trials) {
   const Trial& screening = *find_trial(trials, final.contenders[winner].candidate);
   entry.candidate = screening.candidate;
@@ -197,10 +193,12 @@ bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, con
   const size_t winner = winner_of(*final);
   fill(entry, *final, winner, trials);
   if (const std::string reason = distrust(entry); !reason.empty()) {
-    const bool keeps = final->has_default && winner != final->default_index() && !surely_beats_default(*final, winner);
+    const size_t fallback = final->default_index();  // kept unless the winner surely beats it
+    const bool keeps =
+        final->has_default && winner != fallback && !(paired_ratio(final->rounds, winner, fallback).high < 1);
     note(fmt::format("{} is too noisy to trust: {}{}; tune it again on a quiet machine", id(entry.cell), reason,
                      keeps ? ", so it keeps the default" : ""));
-    if (keeps) fill(entry, *final, final->default_index(), trials);
+    if (keeps) fill(entry, *final, fallback, trials);
   }
   return true;
 }

@@ -82,8 +82,8 @@ Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const Samp
   for (int done = 0; done < rounds;) {
     const Clock::time_point begin = Clock::now();
     if (!measure_round(runners, static_cast<size_t>(done), request, quiet, round)) {
-      quiet.wait -= seconds_since(
-          begin);  // no sleep: other users of the cores pause only briefly, and trying again finds such a pause
+      // No sleep: other users of the cores pause only briefly, and trying again finds such a pause.
+      quiet.wait -= seconds_since(begin);
       continue;
     }
     if (quiet.waits() && is_disturbed(round)) {

@@ -1,4 +1,5 @@
-// Makes text from files, arguments and devices safe to print, in HTML too: it never becomes markup. For Markdown: markdown_text in grid.h.
+// Makes text from files, arguments and devices safe to print, in HTML too: it never becomes markup. For Markdown:
+// markdown_text in grid.h.
 #pragma once
 #include <initializer_list>
 #include <string>

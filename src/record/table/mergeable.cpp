@@ -15,10 +15,6 @@
 namespace moetune {
 namespace {
 
-void require_joinable(const TunedTable& a, const TunedTable& b) {
-  require_mergeable("tables", {a.device, a.environment, a.regime}, {b.device, b.environment, b.regime});
-}
-
 bool faster(const Entry& a, const Entry& b) {
   if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
   return a.skipped.empty() && a.measurement.time.value < b.measurement.time.value;
@@ -165,7 +161,8 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   std::map<std::string, size_t> places;
   std::vector<std::vector<std::string>> sweeps;
   for (const TunedTable& table : tables) {
-    require_joinable(tables[0], table);
+    require_mergeable("tables", {bare.device, bare.environment, bare.regime},
+                      {table.device, table.environment, table.regime});
     sweeps.push_back(sweep_of(table));
     for (const Entry& entry : table.entries) {
       const std::string cell = id(entry.cell);
