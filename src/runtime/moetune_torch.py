@@ -24,7 +24,14 @@ _MOST_READY = 4096  # launches; then all are prepared again
 _libraries = {}
 _workspaces = {}
 _ready = {}
-_local = threading.local()
+
+
+class _Local(threading.local):
+    """What `with` gave in this thread: workspaces, the innermost last, and a skew."""
+    used, skew = (), None
+
+
+_local = _Local()
 
 
 def library(folder, device):
@@ -75,23 +82,17 @@ class Workspace:
             made.reset()
 
     def __enter__(self):
-        _local.used = [*_choices()[0], self]
+        _local.used = (*_local.used, self)
         return self
 
     def __exit__(self, *_):
         _local.used = _local.used[:-1]
 
 
-def _choices():
-    """The workspaces and the skew that `with` gave in this thread."""
-    return getattr(_local, "used", []), getattr(_local, "skew", None)
-
-
 def _workspace(device, stream):
     """The one of the innermost `with`, else one for each stream, whose launches follow one another."""
-    used, _ = _choices()
-    if used:
-        return used[-1]
+    if _local.used:
+        return _local.used[-1]
     found = _workspaces.get((device, stream))
     return found or _workspaces.setdefault((device, stream), Workspace())
 
@@ -100,7 +101,7 @@ def _workspace(device, stream):
 def skew_hint(skew):
     """Inside the `with`, kernels are picked for this skew (rows of the largest expert over the mean), not by robust
     choices."""
-    before, _local.skew = _choices()[1], skew
+    before, _local.skew = _local.skew, skew
     try:
         yield
     finally:
@@ -110,40 +111,49 @@ def skew_hint(skew):
 class _Prepared(moetune_kernels.Prepared):
     """A launch of operands of known shapes: everything but their addresses."""
 
-    def __init__(self, folder, op, fusion, w_shape, top_k, rows, operands):
-        first = next(iter(operands.values()))
+    def __init__(self, folder, op, fusion, w_shape, top_k, rows, tensors):
+        first, operands = tensors[0], dict(zip(_NAMES[op], tensors))
         if first.dtype not in _DTYPES:
             raise Error(f"no kernels for {first.dtype}: they are of torch.bfloat16 and torch.float16")
         self.library, self.tokens = library(folder, first.device), rows // top_k
         experts, n, k = w_shape
         request = dict(op=op, dtype=_DTYPES[first.dtype], fusion=fusion, experts=experts, top_k=top_k, n=n, k=k)
-        kernel = self.library.pick(tokens=max(self.tokens, 1), skew=_choices()[1], **request)
+        kernel = self.library.pick(tokens=max(self.tokens, 1), skew=_local.skew, **request)
         self.request, self.request_key = kernel.request, (op, fusion, w_shape, top_k, first.dtype)
         needs = kernel.needs(self.tokens, rows)
         for need in needs:
             if operands.get(need.name) is None:
                 raise Error(f"{kernel.name}: the operand '{need.name}' is missing")
             need.require(kernel.name, operands[need.name], self.library.device)
-        self.operands = [need.name for need in needs]
+        self.places = [_NAMES[op].index(need.name) for need in needs]
         super().__init__(kernel, self.tokens, rows, needs)
 
 
-def _launch(folder, op, fusion, w_shape, top_k, rows, operands):
-    """`operands` by name, the first of the kernel's dtype; those that the fusion doesn't read may be there too."""
-    key = (folder, op, fusion, w_shape, top_k, rows, _choices()[1],
-           *[t if t is None else (t.shape, t.dtype, t.device) for t in operands.values()])
+_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights"),
+          "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights"),
+          "dw": ("dy", "x", "dw", "m_sizes", "gather_indices", "topk_weights")}
+
+
+def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors):
+    """Tensors in the order of _NAMES, the first of the kernel's dtype; those that the fusion doesn't read may be there
+    too. Everything that costs time and depends on shapes alone is done once."""
+    key = [folder, op, fusion, w_shape, top_k, rows, _local.skew]
+    for tensor in tensors:
+        if tensor is not None:
+            key += tensor.shape, tensor.dtype, tensor.device
+    key = tuple(key)
     ready = _ready.get(key)
     if ready is None:
         if len(_ready) >= _MOST_READY:
             _ready.clear()
-        ready = _ready[key] = _Prepared(folder, op, fusion, w_shape, top_k, rows, operands)
+        ready = _ready[key] = _Prepared(folder, op, fusion, w_shape, top_k, rows, tensors)
     addresses = []
-    for name in ready.operands:
-        tensor = operands[name]
+    for place in ready.places:
+        tensor = tensors[place]
         if not tensor.is_contiguous():
-            raise Error(f"'{name}' is not contiguous")
+            raise Error(f"'{_NAMES[op][place]}' is not contiguous")
         addresses.append(tensor.data_ptr())
-    device = next(iter(operands.values())).device
+    device = tensors[0].device
     stream = _stream(device)
     ready.launch(_workspace(device, stream).room_for(ready), addresses, stream)
 
@@ -178,8 +188,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def _eager(*tensors):
     """Whether operators may be called as functions of Python, which saves the dispatcher's time: no tracing, no modes."""
-    return not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0 and \
-        all(type(tensor) in _PLAIN for tensor in tensors)
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN:
+            return False
+    return True
 
 
 def _fake(name):
@@ -219,8 +233,7 @@ def route(folder, topk_ids, experts, first_expert=0):
 def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     rows = gather_indices.numel()
     y = _result(x, (rows, w.shape[1]), zero_rest)
-    _launch(folder, "fwd", fusion, w.shape, top_k, rows, {
-        "x": x, "w": w, "y": y, "m_sizes": m_sizes, "gather_indices": gather_indices, "topk_weights": topk_weights})
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights)
     return y
 
 
@@ -236,9 +249,7 @@ def _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, 
     words = _words(fusion)
     dx = _result(dy, (rows // top_k if "sum_slots" in words else rows, w.shape[2]), zero_rest)
     dweights = dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32)
-    _launch(folder, "dx", fusion, w.shape, top_k, rows, {
-        "dy": dy, "w": w, "dx": dx, "x": x, "m_sizes": m_sizes, "gather_indices": gather_indices,
-        "topk_weights": topk_weights, "dweights": dweights})
+    _launch(folder, "dx", fusion, w.shape, top_k, rows, dy, w, dx, x, m_sizes, gather_indices, topk_weights, dweights)
     return dx, dweights
 
 
@@ -254,8 +265,7 @@ def _(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, ze
 def _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
     rows = gather_indices.numel()
     dw = dy.new_empty((m_sizes.numel(), dy.shape[1], x.shape[1]))
-    _launch(folder, "dw", fusion, dw.shape, top_k, rows, {
-        "dy": dy, "x": x, "dw": dw, "m_sizes": m_sizes, "gather_indices": gather_indices, "topk_weights": topk_weights})
+    _launch(folder, "dw", fusion, dw.shape, top_k, rows, dy, x, dw, m_sizes, gather_indices, topk_weights)
     return dw
 
 
@@ -267,12 +277,12 @@ def _(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
 def _keep(ctx, inputs, output):
     folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest = inputs
     ctx.save_for_backward(x, w, m_sizes, gather_indices, topk_weights)
-    ctx.rest = folder, top_k, fusion, zero_rest, _choices()
+    ctx.rest = folder, top_k, fusion, zero_rest, (_local.used, _local.skew)
 
 
 def _backward(ctx, dy):
     """With the workspace and the skew of the forward pass, in whose thread it need not run."""
-    before = _choices()
+    before = _local.used, _local.skew
     _local.used, _local.skew = ctx.rest[-1]
     try:
         return _gradients(ctx, dy)
@@ -336,11 +346,10 @@ def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, to
     topk_weights where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for topk_weights;
     for permute_x those with "+sum_slots" are preferred); Error where it has none. The gradient of a token or a weight is
     zero where none of its experts is here."""
-    if ("topk_weights" in _words(fusion)) != (topk_weights is not None):
+    if ("topk_weights" in fusion) != (topk_weights is not None):
         raise Error("topk_weights go with the fusion permute_y+topk_weights")
     run = torch.ops.moetune.grouped_gemm.default
     if _eager(x, w):
-        given = (x, w) if topk_weights is None else (x, w, topk_weights)
-        needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-        run = _Differentiable.apply if needs_grad else _forward
+        needs_grad = x.requires_grad or w.requires_grad or (topk_weights is not None and topk_weights.requires_grad)
+        run = _Differentiable.apply if needs_grad and torch.is_grad_enabled() else _forward
     return run(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest)
