@@ -19,8 +19,8 @@ TEST(Readme, ShowsWhatTunePrints) {
   const std::string shown = page.substr(first + begin.size(), last - first - begin.size());
 
   const TunedTable table = read_table(source + "/configs/tuned/nvidia-h200-qwen3-30b-a3b.json", built_in());
-  const std::string last = answer(table, table.entries.size()) + " The table is moetune-table.json.";
-  const std::string printed = results_text(table, Format::text, {}, false) + "\n" + wrapped(last, 80) +
+  const std::string sentence = answer(table, table.entries.size()) + " The table is moetune-table.json.";
+  const std::string printed = results_text(table, Format::text, {}, false) + "\n" + wrapped(sentence, 80) +
                               "\nNext: moetune check moetune-table.json";
   ASSERT_GT(shown.size(), 1000u);
   EXPECT_TRUE(printed.ends_with("\n" + shown)) << "the README shows\n" << shown << "\nbut tune prints\n" << printed;

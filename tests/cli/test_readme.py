@@ -18,7 +18,7 @@ from conftest import SOURCE, Room
 
 PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "src/README.md",
          "src/runtime/README.md", "tests/journals/README.md"]
-WORDS = {"README.md": 1300, "kernels/README.md": 950, "src/README.md": 1300}  # at most
+WORDS = {"README.md": 1000, "kernels/README.md": 950, "src/README.md": 1300}  # at most
 BLOCK = re.compile(r"^(?P<mark><!-- run -->\n+)?```(?P<kind>console|sh|bash)\n(?P<body>.*?)^```", re.M | re.S)
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -120,7 +120,8 @@ def test_links_lead_somewhere_and_files_exist(page):
 
 @pytest.mark.parametrize("page", WORDS)
 def test_pages_are_short(page):
-    assert len(text_of(page).split()) <= WORDS[page]
+    prose = re.sub(r"^```console\n.*?^```", "", text_of(page), flags=re.M | re.S)  # without what commands print
+    assert len([word for word in prose.split() if re.search(r"\w", word)]) <= WORDS[page]
 
 
 @pytest.mark.parametrize("page", ["README.md", "configs/README.md"])
