@@ -68,8 +68,8 @@ def in_short(entry):
 
 
 def flat(table):
-    """The words of a table's last column, its lines joined."""
-    return " ".join(line.split("|")[-2].strip() for line in table.strip().splitlines())
+    """The words of a table's column of winners, its lines joined."""
+    return " ".join(line.split("|")[-3].strip() for line in table.strip().splitlines())
 
 
 def test_result_tables_are_markdown(room):
