@@ -145,7 +145,9 @@ def test_cells_of_several_tables_are_taken_once(peers, tmp_path):
 
 def test_every_tuned_table_of_the_repository_is_read(peers):
     for path in (SOURCE / "configs/tuned").glob("*.json"):
-        assert all(peers.unsuited(entry) is None for entry in peers.read_entries([path]))
+        entries = [entry for entry in peers.read_entries([path])
+                   if not entry["cell"].get("sum_slots") and not entry["cell"].get("weight_gradient")]
+        assert entries and all(peers.unsuited(entry) is None for entry in entries)
 
 
 @pytest.mark.parametrize("cell, m_sizes, words", [

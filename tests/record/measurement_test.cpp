@@ -97,8 +97,6 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         WrongMeasurement{"median_us", "", "t.json: m: 'median_us' is missing"},
         WrongMeasurement{"median_us", "null", "t.json: m.median_us: expected a number, found null"},
-        WrongMeasurement{"median_us", "0", "t.json: m.median_us: a time must be positive, found 0"},
-        WrongMeasurement{"low_us", "-1.5", "t.json: m.low_us: a time must be positive, found -1.5"},
         WrongMeasurement{"low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
         WrongMeasurement{"high_us", "9.95", "t.json: m: the median 10 lies outside its interval 9.9 to 9.95"},
         WrongMeasurement{"samples", "0", "t.json: m.samples: 0 is outside 1 to 1073741824"},

@@ -136,7 +136,6 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"Sum", "m_sizes", {2, 2, 1}, "p: m_sizes sum to 5, but gather_indices has 6 rows"},
         Broken{"Negative", "m_sizes", {3, -1, 4}, "p: m_sizes[1]: -1 is outside 0 to 3"},
         Broken{"OverTokens", "m_sizes", {4, 1, 1}, "p: m_sizes[0]: 4 is outside 0 to 3"},
-        Broken{"NoExperts", "m_sizes", Json::array(), "p: m_sizes: 0 experts, outside 1 to 65536"},
         Broken{"SlotTooLarge", "gather_indices", {0, 2, 1, 4, 3, 6}, "p: gather_indices[5]: 6 is outside 0 to 5"},
         Broken{"SlotNegative", "gather_indices", {-1, 2, 1, 4, 3, 5}, "p: gather_indices[0]: -1 is outside 0 to 5"},
         Broken{"SlotTwice", "gather_indices", {0, 2, 1, 4, 1, 4}, "p: slot 1 has two experts"},
