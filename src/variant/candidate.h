@@ -21,6 +21,8 @@ using VariantPtr = std::shared_ptr<const Variant>;
 constexpr int kNeeded = -1;
 /// The value of a knob that a partial candidate doesn't name.
 constexpr int kUnset = -2;
+/// A value of a space: the largest with which the candidate is legal. Written "most".
+constexpr int kLargestLegal = -1;
 
 /// One tunable number of a variant.
 struct Knob {

@@ -86,12 +86,4 @@ std::optional<std::string> no_kernel_of(const Candidate& candidate);
 /// Why a candidate can't run on this device, or nothing.
 std::optional<std::string> cannot_run(const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
-/// A value of a space: the largest with which the candidate is legal. Written "most".
-constexpr int kLargestLegal = -1;
-
-/// Replaces each kLargestLegal by a value: values of the last such knob are tried downwards and, with each, values of
-/// the knobs before it. A number that is illegal at 2 and at 1 is not tried any further. False where no values are
-/// legal.
-bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device);
-
 }  // namespace moetune

@@ -8,6 +8,7 @@
 #include "h200.h"
 #include "kernels/mma_plan.h"
 #include "kernels/wgmma_plan.h"
+#include "variant/space/space.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
 #include "workload/model.h"

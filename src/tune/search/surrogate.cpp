@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "variant/variant.h"
+#include "variant/candidate.h"
 
 namespace moetune {
 namespace {

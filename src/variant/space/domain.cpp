@@ -7,8 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "variant/variant.h"
-
 namespace moetune {
 namespace {
 

@@ -25,6 +25,7 @@ constexpr std::string_view kAllVariants = "all";
 constexpr std::string_view kFolder = "configs/spaces/";
 
 constexpr std::string_view kLargestLegalWord = "most";
+constexpr int kLargestTried = 16;
 
 int knob_value(const Knob& knob, const JsonAt& json) {
   if (json.value() == kLargestLegalWord) return kLargestLegal;
@@ -78,6 +79,24 @@ int64_t size(const VariantSpace& space, int64_t most) {
                       "give fewer values with --set");
 }
 
+bool try_downwards(Candidate& candidate, std::vector<size_t> open, const Shape& shape, const DeviceInfo& device) {
+  const Variant& variant = *candidate.variant;
+  if (open.empty()) return !variant.illegal(candidate, shape, device);
+  const size_t place = open.back();
+  open.pop_back();
+  const std::vector<std::string>& words = variant.knobs[place].words;
+  const auto legal_with = [&](int value) {
+    candidate.values[place] = value;
+    return try_downwards(candidate, open, shape, device);
+  };
+  const int highest = words.empty() ? kLargestTried : static_cast<int>(words.size()) - 1;
+  // Numbers that are illegal when small are illegal when large.
+  if (words.empty() && !legal_with(2) && !legal_with(1)) return false;
+  for (int value = highest; value >= (words.empty() ? 1 : 0); --value)
+    if (legal_with(value)) return true;
+  return false;
+}
+
 Candidate candidate_at(const VariantSpace& space, int64_t index) {
   Candidate candidate{.variant = space.variant, .values = std::vector<int>(space.values.size())};
   for (size_t i = space.values.size(); i-- > 0;) {
@@ -89,12 +108,7 @@ Candidate candidate_at(const VariantSpace& space, int64_t index) {
   return candidate;
 }
 
-// Leaves the candidate illegal where nothing is legal.
-void settle(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
-  if (std::ranges::find(candidate.values, kLargestLegal) != candidate.values.end())
-    set_largest_legal(candidate, shape, device);
-}
-
+// The parts of a space that a device can run.
 std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const DeviceInfo& device) {
   std::vector<const VariantSpace*> parts;
   for (const VariantSpace& part : space.variants)
@@ -102,9 +116,12 @@ std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const Devic
   return parts;
 }
 
-// A candidate counts once: "most" may come to a value that the list has anyway.
-void add(Enumeration& result, std::set<Candidate>& known, Candidate candidate, const Shape& shape,
+// The candidate of that number. It counts once: "most" may come to a value that the list has anyway.
+void add(Enumeration& result, std::set<Candidate>& known, const VariantSpace& part, int64_t index, const Shape& shape,
          const DeviceInfo& device) {
+  Candidate candidate = candidate_at(part, index);
+  if (std::ranges::find(candidate.values, kLargestLegal) != candidate.values.end())
+    set_largest_legal(candidate, shape, device);  // stays illegal where nothing is legal
   const auto reason = candidate.variant->illegal(candidate, shape, device);
   if (!reason && !known.insert(candidate).second) return;
   ++result.total;
@@ -238,6 +255,13 @@ void set_values(SearchSpace& space, const std::string& assignment, const Catalog
   if (!found) throw knob_missing(space, name, catalog);
 }
 
+bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  std::vector<size_t> open;
+  for (size_t i = 0; i < candidate.values.size(); ++i)
+    if (candidate.values[i] == kLargestLegal) open.push_back(i);
+  return try_downwards(candidate, std::move(open), shape, device);
+}
+
 void require_variant(const SearchSpace& space, const DeviceInfo& device) {
   if (!parts_for(space, device).empty()) return;
   if (device.kind == DeviceKind::cuda)
@@ -266,11 +290,7 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
   std::set<Candidate> known;
   for (const VariantSpace* part : parts_for(space, device)) {
     const int64_t count = size(*part, kMaxCandidates);
-    for (int64_t i = 0; i < count; ++i) {
-      Candidate candidate = candidate_at(*part, i);
-      settle(candidate, shape, device);
-      add(result, known, std::move(candidate), shape, device);
-    }
+    for (int64_t i = 0; i < count; ++i) add(result, known, *part, i, shape, device);
   }
   return result;
 }
@@ -297,9 +317,7 @@ Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo&
     if (!index) break;
     auto part = parts.begin();
     for (; *index >= size(**part, kMaxSize); ++part) *index -= size(**part, kMaxSize);
-    Candidate candidate = candidate_at(**part, *index);
-    settle(candidate, shape, device);
-    add(result, known, std::move(candidate), shape, device);
+    add(result, known, **part, *index, shape, device);
   }
   return result;
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "variant/catalog.h"
-#include "variant/variant.h"
 
 namespace moetune {
 
@@ -38,6 +37,11 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names, co
 /// Applies "block_m=64,128" (--set) to every variant that has the knob; an error where none has. With `more`, the
 /// values join those of the space.
 void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog, bool more = false);
+
+/// Replaces each kLargestLegal by a value: values of the last such knob are tried downwards and, with each, values of
+/// the knobs before it. A number that is illegal at 2 and at 1 is not tried any further. False where no values are
+/// legal.
+bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
 /// Throws Exit::request where no variant of the space is for such a device.
 void require_variant(const SearchSpace& space, const DeviceInfo& device);

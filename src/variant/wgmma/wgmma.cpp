@@ -59,7 +59,6 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
   const BoxRows x = x_boxes(c, problem);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = wgmma_layout(c, problem).bytes,
-          .min_blocks_per_sm = 1,
           .cluster = c.cluster != Cluster::none ? 2 : 1,
           .tile_rows = c.block_m,
           .tile_columns = c.block_n,

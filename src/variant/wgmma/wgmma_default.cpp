@@ -127,22 +127,11 @@ WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const De
                     .block_k = kSwizzleColumns,
                     .stages = 2,
                     .raster = Raster::m,
-                    .group = 1,
                     .consumers = 2,
-                    .schedule = Schedule::cooperative,
                     .swap = true,
-                    .cluster = Cluster::none,
                     .in_flight = 1,
                     .tma_x = true,
-                    .tma_w = true,
-                    .tma_store = TmaStore::none,
-                    .addressing = Addressing::base,
-                    .tiles = TileOrder::fixed,
-                    .pace = Pace::own,
-                    .split = 1,
-                    .hold = 0,
-                    .gather = Gather::tiles,
-                    .mix = 0};
+                    .tma_w = true};
   if (problem.shape.op == Op::dw)
     look_at_sums(chooser, plain);
   else

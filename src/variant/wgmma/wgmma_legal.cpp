@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "variant/unit.h"
 #include "variant/variant.h"
 #include "workload/product.h"
@@ -19,105 +22,77 @@ std::string gathering(Op op) {
 }
 
 // Why each row that is stored is looked up, and what tensor copies can't do with it therefore.
-std::string no_boxes(const Shape& shape) {
-  const Fusion& fusion = shape.fusion;
-  if (shape.op == Op::dx && !fusion.permute_x)
-    return "tma_store must be no or rows with topk_weights: tensor copies don't weight rows";
-  return fmt::format("tma_store must be no or rows with {}: tensor copies don't scatter rows",
-                     shape.op == Op::dx ? "permute_x" : "permute_y");
+std::string looked_up(const Shape& shape) {
+  if (shape.op == Op::dx && !shape.fusion.permute_x) return "topk_weights: tensor copies don't weight rows";
+  return fmt::format("{}: tensor copies don't scatter rows", shape.op == Op::dx ? "permute_x" : "permute_y");
 }
 
+// Why a rule is broken, with names in braces for what depends on the knobs, the problem and the shape.
+constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
+    {WgmmaRule::block_m, "block_m must be a multiple of 16 in 16 to 256"},
+    {WgmmaRule::block_n, "block_n must be a multiple of 16 in 16 to 256"},
+    {WgmmaRule::block_k, "block_k must be 64 or 128"},
+    {WgmmaRule::stages, "stages must lie in 2 to {stages}"},
+    {WgmmaRule::group, "group must lie in 1 to {group}"},
+    {WgmmaRule::consumers, "consumers must be 1, 2 or 3"},
+    {WgmmaRule::in_flight, "in_flight must be 0 or 1"},
+    {WgmmaRule::pingpong, "schedule=pingpong needs consumers=2"},
+    {WgmmaRule::groups, "{m_side} must be a multiple of 64 for each consumer that shares a tile"},
+    {WgmmaRule::sums_gather, "gather must be first for dw: tensor copies read rows that are in order"},
+    {WgmmaRule::sums_map, "tma_x must be yes and addressing base for dw: one tensor map describes all experts' rows"},
+    {WgmmaRule::sums_planes,
+     "block_m must be a multiple of {swizzle} for dw: a tensor copy loads so many columns of dY"},
+    {WgmmaRule::sums_order, "dw needs pace=own and split above 0: how long a tile takes depends on its expert's rows"},
+    {WgmmaRule::sums_hold, "hold must be 0 for dw: its tiles have enough rows to store on their own"},
+    {WgmmaRule::sums_experts, "wgmma has no dw for more than {experts} experts: each block sorts them"},
+    {WgmmaRule::dynamic_cluster, "tiles must be static in a cluster: its blocks walk through tiles together"},
+    {WgmmaRule::dynamic_pace,
+     "tiles must be static with pace=common: blocks can only begin the same number of tiles together"},
+    {WgmmaRule::pieces, "split above 1 needs cluster=none and pace=own: each block takes pieces of tiles by itself"},
+    {WgmmaRule::shared_round,
+     "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
+    {WgmmaRule::mix, "mix must be 0 or lie in 2 to {mix}"},
+    {WgmmaRule::mix_order, "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter"},
+    {WgmmaRule::mix_loads,
+     "mix needs addressing=base and gather=tiles: pointers and rows gathered first follow the order of experts"},
+    {WgmmaRule::mix_experts, "mix must be 0 with more than {experts} experts: each block sorts them"},
+    {WgmmaRule::gather_rows, "gather must be tiles without {gathering}: there are no rows to gather"},
+    {WgmmaRule::gather_map,
+     "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows"},
+    {WgmmaRule::gather_copies, "tma_x must be no with {gathering} and gather=tiles: tensor copies don't gather rows"},
+    {WgmmaRule::cluster_x, "tma_x must be yes with cluster=n: only tensor copies load X for two blocks"},
+    {WgmmaRule::cluster_w, "tma_w must be yes with cluster=m: only tensor copies load W for two blocks"},
+    {WgmmaRule::producer,
+     "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must fit "
+     "its "
+     "registers"},
+    {WgmmaRule::across_copies,
+     "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k"},
+    {WgmmaRule::across_planes,
+     "block_n must be a multiple of {across} for dx and dw{in_pairs}: a tensor copy loads {swizzle} columns of W"},
+    {WgmmaRule::boxes_pointers,
+     "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts"},
+    {WgmmaRule::boxes_rows, "tma_store must be no or rows with {looked_up}"},
+    {WgmmaRule::boxes_columns,
+     "block_n must be a multiple of {swizzle} with tma_store=yes: a box of Y has {swizzle} columns"},
+    {WgmmaRule::fp32_stores, "tma_store must be no and hold 0 for sums in fp32: threads store them from registers"},
+    {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
+    {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
+    {WgmmaRule::hold_tile, "hold must be 0 or at least block_m, the rows of a tile"},
+    {WgmmaRule::registers, "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
+};
+static_assert(std::size(kSentences) == static_cast<size_t>(WgmmaRule::registers));
+
 std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Shape& shape) {
-  switch (rule) {
-    case WgmmaRule::none:
-      break;
-    case WgmmaRule::block_m:
-      return "block_m must be a multiple of 16 in 16 to 256";
-    case WgmmaRule::block_n:
-      return "block_n must be a multiple of 16 in 16 to 256";
-    case WgmmaRule::block_k:
-      return "block_k must be 64 or 128";
-    case WgmmaRule::stages:
-      return fmt::format("stages must lie in 2 to {}", kMostWgmmaStages);
-    case WgmmaRule::group:
-      return fmt::format("group must lie in 1 to {}", kMostGroup);
-    case WgmmaRule::consumers:
-      return "consumers must be 1, 2 or 3";
-    case WgmmaRule::in_flight:
-      return "in_flight must be 0 or 1";
-    case WgmmaRule::pingpong:
-      return "schedule=pingpong needs consumers=2";
-    case WgmmaRule::groups:
-      return c.swap ? "block_n, with swap=yes, must be a multiple of 64 for each consumer that shares a tile"
-                    : "block_m, with swap=no, must be a multiple of 64 for each consumer that shares a tile";
-    case WgmmaRule::sums_gather:
-      return "gather must be first for dw: tensor copies read rows that are in order";
-    case WgmmaRule::sums_map:
-      return "tma_x must be yes and addressing base for dw: one tensor map describes all experts' rows";
-    case WgmmaRule::sums_planes:
-      return fmt::format("block_m must be a multiple of {} for dw: a tensor copy loads so many columns of dY",
-                         kSwizzleColumns);
-    case WgmmaRule::sums_order:
-      return "dw needs pace=own and split above 0: how long a tile takes depends on its expert's rows";
-    case WgmmaRule::sums_hold:
-      return "hold must be 0 for dw: its tiles have enough rows to store on their own";
-    case WgmmaRule::sums_experts:
-      return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMostSortedExperts);
-    case WgmmaRule::dynamic_cluster:
-      return "tiles must be static in a cluster: its blocks walk through tiles together";
-    case WgmmaRule::dynamic_pace:
-      return "tiles must be static with pace=common: blocks can only begin the same number of tiles together";
-    case WgmmaRule::pieces:
-      return "split above 1 needs cluster=none and pace=own: each block takes pieces of tiles by itself";
-    case WgmmaRule::shared_round:
-      return "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers";
-    case WgmmaRule::mix:
-      return fmt::format("mix must be 0 or lie in 2 to {}", kMostMix);
-    case WgmmaRule::mix_order:
-      return "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter";
-    case WgmmaRule::mix_loads:
-      return "mix needs addressing=base and gather=tiles: pointers and rows gathered first follow the order of experts";
-    case WgmmaRule::mix_experts:
-      return fmt::format("mix must be 0 with more than {} experts: each block sorts them", kMostSortedExperts);
-    case WgmmaRule::gather_rows:
-      return fmt::format("gather must be tiles without {}: there are no rows to gather", gathering(shape.op));
-    case WgmmaRule::gather_map:
-      return "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows";
-    case WgmmaRule::gather_copies:
-      return fmt::format("tma_x must be no with {} and gather=tiles: tensor copies don't gather rows",
-                         gathering(shape.op));
-    case WgmmaRule::cluster_x:
-      return "tma_x must be yes with cluster=n: only tensor copies load X for two blocks";
-    case WgmmaRule::cluster_w:
-      return "tma_w must be yes with cluster=m: only tensor copies load W for two blocks";
-    case WgmmaRule::producer:
-      return "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows "
-             "must fit its registers";
-    case WgmmaRule::across_copies:
-      return "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k";
-    case WgmmaRule::across_planes:
-      return fmt::format("block_n must be a multiple of {} for dx and dw{}: a tensor copy loads {} columns of W",
-                         across_columns(c, p), across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : "",
-                         kSwizzleColumns);
-    case WgmmaRule::boxes_pointers:
-      return "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts";
-    case WgmmaRule::boxes_rows:
-      return no_boxes(shape);
-    case WgmmaRule::boxes_columns:
-      return fmt::format("block_n must be a multiple of {0} with tma_store=yes: a box of Y has {0} columns",
-                         kSwizzleColumns);
-    case WgmmaRule::fp32_stores:
-      return "tma_store must be no and hold 0 for sums in fp32: threads store them from registers";
-    case WgmmaRule::hold_stores:
-      return "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles";
-    case WgmmaRule::hold_rows:
-      return fmt::format("hold must be a multiple of {} up to {}", kStoreRows, kMostHold);
-    case WgmmaRule::hold_tile:
-      return "hold must be 0 or at least block_m, the rows of a tile";
-    case WgmmaRule::registers:
-      return "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers";
-  }
-  return {};
+  const auto found = std::ranges::find(kSentences, rule, [](const auto& one) { return one.first; });
+  using fmt::arg;
+  return fmt::format(fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup),
+                     arg("mix", kMostMix), arg("hold", kMostHold), arg("store_rows", kStoreRows),
+                     arg("experts", kMostSortedExperts), arg("swizzle", kSwizzleColumns),
+                     arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"),
+                     arg("across", across_columns(c, p)),
+                     arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
+                     arg("gathering", gathering(shape.op)), arg("looked_up", looked_up(shape)));
 }
 
 // Rows that tensor copies and tiles count in 32 bits.
