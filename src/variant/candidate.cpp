@@ -23,13 +23,10 @@ Candidate unset_candidate(const VariantPtr& variant) {
   return {.variant = variant, .values = std::vector<int>(variant->knobs.size(), kUnset)};
 }
 
-void add_retired(Candidate& candidate, const std::string& name, const std::string& value) {
+// Records a value of a knob that the variant lacks, unless it is `today`'s, which is what the variant does.
+void add_retired(Candidate& candidate, const std::string& name, const std::string& value, const RetiredKnob* today) {
+  if (today && today->value == value) return;
   candidate.retired += fmt::format("{}{}={}", candidate.retired.empty() ? "" : " ", name, value);
-}
-
-// Records a value of a retired knob, unless the variant still does what it says.
-void set_retired(Candidate& candidate, const RetiredKnob& knob, const std::string& value) {
-  if (value != knob.value) add_retired(candidate, knob.name, value);
 }
 
 const RetiredKnob* find_retired(const Variant& variant, std::string_view name) {
@@ -45,7 +42,7 @@ void set_from_text(Candidate& candidate, std::string_view assignment, const Cata
   const std::string_view name = assignment.substr(0, equals), value = assignment.substr(equals + 1);
   const Variant& variant = *candidate.variant;
   if (const RetiredKnob* retired = find_retired(variant, name))
-    return set_retired(candidate, *retired, std::string(value));
+    return add_retired(candidate, retired->name, std::string(value), retired);
   const size_t place = catalog.knob_place(variant, name);
   candidate.values[place] = parse_knob(variant.knobs[place], value);
 }
@@ -69,11 +66,7 @@ void read_other_knobs(Candidate& candidate, const JsonAt& json) {
     const std::string& name = item.key();
     const bool known = name == "variant" || name == "pack" ||
                        std::ranges::any_of(variant.knobs, [&](const Knob& knob) { return knob.name == name; });
-    if (known) continue;
-    if (const RetiredKnob* retired = find_retired(variant, name))
-      set_retired(candidate, *retired, value_text(json[name]));
-    else
-      add_retired(candidate, name, value_text(json[name]));
+    if (!known) add_retired(candidate, name, value_text(json[name]), find_retired(variant, name));
   }
 }
 
@@ -109,6 +102,11 @@ Candidate read_candidate(const JsonAt& json, const Catalog& catalog) {
   }
   read_other_knobs(candidate, json);
   return candidate;
+}
+
+std::optional<int> either(const Candidate& candidate, std::string_view ours, std::string_view triton) {
+  const auto value = find_value(candidate, ours);
+  return value ? value : find_value(candidate, triton);
 }
 
 std::string_view name_of(const VariantPtr& variant) { return variant ? std::string_view(variant->name) : ""; }
@@ -149,15 +147,8 @@ std::optional<int> find_value(const Candidate& candidate, std::string_view knob)
   return std::nullopt;
 }
 
-std::optional<int> block_m_of(const Candidate& candidate) {
-  const auto ours = find_value(candidate, "block_m");
-  return ours ? ours : find_value(candidate, "BLOCK_SIZE_M");
-}
-
-std::optional<int> block_n_of(const Candidate& candidate) {
-  const auto ours = find_value(candidate, "block_n");
-  return ours ? ours : find_value(candidate, "BLOCK_SIZE_N");
-}
+std::optional<int> block_m_of(const Candidate& candidate) { return either(candidate, "block_m", "BLOCK_SIZE_M"); }
+std::optional<int> block_n_of(const Candidate& candidate) { return either(candidate, "block_n", "BLOCK_SIZE_N"); }
 
 std::vector<std::pair<std::string, std::string>> knob_words(const Candidate& candidate) {
   if (!candidate.foreign.empty()) return {candidate.foreign.begin() + 1, candidate.foreign.end()};
@@ -219,10 +210,7 @@ Json to_json(const Candidate& candidate) {
   if (variant.pack) json["pack"] = variant.pack->hash;
   for (size_t i = 0; i < variant.knobs.size(); ++i) {
     const Knob& knob = variant.knobs[i];
-    if (knob.words.empty())
-      json[knob.name] = candidate.values[i];
-    else
-      json[knob.name] = knob_text(knob, candidate.values[i]);
+    json[knob.name] = knob.words.empty() ? Json(candidate.values[i]) : Json(knob_text(knob, candidate.values[i]));
   }
   for (const std::string& assignment : split(candidate.retired, ' '))
     if (const size_t equals = assignment.find('='); equals != std::string::npos) {

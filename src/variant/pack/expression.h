@@ -10,7 +10,6 @@
 
 namespace moetune {
 
-
 class Expression {
  public:
   Expression(int64_t constant);                                         // NOLINT: numbers are expressions

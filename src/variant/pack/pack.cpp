@@ -27,6 +27,14 @@ bool runs_on(const std::string& arch, bool ptx, int capability) {
   return number <= capability && (ptx || number / 10 == capability / 10);
 }
 
+// The pack of a manifest, whose files are there.
+Pack whole_pack(const JsonAt& json, const std::filesystem::path& folder) {
+  Pack pack = pack_from_json(json);
+  pack.folder = folder;
+  for (const auto& [name, file] : pack.files) read_pack_file(pack, name);
+  return pack;
+}
+
 }  // namespace
 
 Pack load_pack(const std::filesystem::path& folder) {
@@ -37,17 +45,13 @@ Pack load_pack(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifest;
   const std::string text = read_text(path);
   const Json json = parse_json(text, path.string());
-  Pack pack = pack_from_json(JsonAt(json, path.string()));
-  pack.folder = folder;
+  Pack pack = whole_pack(JsonAt(json, path.string()), folder);
   pack.hash = Hash().add(text).hex().substr(0, kHashDigits);
-  for (const auto& [name, file] : pack.files) read_pack_file(pack, name);
   return pack;
 }
 
 void require_files_of_pack(const JsonAt& json, const std::filesystem::path& manifest) {
-  Pack pack = pack_from_json(json);
-  pack.folder = manifest.parent_path();
-  for (const auto& [name, file] : pack.files) read_pack_file(pack, name);
+  whole_pack(json, manifest.parent_path());
 }
 
 std::string read_pack_file(const Pack& pack, const std::string& name) {
@@ -60,8 +64,7 @@ std::string read_pack_file(const Pack& pack, const std::string& name) {
   };
   if (std::ssize(bytes) != file.bytes)
     throw fail(fmt::format("has {} bytes, but {} says {}", bytes.size(), kManifest, file.bytes));
-  if (Sha256::hex(bytes) != file.sha256)
-    throw fail(fmt::format("its SHA-256 differs from the one in {}", kManifest));
+  if (Sha256::hex(bytes) != file.sha256) throw fail(fmt::format("its SHA-256 differs from the one in {}", kManifest));
   return bytes;
 }
 

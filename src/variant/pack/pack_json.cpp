@@ -11,7 +11,6 @@
 namespace moetune {
 namespace {
 
-
 // Names that the formulas of any pack may use.
 Sizes pack_sizes() {
   Sizes sizes = any_sizes();

@@ -15,7 +15,6 @@
 namespace moetune {
 namespace {
 
-
 const PackComputation* computation_of(const Pack& pack, const Shape& shape) {
   const auto found = std::ranges::find_if(pack.computes, [&](const PackComputation& one) {
     return one.op == shape.op && one.dtype == shape.layer.dtype && one.fusion == text(shape.fusion);
