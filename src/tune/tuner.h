@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
-#include "variant/space/candidate_source.h"
+#include "variant/space/space.h"
 
 namespace moetune {
 

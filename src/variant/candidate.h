@@ -31,7 +31,6 @@ struct Knob {
   std::vector<std::string> words = {};  // for the values 0, 1, ...; empty where values are plain numbers
   std::vector<int> values = {};         // that a search tries; may contain kLargestLegal
   int absent = kNeeded;  // its value in texts and files from before there was such a knob, which don't name it
-  bool in_unit = true;   // whether device code sees it; candidates that differ in other knobs alone share a cubin
 };
 
 /// A knob that a variant no longer has. Older files may name it.

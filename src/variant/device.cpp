@@ -158,9 +158,7 @@ DeviceInfo device_of_arch(const std::string& arch) {
     if (known.name == arch || fmt::format("sm_{}", known.compute_capability) == arch)
       return {.kind = DeviceKind::cuda,
               .name = std::string(known.name),
-              .id = {},
               .compute_capability = known.compute_capability,
-              .processors = 0,
               .shared_memory_per_block = known.shared_memory_per_block,
               .shared_memory_per_sm = known.shared_memory_per_sm,
               .registers_per_sm = 65536};

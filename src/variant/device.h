@@ -23,8 +23,8 @@ MeasuredRates rates_from_json(const JsonAt& json);
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
-  std::string name;                     // "NVIDIA H200", "AMD EPYC ..."
-  std::string id;                       // GPU UUID, or "cpu"
+  std::string name = {};                // "NVIDIA H200", "AMD EPYC ..."
+  std::string id = {};                  // GPU UUID, or "cpu"
   int compute_capability = 0;           // 90; 0 for a cpu
   int processors = 0;                   // SMs, or hardware threads
   int64_t shared_memory_per_block = 0;  // bytes, the opt-in maximum

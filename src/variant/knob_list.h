@@ -26,10 +26,6 @@ class KnobList {
   KnobList& add(const char* name, int Values::*member, const char* help, int absent = kNeeded) {
     return add_any({.name = name, .help = help, .absent = absent}, member, {});
   }
-  /// A number that device code doesn't see.
-  KnobList& add_host(const char* name, int Values::*member, const char* help, int absent = kNeeded) {
-    return add_any({.name = name, .help = help, .absent = absent, .in_unit = false}, member, {});
-  }
   /// "no" or "yes".
   KnobList& add(const char* name, bool Values::*member, const char* help, int absent = kNeeded) {
     return add_any({.name = name, .help = help, .words = {"no", "yes"}, .absent = absent}, member, {});
@@ -53,16 +49,10 @@ class KnobList {
   }
 
   /// The tile of a block, as every variant has it.
-  KnobList& add_blocks(const std::vector<int>& m, const std::vector<int>& n, const std::vector<int>& k,
-                       bool in_unit = true) {
-    const auto add_block = [&](const char* name, int Values::*member, const char* help,
-                               const std::vector<int>& values) {
-      add_any({.name = name, .help = help, .values = values, .in_unit = in_unit}, member, {});
-    };
-    add_block("block_m", &Values::block_m, "rows of the result in a block's tile", m);
-    add_block("block_n", &Values::block_n, "columns of the result in a block's tile", n);
-    add_block("block_k", &Values::block_k, "depth of one step along k", k);
-    return *this;
+  KnobList& add_blocks(const std::vector<int>& m, const std::vector<int>& n, const std::vector<int>& k) {
+    add("block_m", &Values::block_m, "rows of the result in a block's tile").tries(m);
+    add("block_n", &Values::block_n, "columns of the result in a block's tile").tries(n);
+    return add("block_k", &Values::block_k, "depth of one step along k").tries(k);
   }
   /// How a persistent block walks through tiles and loads them ahead.
   KnobList& add_walk(const std::vector<int>& stages) {
@@ -88,11 +78,10 @@ class KnobList {
     for (const Field& field : fields_) result.push_back(field.get(values));
     return result;
   }
-  /// As a C++ initialiser, for the knobs that device code sees: "{.block_m = 128, .raster = moetune::Raster::m}".
+  /// As a C++ initialiser, for device code: "{.block_m = 128, .raster = moetune::Raster::m}".
   std::string initialiser(const Values& values) const {
     std::string result;
     for (const Field& field : fields_) {
-      if (!field.knob.in_unit) continue;
       const int value = field.get(values);
       const std::string text =
           !field.type.empty() ? fmt::format("moetune::{}::{}", field.type, field.spelled.at(static_cast<size_t>(value)))
@@ -153,23 +142,19 @@ Variant make_variant(const KnobList<Values>& list, std::string summary, const Ru
   Variant variant;
   variant.name = list.variant(), variant.summary = std::move(summary), variant.knobs = list.knobs();
   variant.device = rules.unit == nullptr ? DeviceKind::cpu : DeviceKind::cuda;
-  variant.illegal = [&list, rules](const Candidate& c, const Shape& shape, const DeviceInfo& device) {
-    return rules.illegal(list.values(c), shape, device);
+  const auto of_values = [&list](auto rule) {
+    return [&list, rule](const Candidate& c, const auto&... of) { return rule(list.values(c), of...); };
   };
+  variant.illegal = of_values(rules.illegal);
   variant.fallback_values = [&list, rules](const Problem& problem, const DeviceInfo& device) {
     return list.numbers(rules.fallback(problem, device));
   };
-  if (rules.seconds != nullptr)
-    variant.seconds = [&list, rules](const Candidate& c, const Problem& problem, const DeviceInfo& device) {
-      return rules.seconds(list.values(c), problem, device);
-    };
+  if (rules.seconds != nullptr) variant.seconds = of_values(rules.seconds);
   if (rules.stand_in != nullptr)
     variant.stand_in = [&list, rules](const Candidate& c, const Problem& problem) {
       return Candidate{.variant = c.variant, .values = list.numbers(rules.stand_in(list.values(c), problem))};
     };
-  if (rules.unit == nullptr) return variant;
-  variant.plan = [&list, rules](const Candidate& c, const Shape& shape) { return rules.plan(list.values(c), shape); };
-  variant.unit = [&list, rules](const Candidate& c, const Shape& shape) { return rules.unit(list.values(c), shape); };
+  if (rules.unit != nullptr) variant.plan = of_values(rules.plan), variant.unit = of_values(rules.unit);
   return variant;
 }
 

@@ -87,10 +87,6 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   return std::nullopt;
 }
 
-bool one_of(int value, std::initializer_list<int> values) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {
   const Product product = product_of(problem.shape);
   const auto blocks = [](int64_t size, int64_t block) { return (size + block - 1) / block; };

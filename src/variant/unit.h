@@ -1,6 +1,5 @@
 // What the variants have in common: printing units, counting tiles, and rules of legality that aren't one variant's.
 #pragma once
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,9 +28,6 @@ int64_t alignment(int64_t bytes, int64_t most);
 /// Why a kernel variant can't compute a shape: its op or dtype. Nothing where it can.
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops = {Op::fwd});
-
-/// Whether a knob has one of the values that a rule allows.
-bool one_of(int value, std::initializer_list<int> values);
 
 /// Tiles of block_m x block_n of the results of all experts.
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);

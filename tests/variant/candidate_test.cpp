@@ -209,7 +209,6 @@ struct Some {
   int count = 0;
   bool fast = false;
   Side side = Side::left;
-  int hidden = 0;
 };
 
 TEST(KnobList, ConvertsCandidatesToAStructAndBack) {
@@ -228,14 +227,6 @@ TEST(KnobList, ConvertsCandidatesToAStructAndBack) {
   EXPECT_EQ(knobs[1].words, (std::vector<std::string>{"no", "yes"}));
   EXPECT_EQ(knobs[0].absent, kNeeded);
   EXPECT_EQ(knobs[2].absent, 1);
-}
-
-TEST(KnobList, WhatDeviceCodeDoesNotSeeIsNotInItsText) {
-  const KnobList<Some> list = KnobList<Some>("some")
-                                  .add("count", &Some::count, "how many")
-                                  .add_host("hidden", &Some::hidden, "of the launch alone");
-  EXPECT_FALSE(list.knobs()[1].in_unit);
-  EXPECT_EQ(list.initialiser({.count = 2, .hidden = 3}), "{.count = 2}");
 }
 
 TEST(StandIn, WalksAreTheSameWhereNoExpertHasTwoTilesAlongM) {

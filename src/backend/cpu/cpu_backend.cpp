@@ -82,7 +82,7 @@ class CpuBackend : public Backend {
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
     std::vector<CompileResult> results;
     for (const Candidate& candidate : candidates) {
-      const auto reason = illegal(candidate, shape);
+      const auto reason = cannot_run(candidate, shape, device_);
       results.push_back({.status = reason ? Status::compile_error : Status::ok, .reason = reason.value_or("")});
     }
     return results;
@@ -158,12 +158,6 @@ class CpuBackend : public Backend {
   Ceilings ceilings() override { return measure_ceilings(pool_, device_); }
 
  private:
-  std::optional<std::string> illegal(const Candidate& candidate, const Shape& shape) const {
-    if (candidate.variant->device != DeviceKind::cpu)
-      return fmt::format("the variant '{}' does not run on the cpu backend", candidate.variant->name);
-    return cannot_run(candidate, shape, device_);
-  }
-
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
@@ -172,7 +166,7 @@ class CpuBackend : public Backend {
   Loaded& require_runnable(const Contender& contender) {
     Loaded& loaded = need_problem();
     if (contender.baseline.empty()) {
-      if (const auto reason = illegal(contender.candidate, loaded.shape))
+      if (const auto reason = cannot_run(contender.candidate, loaded.shape, device_))
         throw CandidateFault(Status::illegal, *reason);
     } else if (contender.baseline != kLoop) {
       throw unknown_word("baseline", contender.baseline, baselines());

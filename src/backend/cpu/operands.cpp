@@ -118,9 +118,7 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   MemoryPlan plan;
   plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b) + output_bytes(product.d);
   plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
-  if (sums_slots(product)) {
-    plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
-  }
+  if (sums_slots(product)) plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
   if (takes_another_pass(product)) plan.partial_bytes = kFloat * routed_rows(product) * product.n;
   if (const auto& gradient = product.weight_gradient) {
     plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);

@@ -100,11 +100,6 @@ Dot dot(const Product& product, const Matrices& matrices, int64_t expert, int64_
   return result;
 }
 
-double root_of_mean(const std::vector<double>& squares) {
-  const double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
-  return std::sqrt(sum / static_cast<double>(std::max<size_t>(1, squares.size())));
-}
-
 /// A reference whose D has elements of `dtype`: finish(sum, weight of its row, what is in D before) gives an element. A
 /// D that sums slots takes the sums as they are.
 template <class Finish>
@@ -138,7 +133,8 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     }
     put(in_order, values);
   });
-  result.dweights_rms = root_of_mean(dot_squares);
+  result.dweights_rms = std::sqrt(std::accumulate(dot_squares.begin(), dot_squares.end(), 0.0) /
+                                  static_cast<double>(std::max<size_t>(1, dot_squares.size())));
   if (sums_slots(product))
     pool.for_each(rows, [&](int, int64_t row) {
       const double* token = tokens.as<double>() + row * n;

@@ -10,10 +10,10 @@
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/operands.h"
-#include "backend/cuda/pack_kernel.h"
 #include "backend/cuda/sampler.h"
 #include "backend/cuda/verify/verifier.h"
 #include "base/error.h"
+#include "variant/pack/pack.h"
 
 namespace moetune {
 namespace {
@@ -91,7 +91,10 @@ class CudaBackend : public Backend {
     if (kernel) kernel->clear(stream_->stream);
     const Product& product = loaded_->operands.product;
     const bool of_cublas_16 = !kernel && product.accumulates && product.d.type.dtype != Dtype::fp32;
-    Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting_of(contender));
+    std::optional<Weighting> weighting;  // a pack's own; others follow the product
+    if (const Pack* pack = kernel ? contender.candidate.variant->pack.get() : nullptr)
+      weighting = weighting_of(*pack, loaded_->shape);
+    Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting);
     if (const std::string left = kernel ? kernel->left_nonzero() : ""; verdict.ok && !left.empty()) {
       verdict.ok = false;
       verdict.reason = fmt::format("the kernel left '{}' not zero, but the next launch needs zeros", left);
@@ -156,13 +159,6 @@ class CudaBackend : public Backend {
     operands.sort_inputs(services_, set, stream_->stream);
     multiply(operands.gemm(set));
     operands.unsort_result(services_, set, stream_->stream);
-  }
-
-  // How a pack's candidate applies weights; nothing for others, which follow the product.
-  std::optional<Weighting> weighting_of(const Contender& contender) const {
-    if (!contender.baseline.empty()) return std::nullopt;
-    const Variant& variant = *contender.candidate.variant;
-    return variant.pack ? std::optional(moetune::weighting_of(*variant.pack, loaded_->shape)) : std::nullopt;
   }
 
   std::shared_ptr<const Kernel> kernel_of(const Candidate& candidate) {

@@ -13,7 +13,6 @@
 #include "backend/backend.h"
 #include "backend/cuda/libraries/runtime.h"
 #include "backend/cuda/operands.h"
-#include "base/error.h"
 #include "variant/pack/launch_rule.h"
 
 namespace moetune {

@@ -1,10 +1,13 @@
-// Candidates on the device, ready to launch; and the small kernels around them. Those of packs: pack_kernel.h.
+// Candidates on the device, ready to launch; and the small kernels around them.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/libraries/runtime.h"
 #include "kernels/args.h"
@@ -50,6 +53,22 @@ int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& 
 std::shared_ptr<const Kernel> make_kernel(const std::string& cubin, const LaunchPlan& plan, const Operands& operands,
                                           Services& services, float* workspace, const DeviceInfo& device);
 
+/// A candidate of a kernel pack, whose files are loaded and whose buffers are allocated. Throws CandidateFault{illegal}
+/// for formulas that make no launch.
+std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
+                                               const DeviceInfo& device);
+
+/// Compiles the units of all candidates but those of packs, which are compiled already. One result each, in order.
+std::vector<CompileResult> compile_candidates(
+    const Shape& shape, std::span<const Candidate> candidates, const DeviceInfo& device,
+    const std::function<std::vector<CompileResult>(const std::vector<std::string>& units)>& compile);
+
+/// A tensor map over the matrix at `base`. Boxes are in the 128-byte swizzle, what lies outside the matrix reads as
+/// zeros. Throws CandidateFault{launch_error} where the driver refuses it: base and row strides must be multiples of 16
+/// bytes. encode_maps fills those of `args`, over the pointers that it has already.
+TensorMap encode_map(const MapShape& shape, const void* base);
+void encode_maps(Args& args, const std::vector<LaunchMap>& maps);
+
 /// Zeroes device memory; whether it holds zeros alone.
 void clear(const DeviceBuffer& memory, cudaStream_t stream);
 bool is_zero(const DeviceBuffer& memory);
@@ -66,13 +85,5 @@ void launch(const void* function, unsigned blocks, unsigned threads, cudaStream_
   std::array<void*, sizeof...(Arguments)> addresses = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   launch_checked(function, blocks, threads, addresses.data(), stream);
 }
-
-/// Fills maps, over the pointers that `args` has already. Boxes are in the 128-byte swizzle, what lies
-/// outside a matrix reads as zeros. Throws CandidateFault{launch_error} where the driver refuses one: base and row
-/// strides must be multiples of 16 bytes.
-void encode_maps(Args& args, const std::vector<LaunchMap>& maps);
-
-/// One map, over the matrix at `base`; errors as of encode_maps.
-TensorMap encode_map(const MapShape& shape, const void* base);
 
 }  // namespace moetune

@@ -152,18 +152,17 @@ float* Operands::dweights_of(int set) const { return dweights.as<float>(kGuardBy
 
 void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
   const Service& service = services.of(product.d.type.dtype);
-  const bool all_slots = routed_rows(product) == product.slots;  // else those without a row are cleared
+  const auto clear_slots = [&](void* memory, int byte) {  // those without a row stay so
+    if (routed_rows(product) != product.slots)
+      require(cudaMemsetAsync(memory, byte, static_cast<size_t>(product.slots * 4), stream), "cannot clear slots");
+  };
   if (sums_slots(product)) {
-    if (!all_slots)
-      require(cudaMemsetAsync(row_of.data(), 0xff, static_cast<size_t>(product.slots * 4), stream),
-              "cannot clear slots");
+    clear_slots(row_of.data(), 0xff);
     service.invert(row_of.as<int>(), gather_indices.as<int>(), routed_rows(product), stream);
     service.sum_slots(d_of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
   }
   if (product.weight_gradient) {
-    if (!all_slots)
-      require(cudaMemsetAsync(dweights_of(set), 0, static_cast<size_t>(product.slots * 4), stream),
-              "cannot clear slots");
+    clear_slots(dweights_of(set), 0);
     service.weigh_rows({.out = d_of(set),
                         .gradient = dweights_of(set),
                         .sums = sums,

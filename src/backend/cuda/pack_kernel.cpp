@@ -1,6 +1,4 @@
 // Modules, buffers and launches of packs.
-#include "backend/cuda/pack_kernel.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/operands.h"
 #include "base/error.h"
+#include "variant/pack/pack_launch.h"
 
 namespace moetune {
 namespace {

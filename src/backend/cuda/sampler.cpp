@@ -116,11 +116,6 @@ double Sampler::clock_mhz() const {
   return nanoseconds > 0 ? cycles / nanoseconds * 1e3 : 0;
 }
 
-void Sampler::cool_down(double block_seconds) const {
-  if (last_clock_mhz_ < kNearBest * best_clock_mhz_)
-    std::this_thread::sleep_for(std::chrono::duration<double>(kIdlePerBlock * block_seconds));
-}
-
 Block Sampler::time_block(const Graph& graph) {
   require_candidate(cudaGraphLaunch(graph.exec, stream_.stream), "cannot launch the graph");
   require_candidate(cudaStreamSynchronize(stream_.stream), "the kernel failed");
@@ -152,9 +147,10 @@ std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueu
   std::vector<Block> blocks;
   for (int i = 0; i < request.blocks; ++i) {
     blocks.push_back(time_block(graph));
-    last_clock_mhz_ = blocks.back().clock_mhz;
-    best_clock_mhz_ = std::max(best_clock_mhz_, last_clock_mhz_);
-    if (!sustained) cool_down(blocks.back().seconds * graph.launches);
+    best_clock_mhz_ = std::max(best_clock_mhz_, blocks.back().clock_mhz);
+    if (!sustained && blocks.back().clock_mhz < kNearBest * best_clock_mhz_)
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(kIdlePerBlock * blocks.back().seconds * graph.launches));
   }
   loaded_key_ = sustained ? key : "";
   loaded_until_ = std::chrono::steady_clock::now();

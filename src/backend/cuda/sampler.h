@@ -45,22 +45,20 @@ class Sampler {
   void warm_up(const Enqueue& enqueue) const;
   Block time_block(const Graph& graph);
   void load(const std::string& key, const Graph& graph);
-
   double clock_mhz() const;
-  void cool_down(double block_seconds) const;
 
   const Stream& stream_;
   const Service& service_;
   int sms_;
   DeviceBuffer clocks_;        // [2][sms][2]: before and after a block
   double best_clock_mhz_ = 0;  // of all blocks so far
-  double last_clock_mhz_ = 0;
-  std::string loaded_key_;  // whose blocks the GPU ran last in the sustained regime, and until when
+  std::string loaded_key_;     // whose blocks the GPU ran last in the sustained regime, and until when
   std::chrono::steady_clock::time_point loaded_until_ = {};
   std::map<std::string, Graph> graphs_;
 };
 
-/// Takes about three seconds and 4 GB; OutOfMemory where the GPU has less free.
+/// What the GPU reaches at best: bandwidth, dense GEMM, launch cost. Takes about three seconds and 4 GB; OutOfMemory
+/// where the GPU has less free.
 Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& stream, int sms);
 
 }  // namespace moetune

@@ -12,9 +12,9 @@
 #include <cmath>
 #include <optional>
 
+#include "backend/worker/protocol.h"
 #include "base/error.h"
 #include "base/text/units.h"
-#include "backend/worker/protocol.h"
 
 namespace moetune {
 namespace {
@@ -24,10 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kErrorBytes = 4096;
 constexpr size_t kQuotedBytes = 600;
 constexpr double kDyingSeconds = 5;  // from closing its socket to its end; writing a core dump takes time
-
-void keep_tail(std::string& text, size_t bytes) {
-  if (text.size() > bytes) text.erase(0, text.size() - bytes);
-}
 
 // One line of printable text.
 std::string flattened(const std::string& text) {
@@ -105,9 +101,13 @@ void Link::wait_for(short events, const Deadline& deadline) {
         {child_.socket(), events, 0}, {listening ? child_.errors() : -1, POLLIN, 0}, {cancel_, POLLIN, 0}};
     const int ready = ::poll(ends, 3, deadline.milliseconds());
     if (ready < 0 && errno != EINTR) throw machine_error("cannot wait for the worker");
-    if (ready == 0) fail_late(deadline);
     if (ready < 0) continue;
-    if (ends[2].revents) fail_cancelled();
+    if (ready == 0 || ends[2].revents) {
+      end();
+      const std::string late =
+          fmt::format("{} took longer than {}{}", call_, format_time(deadline.seconds), last_words());
+      throw WorkerGone(ready == 0, 0, ready == 0 ? late : call_ + " was cancelled");
+    }
     if (ends[1].revents) hear_errors();
     if ((ends[1].revents & (POLLHUP | POLLERR)) && !(ends[1].revents & POLLIN)) listening = false;
     if (ends[0].revents) return;
@@ -121,7 +121,7 @@ void Link::hear_errors() {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
     errors_.append(chunk, static_cast<size_t>(got));
-    keep_tail(errors_, kErrorBytes);
+    if (errors_.size() > kErrorBytes) errors_.erase(0, errors_.size() - kErrorBytes);
   }
 }
 
@@ -130,17 +130,6 @@ std::string Link::last_words() {
   std::string words = flattened(errors_);
   if (words.size() > kQuotedBytes) words = "..." + words.substr(words.size() - kQuotedBytes);
   return words.empty() ? "" : fmt::format("; its last words: \"{}\"", words);
-}
-
-void Link::fail_cancelled() {
-  end();
-  throw WorkerGone(false, 0, fmt::format("{} was cancelled", call_));
-}
-
-void Link::fail_late(const Deadline& deadline) {
-  end();
-  throw WorkerGone(true, 0,
-                   fmt::format("{} took longer than {}{}", call_, format_time(deadline.seconds), last_words()));
 }
 
 void Link::fail_dead() {

@@ -27,7 +27,6 @@ class Link {
 
   /// Whether there is a worker and it still runs.
   bool alive() { return child_.running() && !child_.wait(0); }
-  pid_t pid() const { return child_.pid(); }
 
   /// Sends {"call": call, ...body} and waits for the answer. Throws WorkerGone, or what the answer says (protocol.h).
   Json ask(const std::string& call, const Json& body, double limit_seconds);
@@ -44,8 +43,6 @@ class Link {
   std::string receive(const Deadline& deadline);
   void wait_for(short events, const Deadline& deadline);
   void hear_errors();
-  [[noreturn]] void fail_cancelled();
-  [[noreturn]] void fail_late(const Deadline& deadline);
   [[noreturn]] void fail_dead();
   std::string last_words();
 

@@ -2,7 +2,6 @@
 #include "backend/worker/worker.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -105,11 +104,6 @@ Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceL
   throw Error(Exit::bug, fmt::format("the worker knows no call '{}'", call));
 }
 
-// After a failed launch a CUDA context answers every call with the same error: only a new process helps.
-bool is_poisoned(const Json& answer) {
-  return answer.contains("fault") && answer["fault"]["status"] == name(Status::launch_error);
-}
-
 }  // namespace
 
 int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list) {
@@ -127,7 +121,8 @@ int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list
     }
     answer["id"] = id;
     if (!send(fd, to_line(answer))) break;
-    if (is_poisoned(answer)) break;
+    // After a failed launch a CUDA context answers every call with the same error: only a new process helps.
+    if (answer.contains("fault") && answer["fault"]["status"] == name(Status::launch_error)) break;
   }
   return static_cast<int>(Exit::yes);
 }

@@ -23,7 +23,7 @@
 #include "cli/text/output.h"
 #include "record/fields.h"
 #include "variant/catalog.h"
-#include "variant/space/candidate_source.h"
+#include "variant/space/space.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compile/compiler.h"
 #endif

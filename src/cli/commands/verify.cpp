@@ -20,7 +20,7 @@
 #include "cli/tables/verdicts.h"
 #include "cli/text/output.h"
 #include "variant/catalog.h"
-#include "variant/space/candidate_source.h"
+#include "variant/space/space.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cli/text/output.h"
 #include "tune/forecast.h"
-#include "variant/space/candidate_source.h"
+#include "variant/space/space.h"
 
 namespace moetune {
 

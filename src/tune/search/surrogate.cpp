@@ -8,8 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "variant/candidate.h"
-
 namespace moetune {
 namespace {
 
@@ -60,12 +58,12 @@ double place_in_list(std::vector<int> values, int value) {
 
 }  // namespace
 
-Coordinates knob_coordinates(const std::vector<std::vector<int>>& values, const Candidate& candidate) {
+Coordinates knob_coordinates(const VariantSpace& searched, const Candidate& candidate) {
   Coordinates point;
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < searched.values.size(); ++i) {
     const std::vector<std::string>& words = candidate.variant->knobs[i].words;
     point.emplace_back();
-    if (words.empty()) point.back().push_back(place_in_list(values[i], candidate.values[i]));
+    if (words.empty()) point.back().push_back(place_in_list(searched.values[i].second, candidate.values[i]));
     for (size_t word = 0; word < words.size(); ++word)
       point.back().push_back(static_cast<int>(word) == candidate.values[i] ? 0.5 : 0.0);
   }

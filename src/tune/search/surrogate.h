@@ -2,14 +2,14 @@
 #pragma once
 #include <vector>
 
-#include "variant/variant.h"
+#include "variant/space/space.h"
 
 namespace moetune {
 
-/// Where a candidate lies, with a list of coordinates for each knob. Numbers differ by their steps in `values`, the
-/// lists of values that are searched, whose ends differ by 4 at most; words differ by 1.
+/// Where a candidate lies, with a list of coordinates for each knob. Numbers differ by their steps in the lists of
+/// values that are searched, whose ends differ by 4 at most; words differ by 1.
 using Coordinates = std::vector<std::vector<double>>;
-Coordinates knob_coordinates(const std::vector<std::vector<int>>& values, const Candidate& candidate);
+Coordinates knob_coordinates(const VariantSpace& searched, const Candidate& candidate);
 
 struct Prediction {
   double mean = 0, sd = 0;

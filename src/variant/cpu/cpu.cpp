@@ -25,8 +25,8 @@ std::vector<int> thread_counts() {
 const KnobList<CpuKnobs>& list() {
   static const KnobList<CpuKnobs> knobs =
       KnobList<CpuKnobs>("cpu")
-          .add_blocks({12, 24, 48, 96, 128, 192}, {32, 64, 128, 256, 512}, {64, 128, 256, 512, 1024}, /*in_unit=*/false)
-          .add_host("threads", &CpuKnobs::threads, "threads of the cpu backend")
+          .add_blocks({12, 24, 48, 96, 128, 192}, {32, 64, 128, 256, 512}, {64, 128, 256, 512, 1024})
+          .add("threads", &CpuKnobs::threads, "threads of the cpu backend")
           .tries(thread_counts());
   return knobs;
 }

@@ -72,8 +72,8 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (device.compute_capability < 80) return "mma needs sm_80 or newer";
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
-  if (!one_of(c.block_k, {32, 64, 128})) return "block_k must be 32, 64 or 128";
-  if (!one_of(c.warps, {4, 8})) return "warps must be 4 or 8";
+  if (c.block_k != 32 && c.block_k != 64 && c.block_k != 128) return "block_k must be 32, 64 or 128";
+  if (c.warps != 4 && c.warps != 8) return "warps must be 4 or 8";
   if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (warp_grid(c).m == 0)

@@ -1,11 +1,11 @@
 // Expressions as trees that are shared and never change.
-#include "variant/pack/expression.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
+
+#include "variant/pack/launch_rule.h"
 
 namespace moetune {
 
@@ -59,13 +59,5 @@ Expression::Expression(std::string_view function, Expression a, Expression b)
 
 int64_t Expression::value(const Sizes& sizes) const { return node_->value(sizes); }
 std::string Expression::text() const { return node_->text(); }
-
-Expression operator+(Expression a, Expression b) { return {"+", std::move(a), std::move(b)}; }
-Expression operator-(Expression a, Expression b) { return {"-", std::move(a), std::move(b)}; }
-Expression operator*(Expression a, Expression b) { return {"*", std::move(a), std::move(b)}; }
-Expression operator/(Expression a, Expression b) { return {"/", std::move(a), std::move(b)}; }
-Expression min(Expression a, Expression b) { return {"min", std::move(a), std::move(b)}; }
-Expression max(Expression a, Expression b) { return {"max", std::move(a), std::move(b)}; }
-Expression ceil_div(Expression a, Expression b) { return {"ceil_div", std::move(a), std::move(b)}; }
 
 }  // namespace moetune

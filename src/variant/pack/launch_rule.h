@@ -1,16 +1,44 @@
 // How a kernel is launched on operands of any number of rows, as expressions over their sizes: manifests print them,
 // the cuda backend evaluates them. Not what a candidate is (variant.h).
 #pragma once
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "runtime/formula.h"
 #include "runtime/launch.h"
-#include "variant/pack/expression.h"
 #include "variant/variant.h"
 #include "workload/product.h"
 
 namespace moetune {
+
+/// An integer expression over named sizes, made by code: evaluated here, printed as a formula in manifests. Formulas
+/// that come from a file: runtime/formula.h.
+class Expression {
+ public:
+  Expression(int64_t constant);                                         // NOLINT: numbers are expressions
+  Expression(const char* name) : Expression(std::string_view(name)) {}  // NOLINT: so are names of sizes
+  Expression(std::string_view name);                                    // NOLINT
+  /// The value, as Formula evaluates text(). Throws std::invalid_argument for a size that `sizes` lacks.
+  int64_t value(const Sizes& sizes) const;
+  std::string text() const;
+
+  friend Expression operator+(Expression a, Expression b) { return {"+", std::move(a), std::move(b)}; }
+  friend Expression operator-(Expression a, Expression b) { return {"-", std::move(a), std::move(b)}; }
+  friend Expression operator*(Expression a, Expression b) { return {"*", std::move(a), std::move(b)}; }
+  friend Expression operator/(Expression a, Expression b) { return {"/", std::move(a), std::move(b)}; }
+  friend Expression min(Expression a, Expression b) { return {"min", std::move(a), std::move(b)}; }
+  friend Expression max(Expression a, Expression b) { return {"max", std::move(a), std::move(b)}; }
+  friend Expression ceil_div(Expression a, Expression b) { return {"ceil_div", std::move(a), std::move(b)}; }
+
+ private:
+  struct Node;
+  Expression(std::string_view function, Expression a, Expression b);
+  std::shared_ptr<const Node> node_;
+};
 
 /// The names that expressions use:
 ///   m, n, k         extents of the product, 0 for the ragged one; Y may have fewer columns than n

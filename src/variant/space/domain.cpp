@@ -2,7 +2,6 @@
 #include "variant/space/domain.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -39,25 +38,20 @@ std::vector<int> steps_from(const std::vector<int>& values, const Knob& knob, in
 }  // namespace
 
 Domain::Domain(const SearchSpace& space, Shape shape, DeviceInfo device, std::set<Candidate> only)
-    : shape_(std::move(shape)), device_(std::move(device)), only_(std::move(only)) {
-  for (const VariantSpace& part : space.variants) {
-    if (part.variant->device != device_.kind) continue;
-    parts_.push_back({part.variant, {}});
-    for (const auto& knob : part.values) {
-      std::vector<int> values = knob.second;
+    : shape_(std::move(shape)), device_(std::move(device)), only_(std::move(only)), space_(space) {
+  std::erase_if(space_.variants, [&](const Part& part) { return part.variant->device != device_.kind; });
+  for (Part& part : space_.variants)
+    for (auto& [knob, values] : part.values) {
       // kLargestLegal is the largest, but written as a negative number.
-      std::sort(values.begin(), values.end(),
-                [](int a, int b) { return std::pair(a == kLargestLegal, a) < std::pair(b == kLargestLegal, b); });
+      std::ranges::sort(values, {}, [](int value) { return std::pair(value == kLargestLegal, value); });
       values.erase(std::unique(values.begin(), values.end()), values.end());
-      parts_.back().values.push_back(std::move(values));
     }
-  }
 }
 
 // Null for candidates of a pack that is not here, another build of it included: their values are not known.
 const Domain::Part* Domain::part_of(const Candidate& candidate) const {
   if (!candidate.variant || !candidate.foreign.empty()) return nullptr;
-  for (const Part& part : parts_)
+  for (const Part& part : space_.variants)
     if (part.variant->name == candidate.variant->name) return &part;
   return nullptr;
 }
@@ -74,7 +68,7 @@ std::optional<Candidate> Domain::settled(Candidate point) const {
 Candidate Domain::point_of(const Part& part, const Candidate& candidate) const {
   Candidate point = candidate;
   for (size_t i = 0; i < point.values.size(); ++i) {
-    const std::vector<int>& values = part.values[i];
+    const std::vector<int>& values = part.values[i].second;
     point.values[i] = closest(values, part.variant->knobs[i], point.values[i]);
     if (values.back() != kLargestLegal || point.values[i] == kLargestLegal) continue;
     Candidate largest = candidate;
@@ -96,8 +90,8 @@ std::vector<Candidate> Domain::repaired(const Part& part, const Candidate& point
     if (i == changed) continue;
     int64_t nearest = kAnyDistance;
     std::optional<Candidate> best;
-    for (const int value : part.values[i]) {
-      const int64_t steps = distance(part.values[i], point.values[i], value);
+    for (const int value : part.values[i].second) {
+      const int64_t steps = distance(part.values[i].second, point.values[i], value);
       if (steps == 0 || steps >= nearest) continue;
       Candidate other = point;
       other.values[i] = value;
@@ -118,7 +112,7 @@ std::vector<Candidate> Domain::neighbours(const Candidate& candidate) const {
     if (known.insert(found).second) result.push_back(std::move(found));
   };
   for (size_t i = 0; i < part->values.size(); ++i)
-    for (const int value : steps_from(part->values[i], part->variant->knobs[i], point.values[i])) {
+    for (const int value : steps_from(part->values[i].second, part->variant->knobs[i], point.values[i])) {
       Candidate other = point;
       other.values[i] = value;
       if (auto legal = settled(other))
@@ -137,7 +131,7 @@ std::optional<Candidate> Domain::nearest(const Candidate& candidate) const {
   const size_t none = part->values.size();
   for (Candidate& repair : repaired(*part, point, none, 1)) return std::move(repair);
   for (size_t i = 0; i < part->values.size(); ++i)
-    for (const int value : part->values[i]) {
+    for (const int value : part->values[i].second) {
       Candidate other = point;
       other.values[i] = value;
       for (Candidate& repair : repaired(*part, other, i, 1)) return std::move(repair);
@@ -154,7 +148,7 @@ std::optional<Candidate> Domain::kicked(const Candidate& candidate, int knobs, R
     size_t last = 0;
     for (int i = 0; i < knobs; ++i) {
       last = random.below(part->values.size());
-      other.values[last] = part->values[last][random.below(part->values[last].size())];
+      other.values[last] = part->values[last].second[random.below(part->values[last].second.size())];
     }
     if (auto legal = settled(other)) return legal;
     for (Candidate& repair : repaired(*part, other, last, 1)) return std::move(repair);
@@ -164,7 +158,7 @@ std::optional<Candidate> Domain::kicked(const Candidate& candidate, int knobs, R
 
 std::vector<VariantPtr> Domain::variants() const {
   std::vector<VariantPtr> variants;
-  for (const Part& part : parts_) variants.push_back(part.variant);
+  for (const Part& part : space_.variants) variants.push_back(part.variant);
   return variants;
 }
 
@@ -176,27 +170,8 @@ std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
                          [this](const Candidate& candidate) { return has(candidate); });
     return result;
   }
-  int64_t points = 0;
-  for (const Part& part : parts_) {
-    int64_t product = 1;
-    for (const std::vector<int>& values : part.values) product = std::min(product * std::ssize(values), most + 1);
-    points = std::min(points + product, most + 1);
-  }
-  if (points > most) return std::nullopt;
-  std::vector<Candidate> result;
-  std::set<Candidate> known;
-  for (const Part& part : parts_) {
-    Candidate point{.variant = part.variant, .values = std::vector<int>(part.values.size())};
-    const std::function<void(size_t)> descend = [&](size_t knob) {
-      if (knob < part.values.size()) {
-        for (const int value : part.values[knob]) point.values[knob] = value, descend(knob + 1);
-      } else if (auto legal = settled(point); legal && known.insert(*legal).second) {
-        result.push_back(std::move(*legal));
-      }
-    };
-    descend(0);
-  }
-  return result;
+  if (!is_listable(space_, device_, most)) return std::nullopt;
+  return enumerate(space_, shape_, device_).legal;
 }
 
 }  // namespace moetune

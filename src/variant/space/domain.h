@@ -33,20 +33,14 @@ class Domain {
   /// The variants of the space that this device runs.
   std::vector<VariantPtr> variants() const;
 
-  /// [knobs]: the values in the space of a candidate's variant, which this device runs.
-  const std::vector<std::vector<int>>& values_of(const Candidate& candidate) const {
-    return part_of(candidate)->values;
-  }
+  /// The values in the space of a candidate's variant, which this device runs.
+  const VariantSpace& values_of(const Candidate& candidate) const { return *part_of(candidate); }
 
   /// All candidates, where the values make no more than `most` combinations, or `only` has no more.
   std::optional<std::vector<Candidate>> all(int64_t most) const;
 
  private:
-  // The values of a variant's knobs in the space: numbers ascending, then kLargestLegal.
-  struct Part {
-    VariantPtr variant;
-    std::vector<std::vector<int>> values;
-  };
+  using Part = VariantSpace;
   const Part* part_of(const Candidate& candidate) const;
   std::optional<Candidate> settled(Candidate point) const;
   Candidate point_of(const Part& part, const Candidate& candidate) const;
@@ -55,7 +49,7 @@ class Domain {
   Shape shape_;
   DeviceInfo device_;
   std::set<Candidate> only_;
-  std::vector<Part> parts_;
+  SearchSpace space_;  // what the device runs, numbers ascending, then kLargestLegal
 };
 
 }  // namespace moetune

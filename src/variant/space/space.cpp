@@ -295,9 +295,14 @@ Enumeration enumerate(const SearchSpace& space, const Shape& shape, const Device
   return result;
 }
 
-bool is_listable(const SearchSpace& space, const DeviceInfo& device) {
-  const std::vector<const VariantSpace*> parts = parts_for(space, device);
-  return std::ranges::all_of(parts, [](const VariantSpace* part) { return points(*part, kMaxCandidates).has_value(); });
+bool is_listable(const SearchSpace& space, const DeviceInfo& device, std::optional<int64_t> most) {
+  int64_t total = 0;
+  for (const VariantSpace* part : parts_for(space, device)) {
+    const auto count = points(*part, kMaxCandidates);
+    if (!count) return false;
+    total += *count;
+  }
+  return total <= most.value_or(total);
 }
 
 void require_listable(const SearchSpace& space, const DeviceInfo& device) {
@@ -320,6 +325,41 @@ Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo&
     add(result, known, **part, *index, shape, device);
   }
   return result;
+}
+
+CandidateSource::CandidateSource(SearchSpace space, DeviceInfo device, int64_t drawn, double prune)
+    : space_(std::move(space)), device_(std::move(device)), drawn_(drawn), prune_(prune) {}
+
+std::shared_ptr<const Enumeration> CandidateSource::candidates(const Shape& shape, uint64_t seed) {
+  if (!found_ || *shape_ != shape || (drawn_ > 0 && seed_ != seed)) {
+    found_ = std::make_shared<const Enumeration>(drawn_ > 0 ? draw(space_, shape, device_, drawn_, seed)
+                                                            : enumerate(space_, shape, device_));
+    shape_ = shape, seed_ = seed;
+  }
+  return found_;
+}
+
+std::shared_ptr<const Enumeration> CandidateSource::candidates(const Problem& problem, uint64_t seed) {
+  auto listed = candidates(problem.shape, seed);
+  if (prune_ <= 0) return listed;
+  std::vector<double> seconds;  // 0 = unknown
+  for (const Candidate& candidate : listed->legal) {
+    const Variant& variant = *candidate.variant;
+    seconds.push_back(variant.seconds ? variant.seconds(candidate, problem, device_) : 0);
+  }
+  double least = 0;
+  for (const double one : seconds)
+    if (one > 0 && (least == 0 || one < least)) least = one;
+  auto kept = std::make_shared<Enumeration>();
+  kept->pruned = listed->pruned, kept->total = listed->total;
+  const std::string reason = fmt::format("the model expects over {} times the time of the fastest candidate", prune_);
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    if (seconds[i] > prune_ * least)
+      ++kept->pruned[reason];
+    else
+      kept->legal.push_back(listed->legal[i]);
+  }
+  return kept;
 }
 
 }  // namespace moetune

@@ -181,8 +181,7 @@ TEST_F(CpuBackend, RefusesAnIllegalCandidate) {
             "illegal: block_n must be a multiple of 32 in 32 to 4096");
   Candidate other = candidate(8, 32, 16, 1);
   other.variant = built_in().find("mma");
-  EXPECT_EQ(fault_of([&] { backend->verify(of(other)); }),
-            "illegal: the variant 'mma' does not run on the cpu backend");
+  EXPECT_EQ(fault_of([&] { backend->verify(of(other)); }), "illegal: mma runs on GPUs only");
 }
 
 TEST_F(CpuBackend, NeedsAProblem) {

@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/pack_kernel.h"
+#include "backend/cuda/kernel.h"
 #include "built_in.h"
 #include "simt_pack.h"
+#include "variant/pack/pack_launch.h"
 
 namespace moetune {
 namespace {

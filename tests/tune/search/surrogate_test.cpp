@@ -14,11 +14,11 @@ namespace {
 TEST(KnobCoordinates, AreStepsOfNumbersAndWords) {
   const Variant& variant = find_variant("wgmma");
   const Candidate from = variant.fallback(make_problem(fake::small_cell()), device_of_arch("sm_90a"));
-  std::vector<std::vector<int>> values;
-  for (const Knob& knob : variant.knobs) values.push_back(knob.values);
+  VariantSpace searched{from.variant, {}};
+  for (const Knob& knob : variant.knobs) searched.values.emplace_back(knob.name, knob.values);
   const auto distance = [&](const char* knob, int a, int b) {
-    const auto p = knob_coordinates(values, with_value(from, knob, a));
-    const auto q = knob_coordinates(values, with_value(from, knob, b));
+    const auto p = knob_coordinates(searched, with_value(from, knob, a));
+    const auto q = knob_coordinates(searched, with_value(from, knob, b));
     double sum = 0;
     for (size_t i = 0; i < p.size(); ++i)
       for (size_t j = 0; j < p[i].size(); ++j) sum += std::abs(p[i][j] - q[i][j]);
@@ -30,7 +30,7 @@ TEST(KnobCoordinates, AreStepsOfNumbersAndWords) {
   EXPECT_DOUBLE_EQ(distance("block_k", 64, 128), 1);
   EXPECT_DOUBLE_EQ(distance("stages", 3, 4), distance("stages", 2, 3));
   EXPECT_DOUBLE_EQ(distance("hold", 0, 64), distance("hold", 64, 128));
-  values[0] = {64, 128};  // of a smaller space
+  searched.values[0].second = {64, 128};  // of a smaller space
   EXPECT_DOUBLE_EQ(distance("block_m", 64, 128), 1);
 }
 

@@ -1,5 +1,5 @@
 // Candidates looked for once a shape, whole or drawn.
-#include "variant/space/candidate_source.h"
+#include "variant/space/space.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/compile/compiler.h"
-#include "backend/cuda/pack_kernel.h"
+#include "backend/cuda/kernel.h"
 #include "base/error.h"
 
 namespace moetune {

@@ -84,20 +84,16 @@ std::vector<ExpertGemm> gemms_of(const GroupedGemm& gemm) {
   return gemms;
 }
 
-cublasHandle_t as_handle(void* handle) { return static_cast<cublasHandle_t>(handle); }
-
 }  // namespace
 
 Cublas::Cublas(cudaStream_t stream) : api_(Api::get()), stream_(stream), workspace_(kWorkspaceBytes) {
-  cublasHandle_t handle = nullptr;
-  api_.require(api_.create(&handle), "cannot start");
-  handle_ = handle;
-  api_.require(api_.set_stream(handle, stream), "cannot set the stream");
-  api_.require(api_.set_workspace(handle, workspace_.data(), kWorkspaceBytes), "cannot set the workspace");
+  api_.require(api_.create(&handle_), "cannot start");
+  api_.require(api_.set_stream(handle_, stream), "cannot set the stream");
+  api_.require(api_.set_workspace(handle_, workspace_.data(), kWorkspaceBytes), "cannot set the workspace");
 }
 
 Cublas::~Cublas() {
-  if (handle_) api_.destroy(as_handle(handle_));
+  if (handle_) api_.destroy(handle_);
 }
 
 std::string Cublas::version() const {
@@ -110,9 +106,9 @@ std::string Cublas::version() const {
 
 void Cublas::set_math_mode(const Product& product, bool exact) {
   const bool fp32_sums = exact || product.ragged == Axis::k;
-  api_.require(api_.set_math_mode(as_handle(handle_),
-                                  fp32_sums ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION : CUBLAS_DEFAULT_MATH),
-               "cannot set the math mode");
+  api_.require(
+      api_.set_math_mode(handle_, fp32_sums ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION : CUBLAS_DEFAULT_MATH),
+      "cannot set the math mode");
 }
 
 void Cublas::clear_empty_sums(const GroupedGemm& gemm) {
@@ -132,9 +128,9 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
   clear_empty_sums(gemm);
   const float one = 1, before = p.accumulates ? 1 : 0;  // times D before
   for (const ExpertGemm& g : gemms_of(gemm))
-    api_.require(api_.gemm(as_handle(handle_), g.b_op, g.a_op, g.n, g.m, g.k, &one, g.b, data_type(p.b.type.dtype),
-                           g.b_stride, g.a, data_type(p.a.type.dtype), g.a_stride, &before, g.d,
-                           data_type(p.d.type.dtype), g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    api_.require(api_.gemm(handle_, g.b_op, g.a_op, g.n, g.m, g.k, &one, g.b, data_type(p.b.type.dtype), g.b_stride,
+                           g.a, data_type(p.a.type.dtype), g.a_stride, &before, g.d, data_type(p.d.type.dtype),
+                           g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                  "gemm");
 }
 
@@ -168,7 +164,7 @@ void Cublas::grouped(const GroupedGemm& gemm, const DeviceBuffer& pointers) {
   const auto* b = pointers.as<const void*>();
   set_math_mode(p, false);
   api_.require(
-      api_.grouped(as_handle(handle_), b_ops.data(), a_ops.data(), n.data(), m.data(), k.data(), one.data(), b,
+      api_.grouped(handle_, b_ops.data(), a_ops.data(), n.data(), m.data(), k.data(), one.data(), b,
                    data_type(p.b.type.dtype), b_strides.data(), b + groups, data_type(p.a.type.dtype), a_strides.data(),
                    zero.data(), const_cast<void**>(b + 2 * groups), data_type(p.d.type.dtype), d_strides.data(),
                    static_cast<int>(groups), size.data(), CUBLAS_COMPUTE_32F),

@@ -8,6 +8,8 @@
 #include "backend/cuda/libraries/runtime.h"
 #include "workload/product.h"
 
+struct cublasContext;
+
 namespace moetune {
 
 /// A product whose operands all lie in place, unweighted; and where they lie.
@@ -47,7 +49,7 @@ class Cublas {
   struct Api;
   const Api& api_;
   cudaStream_t stream_;
-  void* handle_ = nullptr;
+  cublasContext* handle_ = nullptr;
   DeviceBuffer workspace_;
 };
 

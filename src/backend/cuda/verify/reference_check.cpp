@@ -7,7 +7,6 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cuda/libraries/runtime.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "workload/product.h"

@@ -8,7 +8,6 @@
 
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
-#include "backend/cuda/libraries/runtime.h"
 #include "workload/problem.h"
 
 namespace moetune {

@@ -121,20 +121,14 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
   check_sums(p, values, sums.as<float>());
-  if (!takes_another_pass(p)) return;
-  finish_references(values, sums.as<float>());
-  if (sums_slots(p)) check_slot_sums(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
-  if (p.weight_gradient) check_dweights(p, values, sums.as<float>(), results_[1].reference(values).as<float>());
-}
-
-void Verifier::finish_references(Values values, const float* sums) const {
-  const Product& p = operands_.product;
   if (sums_slots(p)) {
+    const DeviceBuffer& result = results_[0].reference(values);
     const DeviceBuffer rows(std::max<int64_t>(4, p.slots * 4));
     copy_to_device(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4));
     services_.of(Dtype::fp32)
-        .sum_slots(results_[0].reference(values).data(), sums, rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
+        .sum_slots(result.data(), sums.as<float>(), rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
     require(cudaStreamSynchronize(stream_), "the reference failed");
+    check_slot_sums(p, values, sums.as<float>(), result.as<float>());
   }
   if (p.weight_gradient) {
     const DeviceBuffer& dweights = results_[1].reference(values);
@@ -142,7 +136,7 @@ void Verifier::finish_references(Values values, const float* sums) const {
     services_.of(p.d.type.dtype)
         .weigh_rows({.out = operands_.d_of(0),
                      .gradient = dweights.as<float>(),
-                     .sums = sums,
+                     .sums = sums.as<float>(),
                      .x = operands_.x.data(),
                      .slots = operands_.gather_indices.as<int>(),
                      .weights = operands_.weights.as<float>(),
@@ -150,6 +144,7 @@ void Verifier::finish_references(Values values, const float* sums) const {
                      .width = p.n},
                     stream_);
     require(cudaStreamSynchronize(stream_), "the reference failed");
+    check_dweights(p, values, sums.as<float>(), dweights.as<float>());
   }
 }
 

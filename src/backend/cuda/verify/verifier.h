@@ -13,6 +13,14 @@ namespace moetune {
 /// Runs something once on operand set 0; it may throw CandidateFault.
 using RunOnce = std::function<void()>;
 
+/// Each compares sampled elements of references on the device with sums in double: equal for integer inputs, within
+/// 1e-4 of the root sum of squares of the terms for random ones. Exit::machine where one differs. `sums` are those
+/// before a last pass: fp32 [owned_rows of D, N]; `result` is fp32 [tokens, N], the sums of a token's slots; `dweights`
+/// are fp32 [slots], the row dots of sums and X.
+void check_sums(const Product& product, Values values, const float* sums);
+void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
+void check_dweights(const Product& product, Values values, const float* sums, const float* dweights);
+
 class Verifier {
  public:
   /// Computes both references with cuBLAS, in fp32 and in the order of result_rows, and checks them on sampled elements
@@ -51,8 +59,6 @@ class Verifier {
 
   void clear_output(Values values) const;
   void make_references(Values values, Cublas& cublas) const;
-  /// From the sums [owned_rows of D, N] that a last pass takes.
-  void finish_references(Values values, const float* sums) const;
   /// How large the results on random inputs are: in all, and root mean squares of those that ulps are measured by.
   void measure_reference(Result& result) const;
   /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured
@@ -67,16 +73,5 @@ class Verifier {
   DeviceBuffer scratch_;
   std::vector<Result> results_;  // D, and dweights where the product has them
 };
-
-/// Each compares sampled elements on the device with sums in double: equal for integer inputs, within 1e-4 of the root
-/// sum of squares of the terms for random ones. Exit::machine where one differs. `sums` are those before a last pass:
-/// fp32 [owned_rows of D, N].
-void check_sums(const Product& product, Values values, const float* sums);
-
-/// `result` is fp32 [tokens, N], the sums of a token's slots.
-void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
-
-/// `dweights` are fp32 [slots], the row dots of sums and X.
-void check_dweights(const Product& product, Values values, const float* sums, const float* dweights);
 
 }  // namespace moetune
